@@ -1,0 +1,1 @@
+"""The dialects: definitions, reading and checking modules, and model values <-> attributes."""

@@ -1,0 +1,49 @@
+"""The one place that finds MLIR's Python bindings; all other modules import them from here.
+
+`mlir` (the `mlir-python-bindings` wheels) is taken if it is there, else `torch_mlir` (on PyPI),
+which carries the whole of upstream MLIR and needs no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from shard_dialect.errors import ShardError
+
+PROVIDERS = ("mlir", "torch_mlir")
+
+
+def _find() -> str:
+    for name in PROVIDERS:
+        try:
+            if importlib.util.find_spec(f"{name}.dialects.irdl"):
+                return name
+        except ModuleNotFoundError:
+            continue
+    raise ShardError("no MLIR Python bindings are installed: run `pip install torch-mlir`")
+
+
+provider = _find()
+"""The package that the bindings come from."""
+
+
+def part(name: str) -> ModuleType:
+    """A submodule of the bindings, imported when it is asked for: `part("execution_engine")`."""
+    return importlib.import_module(f"{provider}.{name}")
+
+
+if TYPE_CHECKING:
+    from torch_mlir import ir
+    from torch_mlir._mlir_libs import _mlirDialectsLinalg as linalg_queries
+    from torch_mlir.dialects import irdl
+    from torch_mlir.passmanager import PassManager
+else:
+    ir = part("ir")
+    irdl = part("dialects.irdl")
+    linalg_queries = part("_mlir_libs._mlirDialectsLinalg")
+    PassManager = part("passmanager").PassManager
+
+__all__ = ["PassManager", "ir", "irdl", "linalg_queries", "part", "provider"]

@@ -1,0 +1,81 @@
+"""The few ordinary ops that passes make, and what they know of each reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.model import Reduction
+
+_COMBINERS: dict[Reduction, tuple[str, str]] = {
+    "sum": ("arith.addf", "arith.addi"),
+    "product": ("arith.mulf", "arith.muli"),
+    "max": ("arith.maximumf", "arith.maxsi"),
+    "min": ("arith.minimumf", "arith.minsi"),
+}
+"""For each reduction the op that joins two floats, and two integers."""
+
+REDUCTION_OF: dict[str, Reduction] = {
+    name: reduction for reduction, names in _COMBINERS.items() for name in names
+}
+"""The reduction that an op joins two values by. Unsigned, bitwise and NaN-ignoring ones are not
+here because no collective combines as they do."""
+
+
+def create(
+    name: str,
+    results: Sequence[ir.Type],
+    operands: Sequence[ir.Value],
+    attributes: dict[str, ir.Attribute] | None = None,
+    regions: int = 0,
+) -> ir.Operation:
+    """An op at the current insertion point and location."""
+    return ir.Operation.create(
+        name,
+        results=list(results),
+        operands=list(operands),
+        attributes=attributes or {},
+        regions=regions,
+    )
+
+
+def empty(type_: ir.RankedTensorType) -> ir.Operation:
+    return create("tensor.empty", [type_], [])
+
+
+def scalar(attribute: ir.Attribute) -> ir.Operation:
+    """`arith.constant` of a typed attribute."""
+    return create("arith.constant", [attribute.type], [], {"value": attribute})
+
+
+def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
+    """`linalg.fill`, with its body."""
+    segments = ir.DenseI32ArrayAttr.get([1, 1])
+    op = create("linalg.fill", [into.type], [value, into], {"operandSegmentSizes": segments}, 1)
+    linalg_queries.fill_builtin_region(op)
+    return op
+
+
+def combine(reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Operation:
+    """Join two tensors of one type by the reduction."""
+    is_float = isinstance(a.type.element_type, ir.FloatType)
+    return create(_COMBINERS[reduction][0 if is_float else 1], [a.type], [a, b])
+
+
+def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
+    """The value that changes nothing under `reduction`, as an attribute of type `element`."""
+    if isinstance(element, ir.FloatType):
+        values = {"sum": 0.0, "product": 1.0, "max": -inf, "min": inf}
+        return ir.FloatAttr.get(element, values[reduction])
+    top = 2 ** (element.width - 1)
+    whole = {"sum": 0, "product": 1, "max": -top, "min": top - 1}
+    return ir.IntegerAttr.get(element, whole[reduction])
+
+
+def constant_value(value: ir.Value) -> ir.Attribute | None:
+    """The attribute of the constant that makes `value`, if one does."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
+        return None
+    return owner.operation.attributes["value"]

@@ -1,0 +1,148 @@
+"""Between `mesh` ops and the steps of a reshard plan.
+
+    AllGather(dim=1, axes=(0,))  <->  "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shard_dialect.ir.attributes import i64_array, ints, read_axes
+from shard_dialect.ir.bindings import ir
+from shard_dialect.model import (
+    REDUCTIONS,
+    AllGather,
+    AllReduce,
+    AllSlice,
+    AllToAll,
+    ReduceScatter,
+    Sharding,
+    ShardingError,
+    Step,
+)
+
+
+def read_steps(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    """The steps that a `mesh` collective does on an operand that lies as `source`."""
+    return _READ[op.name](op, source)
+
+
+def write_step(step: Step, operand: ir.Value, source: Sharding, result: ir.Type) -> ir.Value:
+    """Make the op of one step at the current insertion point and location."""
+    name, attributes = _WRITE[type(step)](step, source)
+    op = ir.Operation.create(name, results=[result], operands=[operand], attributes=attributes)
+    return op.results[0]
+
+
+def _read_all_gather(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    by_dim = read_axes(source.grid, op.attributes["mesh_axis"], source.rank).split_axes
+    dims = ints(op.attributes["tensor_axis"])
+    gathered = [dim for dim, axes in enumerate(by_dim) if axes]
+    if sorted(dims) != gathered:
+        raise ShardingError(f"mesh_axis gathers dimensions {gathered}, but tensor_axis is {dims}")
+    return tuple(AllGather(dim, by_dim[dim]) for dim in dims)
+
+
+def _read_all_reduce(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    return (AllReduce(_axes(op), _reduction(op)),)
+
+
+def _read_reduce_scatter(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    return (ReduceScatter(_dim(op, "tensor_axis", source), _axes(op), _reduction(op)),)
+
+
+def _read_all_to_all(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    concat, split = _dim(op, "concat_axis", source), _dim(op, "split_axis", source)
+    if concat == split:
+        raise ShardingError(f"split_axis and concat_axis are both {split}: they must differ")
+    return (AllToAll(concat, split, _axes(op)),)
+
+
+def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    target = read_axes(source.grid, op.attributes["sharding"], source.rank)
+    steps: list[Step] = []
+    pairs = zip(source.split_axes, target.split_axes, strict=True)
+    for dim, (have, want) in enumerate(pairs):
+        if want[: len(have)] != have:
+            raise ShardingError(f"cannot split {source} to {target}: {list(have)} is not kept")
+        if len(want) > len(have):
+            steps.append(AllSlice(dim, want[len(have) :]))
+    return tuple(steps)
+
+
+def _axes(op: ir.Operation) -> tuple[int, ...]:
+    return tuple(ints(op.attributes["mesh_axis"]))
+
+
+def _dim(op: ir.Operation, name: str, source: Sharding) -> int:
+    dim = int(op.attributes[name].value)
+    if not 0 <= dim < source.rank:
+        raise ShardingError(f"{name} is {dim}, but the tensor has {source.rank} dimensions")
+    return dim
+
+
+def _reduction(op: ir.Operation) -> str:
+    reduction = str(op.attributes["reduction"].value)
+    if reduction not in REDUCTIONS:
+        raise ShardingError(f"reduction is '{reduction}': expected one of {', '.join(REDUCTIONS)}")
+    return reduction
+
+
+_READ: dict[str, Callable[[ir.Operation, Sharding], tuple[Step, ...]]] = {
+    "mesh.all_gather": _read_all_gather,
+    "mesh.all_reduce": _read_all_reduce,
+    "mesh.reduce_scatter": _read_reduce_scatter,
+    "mesh.all_to_all": _read_all_to_all,
+    "mesh.local_split": _read_local_split,
+}
+
+
+def _write_all_gather(step: AllGather, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    by_dim = [step.axes if dim == step.dim else () for dim in range(source.rank)]
+    return "mesh.all_gather", {
+        "mesh_axis": ir.ArrayAttr.get([i64_array(axes) for axes in by_dim]),
+        "tensor_axis": i64_array([step.dim]),
+    }
+
+
+def _write_all_reduce(step: AllReduce, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    return "mesh.all_reduce", {
+        "mesh_axis": i64_array(step.axes),
+        "reduction": ir.StringAttr.get(step.reduction),
+    }
+
+
+def _write_reduce_scatter(
+    step: ReduceScatter, source: Sharding
+) -> tuple[str, dict[str, ir.Attribute]]:
+    return "mesh.reduce_scatter", {
+        "mesh_axis": i64_array(step.axes),
+        "reduction": ir.StringAttr.get(step.reduction),
+        "tensor_axis": _i64(step.dim),
+    }
+
+
+def _write_all_to_all(step: AllToAll, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    return "mesh.all_to_all", {
+        "mesh_axis": i64_array(step.axes),
+        "split_axis": _i64(step.target_dim),
+        "concat_axis": _i64(step.source_dim),
+    }
+
+
+def _write_all_slice(step: AllSlice, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    split = step.after(source).split_axes
+    return "mesh.local_split", {"sharding": ir.ArrayAttr.get([i64_array(axes) for axes in split])}
+
+
+_WRITE: dict[type, Callable[..., tuple[str, dict[str, ir.Attribute]]]] = {
+    AllGather: _write_all_gather,
+    AllReduce: _write_all_reduce,
+    ReduceScatter: _write_reduce_scatter,
+    AllToAll: _write_all_to_all,
+    AllSlice: _write_all_slice,
+}
+
+
+def _i64(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

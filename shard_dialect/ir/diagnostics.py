@@ -1,0 +1,50 @@
+"""Locations and diagnostics: from MLIR's to ours, `file:line:col: error: message`."""
+
+from __future__ import annotations
+
+import warnings
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+
+
+class ShardWarning(UserWarning):
+    """Something that the user should know about and that stops nothing."""
+
+    def __init__(self, message: str, location: str | None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.location = location
+
+    def __str__(self) -> str:
+        return f"{self.location}: warning: {self.message}" if self.location else self.message
+
+
+def warn(message: str, location: ir.Location) -> None:
+    """Tell the user, through Python's `warnings`; `opt` and `run` print it on stderr."""
+    warnings.warn(ShardWarning(message, location_text(location)), stacklevel=2)
+
+
+def location_text(location: ir.Location) -> str | None:
+    """`file:line:col` of a location: its own, or that of the innermost one that has it."""
+    location = ir.Location.from_attr(location.attr)  # of its own class, which diagnostics lack
+    if isinstance(location, ir.FileLineColLoc):
+        return f"{location.filename}:{location.start_line}:{location.start_col}"
+    if isinstance(location, ir.NameLoc):
+        return location_text(location.child_loc)
+    if isinstance(location, ir.CallSiteLoc):
+        return location_text(location.callee)
+    if isinstance(location, ir.FusedLoc):
+        return next((text for inner in location.locations if (text := location_text(inner))), None)
+    return None
+
+
+def error_at(location: ir.Location, message: str) -> ShardError:
+    return ShardError(message, location_text(location))
+
+
+def from_mlir(error: ir.MLIRError) -> ShardError:
+    """The first diagnostic of MLIR's exception, in our form."""
+    for diagnostic in error.error_diagnostics:
+        return error_at(diagnostic.location, diagnostic.message)
+    return ShardError(str(error).strip())

@@ -1,0 +1,139 @@
+"""The `mesh` dialect: the RFC's distributed tensors, defined through IRDL.
+
+Types of the distributed form carry their sharding, and each op says one change of it:
+
+    %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
+           : (tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4x8xf32>
+
+Source: RFC "Sharding Framework Design for Device Mesh". IRDL ops print in the generic form, and
+an IRDL attribute has a fixed number of parameters, so `#mesh.shard` always names its grid;
+`ir.source` fills it in where a file uses the RFC's short form. `docs/dialect.md` lists all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir, irdl
+
+_DEFINITION = """
+irdl.dialect @mesh {
+  irdl.attribute @shard {
+    %grid = irdl.base "#builtin.symbol_ref"
+    %axes = irdl.base "#builtin.array"
+    irdl.parameters(grid: %grid, axes: %axes)
+  }
+  irdl.operation @cluster {
+    %name = irdl.base "#builtin.string"
+    %rank = irdl.base "#builtin.integer"
+    irdl.attributes {"sym_name" = %name, "rank" = %rank}
+  }
+  irdl.operation @annotate {
+    %type = irdl.any
+    %sharding = irdl.any
+    irdl.operands(source: %type)
+    irdl.attributes {"sharding" = %sharding}
+    irdl.results(result: %type)
+  }
+  irdl.operation @all_gather {
+    %from = irdl.any
+    %to = irdl.any
+    %axes = irdl.base "#builtin.array"
+    %dims = irdl.base "#builtin.array"
+    irdl.operands(source: %from)
+    irdl.attributes {"mesh_axis" = %axes, "tensor_axis" = %dims}
+    irdl.results(result: %to)
+  }
+  irdl.operation @all_reduce {
+    %from = irdl.any
+    %to = irdl.any
+    %axes = irdl.base "#builtin.array"
+    %reduction = irdl.base "#builtin.string"
+    irdl.operands(source: %from)
+    irdl.attributes {"mesh_axis" = %axes, "reduction" = %reduction}
+    irdl.results(result: %to)
+  }
+  irdl.operation @reduce_scatter {
+    %from = irdl.any
+    %to = irdl.any
+    %axes = irdl.base "#builtin.array"
+    %dim = irdl.base "#builtin.integer"
+    %reduction = irdl.base "#builtin.string"
+    irdl.operands(source: %from)
+    irdl.attributes {"mesh_axis" = %axes, "tensor_axis" = %dim, "reduction" = %reduction}
+    irdl.results(result: %to)
+  }
+  irdl.operation @all_to_all {
+    %from = irdl.any
+    %to = irdl.any
+    %axes = irdl.base "#builtin.array"
+    %split = irdl.base "#builtin.integer"
+    %concat = irdl.base "#builtin.integer"
+    irdl.operands(source: %from)
+    irdl.attributes {"mesh_axis" = %axes, "split_axis" = %split, "concat_axis" = %concat}
+    irdl.results(result: %to)
+  }
+  irdl.operation @local_split {
+    %from = irdl.any
+    %to = irdl.any
+    %sharding = irdl.base "#builtin.array"
+    irdl.operands(source: %from)
+    irdl.attributes {"sharding" = %sharding}
+    irdl.results(result: %to)
+  }
+}
+"""
+
+COLLECTIVES = (
+    "mesh.all_gather",
+    "mesh.all_reduce",
+    "mesh.reduce_scatter",
+    "mesh.all_to_all",
+    "mesh.local_split",
+)
+
+
+class _NoMemoryEffect(ir.MemoryEffectsOpInterface):  # type: ignore[misc]  # untyped base
+    @staticmethod
+    def get_effects(op: ir.Operation, effects: ir.MemoryEffectInstancesList) -> None:
+        """None: so `cse` and `canonicalize` merge and drop the op."""
+
+
+class _Speculatable(ir.ConditionallySpeculatable):  # type: ignore[misc]  # untyped base
+    @staticmethod
+    def get_speculatability(op: ir.Operation) -> ir.Speculatability:
+        return ir.Speculatability.Speculatable
+
+
+Check = Callable[[ir.Operation], None]
+"""Raises `ShardError` if the op is wrong."""
+
+
+def load(checks: Mapping[str, Check]) -> None:
+    """Define the dialect in the current context, each op verified by its entry in `checks`.
+
+    A second call in the same context does nothing.
+    """
+    context = ir.Context.current
+    if context.is_dialect_loaded("mesh"):
+        return
+    irdl.load_dialects(ir.Module.parse(_DEFINITION))
+    for name, check in checks.items():
+        ir.DynamicOpTrait.attach(name, _verifier(check))
+    for name in ("mesh.annotate", *COLLECTIVES):
+        _NoMemoryEffect.attach(name)
+        _Speculatable.attach(name)
+
+
+def _verifier(check: Check) -> type:
+    def verify_invariants(view: ir.OpView) -> bool:
+        op = view.operation
+        try:
+            check(op)
+        except ShardError as error:
+            op.location.emit_error(f"'{op.name}' op {error.message}")
+            return False
+        return True
+
+    return type("Verifier", (ir.DynamicOpTrait,), {"verify_invariants": staticmethod(verify_invariants)})

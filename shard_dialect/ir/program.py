@@ -1,0 +1,179 @@
+"""A function read once into plain Python: the passes think here and touch the IR once, to write.
+
+Calls into the bindings cost microseconds each; integers and tuples do not. A `Function` numbers
+the values and ops of a `func.func` with one block. Attributes, regions and types stay in the IR,
+reachable through the handles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from shard_dialect.ir.attributes import FORM, entries
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model.sharding import Shape
+
+
+@dataclass(slots=True)
+class Value:
+    """An SSA value; `shape` is its global shape, or `None` if it is no static tensor."""
+
+    handle: ir.Value
+    shape: Shape | None
+    itemsize: int
+    is_tensor: bool
+
+
+@dataclass(slots=True)
+class Op:
+    """An op of the function's block; operands and results are value numbers.
+
+    `captures` are the tensors that its regions read from outside: each the op inside, the place
+    among its operands, and the value.
+    """
+
+    handle: ir.Operation
+    name: str
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    captures: tuple[tuple[ir.Operation, int, int], ...] = ()
+
+    @property
+    def location(self) -> ir.Location:
+        return self.handle.location
+
+
+@dataclass
+class Function:
+    """One function of the module, its body in order, the terminator apart."""
+
+    handle: ir.Operation
+    name: str
+    values: list[Value] = field(default_factory=list)
+    arguments: tuple[int, ...] = ()
+    ops: list[Op] = field(default_factory=list)
+    returned: tuple[int, ...] = ()
+
+    @property
+    def terminator(self) -> ir.Operation:
+        block = body(self.handle)
+        return block.operations[len(block.operations) - 1].operation
+
+    def location_of(self, value: int) -> ir.Location:
+        """Where a value comes from: its op, or the function for an argument."""
+        if value in self.arguments:
+            return self.handle.location
+        return self.values[value].handle.owner.operation.location
+
+    def boundary(self, key: str) -> list[dict[str, ir.Attribute]]:
+        """The entries of `arg_attrs` or `res_attrs`, to change and give to `set_boundary`."""
+        type_ = self.handle.attributes["function_type"].value
+        count = len(type_.inputs if key == "arg_attrs" else type_.results)
+        attributes = self.handle.attributes[key] if key in self.handle.attributes else None
+        return [
+            {named.name: named.attr for named in entry} if entry is not None else {}
+            for entry in entries(attributes, count)
+        ]
+
+    def set_boundary(self, key: str, boundary: list[dict[str, ir.Attribute]]) -> None:
+        if any(boundary):
+            self.handle.attributes[key] = ir.ArrayAttr.get(
+                [ir.DictAttr.get(entry) for entry in boundary]
+            )
+        elif key in self.handle.attributes:
+            del self.handle.attributes[key]
+
+    def update_type(self) -> None:
+        """Make the function's type that of its block's arguments and its return's operands."""
+        block = body(self.handle)
+        inputs = [argument.type for argument in block.arguments]
+        results = [operand.type for operand in self.terminator.operands]
+        self.handle.attributes["function_type"] = ir.TypeAttr.get(
+            ir.FunctionType.get(inputs, results)
+        )
+
+
+def functions_of(module: ir.Module) -> list[ir.Operation]:
+    """The functions with a body."""
+    return [
+        op
+        for op in operations(module.body)
+        if op.name == "func.func" and len(op.regions[0].blocks) > 0
+    ]
+
+
+def form_of(function: ir.Operation) -> str:
+    """The form that a function is in: by its `mesh.form`, else by what is in it.
+
+    A function without `mesh.form` that holds `mesh` collectives was written in the distributed
+    form; the types of any other one are annotations.
+    """
+    if FORM in function.attributes:
+        return str(function.attributes[FORM].value)
+    if any(op.name in COLLECTIVES for op in operations(body(function))):
+        return "distributed"
+    return "annotated"
+
+
+def set_form(function: ir.Operation, form: str) -> None:
+    function.attributes[FORM] = ir.StringAttr.get(form)
+
+
+def read_function(handle: ir.Operation) -> Function:
+    """Read a function with a body. Raises if it has more than one block."""
+    region = handle.regions[0]
+    name = handle.attributes["sym_name"].value
+    if len(region.blocks) != 1:
+        raise error_at(
+            handle.location,
+            f"function @{name} has {len(region.blocks)} blocks: only one is supported yet",
+        )
+    function = Function(handle, name)
+    numbers: dict[ir.Value, int] = {}
+
+    def number(value: ir.Value) -> int:
+        numbers[value] = len(function.values)
+        function.values.append(_read_value(value))
+        return numbers[value]
+
+    block = region.blocks[0]
+    function.arguments = tuple(number(argument) for argument in block.arguments)
+    for op in operations(block):
+        operands = tuple(numbers[operand] for operand in op.operands)
+        if op.name == "func.return":
+            function.returned = operands
+            break
+        captures = tuple(_captures(op, numbers)) if len(op.regions) else ()
+        results = tuple(number(result) for result in op.results)
+        function.ops.append(Op(op, op.name, operands, results, captures))
+    return function
+
+
+def _read_value(value: ir.Value) -> Value:
+    type_ = value.type
+    if not isinstance(type_, ir.RankedTensorType):
+        return Value(value, None, 0, isinstance(type_, ir.UnrankedTensorType))
+    shape = tuple(type_.shape) if type_.has_static_shape else None
+    return Value(value, shape, itemsize(type_.element_type), True)
+
+
+def itemsize(element: ir.Type) -> int:
+    """The bytes of one element as it is communicated; an i1 takes one."""
+    if isinstance(element, ir.ComplexType):
+        return 2 * itemsize(element.element_type)
+    width = getattr(element, "width", 64)
+    return max(1, int(width) // 8)
+
+
+def _captures(op: ir.Operation, numbers: dict[ir.Value, int]) -> Iterator[tuple[ir.Operation, int, int]]:
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in operations(block):
+                for place, operand in enumerate(inner.operands):
+                    if operand in numbers and isinstance(operand.type, ir.ShapedType):
+                        yield inner, place, numbers[operand]
+                yield from _captures(inner, numbers)

@@ -1,0 +1,115 @@
+"""Reading a module from a file: the RFC's short forms filled in, parsed, verified.
+
+`#mesh.shard<[[0]]>` becomes `#mesh.shard<@grid, [[0]]>`, with the grid of the function's
+`mesh_cluster`, before MLIR sees the text; `Source.restore` maps the columns in diagnostics back.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import from_mlir
+from shard_dialect.ir.verify import verify
+
+STDIN = "-"
+_BYTECODE = b"ML\xefR"
+_SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
+_FUNCTION = re.compile(r"\bfunc\.func\b")
+_CLUSTER = re.compile(r"\bmesh_cluster\s*=\s*(@[\w$.\-]+|@\"[^\"]*\")")
+_LOCATION = re.compile(r"-:(\d+):(\d+)$")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a file as MLIR is given it, and where it differs from the file's own."""
+
+    name: str
+    text: str | bytes
+    insertions: tuple[tuple[int, int, int], ...] = ()
+    """(line, column after which it stands, length) of each insertion, in order."""
+
+    @classmethod
+    def read(cls, path: str) -> Source:
+        """The source at `path`, or standard input for `-`."""
+        try:
+            data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ShardError(f"cannot read '{path}': {reason}") from None
+        name = "<stdin>" if path == STDIN else path
+        if data.startswith(_BYTECODE):
+            return cls(name, data)
+        try:
+            return cls.of(data.decode(), name)
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise ShardError("is neither UTF-8 text nor MLIR bytecode", f"{name}:{line}:1") from None
+
+    @classmethod
+    def of(cls, text: str, name: str = "<string>") -> Source:
+        """The source in a string."""
+        pieces: list[str] = []
+        insertions: list[tuple[int, int, int]] = []
+        end = 0
+        for match in _SHORT_SHARD.finditer(text):
+            at = match.end()
+            line_start = text.rfind("\n", 0, at) + 1
+            if "//" in text[line_start:at]:
+                continue
+            line, column = text.count("\n", 0, at) + 1, at - line_start
+            grid = _default_grid(text, at, f"{name}:{line}:{match.start() - line_start + 1}")
+            pieces += [text[end:at], f"{grid}, "]
+            insertions.append((line, column, len(grid) + 2))
+            end = at
+        return cls(name, "".join(pieces) + text[end:], tuple(insertions))
+
+    def parse(self) -> ir.Module:
+        """Parse in the current context and verify. Raises a located `ShardError`."""
+        try:
+            module = ir.Module.parse(self.text)
+        except ir.MLIRError as error:
+            raise self.restore(from_mlir(error)) from None
+        try:
+            verify(module)
+        except ShardError as error:
+            raise self.restore(error) from None
+        return module
+
+    def restore(self, error: ShardError) -> ShardError:
+        """The same error at its place in the file."""
+        return ShardError(error.message, self.restore_location(error.location))
+
+    def restore_location(self, location: str | None) -> str | None:
+        """`-:line:col` of the text that MLIR was given as `file:line:col` of the file."""
+        match = _LOCATION.match(location or "")
+        if not match:
+            return location
+        line, column = map(int, match.groups())
+        shift = 0
+        for at, after, length in self.insertions:
+            if at == line and after + shift < column:
+                shift += min(length, column - 1 - (after + shift))
+        return f"{self.name}:{line}:{column - shift}"
+
+
+def _default_grid(text: str, at: int, location: str) -> str:
+    """The `mesh_cluster` of the function around offset `at`, or the file's only one."""
+    starts = [match.start() for match in _FUNCTION.finditer(text)]
+    index = bisect_right(starts, at)
+    start = starts[index - 1] if index else 0
+    end = starts[index] if index < len(starts) else len(text)
+    near = _CLUSTER.findall(text, start, end) if index else []
+    named = near[:1] or sorted(set(_CLUSTER.findall(text)))
+    if len(named) == 1:
+        return str(named[0])
+    raise ShardError(
+        "#mesh.shard names no grid, and its function has no mesh_cluster: "
+        "write #mesh.shard<@grid, [...]> or give the function {mesh_cluster = @grid}",
+        location,
+    )

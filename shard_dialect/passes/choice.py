@@ -1,0 +1,177 @@
+"""How to split one op's factors so that the fewest bytes move.
+
+The candidates for a factor are the splits that its operands and results have or want. Every
+combination that uses no axis twice is priced: the reshards of the operands from the versions that
+there are, and of the results to what is wanted. Equal prices are settled by the most devices at
+work, then by the order of the factors, so that the choice is the same at every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import inf, prod
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.program import Function, Op
+from shard_dialect.model import (
+    Assignment,
+    Grid,
+    ReshardError,
+    Sharding,
+    ShardingRule,
+    plan,
+)
+from shard_dialect.model.sharding import Axes
+from shard_dialect.passes.versions import Versions
+
+MAX_COMBINATIONS = 20_000
+"""Past this many, the factors keep only their longest candidates."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What each operand must be and each result is; `None` for what is no tensor.
+
+    `late_inits` are (result, operand place, produced) of the inits to be combined after the
+    reduction; their operands are `None` here.
+    """
+
+    operands: tuple[Sharding | None, ...]
+    results: tuple[Sharding | None, ...]
+    late_inits: tuple[tuple[int, int, Sharding], ...] = ()
+
+
+def choose(
+    op: Op,
+    rule: ShardingRule,
+    function: Function,
+    versions: Versions,
+    wanted: Mapping[int, Sharding],
+    grid: Grid,
+) -> Choice:
+    """The cheapest choice for `op`. Raises `ShardError` if there is none at all."""
+    pricing = _Pricing(op, rule, function, versions, wanted, grid)
+    best: tuple[float, int, Assignment] | None = None
+    for assignment in _assignments(op, rule, versions, wanted, grid):
+        price = pricing.price(assignment)
+        devices = prod(grid.axes_size(axes) for axes in assignment)
+        if price < inf and (best is None or (price, -devices) < (best[0], -best[1])):
+            best = (price, devices, assignment)
+    if best is None:
+        raise ShardError(
+            f"'{op.name}' op cannot give its results the shardings "
+            f"{', '.join(str(wanted[value]) for value in op.results if value in wanted)} "
+            f"by its rule {rule}"
+        )
+    return pricing.choice(best[2])
+
+
+def _assignments(
+    op: Op, rule: ShardingRule, versions: Versions, wanted: Mapping[int, Sharding], grid: Grid
+) -> Iterator[Assignment]:
+    candidates = _candidates(op, rule, versions, wanted, grid)
+    if prod(map(len, candidates)) > MAX_COMBINATIONS:
+        candidates = [[max(each, key=len), ()] if each[-1] else [()] for each in candidates]
+    for combination in product(*candidates):
+        axes = [axis for each in combination for axis in each]
+        if len(axes) == len(set(axes)) and _one_reduction(rule, combination):
+            yield combination
+
+
+def _one_reduction(rule: ShardingRule, assignment: Assignment) -> bool:
+    return len({kind for factor, kind in rule.reductions if assignment[factor]}) <= 1
+
+
+def _candidates(
+    op: Op, rule: ShardingRule, versions: Versions, wanted: Mapping[int, Sharding], grid: Grid
+) -> list[list[Axes]]:
+    found: list[set[Axes]] = [{()} for _ in rule.sizes]
+
+    def offer(factor: int, axes: Axes) -> None:
+        if factor in rule.whole:
+            return
+        for count in range(1, len(axes) + 1):
+            if rule.sizes[factor] % grid.axes_size(axes[:count]) == 0:
+                found[factor].add(axes[:count])
+
+    for value, dims in (
+        *zip(op.operands, rule.operands, strict=True),
+        *zip(op.results, rule.results, strict=True),
+    ):
+        if dims is None or value not in wanted:
+            continue
+        for sharding in {wanted[value], *versions.shardings(value)}:
+            for factors, axes in zip(dims, sharding.split_axes, strict=True):
+                if len(factors) == 1:
+                    offer(factors[0], axes)
+    for value in op.results:
+        for factor, _ in rule.reductions:
+            if value in wanted:
+                offer(factor, wanted[value].partial)
+    return [sorted(each, key=lambda axes: (len(axes), axes)) for each in found]
+
+
+class _Pricing:
+    def __init__(
+        self,
+        op: Op,
+        rule: ShardingRule,
+        function: Function,
+        versions: Versions,
+        wanted: Mapping[int, Sharding],
+        grid: Grid,
+    ) -> None:
+        self.op = op
+        self.rule = rule
+        self.function = function
+        self.versions = versions
+        self.wanted = wanted
+        self.grid = grid
+
+    def choice(self, assignment: Assignment) -> Choice:
+        rule, grid = self.rule, self.grid
+        operands = [rule.operand_sharding(i, assignment, grid) for i in range(len(rule.operands))]
+        results = tuple(
+            rule.result_sharding(i, assignment, grid) for i in range(len(rule.results))
+        )
+        late = []
+        for result, place in enumerate(rule.inits):
+            produced = results[result]
+            if produced is None or not produced.partial:
+                continue
+            value = self.op.results[result]
+            if self.versions.can_be_partial(self.op.operands[place], produced):
+                operands[place] = produced
+            else:
+                operands[place] = None
+                late.append((value, place, produced))
+        return Choice(tuple(operands), results, tuple(late))
+
+    def price(self, assignment: Assignment) -> float:
+        """The bytes that this choice moves; infinite if there is no plan for it."""
+        choice = self.choice(assignment)
+        try:
+            total = sum(
+                self.versions.price(value, target)
+                for value, target in zip(self.op.operands, choice.operands, strict=True)
+                if target is not None
+            )
+            total += sum(
+                self._price_result(value, produced)
+                for value, produced in zip(self.op.results, choice.results, strict=True)
+                if produced is not None
+            )
+            for value, place, _ in choice.late_inits:
+                if self.wanted[value].partial:
+                    return inf
+                total += self.versions.price(self.op.operands[place], self.wanted[value])
+        except ReshardError:
+            return inf
+        return total
+
+    def _price_result(self, value: int, produced: Sharding) -> int:
+        of = self.function.values[value]
+        assert of.shape is not None
+        return plan(produced, self.wanted[value], of.shape, of.itemsize, self.grid).bytes_moved

@@ -1,0 +1,284 @@
+"""From propagated to distributed: every change of sharding becomes a `mesh` collective.
+
+    %1 = linalg.matmul {mesh.shardings = [#mesh.shard<@g, [[], [0]]>]} ins(%x, %w ...)
+
+becomes, with %x split along the reduced dimension and %w along both
+
+    %1 = linalg.matmul ins(%x, %w ...) -> tensor<4x16xf32, #mesh.shard<@g, [[], [], [0]]>>
+    %2 = "mesh.reduce_scatter"(%1) {mesh_axis = [0], reduction = "sum", tensor_axis = 1 : i64}
+           : (tensor<4x16xf32, #mesh.shard<@g, [[], [], [0]]>>)
+           -> tensor<4x16xf32, #mesh.shard<@g, [[], [0]]>>
+
+For each op in turn `choice.choose` splits the op's factors so that the fewest bytes move: to bring
+its operands there from what they are, and its results from there to what propagation said. An op
+without a rule gets whole operands and runs replicated, with a warning (`strict`: an error).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir import annotations
+from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at, warn
+from shard_dialect.ir.program import (
+    Function,
+    Op,
+    form_of,
+    functions_of,
+    read_function,
+    set_form,
+)
+from shard_dialect.ir.walk import operations
+from shard_dialect.model import Grid, Sharding, ShardingRule
+from shard_dialect.passes.base import Pass
+from shard_dialect.passes.choice import Choice, choose
+from shard_dialect.passes.versions import Versions, is_constant, is_fresh
+from shard_dialect.rules import rule_of
+
+
+@dataclass(frozen=True)
+class Materialize(Pass):
+    """Make every communication explicit: shardings move into types, collectives appear."""
+
+    name = "materialize"
+
+    strict: bool = False
+    """Make an op without a sharding rule an error."""
+
+    def rewrite(self, module: ir.Module) -> None:
+        shardings = Shardings.of(module)
+        handles = [op for op in functions_of(module) if form_of(op) != "distributed"]
+        handles = [op for op in handles if form_of(op) != "local"]
+        for handle in handles:
+            if form_of(handle) != "propagated":
+                name = handle.attributes["sym_name"].value
+                raise error_at(
+                    handle.location,
+                    f"function @{name} is in the {form_of(handle)} form: run --propagate first",
+                )
+        signatures = {
+            handle.attributes["sym_name"].value: _Signature.of(handle, shardings)
+            for handle in handles
+        }
+        for handle in handles:
+            _Materializer(read_function(handle), shardings, signatures, self.strict).run()
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """The shardings of a function's arguments and results, `None` for what is no tensor."""
+
+    arguments: tuple[Sharding | None, ...]
+    results: tuple[Sharding | None, ...]
+
+    @classmethod
+    def of(cls, handle: ir.Operation, shardings: Shardings) -> _Signature:
+        type_ = handle.attributes["function_type"].value
+        function = Function(handle, "")
+
+        def read(key: str, types: Sequence[ir.Type]) -> tuple[Sharding | None, ...]:
+            return tuple(
+                shardings.read(entry[SHARDING], each.rank) if SHARDING in entry else None
+                for entry, each in zip(function.boundary(key), types, strict=True)
+            )
+
+        return cls(read("arg_attrs", type_.inputs), read("res_attrs", type_.results))
+
+
+class _Materializer:
+    """Goes through one function once, front to back, changing it in place."""
+
+    def __init__(
+        self,
+        function: Function,
+        shardings: Shardings,
+        signatures: dict[str, _Signature],
+        strict: bool,
+    ) -> None:
+        self.function = function
+        self.shardings = shardings
+        self.signatures = signatures
+        self.signature = signatures[function.name]
+        self.strict = strict
+        self.wanted = self._read_wanted()
+        self.grid = self._read_grid()
+        self.versions = Versions(function, shardings, self.grid)
+
+    def run(self) -> None:
+        function = self.function
+        for number, sharding in zip(function.arguments, self.signature.arguments, strict=True):
+            if sharding is not None:
+                self._retype(number, sharding)
+                self.versions.add(number, function.values[number].handle, sharding)
+        original = operations(function.terminator.operation.block)
+        for op in function.ops:
+            try:
+                self._act_on(op)(op)
+            except ShardError as error:
+                raise error.at(error_at(op.location, "").location) from None
+        self._return()
+        self._clean_up(original)
+
+    def _act_on(self, op: Op) -> Callable[[Op], None]:
+        """What is to be done with an op, by its kind."""
+        if op.name in annotations.OPS:
+            return self._annotate
+        if is_constant(op.name):
+            return self._keep_whole
+        if is_fresh(op, self.function):
+            return self._defer
+        if op.name == "func.call":
+            return self._call
+        tensors = (*op.operands, *op.results)
+        if not op.captures and not any(self.function.values[v].is_tensor for v in tensors):
+            return lambda _: None
+        return self._compute
+
+    def _annotate(self, op: Op) -> None:
+        target = self.wanted[op.results[0]]
+        self.versions.alias(op.results[0], op.operands[0], target, op)
+
+    def _keep_whole(self, op: Op) -> None:
+        for value in op.results:
+            if value in self.wanted:
+                whole = Sharding.replicated(self.grid.name, self.wanted[value].rank)
+                self.versions.add(value, self.function.values[value].handle, whole)
+
+    def _defer(self, op: Op) -> None:
+        self.versions.add_fresh(op.results[0], op)
+
+    def _call(self, op: Op) -> None:
+        callee = op.handle.attributes["callee"].value
+        signature = self.signatures.get(callee)
+        if signature is None:
+            self._replicate(op)
+            return
+        for place, (value, sharding) in enumerate(
+            zip(op.operands, signature.arguments, strict=True)
+        ):
+            if sharding is not None:
+                op.handle.operands[place] = self.versions.get(value, sharding, op)
+        for value, sharding in zip(op.results, signature.results, strict=True):
+            if sharding is not None:
+                self._define(op, value, sharding)
+
+    def _compute(self, op: Op) -> None:
+        rule = rule_of(op, self.function.values)
+        if rule is None:
+            self._replicate(op)
+            return
+        self._take_whole(op)
+        choice = choose(op, rule, self.function, self.versions, self.wanted, self.grid)
+        for place, target in enumerate(choice.operands):
+            if target is not None:
+                op.handle.operands[place] = self.versions.get(op.operands[place], target, op)
+        if choice.late_inits:
+            self._add_inits_late(op, rule, choice)
+            return
+        for value, produced in zip(op.results, choice.results, strict=True):
+            if produced is not None:
+                self._define(op, value, produced)
+
+    def _replicate(self, op: Op) -> None:
+        """Run an op that we know nothing about whole, on every device."""
+        message = (
+            f"'{op.name}' op has no sharding rule: it runs replicated, on gathered operands; "
+            f'give it one with @sharding_rule("{op.name}")'
+        )
+        if self.strict:
+            raise error_at(op.location, message)
+        warn(message, op.location)
+        for place, value in enumerate(op.operands):
+            if value in self.wanted:
+                op.handle.operands[place] = self.versions.whole(value, op)
+        self._take_whole(op)
+        for value in op.results:
+            if value in self.wanted:
+                whole = Sharding.replicated(self.grid.name, self.wanted[value].rank)
+                self._define(op, value, whole)
+
+    def _take_whole(self, op: Op) -> None:
+        """Give the regions of an op whole tensors for those that they read from outside."""
+        for inner, place, value in op.captures:
+            if value in self.wanted:
+                inner.operands[place] = self.versions.whole(value, op)
+
+    def _add_inits_late(self, op: Op, rule: ShardingRule, choice: Choice) -> None:
+        """Start the partial results from the identity; combine with the init once they are whole.
+
+        With the init itself as a start it would be counted once a device.
+        """
+        for value, place, produced in choice.late_inits:
+            op.handle.operands[place] = self.versions.identity(value, produced, op)
+            target = self.wanted[value]
+            self._retype(value, produced)
+            self.versions.combine(value, op, op.operands[place], produced, target)
+
+    def _define(self, op: Op, value: int, produced: Sharding) -> None:
+        self._retype(value, produced)
+        self.versions.define(value, produced, self.wanted[value], op)
+
+    def _retype(self, value: int, sharding: Sharding) -> None:
+        handle = self.function.values[value].handle
+        handle.set_type(self.shardings.typed(handle.type, sharding))
+
+    def _return(self) -> None:
+        function = self.function
+        terminator = function.terminator
+        for place, (value, sharding) in enumerate(
+            zip(function.returned, self.signature.results, strict=True)
+        ):
+            if sharding is not None:
+                terminator.operands[place] = self.versions.get(value, sharding, None)
+        for key in ("arg_attrs", "res_attrs"):
+            boundary = function.boundary(key)
+            for entry in boundary:
+                entry.pop(SHARDING, None)
+            function.set_boundary(key, boundary)
+        function.update_type()
+        set_form(function.handle, "distributed")
+
+    def _clean_up(self, original: list[ir.Operation]) -> None:
+        """Drop annotations, and whatever the rewriting left without a use."""
+        for op in original:
+            if SHARDINGS in op.attributes:
+                del op.attributes[SHARDINGS]
+        droppable = self.versions.made | {
+            op for op in original if op.name in (*annotations.OPS, "shard.sharding")
+        }
+        droppable |= {op.handle for op in self.function.ops if is_fresh(op, self.function)}
+        for op in reversed(operations(self.function.terminator.operation.block)):
+            if op in droppable and not any(True for result in op.results for _ in result.uses):
+                op.erase()
+
+    def _read_wanted(self) -> dict[int, Sharding]:
+        wanted = {
+            number: sharding
+            for number, sharding in zip(
+                self.function.arguments, self.signature.arguments, strict=True
+            )
+            if sharding is not None
+        }
+        for op in self.function.ops:
+            found = self.shardings.of_results(op.handle)
+            wanted |= {op.results[place]: sharding for place, sharding in found.items()}
+            for value in op.results:
+                if self.function.values[value].shape is not None and value not in wanted:
+                    raise error_at(
+                        op.location, f"'{op.name}' op has no {SHARDINGS}: run --propagate"
+                    )
+        return wanted
+
+    def _read_grid(self) -> Grid:
+        names = sorted({sharding.grid for sharding in self.wanted.values()})
+        if len(names) > 1:
+            raise error_at(
+                self.function.handle.location,
+                f"function @{self.function.name} has shardings on grids @{names[0]} and "
+                f"@{names[1]}: one grid a function is supported yet",
+            )
+        return self.shardings.grid(names[0]) if names else next(iter(self.shardings.grids.values()))

@@ -1,0 +1,296 @@
+"""From annotated to propagated: give every tensor value a sharding.
+
+    func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
+      %s = shard.sharding @g split_axes = [[], [0]] : !shard.sharding
+      %0 = shard.shard %w to %s : tensor<8x16xf32>
+      %1 = linalg.matmul ins(%x, %0 ...) outs(%zero ...) -> tensor<4x16xf32>
+
+becomes, the annotations still in place, what was inferred in attributes
+
+    func.func @main(%x: ... {mesh.sharding = #mesh.shard<@g, [[], []]>}, %w: ...
+      %1 = linalg.matmul {mesh.shardings = [#mesh.shard<@g, [[], [0]]>]} ins(...
+
+Annotations are facts; no other value is touched twice in one dimension but to split it further.
+Each op passes on, factor by factor, the longest split that its operands and results agree on. Ops
+that pass every factor through go first, so that a chain of them ends up in one sharding before a
+product or a reduction has a say; then all ops, backward before forward (upstream's order) until
+nothing changes. Where two factors of one tensor want the same axis, the larger source tensor wins:
+moving the smaller one is cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir import annotations
+from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.program import Function, Op, form_of, functions_of, read_function, set_form
+from shard_dialect.model import Grid, Sharding, ShardingRule
+from shard_dialect.model.plan import common_prefix
+from shard_dialect.model.sharding import Axes
+from shard_dialect.passes.base import Pass
+from shard_dialect.rules import rule_of
+
+_Say = Callable[[int, Sharding, ir.Location], None]
+
+
+@dataclass(frozen=True)
+class Propagate(Pass):
+    """Complete the annotations: give every tensor value a sharding, as attributes."""
+
+    name = "propagate"
+
+    def rewrite(self, module: ir.Module) -> None:
+        shardings = Shardings.of(module)
+        for handle in functions_of(module):
+            if form_of(handle) != "annotated":
+                continue
+            function = read_function(handle)
+            facts = _read_facts(function, shardings)
+            grid = _grid_of(function, facts, shardings)
+            state = _State(function, grid, facts)
+            _to_fixed_point(state)
+            _write(function, state, shardings)
+
+
+def _read_facts(function: Function, shardings: Shardings) -> dict[int, Sharding]:
+    """What the user said: value to sharding, from types, argument attributes and annotations."""
+    facts: dict[int, Sharding] = {}
+
+    def say(value: int, sharding: Sharding, location: ir.Location) -> None:
+        said = facts.setdefault(value, sharding)
+        if said != sharding:
+            raise error_at(
+                location, f"one value is annotated {said} and {sharding}: they must agree"
+            )
+        _check_divides(function, value, sharding, location, shardings)
+
+    for number in range(len(function.values)):
+        _read_type(function, number, shardings, say)
+    for key, values in (("arg_attrs", function.arguments), ("res_attrs", function.returned)):
+        for number, attributes in zip(values, function.boundary(key), strict=True):
+            if SHARDING in attributes:
+                rank = function.values[number].handle.type.rank
+                sharding = shardings.read(attributes[SHARDING], rank)
+                say(number, sharding, function.handle.location)
+    for op in function.ops:
+        for number, sharding in shardings.of_results(op.handle).items():
+            say(op.results[number], sharding, op.location)
+        annotation = annotations.read_annotation(op.handle, shardings)
+        if annotation is not None:
+            say(op.results[0], annotation.sharding, op.location)
+            if not annotation.for_users:
+                say(op.operands[0], annotation.sharding, op.location)
+    return facts
+
+
+def _read_type(function: Function, number: int, shardings: Shardings, say: _Say) -> None:
+    """A sharding in a type is an annotation here; the propagated form has plain types."""
+    value = function.values[number]
+    sharding = shardings.of_type(value.handle.type)
+    if sharding is None:
+        return
+    location = function.location_of(number)
+    say(number, sharding, location)
+    if number not in function.arguments and "value" in value.handle.owner.attributes:
+        raise error_at(location, "a constant's type has a sharding: annotate its result instead")
+    value.handle.set_type(shardings.typed(value.handle.type, None))
+
+
+def _check_divides(
+    function: Function, value: int, sharding: Sharding, location: ir.Location, shardings: Shardings
+) -> None:
+    shape = function.values[value].shape
+    if shape is None:
+        raise error_at(location, f"sharding {sharding} is on a tensor of unknown size")
+    try:
+        sharding.local_shape(shape, shardings.grid(sharding.grid))
+    except ShardError as error:
+        raise error_at(location, error.message) from None
+
+
+def _grid_of(function: Function, facts: dict[int, Sharding], shardings: Shardings) -> Grid:
+    """The one grid that the function's annotations are on, else its default, else the module's."""
+    names = sorted({sharding.grid for sharding in facts.values()})
+    if len(names) > 1:
+        raise error_at(
+            function.handle.location,
+            f"function @{function.name} is annotated on grids @{names[0]} and @{names[1]}: "
+            "one grid a function is supported yet",
+        )
+    if not names and "mesh_cluster" in function.handle.attributes:
+        names = [annotations.cluster_name(function.handle)]
+    if not names:
+        names = list(shardings.grids)[:1]
+    if not names:
+        raise error_at(
+            function.handle.location,
+            "the module has no grid: declare one, as in `shard.grid @grid(shape = 2x4)`",
+        )
+    grid = shardings.grid(names[0])
+    if not grid.is_static:
+        raise error_at(
+            function.handle.location,
+            f"grid {grid} of function @{function.name} has unknown sizes: they must be given yet",
+        )
+    return grid
+
+
+class _State:
+    """What is known so far: for each value the axes of each dimension, and which are facts."""
+
+    def __init__(self, function: Function, grid: Grid, facts: dict[int, Sharding]) -> None:
+        self.grid = grid
+        self.facts = facts
+        self.shapes = [value.shape for value in function.values]
+        self.split: list[list[Axes]] = [
+            list(facts[number].split_axes) if number in facts else [()] * len(value.shape or ())
+            for number, value in enumerate(function.values)
+        ]
+        self.ops = [
+            (op, rule) for op in function.ops if (rule := _rule(op, function)) is not None
+        ]
+
+    def sharding(self, value: int) -> Sharding:
+        return self.facts.get(value) or Sharding(self.grid.name, tuple(self.split[value]))
+
+
+def _rule(op: Op, function: Function) -> ShardingRule | None:
+    if op.name in annotations.OPS:
+        rank = len(function.values[op.operands[0]].shape or ())
+        dims = tuple((dim,) for dim in range(rank))
+        operands = (dims, *(None for _ in op.operands[1:]))
+        return ShardingRule(function.values[op.operands[0]].shape or (), operands, (dims,))
+    return rule_of(op, function.values)
+
+
+def _to_fixed_point(state: _State) -> None:
+    for ops in ([pair for pair in state.ops if pair[1].is_pass_through], state.ops):
+        changed = True
+        while changed:
+            backward = [_step(state, op, rule) for op, rule in reversed(ops)]
+            forward = [_step(state, op, rule) for op, rule in ops]
+            changed = any(backward + forward)
+
+
+@dataclass
+class _Offer:
+    """The axes that one tensor offers a factor, and the elements of that tensor."""
+
+    axes: Axes
+    elements: int
+
+
+def _step(state: _State, op: Op, rule: ShardingRule) -> bool:
+    """Pass shardings through one op; whether any value changed."""
+    tensors = [
+        (value, dims)
+        for value, dims in (
+            *zip(op.results, rule.results, strict=True),
+            *zip(op.operands, rule.operands, strict=True),
+        )
+        if dims is not None
+    ]
+    offers = _offers(state, tensors, rule)
+    _fix_partial_loops(state, op, rule, offers)
+    return any([_project(state, value, dims, offers) for value, dims in tensors])
+
+
+_Tensors = Sequence[tuple[int, tuple[tuple[int, ...], ...]]]
+
+
+def _offers(state: _State, tensors: _Tensors, rule: ShardingRule) -> dict[int, _Offer]:
+    """The best offer for each factor: the longest that agree, or the larger tensor's."""
+    best: dict[int, _Offer] = {}
+    for value, dims in tensors:
+        elements = prod(state.shapes[value] or ())
+        for dim, factors in enumerate(dims):
+            axes = state.split[value][dim]
+            if len(factors) != 1 or not axes or factors[0] in rule.whole:
+                continue
+            have = best.get(factors[0])
+            agree = have is not None and common_prefix(have.axes, axes) == min(
+                len(have.axes), len(axes)
+            )
+            if have is None or (len(axes) > len(have.axes) if agree else elements > have.elements):
+                best[factors[0]] = _Offer(axes, elements)
+    return best
+
+
+def _fix_partial_loops(
+    state: _State, op: Op, rule: ShardingRule, offers: dict[int, _Offer]
+) -> None:
+    """A result annotated partial says exactly how the reduction loops are split."""
+    partial = [state.facts[value].partial for value in op.results if value in state.facts]
+    axes = tuple(axis for each in partial for axis in each)
+    if not axes:
+        return
+    for factor, _ in rule.reductions:
+        divides = rule.sizes[factor] % state.grid.axes_size(axes) == 0
+        if divides:
+            offers[factor] = _Offer(axes, max(prod(state.shapes[op.results[0]] or ()), 1))
+            axes = ()
+        else:
+            offers.pop(factor, None)
+
+
+def _project(
+    state: _State, value: int, dims: tuple[tuple[int, ...], ...], offers: dict[int, _Offer]
+) -> bool:
+    """Split the value's dimensions further by what is offered to their factors."""
+    shape = state.shapes[value]
+    if value in state.facts or shape is None:
+        return False
+    split = state.split[value]
+    wanted = [
+        (offers[factors[0]], dim)
+        for dim, factors in enumerate(dims)
+        if len(factors) == 1 and factors[0] in offers
+    ]
+    changed = False
+    for offer, dim in sorted(wanted, key=lambda each: -each[0].elements):
+        have = split[dim]
+        taken = {axis for other, axes in enumerate(split) if other != dim for axis in axes}
+        axes = _usable(offer.axes, taken, shape[dim], state.grid)
+        if len(axes) > len(have) and axes[: len(have)] == have:
+            split[dim] = axes
+            changed = True
+    return changed
+
+
+def _usable(axes: Axes, taken: set[int], size: int, grid: Grid) -> Axes:
+    """The major part of `axes` that is free and divides the dimension."""
+    count = 0
+    while (
+        count < len(axes)
+        and axes[count] not in taken
+        and size % grid.axes_size(axes[: count + 1]) == 0
+    ):
+        count += 1
+    return axes[:count]
+
+
+def _write(function: Function, state: _State, shardings: Shardings) -> None:
+    def attribute(value: int) -> ir.Attribute:
+        if state.shapes[value] is None:
+            return ir.UnitAttr.get()
+        return shardings.write(state.sharding(value))
+
+    for key, values in (("arg_attrs", function.arguments), ("res_attrs", function.returned)):
+        boundary = function.boundary(key)
+        for value, attributes in zip(values, boundary, strict=True):
+            if state.shapes[value] is not None:
+                attributes[SHARDING] = attribute(value)
+        function.set_boundary(key, boundary)
+    for op in function.ops:
+        if any(state.shapes[value] is not None for value in op.results):
+            op.handle.attributes[SHARDINGS] = ir.ArrayAttr.get(
+                [attribute(value) for value in op.results]
+            )
+    function.update_type()
+    set_form(function.handle, "propagated")

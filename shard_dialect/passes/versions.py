@@ -1,0 +1,186 @@
+"""The versions of each value that materialization has made so far: the same tensor, lying in
+different ways. A version is made once, where it is first needed, and shared from then on.
+
+Two kinds of value cost nothing to have in any sharding. A *constant* is whole on every device, and
+a slice of it is free. A *fresh* value (`tensor.empty`, `linalg.fill`) holds nothing that came from
+elsewhere: it is made again for each sharding, partial ones too where the fill allows it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from shard_dialect.ir import build
+from shard_dialect.ir.attributes import Shardings
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.collectives import write_step
+from shard_dialect.ir.program import Function, Op
+from shard_dialect.model import Grid, Plan, ReshardError, Sharding, plan
+from shard_dialect.model.sharding import Shape
+
+_CONSTANTS = ("arith.constant", "tosa.const")
+_FRESH = ("tensor.empty", "linalg.fill")
+
+
+def is_constant(name: str) -> bool:
+    return name in _CONSTANTS
+
+
+def is_fresh(op: Op, function: Function) -> bool:
+    return op.name in _FRESH and function.values[op.results[0]].shape is not None
+
+
+class Versions:
+    """The versions of a function's values, on one grid."""
+
+    def __init__(self, function: Function, shardings: Shardings, grid: Grid) -> None:
+        self.function = function
+        self.grid = grid
+        self.made: set[ir.Operation] = set()
+        """The ops made here, to be dropped where they end up without a use."""
+        self._attributes = shardings
+        self._of: dict[int, dict[Sharding, ir.Value]] = {}
+        self._fresh: dict[int, Op] = {}
+        self._uses = _count_uses(function)
+
+    def shardings(self, value: int) -> list[Sharding]:
+        return list(self._of.get(value, ()))
+
+    def add(self, value: int, handle: ir.Value, sharding: Sharding) -> None:
+        """Note that `handle` is `value`, lying as `sharding`."""
+        self._of.setdefault(value, {})[sharding] = handle
+
+    def add_fresh(self, value: int, op: Op) -> None:
+        """Note that `op` makes `value` from nothing, and may be made again at will."""
+        self._fresh[value] = op
+        self._of[value] = {}
+
+    def define(self, value: int, produced: Sharding, wanted: Sharding, op: Op) -> None:
+        """Note what `op` produced; if several will use it, bring it at once to what is wanted.
+
+        A single user may do better straight from what was produced.
+        """
+        handle = self.function.values[value].handle
+        self.add(value, handle, produced)
+        if produced != wanted and self._uses[value] > 1:
+            with ir.InsertionPoint.after(op.handle), op.location:
+                made = self._emit(value, handle, produced, wanted)
+            self._of[value] = {wanted: made} if produced.partial else {produced: handle, wanted: made}
+
+    def alias(self, value: int, source: int, sharding: Sharding, op: Op) -> None:
+        """Make `value` the version of `source` that lies as `sharding`."""
+        if source in self._fresh:
+            self.add_fresh(value, self._fresh[source])
+        elif self._uses[value]:
+            self._of[value] = {sharding: self.get(source, sharding, op)}
+
+    def price(self, value: int, target: Sharding) -> int:
+        """The bytes moved per device to have `value` lie as `target`."""
+        if value in self._fresh or target in self._of[value]:
+            return 0
+        return self._best(value, target)[1].bytes_moved
+
+    def get(self, value: int, target: Sharding, before: Op | None) -> ir.Value:
+        """`value` lying as `target`, made in front of `before` (or of the return) if need be."""
+        versions = self._of[value]
+        if target not in versions:
+            user = before.handle if before else self.function.terminator
+            with ir.InsertionPoint(user), user.location:
+                if value in self._fresh:
+                    versions[target] = self._make_again(self._fresh[value], target)
+                else:
+                    source, _ = self._best(value, target)
+                    versions[target] = self._emit(value, versions[source], source, target)
+        return versions[target]
+
+    def whole(self, value: int, before: Op) -> ir.Value:
+        """`value`, whole on every device."""
+        rank = len(self._shape(value))
+        return self.get(value, Sharding.replicated(self.grid.name, rank), before)
+
+    def can_be_partial(self, value: int, target: Sharding) -> bool:
+        """Whether `value` can be had partial as `target`, and still means the same."""
+        if value not in self._fresh:
+            return False
+        op = self._fresh[value].handle
+        if op.name == "tensor.empty" or target.reduction in ("max", "min"):
+            return True  # nothing is there to be counted twice; and max(a, a) is a
+        element = op.results[0].type.element_type
+        return _fill_value(op) == build.identity(target.reduction, element)
+
+    def identity(self, value: int, target: Sharding, before: Op) -> ir.Value:
+        """A tensor like `value`, partial as `target`, that adds nothing to a reduction."""
+        handle = self.function.values[value].handle
+        type_ = self._attributes.typed(handle.type, target)
+        with ir.InsertionPoint(before.handle), before.location:
+            scalar = build.scalar(build.identity(target.reduction, type_.element_type))
+            empty = build.empty(type_)
+            filled = build.fill(scalar.results[0], empty.results[0])
+        return filled.results[0]
+
+    def combine(
+        self, value: int, op: Op, init: int, produced: Sharding, wanted: Sharding
+    ) -> None:
+        """Reduce what `op` produced from the identity to `wanted`, and combine it with the init."""
+        handle = self.function.values[value].handle
+        with ir.InsertionPoint.after(op.handle), op.location:
+            reduced = self._emit(value, handle, produced, wanted)
+        following = reduced.owner.operation
+        start = self.get(init, wanted, op)
+        with ir.InsertionPoint.after(following), op.location:
+            combined = build.combine(produced.reduction, start, reduced)
+        self._of[value] = {wanted: combined.results[0]}
+
+    def _best(self, value: int, target: Sharding) -> tuple[Sharding, Plan]:
+        """The version that is cheapest to bring to `target`; of equals, the first made."""
+        plans = []
+        refusal: ReshardError | None = None
+        for source in self._of[value]:
+            try:
+                plans.append((source, self._plan(value, source, target)))
+            except ReshardError as error:
+                refusal = error
+        if not plans:
+            raise refusal or ReshardError(f"no version of the value leads to {target}")
+        return min(plans, key=lambda each: each[1].bytes_moved)
+
+    def _plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
+        of = self.function.values[value]
+        return plan(source, target, self._shape(value), of.itemsize, self.grid)
+
+    def _shape(self, value: int) -> Shape:
+        shape = self.function.values[value].shape
+        assert shape is not None, "only tensors of known size have versions"
+        return shape
+
+    def _emit(
+        self, value: int, handle: ir.Value, source: Sharding, target: Sharding
+    ) -> ir.Value:
+        now = source
+        for step in self._plan(value, source, target).steps:
+            type_ = self._attributes.typed(handle.type, step.after(now))
+            handle = write_step(step, handle, now, type_)
+            self.made.add(handle.owner.operation)
+            now = step.after(now)
+        return handle
+
+    def _make_again(self, op: Op, target: Sharding) -> ir.Value:
+        made = build.empty(self._attributes.typed(op.handle.results[0].type, target))
+        self.made.add(made)
+        if op.name == "linalg.fill":
+            made = build.fill(op.handle.operands[0], made.results[0])
+            self.made.add(made)
+        return made.results[0]
+
+
+def _fill_value(op: ir.Operation) -> ir.Attribute | None:
+    """The constant that a fill fills with; `None` where it is not known."""
+    return build.constant_value(op.operands[0])
+
+
+def _count_uses(function: Function) -> Counter[int]:
+    uses = Counter(function.returned)
+    for op in function.ops:
+        uses.update(op.operands)
+        uses.update(value for _, _, value in op.captures)
+    return uses
