@@ -15,7 +15,7 @@ from typing import cast
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.walk import operations
 from shard_dialect.model import REDUCTIONS, Grid, Reduction, Sharding, ShardingError
 
@@ -48,14 +48,12 @@ def grids_of(module: ir.Module) -> dict[str, Grid]:
 
 def read_grid(op: ir.Operation) -> Grid | None:
     """The grid that `op` declares, or `None` if it declares none."""
-    try:
+    with located(op):
         if op.name == "shard.grid":
             sizes = [None if size == _DYNAMIC else size for size in op.attributes["shape"]]
             return Grid(op.attributes["sym_name"].value, tuple(sizes))
         if op.name == "mesh.cluster":
             return _read_cluster(op)
-    except ShardError as error:
-        raise error.at(error_at(op.location, "").location) from None
     return None
 
 

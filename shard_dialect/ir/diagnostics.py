@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -41,6 +43,15 @@ def location_text(location: ir.Location) -> str | None:
 
 def error_at(location: ir.Location, message: str) -> ShardError:
     return ShardError(message, location_text(location))
+
+
+@contextmanager
+def located(op: ir.Operation) -> Iterator[None]:
+    """Give errors from inside that have no place yet the op's."""
+    try:
+        yield
+    except ShardError as error:
+        raise error.at(location_text(op.location)) from None
 
 
 def from_mlir(error: ir.MLIRError) -> ShardError:

@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shard_dialect.errors import ShardError
 from shard_dialect.ir import annotations
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at, warn
+from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.program import (
     Function,
     Op,
@@ -51,8 +50,8 @@ class Materialize(Pass):
 
     def rewrite(self, module: ir.Module) -> None:
         shardings = Shardings.of(module)
-        handles = [op for op in functions_of(module) if form_of(op) != "distributed"]
-        handles = [op for op in handles if form_of(op) != "local"]
+        done = ("distributed", "local")
+        handles = [op for op in functions_of(module) if form_of(op) not in done]
         for handle in handles:
             if form_of(handle) != "propagated":
                 name = handle.attributes["sym_name"].value
@@ -116,10 +115,8 @@ class _Materializer:
                 self.versions.add(number, function.values[number].handle, sharding)
         original = operations(function.terminator.operation.block)
         for op in function.ops:
-            try:
+            with located(op.handle):
                 self._act_on(op)(op)
-            except ShardError as error:
-                raise error.at(error_at(op.location, "").location) from None
         self._return()
         self._clean_up(original)
 
@@ -167,7 +164,7 @@ class _Materializer:
                 self._define(op, value, sharding)
 
     def _compute(self, op: Op) -> None:
-        rule = rule_of(op, self.function.values)
+        rule = rule_of(op.handle)
         if rule is None:
             self._replicate(op)
             return

@@ -166,7 +166,7 @@ def _rule(op: Op, function: Function) -> ShardingRule | None:
         dims = tuple((dim,) for dim in range(rank))
         operands = (dims, *(None for _ in op.operands[1:]))
         return ShardingRule(function.values[op.operands[0]].shape or (), operands, (dims,))
-    return rule_of(op, function.values)
+    return rule_of(op.handle)
 
 
 def _to_fixed_point(state: _State) -> None:

@@ -10,7 +10,7 @@ its local index would not be the global one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.build import REDUCTION_OF
@@ -112,5 +112,3 @@ def _reduction(op: ir.Operation) -> Reduction | None:
         return None
     return REDUCTION_OF.get(combiner.name)
 
-
-RULES: dict[str, Callable[[Query], ShardingRule | None]] = {}

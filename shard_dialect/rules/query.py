@@ -12,11 +12,27 @@ from shard_dialect.model.sharding import Shape
 class Query:
     """One op: its name, its handle, and the global shape of each operand and result.
 
-    A shape is `None` where the value is no tensor. Ops with a tensor of unknown size are not asked
-    about: they have no rule.
+    A shape is `None` where the value is no tensor.
     """
 
     name: str
     op: ir.Operation
     operands: tuple[Shape | None, ...]
     results: tuple[Shape | None, ...]
+
+    @classmethod
+    def of(cls, op: ir.Operation) -> Query | None:
+        """The query about `op`, or `None` if one of its tensors has an unknown size."""
+        types = [value.type for value in (*op.operands, *op.results)]
+        if any(
+            isinstance(type_, ir.UnrankedTensorType)
+            or (isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape)
+            for type_ in types
+        ):
+            return None
+        shapes = tuple(
+            tuple(type_.shape) if isinstance(type_, ir.RankedTensorType) else None
+            for type_ in types
+        )
+        count = len(op.operands)
+        return cls(op.name, op, shapes[:count], shapes[count:])

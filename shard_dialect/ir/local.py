@@ -1,0 +1,113 @@
+"""Between upstream's `shard` collectives, which the local form uses, and the steps of a plan.
+
+    AllGather(dim=1, axes=(0,)) on @g
+    %0 = shard.all_gather %x on @g grid_axes = [0] gather_axis = 1 : tensor<4x4xf32> -> tensor<4x8xf32>
+
+The same attributes, in a dictionary, describe a runtime call of the lowered form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import cast
+
+from shard_dialect.ir.attributes import symbol
+from shard_dialect.ir.bindings import ir, part
+from shard_dialect.ir.build import create
+from shard_dialect.model import (
+    REDUCTIONS,
+    AllGather,
+    AllReduce,
+    AllSlice,
+    AllToAll,
+    Reduction,
+    ReduceScatter,
+    ShardingError,
+    Step,
+)
+
+_Attributes = Mapping[str, ir.Attribute]
+
+
+@cache
+def _scatter_dim() -> str:
+    """LLVM 22 says `scatter_axis`, later ones `scatter_dim`."""
+    op = part("dialects.shard").ReduceScatterOp
+    return "scatter_dim" if hasattr(op, "scatter_dim") else "scatter_axis"
+
+
+def read_local(name: str, attributes: _Attributes) -> tuple[str, Step] | None:
+    """The grid's name and the step of a `shard` collective, `None` for any other op."""
+    if name not in _READ:
+        return None
+    return symbol(attributes["grid"]), _READ[name](attributes)
+
+
+def write_local(step: Step, grid: str, operand: ir.Value, result: ir.Type) -> ir.Value:
+    """Make the `shard` op of one step at the current insertion point and location."""
+    name, attributes = local_attributes(step, grid)
+    return create(name, [result], [operand], attributes).results[0]
+
+
+def local_attributes(step: Step, grid: str) -> tuple[str, dict[str, ir.Attribute]]:
+    """The name and the attributes of the `shard` op of one step."""
+    name, attributes = _WRITE[type(step)](step)
+    attributes["grid"] = ir.FlatSymbolRefAttr.get(grid)
+    attributes["grid_axes"] = ir.Attribute.parse(f"array<i16: {', '.join(map(str, step.axes))}>")
+    return name, attributes
+
+
+def _axes(attributes: _Attributes) -> tuple[int, ...]:
+    return tuple(attributes["grid_axes"]) if "grid_axes" in attributes else ()
+
+
+def _int(attributes: _Attributes, name: str) -> int:
+    return int(attributes[name].value)
+
+
+def _reduction(attributes: _Attributes) -> Reduction:
+    if "reduction" not in attributes:
+        return "sum"
+    name = str(attributes["reduction"]).removeprefix("#shard<partial ").removesuffix(">")
+    if name not in REDUCTIONS:
+        raise ShardingError(
+            f"reduction '{name}' is not supported yet: expected one of {', '.join(REDUCTIONS)}"
+        )
+    return cast(Reduction, name)
+
+
+_READ: dict[str, Callable[[_Attributes], Step]] = {
+    "shard.all_gather": lambda a: AllGather(_int(a, "gather_axis"), _axes(a)),
+    "shard.all_slice": lambda a: AllSlice(_int(a, "slice_axis"), _axes(a)),
+    "shard.all_reduce": lambda a: AllReduce(_axes(a), _reduction(a)),
+    "shard.reduce_scatter": lambda a: ReduceScatter(
+        _int(a, _scatter_dim()), _axes(a), _reduction(a)
+    ),
+    "shard.all_to_all": lambda a: AllToAll(
+        _int(a, "concat_axis"), _int(a, "split_axis"), _axes(a)
+    ),
+}
+
+
+def _index(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IndexType.get(), value)
+
+
+def _partial(reduction: Reduction) -> ir.Attribute:
+    return ir.Attribute.parse(f"#shard<partial {reduction}>")
+
+
+_WRITE: dict[type, Callable[..., tuple[str, dict[str, ir.Attribute]]]] = {
+    AllGather: lambda s: ("shard.all_gather", {"gather_axis": _index(s.dim)}),
+    AllSlice: lambda s: ("shard.all_slice", {"slice_axis": _index(s.dim)}),
+    AllReduce: lambda s: ("shard.all_reduce", {"reduction": _partial(s.reduction)}),
+    ReduceScatter: lambda s: (
+        "shard.reduce_scatter",
+        {_scatter_dim(): _index(s.dim), "reduction": _partial(s.reduction)},
+    ),
+    AllToAll: lambda s: (
+        "shard.all_to_all",
+        {"concat_axis": _index(s.source_dim), "split_axis": _index(s.target_dim)},
+    ),
+}

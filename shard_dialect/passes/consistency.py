@@ -1,0 +1,108 @@
+"""Whether the types of an op in the distributed form are allowed together by its rule.
+
+Passes make only such types; people edit text. Cutting anything else would give wrong numbers.
+"""
+
+from __future__ import annotations
+
+from shard_dialect.ir import build
+from shard_dialect.ir.attributes import Shardings
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.model import Grid, Sharding, ShardingError, ShardingRule
+from shard_dialect.model.sharding import Axes
+from shard_dialect.rules import rule_of
+
+_FREE = (*COLLECTIVES, "func.call", "func.return")
+"""Ops whose operands may lie in any way: others say, and check, what they must be."""
+
+
+def check_types(op: ir.Operation, shardings: Shardings) -> None:
+    """Raise `ShardingError` unless the op may be cut as its types say."""
+    if op.name in _FREE:
+        return
+    operands = [shardings.of_type(operand.type) for operand in op.operands]
+    results = [shardings.of_type(result.type) for result in op.results]
+    if not any(operands) and not any(results):
+        return
+    rule = rule_of(op)
+    if rule is None:
+        raise ShardingError(f"'{op.name}' op has no sharding rule: its tensors must be replicated")
+    name = next(sharding.grid for sharding in operands + results if sharding is not None)
+    _check(op, rule, operands, results, shardings.grid(name))
+
+
+def _check(
+    op: ir.Operation,
+    rule: ShardingRule,
+    operands: list[Sharding | None],
+    results: list[Sharding | None],
+    grid: Grid,
+) -> None:
+    assignment = _assignment(op, rule, operands, results)
+    for index, found in enumerate(results):
+        expected = rule.result_sharding(index, assignment, grid)
+        if op.name in ("linalg.fill", "tensor.empty", "arith.constant") and found is not None:
+            _check_made_partial(op, found)
+            continue
+        if expected is not None:
+            _expect(op, f"result {index}", found, expected)
+    for index, found in enumerate(operands):
+        expected = rule.operand_sharding(index, assignment, grid)
+        if index in rule.inits:
+            expected = rule.result_sharding(rule.inits.index(index), assignment, grid)
+        if op.name == "linalg.fill":
+            continue
+        if expected is not None:
+            _expect(op, f"operand {index}", found, expected)
+
+
+def _assignment(
+    op: ir.Operation,
+    rule: ShardingRule,
+    operands: list[Sharding | None],
+    results: list[Sharding | None],
+) -> tuple[Axes, ...]:
+    """The axes of each factor, by the first tensor that has it; reductions from the operands."""
+    axes: dict[int, Axes] = {}
+    for dims, sharding in (
+        *zip(rule.operands, operands, strict=True),
+        *zip(rule.results, results, strict=True),
+    ):
+        if dims is None or sharding is None:
+            continue
+        for factors, split in zip(dims, sharding.split_axes, strict=True):
+            if len(factors) == 1 and split:
+                axes.setdefault(factors[0], split)
+            elif split:
+                raise ShardingError(f"'{op.name}' op splits a dimension that its rule {rule} keeps whole")
+    whole = sorted(factor for factor in axes if factor in rule.whole)
+    if whole:
+        raise ShardingError(f"'{op.name}' op splits a loop that its rule {rule} keeps whole")
+    return tuple(axes.get(factor, ()) for factor in range(len(rule.sizes)))
+
+
+def _check_made_partial(op: ir.Operation, found: Sharding) -> None:
+    """A fill may stand for a partial value if what it fills with adds nothing."""
+    if not found.partial or op.name == "tensor.empty" or found.reduction in ("max", "min"):
+        return
+    element = op.results[0].type.element_type
+    if op.name == "linalg.fill":
+        value = build.constant_value(op.operands[0])
+    else:
+        dense = op.attributes["value"]
+        value = dense.get_splat_value() if dense.is_splat else None
+    if value != build.identity(found.reduction, element):
+        raise ShardingError(
+            f"'{op.name}' op gives a partial {found.reduction} whose pieces would be counted "
+            "once a device"
+        )
+
+
+def _expect(op: ir.Operation, what: str, found: Sharding | None, expected: Sharding) -> None:
+    actual = found or Sharding.replicated(expected.grid, expected.rank)
+    if actual != expected:
+        raise ShardingError(
+            f"'{op.name}' op {what} is {actual}, but by the other types and its rule it must be "
+            f"{expected}"
+        )
