@@ -26,6 +26,18 @@ class ShardError(Exception):
         return self if self.location else ShardError(self.message, location)
 
 
+class ShardWarning(UserWarning):
+    """Something that the user should know about and that stops nothing."""
+
+    def __init__(self, message: str, location: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.location = location
+
+    def __str__(self) -> str:
+        return f"{self.location}: warning: {self.message}" if self.location else f"warning: {self.message}"
+
+
 class MissingExtra(ShardError):
     """An optional package is not installed; the message names the extra that brings it."""
 

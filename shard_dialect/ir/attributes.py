@@ -16,7 +16,7 @@ from typing import cast
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.walk import operations
+from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import REDUCTIONS, Grid, Reduction, Sharding, ShardingError
 
 SHARDING = "mesh.sharding"
@@ -27,16 +27,18 @@ ARGUMENT = "mesh.argument"
 """Argument attribute of the local form: the global type, sharding included."""
 RESULT = "mesh.result"
 """The same for a result; in the lowered form, for the argument that the result is written to."""
+COLLECTIVE = "mesh.collective"
+"""Attribute of a declared runtime function of the lowered form: the collective that it does."""
 FORM = "mesh.form"
 """Function attribute: which of the five forms it is in; absent for annotated ones."""
 
 _DYNAMIC = -(2**63)
 
 
-def grids_of(module: ir.Module) -> dict[str, Grid]:
+def grids_of(module: ir.Operation) -> dict[str, Grid]:
     """The module's grids by name: `shard.grid` and `mesh.cluster` alike."""
     grids: dict[str, Grid] = {}
-    for op in operations(module.body):
+    for op in operations(body(module)):
         grid = read_grid(op)
         if grid is None:
             continue
@@ -91,7 +93,7 @@ class Shardings:
         self._types: dict[tuple[ir.Type, Sharding | None], ir.Type] = {}
 
     @classmethod
-    def of(cls, module: ir.Module) -> Shardings:
+    def of(cls, module: ir.Operation) -> Shardings:
         return cls(grids_of(module))
 
     def grid(self, name: str) -> Grid:

@@ -35,14 +35,23 @@ def part(name: str) -> ModuleType:
     return importlib.import_module(f"{provider}.{name}")
 
 
+def without_op_classes() -> None:
+    """Stop the bindings from importing a dialect's Python classes when they meet one of its ops.
+
+    Our code needs none of them, and `linalg`'s alone take 80 ms. For programs, not for libraries:
+    it holds for the whole process.
+    """
+    part("_mlir_libs._mlir").globals.dialect_search_modules = []
+
+
 if TYPE_CHECKING:
     from torch_mlir import ir
+    from torch_mlir._mlir_libs import _mlirDialectsIRDL as irdl
     from torch_mlir._mlir_libs import _mlirDialectsLinalg as linalg_queries
-    from torch_mlir.dialects import irdl
     from torch_mlir.passmanager import PassManager
 else:
     ir = part("ir")
-    irdl = part("dialects.irdl")
+    irdl = part("_mlir_libs._mlirDialectsIRDL")
     linalg_queries = part("_mlir_libs._mlirDialectsLinalg")
     PassManager = part("passmanager").PassManager
 

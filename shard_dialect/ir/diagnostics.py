@@ -6,20 +6,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.bindings import ir
-
-
-class ShardWarning(UserWarning):
-    """Something that the user should know about and that stops nothing."""
-
-    def __init__(self, message: str, location: str | None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.location = location
-
-    def __str__(self) -> str:
-        return f"{self.location}: warning: {self.message}" if self.location else self.message
 
 
 def warn(message: str, location: ir.Location) -> None:

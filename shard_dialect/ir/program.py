@@ -97,11 +97,11 @@ class Function:
         )
 
 
-def functions_of(module: ir.Module) -> list[ir.Operation]:
+def functions_of(module: ir.Operation) -> list[ir.Operation]:
     """The functions with a body."""
     return [
         op
-        for op in operations(module.body)
+        for op in operations(body(module))
         if op.name == "func.func" and len(op.regions[0].blocks) > 0
     ]
 

@@ -76,7 +76,7 @@ class Source:
         except ir.MLIRError as error:
             raise self.restore(from_mlir(error)) from None
         try:
-            verify(module)
+            verify(module.operation)
         except ShardError as error:
             raise self.restore(error) from None
         return module

@@ -58,10 +58,10 @@ MESH_OPS: dict[str, Check] = {
 }
 
 
-def verify(module: ir.Module) -> None:
+def verify(module: ir.Operation) -> None:
     """Raise a located `ShardError` for the first thing in `module` that is wrong."""
     shardings = Shardings.of(module)
-    for op in walk(module.operation):
+    for op in walk(module):
         try:
             _check_op(op, shardings)
         except ShardingError as error:

@@ -15,13 +15,13 @@ class Pass(ABC):
 
     name: ClassVar[str]
 
-    def run(self, module: ir.Module) -> None:
+    def run(self, module: ir.Module | ir.Operation) -> None:
         """Change the module in place. Raises a located `ShardError` for what it cannot do."""
         with module.context, ir.Location.unknown():
-            self.rewrite(module)
+            self.rewrite(module.operation)
 
     @abstractmethod
-    def rewrite(self, module: ir.Module) -> None:
+    def rewrite(self, module: ir.Operation) -> None:
         """What the pass does, in the module's context."""
 
     @classmethod

@@ -48,7 +48,7 @@ class Materialize(Pass):
     strict: bool = False
     """Make an op without a sharding rule an error."""
 
-    def rewrite(self, module: ir.Module) -> None:
+    def rewrite(self, module: ir.Operation) -> None:
         shardings = Shardings.of(module)
         done = ("distributed", "local")
         handles = [op for op in functions_of(module) if form_of(op) not in done]

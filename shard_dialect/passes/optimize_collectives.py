@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shard_dialect.ir import build
 from shard_dialect.ir.attributes import Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import read_steps, write_step
@@ -55,7 +56,7 @@ class OptimizeCollectives(Pass):
 
     name = "optimize-collectives"
 
-    def rewrite(self, module: ir.Module) -> None:
+    def rewrite(self, module: ir.Operation) -> None:
         shardings = Shardings.of(module)
         for handle in functions_of(module):
             if form_of(handle) != "distributed":
@@ -166,7 +167,7 @@ class _Rewriter:
                 if operand == found.op.results[0]:
                     user.operands[place] = pieces
                 elif isinstance(operand.type, ir.RankedTensorType):
-                    user.operands[place] = self._write(operand, found.target, (cut,))
+                    user.operands[place] = self._piece(operand, found.target, cut)
         whole = result.type
         result.set_type(self.shardings.typed(whole, lies))
         with ir.InsertionPoint.after(user), user.location:
@@ -174,6 +175,13 @@ class _Rewriter:
         result.replace_all_uses_except(gathered, gathered.owner.operation)
         self._erase(found.op)
         return True
+
+    def _piece(self, value: ir.Value, lies: Sharding, cut: AllSlice) -> ir.Value:
+        owner = value.owner
+        if not isinstance(owner, ir.Block) and owner.operation.name == "tensor.empty":
+            type_ = self.shardings.typed(value.type, cut.after(lies))
+            return build.empty(type_).results[0]
+        return self._write(value, lies, (cut,))
 
     def _write(self, value: ir.Value, source: Sharding, steps: tuple[Step, ...]) -> ir.Value:
         now = source
@@ -228,5 +236,5 @@ def _only_user(value: ir.Value) -> ir.Operation | None:
 
 def _drop_unused(handle: ir.Operation) -> None:
     for op in reversed(operations(body(handle))):
-        if op.name in (*COLLECTIVES, "arith.constant") and not _uses(op.results[0]):
+        if op.name in (*COLLECTIVES, "arith.constant", "tensor.empty") and not _uses(op.results[0]):
             op.erase()

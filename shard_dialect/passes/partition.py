@@ -39,7 +39,7 @@ class Partition(Pass):
 
     name = "partition"
 
-    def rewrite(self, module: ir.Module) -> None:
+    def rewrite(self, module: ir.Operation) -> None:
         shardings = Shardings.of(module)
         for handle in functions_of(module):
             form = form_of(handle)
@@ -158,9 +158,9 @@ def _drop_if_unused(op: ir.Operation) -> None:
         op.erase()
 
 
-def _use_upstream_grids(module: ir.Module, shardings: Shardings) -> None:
+def _use_upstream_grids(module: ir.Operation, shardings: Shardings) -> None:
     """Replace `mesh.cluster` by `shard.grid`: upstream's collectives look for that."""
-    for op in operations(module.body):
+    for op in operations(body(module)):
         if op.name != "mesh.cluster":
             continue
         grid = shardings.grid(op.attributes["sym_name"].value)

@@ -45,7 +45,7 @@ class Propagate(Pass):
 
     name = "propagate"
 
-    def rewrite(self, module: ir.Module) -> None:
+    def rewrite(self, module: ir.Operation) -> None:
         shardings = Shardings.of(module)
         for handle in functions_of(module):
             if form_of(handle) != "annotated":

@@ -1,0 +1,51 @@
+"""What both programs do at their edges: errors and warnings as people read them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import TextIO
+
+from shard_dialect.errors import ShardError, ShardWarning
+
+
+def guarded(program: Callable[[], int]) -> int:
+    """Run `program`; a user's mistake becomes one line on stderr and exit status 1."""
+    warnings.simplefilter("always", ShardWarning)
+    default = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if isinstance(message, ShardWarning):
+            print(message, file=sys.stderr)
+        else:
+            default(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
+    try:
+        return program()
+    except ShardError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    finally:
+        warnings.showwarning = default
+
+
+def help_with_passes() -> str:
+    """The passes, a line each."""
+    from shard_dialect.passes import PASSES, PIPELINES, pass_class  # all of them, for help only
+
+    lines = [f"  --{name:<22}{pass_class(name).summary()}" for name in PASSES]
+    lines += [f"  --{name:<22}{', '.join(each)}" for name, each in PIPELINES.items()]
+    return "passes:\n" + "\n".join(lines) + "\n  and every pass of upstream MLIR by its name"

@@ -1,0 +1,137 @@
+"""From `shard` collectives to runtime calls on buffers, the first step of the lowered form.
+
+    %1 = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 1
+           : tensor<4x4xf32> -> tensor<4x8xf32>
+
+becomes, with the declaration once for all calls like it
+
+    func.func private @mesh_all_gather_0(memref<4x4xf32>, memref<4x8xf32>) attributes {
+      llvm.emit_c_interface,
+      mesh.collective = {gather_axis = 1 : index, grid = @g, grid_axes = array<i16: 0>,
+                         name = "shard.all_gather"}}
+
+    %in = bufferization.to_buffer %0 read_only : tensor<4x4xf32> to memref<4x4xf32>
+    %out = memref.alloc() : memref<4x8xf32>
+    call @mesh_all_gather_0(%in, %out)
+    %1 = bufferization.to_tensor %out restrict writable : memref<4x8xf32> to tensor<4x8xf32>
+
+The pipeline `lower` goes on to bufferize the rest. The runtimes (in-process devices, MPI,
+torch.distributed) give the declared functions their bodies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shard_dialect.ir import build
+from shard_dialect.ir.attributes import COLLECTIVE
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.local import read_local
+from shard_dialect.ir.program import form_of, functions_of, set_form
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.base import Pass
+
+
+@dataclass(frozen=True)
+class LowerCollectives(Pass):
+    """Replace collectives of the local form by calls of runtime functions on buffers."""
+
+    name = "lower-collectives"
+
+    def rewrite(self, module: ir.Operation) -> None:
+        calls = _Calls(module)
+        for handle in functions_of(module):
+            form = form_of(handle)
+            if form == "lowered":
+                continue
+            if form != "local" and any(_is_sharded(op) for op in walk(handle)):
+                name = handle.attributes["sym_name"].value
+                raise error_at(
+                    handle.location,
+                    f"function @{name} is in the {form} form: run --spmd before --lower",
+                )
+            for op in list(walk(handle)):
+                if op.name.startswith("shard."):
+                    with located(op):
+                        calls.replace(op, handle)
+            set_form(handle, "lowered")
+
+
+def _is_sharded(op: ir.Operation) -> bool:
+    return op.name.startswith("mesh.") or op.name in ("shard.shard", "shard.sharding")
+
+
+class _Calls:
+    """The runtime functions declared so far, by what they do and to what types."""
+
+    def __init__(self, module: ir.Operation) -> None:
+        self.module = module
+        self.declared: dict[tuple[ir.Attribute, ir.Type], str] = {}
+        self.taken = {
+            op.attributes["sym_name"].value
+            for op in operations(body(module))
+            if "sym_name" in op.attributes
+        }
+
+    def replace(self, op: ir.Operation, function: ir.Operation) -> None:
+        """Replace `op` of `function`; what it calls is declared in front of the function."""
+        attributes = {key: op.attributes[key] for key in op.attributes}
+        if read_local(op.name, attributes) is None:
+            raise error_at(op.location, f"'{op.name}' op cannot be lowered yet")
+        if not op.operands[0].type.has_static_shape:
+            raise error_at(op.location, f"'{op.name}' op on a tensor of unknown size cannot be lowered yet")
+        source, target = map(_buffer_type, (op.operands[0].type, op.results[0].type))
+        with ir.InsertionPoint(op), op.location:
+            read_only = {"read_only": ir.UnitAttr.get()}
+            given = build.create("bufferization.to_buffer", [source], [op.operands[0]], read_only)
+            segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
+            filled = build.create("memref.alloc", [target], [], segments)
+            callee = ir.FlatSymbolRefAttr.get(self._declare(op, attributes, source, target, function))
+            operands = [given.results[0], filled.results[0]]
+            build.create("func.call", [], operands, {"callee": callee})
+            owned = {"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()}
+            made = build.create(
+                "bufferization.to_tensor", [op.results[0].type], [filled.results[0]], owned
+            )
+        op.results[0].replace_all_uses_with(made.results[0])
+        op.erase()
+
+    def _declare(
+        self,
+        op: ir.Operation,
+        attributes: dict[str, ir.Attribute],
+        source: ir.Type,
+        target: ir.Type,
+        function: ir.Operation,
+    ) -> str:
+        what = ir.DictAttr.get({**attributes, "name": ir.StringAttr.get(op.name)})
+        type_ = ir.FunctionType.get([source, target], [])
+        key = (what, type_)
+        if key not in self.declared:
+            name = self._fresh_name(op.name.removeprefix("shard."))
+            self.declared[key] = name
+            with ir.InsertionPoint(function), op.location:
+                declared = build.create("func.func", [], [], _declaration(name, type_), regions=1)
+            declared.attributes[COLLECTIVE] = what
+        return self.declared[key]
+
+    def _fresh_name(self, kind: str) -> str:
+        number = 0
+        while (name := f"mesh_{kind}_{number}") in self.taken:
+            number += 1
+        self.taken.add(name)
+        return name
+
+
+def _declaration(name: str, type_: ir.FunctionType) -> dict[str, ir.Attribute]:
+    return {
+        "sym_name": ir.StringAttr.get(name),
+        "sym_visibility": ir.StringAttr.get("private"),
+        "function_type": ir.TypeAttr.get(type_),
+        "llvm.emit_c_interface": ir.UnitAttr.get(),
+    }
+
+
+def _buffer_type(type_: ir.RankedTensorType) -> ir.MemRefType:
+    return ir.MemRefType.get(type_.shape, type_.element_type)
