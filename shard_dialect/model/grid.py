@@ -105,7 +105,7 @@ class Grid:
 
     def group_of(self, rank: int, axes: Sequence[int]) -> tuple[int, ...]:
         """The group along `axes` that device `rank` belongs to."""
-        return next(group for group in self.groups(axes) if rank in group)
+        return _group_of(self, rank, tuple(axes))
 
     def _known(self, axis: int) -> int:
         size = self.shape[axis]
@@ -117,6 +117,11 @@ class Grid:
 
     def __str__(self) -> str:
         return f"@{self.name}({'x'.join('?' if s is None else str(s) for s in self.shape)})"
+
+
+@lru_cache(maxsize=None)
+def _group_of(grid: Grid, rank: int, axes: tuple[int, ...]) -> tuple[int, ...]:
+    return next(group for group in grid.groups(axes) if rank in group)
 
 
 @lru_cache(maxsize=None)

@@ -12,8 +12,15 @@ from importlib import import_module
 
 from shard_dialect.passes.base import Pass
 
-PASSES = ("propagate", "materialize", "optimize-collectives", "partition", "lower-collectives")
-"""Our passes, in the order of the forms that they go through."""
+PASSES = (
+    "propagate",
+    "materialize",
+    "optimize-collectives",
+    "partition",
+    "lower-collectives",
+    "erase-sharding",
+)
+"""Our passes, in the order of the forms that they go through; the last goes back to the start."""
 
 PIPELINES: dict[str, tuple[str, ...]] = {
     "spmd": PASSES[:4],

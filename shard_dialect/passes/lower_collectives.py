@@ -24,11 +24,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.ir import build
-from shard_dialect.ir.attributes import COLLECTIVE
+from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, RESULT
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.local import read_local
-from shard_dialect.ir.program import form_of, functions_of, set_form
+from shard_dialect.ir.program import Function, form_of, functions_of, set_form
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.base import Pass
 
@@ -55,11 +55,29 @@ class LowerCollectives(Pass):
                 if op.name.startswith("shard."):
                     with located(op):
                         calls.replace(op, handle)
+            _note_boundary(Function(handle, ""))
             set_form(handle, "lowered")
 
 
 def _is_sharded(op: ir.Operation) -> bool:
     return op.name.startswith("mesh.") or op.name in ("shard.shard", "shard.sharding")
+
+
+def _note_boundary(function: Function) -> None:
+    """Say which buffers are arguments and which results: bufferization makes arguments of both.
+
+    Partitioned functions say so already, with their global types.
+    """
+    type_ = function.handle.attributes["function_type"].value
+    for key, name, types in (
+        ("arg_attrs", ARGUMENT, type_.inputs),
+        ("res_attrs", RESULT, type_.results),
+    ):
+        boundary = function.boundary(key)
+        for attributes, each in zip(boundary, types, strict=True):
+            if isinstance(each, ir.RankedTensorType):
+                attributes.setdefault(name, ir.TypeAttr.get(each))
+        function.set_boundary(key, boundary)
 
 
 class _Calls:

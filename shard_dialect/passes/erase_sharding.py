@@ -1,0 +1,87 @@
+"""The unsharded program: everything about sharding erased, global types left.
+
+    %0 = shard.shard %x to %s : tensor<4x8xf32>                        %0 is %x
+    %1 = "mesh.all_gather"(%0) ... : (tensor<..., #mesh.shard<...>>)   %1 is %0
+
+Annotations and collectives on global tensors change where a tensor lies, never its value, so each
+is its operand. This is the program that a sharded run is compared with; it shares no code with
+the passes that shard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shard_dialect.ir import annotations
+from shard_dialect.ir.attributes import FORM, SHARDING, SHARDINGS, Shardings
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.program import Function, form_of, functions_of
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.base import Pass
+
+_GRIDS = ("shard.grid", "mesh.cluster")
+_ALIASES = (*annotations.OPS, *COLLECTIVES)
+
+
+@dataclass(frozen=True)
+class EraseSharding(Pass):
+    """Erase annotations, shardings and collectives: the program for one device."""
+
+    name = "erase-sharding"
+
+    def rewrite(self, module: ir.Operation) -> None:
+        shardings = Shardings.of(module)
+        for handle in functions_of(module):
+            form = form_of(handle)
+            if form in ("local", "lowered"):
+                name = handle.attributes["sym_name"].value
+                raise error_at(
+                    handle.location,
+                    f"function @{name} is in the {form} form, which no longer knows the "
+                    "unsharded program",
+                )
+            _erase(Function(handle, ""), shardings)
+        for op in operations(body(module)):
+            if op.name in _GRIDS:
+                op.erase()
+
+
+def _erase(function: Function, shardings: Shardings) -> None:
+    handle = function.handle
+    for argument in body(handle).arguments:
+        _make_plain(argument, shardings)
+    for op in list(walk(handle)):
+        if op.name in _ALIASES:
+            op.results[0].replace_all_uses_with(op.operands[0])
+            op.erase()
+            continue
+        if SHARDINGS in op.attributes:
+            del op.attributes[SHARDINGS]
+        for result in op.results:
+            _make_plain(result, shardings)
+    for op in list(walk(handle)):
+        if op.name == "shard.sharding":
+            op.erase()
+    for key in ("arg_attrs", "res_attrs"):
+        boundary = function.boundary(key)
+        for attributes in boundary:
+            attributes.pop(SHARDING, None)
+        function.set_boundary(key, boundary)
+    for name in (FORM, "mesh_cluster"):
+        if name in handle.attributes:
+            del handle.attributes[name]
+    function.update_type()
+
+
+def _make_plain(value: ir.Value, shardings: Shardings) -> None:
+    if shardings.of_type(value.type) is None:
+        return
+    plain = shardings.typed(value.type, None)
+    owner = value.owner
+    if not isinstance(owner, ir.Block) and "value" in owner.operation.attributes:
+        dense = owner.operation.attributes["value"]
+        splat = ir.DenseElementsAttr.get_splat(plain, dense.get_splat_value())
+        owner.operation.attributes["value"] = splat
+    value.set_type(plain)

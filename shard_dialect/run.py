@@ -1,0 +1,117 @@
+"""`python -m shard_dialect.run`: run a module, in any of its forms, on a grid of devices.
+
+    python -m shard_dialect.run in.mlir --check
+    mpiexec -n 4 python -m shard_dialect.run in.mlir --backend=mpi --check
+    torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
+
+Prints what was communicated. `--check` runs the unsharded program too, and fails where any
+device's result is not the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+from shard_dialect import __version__
+from shard_dialect.cli import guarded
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import without_op_classes
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import STDIN, Source
+from shard_dialect.runtime.arrays import load_inputs, random_inputs, save_outputs
+from shard_dialect.runtime.check import check
+from shard_dialect.runtime.compile import compile_reference, compile_sharded
+from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.report import Report
+from shard_dialect.runtime.world import BACKENDS, InProcess, Launched, World, launched
+
+_GRACE = 1.0
+"""Seconds that other ranks leave rank 0 to be the one to print an error that all have."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run with `arguments` (the command line's if none); gives the exit status."""
+    options = _parser().parse_args(arguments)
+    without_op_classes()
+    world: list[Launched] = []
+    status = guarded(lambda: _main(options, world))
+    if status and world:
+        world[0].fail()
+    return status
+
+
+def _main(options: argparse.Namespace, joined: list[Launched]) -> int:
+    peers = launched(options.backend)
+    joined += [peers] if peers else []
+    try:
+        return _run(options, peers)
+    except ShardError:
+        if peers and not peers.speaks:
+            time.sleep(_GRACE)
+        raise
+
+
+def _run(options: argparse.Namespace, peers: Launched | None) -> int:
+    with make_context():
+        source = Source.read(options.input)
+        executable, entry = compile_sharded(source, options.entry)
+        reference: Executable | None = None
+        if options.check:
+            of = Source.read(options.reference) if options.reference else source
+            reference = compile_reference(of, entry)
+    grid_size = executable.devices
+    if peers:
+        peers.check_size(grid_size)
+    world: World = peers or InProcess(grid_size)
+    types = [each.whole for each in executable.arguments]
+    inputs = load_inputs(options.inputs, types) if options.inputs else random_inputs(types, options.seed)
+    pieces = [executable.scatter(inputs, rank) for rank in world.ranks]
+    outputs = world.run(executable, pieces)
+    report = Report.of(executable.calls)
+    verdict = check(executable, reference, inputs, outputs, world) if reference else None
+    if options.outputs:
+        gathered = world.gather(outputs)
+        if world.speaks:
+            save_outputs(options.outputs, executable.gather(gathered))
+    if world.speaks:
+        head = {"entry": entry, "backend": options.backend, "devices": grid_size}
+        if options.json:
+            more = {"check": verdict.as_json()} if verdict else {}
+            print(json.dumps({**head, **report.as_json(), **more}))
+        else:
+            print(f"@{entry} on {grid_size} devices ({options.backend})\n{report}")
+            print(verdict or "not checked: --check compares with the unsharded program")
+    if verdict and not verdict.passed:
+        raise ShardError(verdict.failure)
+    world.close()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="shard-run",
+        description=(__doc__ or "").partition("\n")[2],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
+    parser.add_argument("--backend", choices=BACKENDS, default="devices", help="where devices are")
+    parser.add_argument("--entry", metavar="NAME", help="the function to run (default: main)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random inputs")
+    parser.add_argument("--inputs", metavar="FILE.npz", help="global inputs arg0, arg1, ...")
+    parser.add_argument("--outputs", metavar="FILE.npz", help="write global outputs result0, ...")
+    parser.add_argument("--check", action="store_true", help="compare with the unsharded program")
+    parser.add_argument(
+        "--reference", metavar="FILE", help="the unsharded program, for local and lowered inputs"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    parser.add_argument("--version", action="version", version=f"shard-run {__version__}")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

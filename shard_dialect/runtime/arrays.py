@@ -1,0 +1,152 @@
+"""Arrays: element types, random inputs, files, and comparing results."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.model.sharding import Shape
+
+Array = NDArray[np.generic]
+
+_DTYPES: dict[str, np.dtype[np.generic]] = {
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "i1": np.dtype(np.bool_),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "index": np.dtype(np.int64),
+}
+
+_TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 2e-5, "float64": 1e-12}
+"""The largest error, over the largest magnitude of the whole result, that the order of a sum may
+make. Integers and booleans must be equal."""
+
+
+def dtype_of(element: ir.Type) -> np.dtype[np.generic]:
+    """The numpy type of an MLIR element type."""
+    if str(element) not in _DTYPES:
+        raise ShardError(f"cannot run on elements of type {element} yet")
+    return _DTYPES[str(element)]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A shape and an element type, written as MLIR does: `2x4xf32`."""
+
+    shape: Shape
+    dtype: np.dtype[np.generic]
+
+    def __str__(self) -> str:
+        name = next(name for name, dtype in _DTYPES.items() if dtype == self.dtype)
+        return "x".join([*map(str, self.shape), name])
+
+
+def random_inputs(types: Sequence[TensorType], seed: int) -> list[Array]:
+    """Inputs drawn from a normal distribution, or from small integers, the same for one seed."""
+    generator = np.random.default_rng(seed)
+
+    def draw(type_: TensorType) -> Array:
+        if type_.dtype == np.bool_:
+            return generator.integers(0, 2, type_.shape).astype(np.bool_)
+        if np.issubdtype(type_.dtype, np.integer):
+            return generator.integers(-4, 5, type_.shape).astype(type_.dtype)
+        return generator.standard_normal(type_.shape).astype(type_.dtype)
+
+    return [draw(type_) for type_ in types]
+
+
+def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
+    """The arrays `arg0`, `arg1`, ... of a `.npz` file; raises unless their types are `types`."""
+    try:
+        with np.load(path) as file:
+            given: dict[str, Array] = dict(file)
+    except OSError as error:
+        raise ShardError(f"cannot read '{path}': {(error.strerror or str(error)).lower()}") from None
+    except (ValueError, TypeError, zipfile.BadZipFile):
+        raise ShardError(f"cannot read '{path}': it is no .npz file of arrays") from None
+    names = [f"arg{index}" for index in range(len(types))]
+    if sorted(given) != sorted(names):
+        found = ", ".join(sorted(given)) or "none"
+        raise ShardError(f"'{path}' holds {found}; expected {', '.join(names) or 'none'}")
+    for name, type_ in zip(names, types, strict=True):
+        _check_type(path, name, given[name], type_)
+    return [np.ascontiguousarray(given[name].view(type_.dtype)) for name, type_ in zip(names, types, strict=True)]
+
+
+def _check_type(path: str, name: str, array: Array, type_: TensorType) -> None:
+    if array.shape != type_.shape:
+        raise ShardError(
+            f"'{path}': {name} has shape {_shape(array.shape)}, expected {_shape(type_.shape)}"
+        )
+    # numpy writes the element types that it does not know, bf16 for one, as raw bytes.
+    raw = array.dtype.kind == "V" and array.dtype.itemsize == type_.dtype.itemsize
+    if array.dtype != type_.dtype and not raw:
+        raise ShardError(f"'{path}': {name} has dtype {array.dtype}, expected {type_.dtype}")
+
+
+def _shape(shape: Shape) -> str:
+    return "x".join(map(str, shape)) or "()"
+
+
+def save_outputs(path: str, outputs: Sequence[Array]) -> None:
+    """Write `result0`, `result1`, ... to a `.npz` file, whole or not at all."""
+    target = Path(path)
+    partial = target.with_name(target.name + ".partial")
+    arrays: Mapping[str, Array] = {f"result{i}": each for i, each in enumerate(outputs)}
+    try:
+        with partial.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        partial.replace(target)
+    except OSError as error:
+        raise ShardError(f"cannot write '{path}': {(error.strerror or str(error)).lower()}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two arrays differ most, and by how much relative to the tolerance's scale."""
+
+    index: tuple[int, ...]
+    actual: object
+    expected: object
+    error: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        return self.error <= self.tolerance
+
+
+def compare(actual: Array, expected: Array, scale: float) -> Difference:
+    """The largest difference; `scale` is the largest magnitude of the whole expected result."""
+    tolerance = _TOLERANCE.get(str(expected.dtype), 0.0) * (scale or 1.0)
+    if not actual.size:
+        return Difference((), None, None, 0.0, tolerance)
+    wide = np.float64 if tolerance else expected.dtype
+    with np.errstate(invalid="ignore"):
+        error = np.abs(np.subtract(actual, expected, dtype=np.float64))
+    same = (actual == expected) | (np.isnan(actual.astype(wide)) & np.isnan(expected.astype(wide)))
+    error = np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
+    index = tuple(map(int, np.unravel_index(int(np.argmax(error)), error.shape)))
+    return Difference(index, actual[index], expected[index], float(error[index]), tolerance)
+
+
+def magnitude(array: Array) -> float:
+    """The largest finite magnitude in `array`, 0 if there is none."""
+    if array.dtype == np.bool_ or not array.size:
+        return 0.0
+    values = np.abs(array.astype(np.float64))
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if finite.size else 0.0

@@ -1,0 +1,75 @@
+"""What each step of a plan does to arrays, in terms of four exchanges that a group offers.
+
+A step packs its operand into one row for each member of the group, the group exchanges rows, and
+the step unpacks what came. Devices differ in the exchange only: threads, MPI, torch.distributed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from shard_dialect.model import (
+    AllGather,
+    AllReduce,
+    AllSlice,
+    AllToAll,
+    Reduction,
+    ReduceScatter,
+    Step,
+)
+from shard_dialect.runtime.arrays import Array
+
+REDUCE: dict[Reduction, Callable[[Array], Array]] = {
+    "sum": lambda rows: rows.sum(axis=0, dtype=rows.dtype),
+    "product": lambda rows: rows.prod(axis=0, dtype=rows.dtype),
+    "max": lambda rows: rows.max(axis=0),
+    "min": lambda rows: rows.min(axis=0),
+}
+"""For each reduction what joins the rows of an array into one."""
+
+
+class Group(Protocol):
+    """This device's view of one device group. Rows are in the order of the group's members."""
+
+    size: int
+    index: int
+    """This device's place in the group."""
+
+    def all_gather(self, send: Array) -> Array:
+        """Every member's `send`, one row each."""
+
+    def all_reduce(self, send: Array, reduction: Reduction) -> Array:
+        """The members' `send`s joined into one."""
+
+    def reduce_scatter(self, send: Array, reduction: Reduction) -> Array:
+        """Row `index` of every member's `send`, joined into one."""
+
+    def all_to_all(self, send: Array) -> Array:
+        """Row `index` of every member's `send`, one row each."""
+
+
+def perform(step: Step, group: Group, source: Array, target: Array) -> None:
+    """Do one step on this device's piece `source`; the result goes to `target`."""
+    match step:
+        case AllSlice(dim=dim):
+            target[...] = _rows(source, dim, group.size)[group.index]
+        case AllGather(dim=dim):
+            np.concatenate(group.all_gather(source), axis=dim, out=target)
+        case AllReduce(reduction=reduction):
+            target[...] = group.all_reduce(source, reduction)
+        case ReduceScatter(dim=dim, reduction=reduction):
+            rows = np.ascontiguousarray(_rows(source, dim, group.size))
+            target[...] = group.reduce_scatter(rows, reduction)
+        case AllToAll(source_dim=concat, target_dim=split):
+            rows = np.ascontiguousarray(_rows(source, split, group.size))
+            np.concatenate(group.all_to_all(rows), axis=concat, out=target)
+
+
+def _rows(array: Array, dim: int, count: int) -> Array:
+    """The `count` equal parts of `array` along `dim`, stacked in front; a view."""
+    shape = array.shape
+    split = (*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :])
+    return np.moveaxis(array.reshape(split), dim, 0)

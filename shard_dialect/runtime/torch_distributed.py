@@ -1,0 +1,147 @@
+"""One device a process, talking through torch.distributed: gloo on CPUs, NCCL where each has a GPU.
+
+    torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+
+import numpy as np
+
+from shard_dialect.errors import MissingExtra, ShardError
+from shard_dialect.model import Grid, Reduction
+from shard_dialect.runtime.arrays import Array
+from shard_dialect.runtime.collectives import REDUCE, perform
+from shard_dialect.runtime.executable import Executable, Site
+from shard_dialect.runtime.world import Launched, Pieces
+
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError:
+    raise MissingExtra("torch", "torch") from None
+
+_TIMEOUT = timedelta(seconds=60)
+
+
+class TorchWorld(Launched):
+    """The processes that `torchrun` started."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        if "RANK" not in os.environ:
+            raise ShardError(
+                "the torch backend needs a launcher: "
+                "torchrun --nproc-per-node=N -m shard_dialect.run ..."
+            )
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        self._has_gpu = torch.cuda.is_available() and local < torch.cuda.device_count()
+        self._device = torch.device("cuda", local) if self._has_gpu else torch.device("cpu")
+        dist.init_process_group("nccl" if self._has_gpu else "gloo", timeout=_TIMEOUT)
+        super().__init__(dist.get_rank(), dist.get_world_size())
+        self._groups: dict[tuple[Grid, tuple[int, ...]], _Group] = {}
+
+    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
+        return [executable.run(inputs[0], self)]
+
+    def perform(self, site: Site, source: Array, target: Array) -> None:
+        """Answer the compiled code: do `site`'s step with this rank's group."""
+        key = (site.grid, site.step.axes)
+        if key not in self._groups:
+            self._groups[key] = self._make_group(*key)
+        perform(site.step, self._groups[key], source, target)
+
+    def _make_group(self, grid: Grid, axes: tuple[int, ...]) -> _Group:
+        """All ranks make all groups of these axes together, as torch wants it."""
+        made = {ranks: dist.new_group(sorted(ranks)) for ranks in grid.groups(axes)}
+        ranks = grid.group_of(self.rank, axes)
+        return _Group(made[ranks], ranks, self.rank, self._device)
+
+    def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
+        found: list[Pieces] = [()] * self.size
+        dist.all_gather_object(found, list(pieces[0]))
+        return found if self.speaks else []
+
+    def share(self, messages: Sequence[str]) -> list[str]:
+        found: list[Sequence[str]] = [()] * self.size
+        dist.all_gather_object(found, list(messages))
+        return [each for given in found for each in given]
+
+    def close(self) -> None:
+        dist.destroy_process_group()
+
+
+class _Group:
+    """A process group of the ranks of one device group.
+
+    torch orders a group's members by rank; `_order` is where each member in the device group's
+    order stands there.
+    """
+
+    def __init__(
+        self, group: dist.ProcessGroup, ranks: tuple[int, ...], rank: int, device: torch.device
+    ) -> None:
+        self.size = len(ranks)
+        self.index = ranks.index(rank)
+        self._group = group
+        self._device = device
+        self._order = [sorted(ranks).index(each) for each in ranks]
+
+    def all_gather(self, send: Array) -> Array:
+        given = self._bits(send)
+        rows = [torch.empty_like(given) for _ in range(self.size)]
+        dist.all_gather(rows, given, group=self._group)
+        return np.stack([self._array(rows[place], send) for place in self._order])
+
+    def all_reduce(self, send: Array, reduction: Reduction) -> Array:
+        if not _knows(send):
+            return REDUCE[reduction](self.all_gather(send))
+        tensor = torch.from_numpy(send.copy()).to(self._device)
+        dist.all_reduce(tensor, _operation(reduction), group=self._group)
+        return tensor.cpu().numpy()
+
+    def reduce_scatter(self, send: Array, reduction: Reduction) -> Array:
+        if not _knows(send):
+            return REDUCE[reduction](self.all_to_all(send))
+        rows = torch.from_numpy(self._by_rank(send)).to(self._device)
+        result = torch.empty_like(rows[0])
+        dist.reduce_scatter(result, list(rows), _operation(reduction), group=self._group)
+        return result.cpu().numpy()
+
+    def all_to_all(self, send: Array) -> Array:
+        given = self._bits(self._by_rank(send))
+        rows = torch.empty_like(given)
+        dist.all_to_all_single(rows, given, group=self._group)
+        return self._array(rows, send)[self._order]
+
+    def _by_rank(self, rows: Array) -> Array:
+        """The rows in the order of torch's members instead of ours."""
+        ordered = np.empty_like(rows)
+        ordered[self._order] = rows
+        return ordered
+
+    def _bits(self, array: Array) -> torch.Tensor:
+        """The elements as integers of their size: an exchange need not know what they are."""
+        kind = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}[array.dtype.itemsize]
+        return torch.from_numpy(np.ascontiguousarray(array).view(kind)).to(self._device)
+
+    def _array(self, bits: torch.Tensor, like: Array) -> Array:
+        return bits.cpu().numpy().view(like.dtype)
+
+
+def _operation(reduction: Reduction) -> dist.ReduceOp:
+    return {
+        "sum": dist.ReduceOp.SUM,
+        "product": dist.ReduceOp.PRODUCT,
+        "max": dist.ReduceOp.MAX,
+        "min": dist.ReduceOp.MIN,
+    }[reduction]
+
+
+def _knows(array: Array) -> bool:
+    """Whether torch reduces the array's elements, with every backend."""
+    return str(array.dtype) in ("float32", "float64", "int32", "int64")

@@ -1,0 +1,93 @@
+"""The devices that a program runs on, as `run` sees them: all here, or one here and the others in
+other processes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from shard_dialect.errors import ShardError
+from shard_dialect.runtime.arrays import Array
+from shard_dialect.runtime.devices import run_devices
+from shard_dialect.runtime.executable import Executable
+
+Pieces = Sequence[Array]
+BACKENDS = ("devices", "mpi", "torch")
+
+
+class World(ABC):
+    """`ranks` are the devices of this process; the process of rank 0 speaks for all."""
+
+    name: str
+    ranks: Sequence[int]
+
+    @property
+    def speaks(self) -> bool:
+        return 0 in self.ranks
+
+    @abstractmethod
+    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
+        """Run this process's devices on their pieces; gives their pieces of the results."""
+
+    @abstractmethod
+    def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
+        """Every device's pieces by rank where rank 0 is, nothing elsewhere."""
+
+    @abstractmethod
+    def share(self, messages: Sequence[str]) -> list[str]:
+        """The messages of all processes, in the order of their ranks, everywhere."""
+
+    def close(self) -> None:
+        """End what the processes share."""
+
+    def fail(self) -> None:
+        """End the other processes too; called when this one is about to exit with status 1."""
+
+
+class InProcess(World):
+    """All devices in this process."""
+
+    name = "devices"
+
+    def __init__(self, size: int) -> None:
+        self.ranks = range(size)
+
+    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
+        return run_devices(executable, inputs)
+
+    def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
+        return list(pieces)
+
+    def share(self, messages: Sequence[str]) -> list[str]:
+        return list(messages)
+
+
+class Launched(World):
+    """One device in this process, started by a launcher together with its peers."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+        self.ranks = (rank,)
+
+    def check_size(self, grid_size: int) -> None:
+        """Raise unless there are as many processes as the grid has devices."""
+        if self.size != grid_size:
+            raise ShardError(
+                f"{self.size} {self.name} ranks are running, but the grid has {grid_size} devices: "
+                f"start {grid_size}"
+            )
+
+
+def launched(backend: str) -> Launched | None:
+    """Join the processes of `mpi` or `torch`; `None` for devices in this process."""
+    if backend == "mpi":
+        from shard_dialect.runtime.mpi import MpiWorld
+
+        return MpiWorld()
+    if backend == "torch":
+        from shard_dialect.runtime.torch_distributed import TorchWorld
+
+        return TorchWorld()
+    return None
