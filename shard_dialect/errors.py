@@ -19,7 +19,9 @@ class ShardError(Exception):
         self.location = location
 
     def __str__(self) -> str:
-        return f"{self.location}: error: {self.message}" if self.location else f"error: {self.message}"
+        return (
+            f"{self.location}: error: {self.message}" if self.location else f"error: {self.message}"
+        )
 
     def at(self, location: str | None) -> ShardError:
         """The same error with a place, unless it already knows a (more exact) one."""
@@ -35,13 +37,15 @@ class ShardWarning(UserWarning):
         self.location = location
 
     def __str__(self) -> str:
-        return f"{self.location}: warning: {self.message}" if self.location else f"warning: {self.message}"
+        return (
+            f"{self.location}: warning: {self.message}"
+            if self.location
+            else f"warning: {self.message}"
+        )
 
 
 class MissingExtra(ShardError):
     """An optional package is not installed; the message names the extra that brings it."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(
-            f"{package} is not installed: run `pip install 'shard-dialect[{extra}]'`"
-        )
+        super().__init__(f"{package} is not installed: run `pip install 'shard-dialect[{extra}]'`")

@@ -67,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
-    parser.add_argument("-o", dest="output", default=STDOUT, help="the output file; '-': standard output")
+    parser.add_argument(
+        "-o", dest="output", default=STDOUT, help="the output file; '-': standard output"
+    )
     parser.add_argument("--pass-pipeline", help="a textual pipeline, as in 'builtin.module(...)'")
     parser.add_argument(
         "--allow-unregistered-dialect", action="store_true", help="read ops of unknown dialects"
@@ -103,7 +105,9 @@ def _write(text: str, path: str) -> None:
     try:
         Path(path).write_text(text)
     except OSError as error:
-        raise ShardError(f"cannot write '{path}': {(error.strerror or str(error)).lower()}") from None
+        raise ShardError(
+            f"cannot write '{path}': {(error.strerror or str(error)).lower()}"
+        ) from None
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     without_op_classes()
     world: list[Launched] = []
     status = guarded(lambda: _main(options, world))
-    if status and world:
-        world[0].fail()
+    if world:
+        world[0].close(failed=status != 0)
     return status
 
 
@@ -68,7 +68,9 @@ def _run(options: argparse.Namespace, peers: Launched | None) -> int:
         peers.check_size(grid_size)
     world: World = peers or InProcess(grid_size)
     types = [each.whole for each in executable.arguments]
-    inputs = load_inputs(options.inputs, types) if options.inputs else random_inputs(types, options.seed)
+    inputs = (
+        load_inputs(options.inputs, types) if options.inputs else random_inputs(types, options.seed)
+    )
     pieces = [executable.scatter(inputs, rank) for rank in world.ranks]
     outputs = world.run(executable, pieces)
     report = Report.of(executable.calls)
@@ -87,7 +89,6 @@ def _run(options: argparse.Namespace, peers: Launched | None) -> int:
             print(verdict or "not checked: --check compares with the unsharded program")
     if verdict and not verdict.passed:
         raise ShardError(verdict.failure)
-    world.close()
     return 0
 
 

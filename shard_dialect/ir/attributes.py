@@ -10,7 +10,7 @@ Parsing and printing attributes are the dearest calls of the bindings (about 15 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from shard_dialect.errors import ShardError
@@ -207,15 +207,10 @@ def _read_partial(entry: ir.DictAttr) -> tuple[tuple[int, ...], Reduction]:
         raise ShardingError(
             f"expected one reduction of {', '.join(REDUCTIONS)} with its axes, found {entry}"
         )
-    return tuple(ints(named[0].attr)), cast(Reduction, named[0].name)
+    return tuple(ints(named[0].attr)), cast("Reduction", named[0].name)
 
 
 def i64_array(values: Sequence[int]) -> ir.ArrayAttr:
     """`[0, 1]`."""
     i64 = ir.IntegerType.get_signless(64)
     return ir.ArrayAttr.get([ir.IntegerAttr.get(i64, value) for value in values])
-
-
-def entries(attribute: ir.ArrayAttr | None, count: int) -> Iterator[ir.DictAttr | None]:
-    """The dictionaries of `arg_attrs`, or as many `None`s."""
-    yield from attribute if attribute is not None else (None,) * count

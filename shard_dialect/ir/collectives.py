@@ -1,6 +1,6 @@
 """Between `mesh` ops and the steps of a reshard plan.
 
-    AllGather(dim=1, axes=(0,))  <->  "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
+AllGather(dim=1, axes=(0,))  <->  "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from shard_dialect.model import (
     AllSlice,
     AllToAll,
     ReduceScatter,
+    Reduction,
     Sharding,
     ShardingError,
     Step,
@@ -81,8 +82,8 @@ def _dim(op: ir.Operation, name: str, source: Sharding) -> int:
     return dim
 
 
-def _reduction(op: ir.Operation) -> str:
-    reduction = str(op.attributes["reduction"].value)
+def _reduction(op: ir.Operation) -> Reduction:
+    reduction: str = str(op.attributes["reduction"].value)
     if reduction not in REDUCTIONS:
         raise ShardingError(f"reduction is '{reduction}': expected one of {', '.join(REDUCTIONS)}")
     return reduction

@@ -6,7 +6,17 @@ from shard_dialect.ir import mesh, verify
 from shard_dialect.ir.bindings import ir
 
 # Python-built ops need their dialect loaded; the parser loads the others when it meets them.
-_LOADED = ["builtin", "irdl", "func", "shard", "arith", "tensor", "linalg", "bufferization", "memref"]
+_LOADED = [
+    "builtin",
+    "irdl",
+    "func",
+    "shard",
+    "arith",
+    "tensor",
+    "linalg",
+    "bufferization",
+    "memref",
+]
 
 
 def make_context(allow_unregistered: bool = False) -> ir.Context:

@@ -1,7 +1,8 @@
 """Between upstream's `shard` collectives, which the local form uses, and the steps of a plan.
 
     AllGather(dim=1, axes=(0,)) on @g
-    %0 = shard.all_gather %x on @g grid_axes = [0] gather_axis = 1 : tensor<4x4xf32> -> tensor<4x8xf32>
+    %0 = shard.all_gather %x on @g grid_axes = [0] gather_axis = 1
+           : tensor<4x4xf32> -> tensor<4x8xf32>
 
 The same attributes, in a dictionary, describe a runtime call of the lowered form.
 """
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import cast
 
 from shard_dialect.ir.attributes import symbol
 from shard_dialect.ir.bindings import ir, part
@@ -21,8 +21,8 @@ from shard_dialect.model import (
     AllReduce,
     AllSlice,
     AllToAll,
-    Reduction,
     ReduceScatter,
+    Reduction,
     ShardingError,
     Step,
 )
@@ -74,7 +74,7 @@ def _reduction(attributes: _Attributes) -> Reduction:
         raise ShardingError(
             f"reduction '{name}' is not supported yet: expected one of {', '.join(REDUCTIONS)}"
         )
-    return cast(Reduction, name)
+    return name
 
 
 _READ: dict[str, Callable[[_Attributes], Step]] = {
@@ -84,9 +84,7 @@ _READ: dict[str, Callable[[_Attributes], Step]] = {
     "shard.reduce_scatter": lambda a: ReduceScatter(
         _int(a, _scatter_dim()), _axes(a), _reduction(a)
     ),
-    "shard.all_to_all": lambda a: AllToAll(
-        _int(a, "concat_axis"), _int(a, "split_axis"), _axes(a)
-    ),
+    "shard.all_to_all": lambda a: AllToAll(_int(a, "concat_axis"), _int(a, "split_axis"), _axes(a)),
 }
 
 

@@ -136,4 +136,6 @@ def _verifier(check: Check) -> type:
             return False
         return True
 
-    return type("Verifier", (ir.DynamicOpTrait,), {"verify_invariants": staticmethod(verify_invariants)})
+    return type(
+        "Verifier", (ir.DynamicOpTrait,), {"verify_invariants": staticmethod(verify_invariants)}
+    )

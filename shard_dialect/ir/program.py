@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from shard_dialect.ir.attributes import FORM, entries
+from shard_dialect.ir.attributes import FORM
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh import COLLECTIVES
@@ -73,10 +73,10 @@ class Function:
         """The entries of `arg_attrs` or `res_attrs`, to change and give to `set_boundary`."""
         type_ = self.handle.attributes["function_type"].value
         count = len(type_.inputs if key == "arg_attrs" else type_.results)
-        attributes = self.handle.attributes[key] if key in self.handle.attributes else None
+        if key not in self.handle.attributes:
+            return [{} for _ in range(count)]
         return [
-            {named.name: named.attr for named in entry} if entry is not None else {}
-            for entry in entries(attributes, count)
+            {named.name: named.attr for named in entry} for entry in self.handle.attributes[key]
         ]
 
     def set_boundary(self, key: str, boundary: list[dict[str, ir.Attribute]]) -> None:
@@ -169,7 +169,9 @@ def itemsize(element: ir.Type) -> int:
     return max(1, int(width) // 8)
 
 
-def _captures(op: ir.Operation, numbers: dict[ir.Value, int]) -> Iterator[tuple[ir.Operation, int, int]]:
+def _captures(
+    op: ir.Operation, numbers: dict[ir.Value, int]
+) -> Iterator[tuple[ir.Operation, int, int]]:
     for region in op.regions:
         for block in region.blocks:
             for inner in operations(block):

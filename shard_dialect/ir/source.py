@@ -49,7 +49,9 @@ class Source:
             return cls.of(data.decode(), name)
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            raise ShardError("is neither UTF-8 text nor MLIR bytecode", f"{name}:{line}:1") from None
+            raise ShardError(
+                "is neither UTF-8 text nor MLIR bytecode", f"{name}:{line}:1"
+            ) from None
 
     @classmethod
     def of(cls, text: str, name: str = "<string>") -> Source:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir import annotations
+from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import (
     ARGUMENT,
     RESULT,
@@ -32,8 +32,8 @@ def _check_cluster(op: ir.Operation) -> None:
 
 
 def _check_annotate(op: ir.Operation) -> None:
-    annotations.flag(op, "required", default=False)
-    annotations.flag(op, "as_result", default=True)
+    annotation.flag(op, "required", default=False)
+    annotation.flag(op, "as_result", default=True)
 
 
 def _check_collective(op: ir.Operation) -> None:
@@ -54,7 +54,7 @@ def _check_collective(op: ir.Operation) -> None:
 MESH_OPS: dict[str, Check] = {
     "mesh.cluster": _check_cluster,
     "mesh.annotate": _check_annotate,
-    **{name: _check_collective for name in COLLECTIVES},
+    **dict.fromkeys(COLLECTIVES, _check_collective),
 }
 
 
@@ -72,8 +72,8 @@ def verify(module: ir.Operation) -> None:
 def _check_op(op: ir.Operation, shardings: Shardings) -> None:
     for result in op.results:
         shardings.of_type(result.type)
-    if op.name in annotations.OPS:
-        annotations.read_annotation(op, shardings)
+    if op.name in annotation.OPS:
+        annotation.read_annotation(op, shardings)
     elif op.name == "shard.sharding":
         _check_upstream_sharding(op, shardings)
     elif op.name == "func.func":
@@ -83,14 +83,14 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _check_upstream_sharding(op: ir.Operation, shardings: Shardings) -> None:
-    split = annotations.split_axes(op)
-    sharding = Sharding(annotations.grid_name(op), split)
+    split = annotation.split_axes(op)
+    sharding = Sharding(annotation.grid_name(op), split)
     shardings.checked(sharding, sharding.rank)
 
 
 def _check_function(op: ir.Operation, shardings: Shardings) -> None:
     if "mesh_cluster" in op.attributes:
-        shardings.grid(annotations.cluster_name(op))
+        shardings.grid(annotation.cluster_name(op))
     type_ = op.attributes["function_type"].value
     for key, types in (("arg_attrs", type_.inputs), ("res_attrs", type_.results)):
         for index, each in enumerate(types):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import product
 from math import prod
 
@@ -119,12 +119,12 @@ class Grid:
         return f"@{self.name}({'x'.join('?' if s is None else str(s) for s in self.shape)})"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _group_of(grid: Grid, rank: int, axes: tuple[int, ...]) -> tuple[int, ...]:
     return next(group for group in grid.groups(axes) if rank in group)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _groups(grid: Grid, axes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     others = [axis for axis in range(grid.rank) if axis not in axes]
 

@@ -282,9 +282,6 @@ def _without_suffix(sharding: Sharding, dim: int, axes: Axes) -> Sharding:
 
 def _without_partial(sharding: Sharding, axes: Axes, reduction: Reduction) -> Sharding:
     if not axes or not set(axes) <= set(sharding.partial) or reduction != sharding.reduction:
-        raise ReshardError(
-            f"sharding {sharding} is not partial {reduction} over axes {list(axes)}"
-        )
+        raise ReshardError(f"sharding {sharding} is not partial {reduction} over axes {list(axes)}")
     rest = tuple(axis for axis in sharding.partial if axis not in axes)
     return sharding.with_partial(rest, reduction)
-

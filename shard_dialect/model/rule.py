@@ -104,7 +104,7 @@ class ShardingRule:
         kinds = {self.reduction_of[factor] for factor in split}
         assert len(kinds) <= 1, f"{self} cannot reduce by {sorted(kinds)} at once"
         partial = tuple(axis for factor in split for axis in assignment[factor])
-        reduction = next(iter(kinds), "sum")
+        reduction: Reduction = next(iter(kinds), "sum")
         return Sharding(grid.name, _split(dims, assignment), partial, reduction)
 
     def __str__(self) -> str:
@@ -117,7 +117,9 @@ class ShardingRule:
             parts = ["".join(map(name, dim)) or "1" for dim in dims]
             return f"[{', '.join(parts)}]"
 
-        text = f"({', '.join(map(tensor, self.operands))}) -> ({', '.join(map(tensor, self.results))})"
+        text = (
+            f"({', '.join(map(tensor, self.operands))}) -> ({', '.join(map(tensor, self.results))})"
+        )
         if self.reductions:
             kinds = ", ".join(f"{name(factor)}: {kind}" for factor, kind in self.reductions)
             text += f" reduction={{{kinds}}}"

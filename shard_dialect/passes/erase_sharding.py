@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.ir import annotations
+from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import FORM, SHARDING, SHARDINGS, Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
@@ -22,7 +22,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.base import Pass
 
 _GRIDS = ("shard.grid", "mesh.cluster")
-_ALIASES = (*annotations.OPS, *COLLECTIVES)
+_ALIASES = (*annotation.OPS, *COLLECTIVES)
 
 
 @dataclass(frozen=True)

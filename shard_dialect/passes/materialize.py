@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shard_dialect.ir import annotations
+from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
@@ -122,7 +122,7 @@ class _Materializer:
 
     def _act_on(self, op: Op) -> Callable[[Op], None]:
         """What is to be done with an op, by its kind."""
-        if op.name in annotations.OPS:
+        if op.name in annotation.OPS:
             return self._annotate
         if is_constant(op.name):
             return self._keep_whole
@@ -245,7 +245,7 @@ class _Materializer:
             if SHARDINGS in op.attributes:
                 del op.attributes[SHARDINGS]
         droppable = self.versions.made | {
-            op for op in original if op.name in (*annotations.OPS, "shard.sharding")
+            op for op in original if op.name in (*annotation.OPS, "shard.sharding")
         }
         droppable |= {op.handle for op in self.function.ops if is_fresh(op, self.function)}
         for op in reversed(operations(self.function.terminator.operation.block)):

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir import annotations
+from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
@@ -81,11 +81,11 @@ def _read_facts(function: Function, shardings: Shardings) -> dict[int, Sharding]
     for op in function.ops:
         for number, sharding in shardings.of_results(op.handle).items():
             say(op.results[number], sharding, op.location)
-        annotation = annotations.read_annotation(op.handle, shardings)
-        if annotation is not None:
-            say(op.results[0], annotation.sharding, op.location)
-            if not annotation.for_users:
-                say(op.operands[0], annotation.sharding, op.location)
+        said = annotation.read_annotation(op.handle, shardings)
+        if said is not None:
+            say(op.results[0], said.sharding, op.location)
+            if not said.for_users:
+                say(op.operands[0], said.sharding, op.location)
     return facts
 
 
@@ -124,7 +124,7 @@ def _grid_of(function: Function, facts: dict[int, Sharding], shardings: Sharding
             "one grid a function is supported yet",
         )
     if not names and "mesh_cluster" in function.handle.attributes:
-        names = [annotations.cluster_name(function.handle)]
+        names = [annotation.cluster_name(function.handle)]
     if not names:
         names = list(shardings.grids)[:1]
     if not names:
@@ -161,7 +161,7 @@ class _State:
 
 
 def _rule(op: Op, function: Function) -> ShardingRule | None:
-    if op.name in annotations.OPS:
+    if op.name in annotation.OPS:
         rank = len(function.values[op.operands[0]].shape or ())
         dims = tuple((dim,) for dim in range(rank))
         operands = (dims, *(None for _ in op.operands[1:]))

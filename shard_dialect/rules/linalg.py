@@ -19,6 +19,7 @@ from shard_dialect.model import Reduction, ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.query import Query
 
+
 def structured(query: Query) -> ShardingRule | None:
     """The rule of any op with linalg's structured interface, `None` for other ops."""
     maps = linalg_queries.get_indexing_maps(query.op)
@@ -44,7 +45,7 @@ def structured(query: Query) -> ShardingRule | None:
     results = tuple(operands[len(operands) - inits :])
     first = len(operands) - inits
     return ShardingRule(
-        _sizes(loops, operands, shapes, affine),
+        _sizes(loops, operands, shapes),
         operands,
         results,
         tuple(reductions),
@@ -80,7 +81,6 @@ def _sizes(
     loops: int,
     operands: Sequence[tuple[tuple[int, ...], ...] | None],
     shapes: Sequence[Shape | None],
-    maps: Sequence[ir.AffineMap],
 ) -> tuple[int, ...]:
     sizes = [1] * loops
     for dims, shape in zip(operands, shapes, strict=True):
@@ -111,4 +111,3 @@ def _reduction(op: ir.Operation) -> Reduction | None:
     if terminator.operands[0] != combiner.results[0] or operands.count(init) != 1:
         return None
     return REDUCTION_OF.get(combiner.name)
-

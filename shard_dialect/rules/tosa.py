@@ -24,18 +24,53 @@ def with_parameters(tensors: int) -> Callable[[Query], ShardingRule | None]:
         base = elementwise(Query(query.name, query.op, query.operands[:tensors], query.results))
         if base is None:
             return None
-        rest = tuple(None if shape is None else ((),) * len(shape) for shape in query.operands[tensors:])
+        rest = tuple(
+            None if shape is None else ((),) * len(shape) for shape in query.operands[tensors:]
+        )
         return ShardingRule(base.sizes, base.operands + rest, base.results)
 
     return rule
 
 
-_ELEMENTWISE = (
-    "abs add arithmetic_right_shift bitwise_and bitwise_not bitwise_or bitwise_xor cast ceil clamp "
-    "clz cos equal erf exp floor greater greater_equal identity intdiv log logical_and "
-    "logical_left_shift logical_not logical_or logical_right_shift logical_xor maximum minimum pow "
-    "reciprocal rsqrt select sigmoid sin sub tanh"
-).split()
+_ELEMENTWISE = [
+    "abs",
+    "add",
+    "arithmetic_right_shift",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "cast",
+    "ceil",
+    "clamp",
+    "clz",
+    "cos",
+    "equal",
+    "erf",
+    "exp",
+    "floor",
+    "greater",
+    "greater_equal",
+    "identity",
+    "intdiv",
+    "log",
+    "logical_and",
+    "logical_left_shift",
+    "logical_not",
+    "logical_or",
+    "logical_right_shift",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "pow",
+    "reciprocal",
+    "rsqrt",
+    "select",
+    "sigmoid",
+    "sin",
+    "sub",
+    "tanh",
+]
 
 RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
     **{f"tosa.{name}": elementwise for name in _ELEMENTWISE},

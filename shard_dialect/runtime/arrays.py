@@ -74,7 +74,9 @@ def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
         with np.load(path) as file:
             given: dict[str, Array] = dict(file)
     except OSError as error:
-        raise ShardError(f"cannot read '{path}': {(error.strerror or str(error)).lower()}") from None
+        raise ShardError(
+            f"cannot read '{path}': {(error.strerror or str(error)).lower()}"
+        ) from None
     except (ValueError, TypeError, zipfile.BadZipFile):
         raise ShardError(f"cannot read '{path}': it is no .npz file of arrays") from None
     names = [f"arg{index}" for index in range(len(types))]
@@ -83,7 +85,10 @@ def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
         raise ShardError(f"'{path}' holds {found}; expected {', '.join(names) or 'none'}")
     for name, type_ in zip(names, types, strict=True):
         _check_type(path, name, given[name], type_)
-    return [np.ascontiguousarray(given[name].view(type_.dtype)) for name, type_ in zip(names, types, strict=True)]
+    return [
+        np.ascontiguousarray(given[name].view(type_.dtype))
+        for name, type_ in zip(names, types, strict=True)
+    ]
 
 
 def _check_type(path: str, name: str, array: Array, type_: TensorType) -> None:
@@ -111,7 +116,9 @@ def save_outputs(path: str, outputs: Sequence[Array]) -> None:
             np.savez(file, allow_pickle=False, **arrays)
         partial.replace(target)
     except OSError as error:
-        raise ShardError(f"cannot write '{path}': {(error.strerror or str(error)).lower()}") from None
+        raise ShardError(
+            f"cannot write '{path}': {(error.strerror or str(error)).lower()}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _SYMBOLS = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "scipy_cblas_{}gemm", "c
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """numpy's own OpenBLAS, if it carries one."""
+    """Numpy's own OpenBLAS, if it carries one."""
     root = Path(np.__file__).parent
     for folder in (root.parent / "numpy.libs", root / ".dylibs"):
         for path in sorted(folder.glob("lib*openblas*")):
@@ -100,20 +100,21 @@ def _read(op: ir.Operation) -> _Product | None:
     if dims is None or any(type_.element_type != element for type_ in types):
         return None
     loops = tuple(_positions(map_.value) for map_ in linalg_queries.get_indexing_maps(op))
-    if any(loop is None for each in loops for loop in each):
+    if any(-1 in each for each in loops):
         return None
     sizes = {
         loop: size
         for each, type_ in zip(loops, types, strict=True)
         for loop, size in zip(each, type_.shape, strict=True)
     }
-    a, b, c = loops
+    left, right, result = op.operands
+    a, _, c = loops
     kinds = [tuple(kind) for kind in (dims.batch, dims.m, dims.n, dims.k)]
     batch, m, n, k = kinds
     # The kinds in the order in which the result (for k: the left operand) has them.
     batch, m, n = (tuple(loop for loop in c if loop in kind) for kind in (batch, m, n))
     k = tuple(loop for loop in a if loop in k)
-    return _Product(tuple(op.operands), loops, batch, m, n, k, sizes, element)
+    return _Product((left, right, result), loops, batch, m, n, k, sizes, element)
 
 
 def _is_plain_buffer(type_: ir.Type) -> bool:
@@ -130,9 +131,10 @@ def _is_multiply_add(op: ir.Operation) -> bool:
     return names == ["arith.mulf", "arith.addf", "linalg.yield"]
 
 
-def _positions(map_: ir.AffineMap) -> tuple[int | None, ...]:
+def _positions(map_: ir.AffineMap) -> tuple[int, ...]:
+    """The loops of the dimensions; -1 for one that is no plain loop."""
     return tuple(
-        expr.position if isinstance(expr, ir.AffineDimExpr) else None for expr in map_.results
+        expr.position if isinstance(expr, ir.AffineDimExpr) else -1 for expr in map_.results
     )
 
 
@@ -212,7 +214,9 @@ def _arranged(
     columns: tuple[int, ...],
 ) -> tuple[ir.Value, bool, bool]:
     """The buffer as a stack of matrices; whether they are transposed, and whether it is a copy."""
-    present = [tuple(loop for loop in kind if loop in loops) for kind in (product.batch, rows, columns)]
+    present = [
+        tuple(loop for loop in kind if loop in loops) for kind in (product.batch, rows, columns)
+    ]
     batch, rows, columns = present
     if loops == (*batch, *rows, *columns):
         return buffer, False, False

@@ -16,8 +16,8 @@ from shard_dialect.model import (
     AllReduce,
     AllSlice,
     AllToAll,
-    Reduction,
     ReduceScatter,
+    Reduction,
     Step,
 )
 from shard_dialect.runtime.arrays import Array

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.source import Source
 from shard_dialect.ir.program import form_of, functions_of
+from shard_dialect.ir.source import Source
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.executable import Executable, choose_entry
 

@@ -181,7 +181,9 @@ def choose_entry(module: ir.Operation, name: str | None) -> str:
     if "main" in public:
         return "main"
     if len(public) != 1:
-        raise ShardError(f"which function to run is not clear: name one with --entry; there are {names}")
+        raise ShardError(
+            f"which function to run is not clear: name one with --entry; there are {names}"
+        )
     return public[0]
 
 
@@ -274,7 +276,7 @@ def _strip(module: ir.Operation, entry: ir.Operation) -> None:
     entry.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
 
 
-def _callback(executable: Executable, site: Site) -> ctypes._CFuncPtr:
+def _callback(executable: Executable, site: Site) -> object:
     signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     return signature(lambda source, target: executable.answer(site, source, target))
 
@@ -294,4 +296,4 @@ def _view(descriptor: int, type_: TensorType) -> Array:
     if not count:
         return np.empty(type_.shape, type_.dtype)
     memory = (ctypes.c_char * (count * size)).from_address(aligned + offset * size)
-    return np.frombuffer(memory, type_.dtype).reshape(type_.shape)
+    return np.frombuffer(memoryview(memory), type_.dtype).reshape(type_.shape)

@@ -1,6 +1,6 @@
 """One device a process, talking MPI through mpi4py.
 
-    mpiexec -n 4 python -m shard_dialect.run in.mlir --backend=mpi --check
+mpiexec -n 4 python -m shard_dialect.run in.mlir --backend=mpi --check
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ class MpiWorld(Launched):
     def share(self, messages: Sequence[str]) -> list[str]:
         return [each for found in MPI.COMM_WORLD.allgather(list(messages)) for each in found]
 
-    def fail(self) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(1)
+    def close(self, *, failed: bool) -> None:
+        if failed:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            MPI.COMM_WORLD.Abort(1)
 
 
 class _Group:

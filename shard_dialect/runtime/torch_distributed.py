@@ -1,6 +1,6 @@
 """One device a process, talking through torch.distributed: gloo on CPUs, NCCL where each has a GPU.
 
-    torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
+torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class TorchWorld(Launched):
         dist.all_gather_object(found, list(messages))
         return [each for given in found for each in given]
 
-    def close(self) -> None:
-        dist.destroy_process_group()
+    def close(self, *, failed: bool) -> None:
+        if not failed:  # else torchrun ends the others when it sees our exit status
+            dist.destroy_process_group()
 
 
 class _Group:

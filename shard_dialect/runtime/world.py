@@ -38,12 +38,6 @@ class World(ABC):
     def share(self, messages: Sequence[str]) -> list[str]:
         """The messages of all processes, in the order of their ranks, everywhere."""
 
-    def close(self) -> None:
-        """End what the processes share."""
-
-    def fail(self) -> None:
-        """End the other processes too; called when this one is about to exit with status 1."""
-
 
 class InProcess(World):
     """All devices in this process."""
@@ -70,6 +64,10 @@ class Launched(World):
         self.rank = rank
         self.size = size
         self.ranks = (rank,)
+
+    @abstractmethod
+    def close(self, *, failed: bool) -> None:
+        """Leave the other processes; if this one has failed, end them too."""
 
     def check_size(self, grid_size: int) -> None:
         """Raise unless there are as many processes as the grid has devices."""
