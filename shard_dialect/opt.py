@@ -38,13 +38,10 @@ def _main(arguments: Sequence[str] | None) -> int:
     from shard_dialect.passes.pipeline import run_pipeline
 
     without_op_classes()
-    with make_context(options.allow_unregistered_dialect):
-        source = Source.read(options.input)
+    source = Source.read(options.input)
+    with make_context(options.allow_unregistered_dialect), source.places():
         module = source.parse()
-        try:
-            run_pipeline(module, pipeline)
-        except ShardError as error:
-            raise source.restore(error) from None
+        run_pipeline(module, pipeline)
         text = module.operation.get_asm(
             print_generic_op_form=options.mlir_print_op_generic,
             enable_debug_info=options.mlir_print_debuginfo,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.bindings import ir
@@ -15,11 +16,24 @@ def warn(message: str, location: ir.Location) -> None:
     warnings.warn(ShardWarning(message, location_text(location)), stacklevel=2)
 
 
+_shown: ContextVar[Callable[[str], str]] = ContextVar("_shown", default=lambda text: text)
+
+
+@contextmanager
+def showing_locations(show: Callable[[str], str]) -> Iterator[None]:
+    """Pass every `file:line:col` through `show`, for text that is not as the user wrote it."""
+    token = _shown.set(show)
+    try:
+        yield
+    finally:
+        _shown.reset(token)
+
+
 def location_text(location: ir.Location) -> str | None:
     """`file:line:col` of a location: its own, or that of the innermost one that has it."""
     location = ir.Location.from_attr(location.attr)  # of its own class, which diagnostics lack
     if isinstance(location, ir.FileLineColLoc):
-        return f"{location.filename}:{location.start_line}:{location.start_col}"
+        return _shown.get()(f"{location.filename}:{location.start_line}:{location.start_col}")
     if isinstance(location, ir.NameLoc):
         return location_text(location.child_loc)
     if isinstance(location, ir.CallSiteLoc):

@@ -1,7 +1,8 @@
 """Reading a module from a file: the RFC's short forms filled in, parsed, verified.
 
 `#mesh.shard<[[0]]>` becomes `#mesh.shard<@grid, [[0]]>`, with the grid of the function's
-`mesh_cluster`, before MLIR sees the text; `Source.restore` maps the columns in diagnostics back.
+`mesh_cluster`, before MLIR sees the text. MLIR calls text that comes from no file `-`; within
+`Source.places` the locations in it are shown as those of the file, columns included.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import re
 import sys
 from bisect import bisect_right
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import from_mlir
+from shard_dialect.ir.diagnostics import from_mlir, showing_locations
 from shard_dialect.ir.verify import verify
 
 STDIN = "-"
@@ -73,23 +75,20 @@ class Source:
 
     def parse(self) -> ir.Module:
         """Parse in the current context and verify. Raises a located `ShardError`."""
-        try:
-            module = ir.Module.parse(self.text)
-        except ir.MLIRError as error:
-            raise self.restore(from_mlir(error)) from None
-        try:
+        with self.places():
+            try:
+                module = ir.Module.parse(self.text)
+            except ir.MLIRError as error:
+                raise from_mlir(error) from None
             verify(module.operation)
-        except ShardError as error:
-            raise self.restore(error) from None
         return module
 
-    def restore(self, error: ShardError) -> ShardError:
-        """The same error at its place in the file."""
-        return ShardError(error.message, self.restore_location(error.location))
+    def places(self) -> AbstractContextManager[None]:
+        """Show locations in the text that MLIR was given as those of the file."""
+        return showing_locations(self._restore)
 
-    def restore_location(self, location: str | None) -> str | None:
-        """`-:line:col` of the text that MLIR was given as `file:line:col` of the file."""
-        match = _LOCATION.match(location or "")
+    def _restore(self, location: str) -> str:
+        match = _LOCATION.match(location)
         if not match:
             return location
         line, column = map(int, match.groups())

@@ -17,28 +17,13 @@ PASSES = (
     "materialize",
     "optimize-collectives",
     "partition",
-    "lower-collectives",
+    "lower",
     "erase-sharding",
 )
 """Our passes, in the order of the forms that they go through; the last goes back to the start."""
 
-PIPELINES: dict[str, tuple[str, ...]] = {
-    "spmd": PASSES[:4],
-    "lower": (
-        "lower-collectives",
-        "func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-arith,tosa-to-tensor)",
-        # Before anything merges them: bufferization is cubic in the users of one empty tensor.
-        "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg)",
-        "one-shot-bufferize{bufferize-function-boundaries"
-        " function-boundary-type-conversion=identity-layout-map}",
-        # Callers give the buffers of results: fresh ones would be paged in at every run.
-        "buffer-results-to-out-params{modify-public-functions=true hoist-static-allocs=true}",
-        "buffer-deallocation-pipeline",
-        "canonicalize",
-        "cse",
-    ),
-}
-"""Names for several passes in a row, upstream's among them."""
+PIPELINES = {"spmd": PASSES[:4]}
+"""Names for several passes in a row."""
 
 
 def pass_class(name: str) -> type[Pass]:

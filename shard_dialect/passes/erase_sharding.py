@@ -39,8 +39,8 @@ class EraseSharding(Pass):
                 name = handle.attributes["sym_name"].value
                 raise error_at(
                     handle.location,
-                    f"function @{name} is in the {form} form, which no longer knows the "
-                    "unsharded program",
+                    f"function @{name} is in the {form} form, which no longer has the unsharded "
+                    "program: name that with --reference",
                 )
             _erase(Function(handle, ""), shardings)
         for op in operations(body(module)):

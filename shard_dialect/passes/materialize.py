@@ -50,7 +50,7 @@ class Materialize(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         shardings = Shardings.of(module)
-        done = ("distributed", "local")
+        done = ("distributed", "local", "lowered")
         handles = [op for op in functions_of(module) if form_of(op) not in done]
         for handle in handles:
             if form_of(handle) != "propagated":

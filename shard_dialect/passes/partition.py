@@ -43,7 +43,7 @@ class Partition(Pass):
         shardings = Shardings.of(module)
         for handle in functions_of(module):
             form = form_of(handle)
-            if form == "local":
+            if form in ("local", "lowered"):
                 continue
             if form != "distributed":
                 name = handle.attributes["sym_name"].value

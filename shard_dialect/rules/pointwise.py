@@ -33,100 +33,18 @@ def elementwise(query: Query) -> ShardingRule | None:
     return ShardingRule(shape, tuple(map(dims, query.operands)), tuple(map(dims, query.results)))
 
 
-_ARITH = [
-    "addf",
-    "addi",
-    "andi",
-    "bitcast",
-    "ceildivsi",
-    "ceildivui",
-    "cmpf",
-    "cmpi",
-    "divf",
-    "divsi",
-    "divui",
-    "extf",
-    "extsi",
-    "extui",
-    "floordivsi",
-    "fptosi",
-    "fptoui",
-    "index_cast",
-    "index_castui",
-    "maximumf",
-    "maxnumf",
-    "maxsi",
-    "maxui",
-    "minimumf",
-    "minnumf",
-    "minsi",
-    "minui",
-    "mulf",
-    "muli",
-    "negf",
-    "ori",
-    "remf",
-    "remsi",
-    "remui",
-    "select",
-    "shli",
-    "shrsi",
-    "shrui",
-    "sitofp",
-    "subf",
-    "subi",
-    "truncf",
-    "trunci",
-    "uitofp",
-    "xori",
-]
+_ARITH = (
+    "addf addi andi bitcast ceildivsi ceildivui cmpf cmpi divf divsi divui extf extsi extui "
+    "floordivsi fptosi fptoui index_cast index_castui maximumf maxnumf maxsi maxui minimumf "
+    "minnumf minsi minui mulf muli negf ori remf remsi remui select shli shrsi shrui sitofp subf "
+    "subi truncf trunci uitofp xori"
+).split()
 
-_MATH = [
-    "absf",
-    "absi",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cbrt",
-    "ceil",
-    "copysign",
-    "cos",
-    "cosh",
-    "ctlz",
-    "ctpop",
-    "cttz",
-    "erf",
-    "erfc",
-    "exp",
-    "exp2",
-    "expm1",
-    "floor",
-    "fma",
-    "fpowi",
-    "ipowi",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "isnormal",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "powf",
-    "round",
-    "roundeven",
-    "rsqrt",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-    "trunc",
-]
+_MATH = (
+    "absf absi acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh ctlz ctpop cttz "
+    "erf erfc exp exp2 expm1 floor fma fpowi ipowi isfinite isinf isnan isnormal log log10 log1p "
+    "log2 powf round roundeven rsqrt sin sinh sqrt tan tanh trunc"
+).split()
 
 RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
     "arith.constant": elementwise,

@@ -32,45 +32,12 @@ def with_parameters(tensors: int) -> Callable[[Query], ShardingRule | None]:
     return rule
 
 
-_ELEMENTWISE = [
-    "abs",
-    "add",
-    "arithmetic_right_shift",
-    "bitwise_and",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_xor",
-    "cast",
-    "ceil",
-    "clamp",
-    "clz",
-    "cos",
-    "equal",
-    "erf",
-    "exp",
-    "floor",
-    "greater",
-    "greater_equal",
-    "identity",
-    "intdiv",
-    "log",
-    "logical_and",
-    "logical_left_shift",
-    "logical_not",
-    "logical_or",
-    "logical_right_shift",
-    "logical_xor",
-    "maximum",
-    "minimum",
-    "pow",
-    "reciprocal",
-    "rsqrt",
-    "select",
-    "sigmoid",
-    "sin",
-    "sub",
-    "tanh",
-]
+_ELEMENTWISE = (
+    "abs add arithmetic_right_shift bitwise_and bitwise_not bitwise_or bitwise_xor cast ceil "
+    "clamp clz cos equal erf exp floor greater greater_equal identity intdiv log logical_and "
+    "logical_left_shift logical_not logical_or logical_right_shift logical_xor maximum minimum "
+    "pow reciprocal rsqrt select sigmoid sin sub tanh"
+).split()
 
 RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
     **{f"tosa.{name}": elementwise for name in _ELEMENTWISE},

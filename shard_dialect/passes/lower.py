@@ -1,4 +1,4 @@
-"""From `shard` collectives to runtime calls on buffers, the first step of the lowered form.
+"""From local to lowered: collectives are runtime calls, tensors are buffers.
 
     %1 = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 1
            : tensor<4x4xf32> -> tensor<4x8xf32>
@@ -10,13 +10,11 @@ becomes, with the declaration once for all calls like it
       mesh.collective = {gather_axis = 1 : index, grid = @g, grid_axes = array<i16: 0>,
                          name = "shard.all_gather"}}
 
-    %in = bufferization.to_buffer %0 read_only : tensor<4x4xf32> to memref<4x4xf32>
-    %out = memref.alloc() : memref<4x8xf32>
-    call @mesh_all_gather_0(%in, %out)
-    %1 = bufferization.to_tensor %out restrict writable : memref<4x8xf32> to tensor<4x8xf32>
+    %1 = memref.alloc() : memref<4x8xf32>
+    call @mesh_all_gather_0(%0, %1)
 
-The pipeline `lower` goes on to bufferize the rest. The runtimes (in-process devices, MPI,
-torch.distributed) give the declared functions their bodies.
+The runtimes (in-process devices, MPI, torch.distributed) give the declared functions their bodies.
+Results are written to buffers that the caller gives, as the last arguments.
 """
 
 from __future__ import annotations
@@ -25,26 +23,40 @@ from dataclasses import dataclass
 
 from shard_dialect.ir import build
 from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, RESULT
-from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.diagnostics import error_at, from_mlir, located
 from shard_dialect.ir.local import read_local
 from shard_dialect.ir.program import Function, form_of, functions_of, set_form
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.base import Pass
 
 
-@dataclass(frozen=True)
-class LowerCollectives(Pass):
-    """Replace collectives of the local form by calls of runtime functions on buffers."""
+_UPSTREAM = (
+    "builtin.module("
+    "func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-arith,tosa-to-tensor),"
+    # Before anything merges them: bufferization is cubic in the users of one empty tensor.
+    "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg),"
+    "one-shot-bufferize{bufferize-function-boundaries"
+    " function-boundary-type-conversion=identity-layout-map},"
+    # Callers give the buffers of results: fresh ones would be paged in at every run.
+    "buffer-results-to-out-params{modify-public-functions=true hoist-static-allocs=true},"
+    "buffer-deallocation-pipeline,canonicalize,cse)"
+)
 
-    name = "lower-collectives"
+
+@dataclass(frozen=True)
+class Lower(Pass):
+    """Make collectives calls of runtime functions, and tensors buffers."""
+
+    name = "lower"
 
     def rewrite(self, module: ir.Operation) -> None:
+        handles = [op for op in functions_of(module) if form_of(op) != "lowered"]
+        if not handles:
+            return
         calls = _Calls(module)
-        for handle in functions_of(module):
+        for handle in handles:
             form = form_of(handle)
-            if form == "lowered":
-                continue
             if form != "local" and any(_is_sharded(op) for op in walk(handle)):
                 name = handle.attributes["sym_name"].value
                 raise error_at(
@@ -57,6 +69,10 @@ class LowerCollectives(Pass):
                         calls.replace(op, handle)
             _note_boundary(Function(handle, ""))
             set_form(handle, "lowered")
+        try:
+            PassManager.parse(_UPSTREAM).run(module)
+        except ir.MLIRError as error:
+            raise from_mlir(error) from None
 
 
 def _is_sharded(op: ir.Operation) -> bool:
@@ -77,6 +93,9 @@ def _note_boundary(function: Function) -> None:
         for attributes, each in zip(boundary, types, strict=True):
             if isinstance(each, ir.RankedTensorType):
                 attributes.setdefault(name, ir.TypeAttr.get(each))
+            if isinstance(each, ir.RankedTensorType) and name == ARGUMENT:
+                # The caller's arrays: bufferization would compute in place on them.
+                attributes["bufferization.writable"] = ir.BoolAttr.get(False)
         function.set_boundary(key, boundary)
 
 

@@ -1,0 +1,25 @@
+"""lit's configuration: `lit tests` or, with everything else, `pytest`."""
+
+import os
+import sys
+
+import lit.formats
+
+config.name = "shard_dialect"  # noqa: F821  # lit defines it
+config = config  # noqa: F821, PLW0127
+root = os.path.dirname(os.path.abspath(__file__))
+
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.test_source_root = root
+config.test_exec_root = os.path.join(root, "tests", "Output")
+config.suffixes = []  # named by the folders that have tests, in their lit.local.cfg
+
+python = f'"{sys.executable}"'
+config.substitutions += [
+    (r"\bshard-opt\b", f"{python} -m shard_dialect.opt"),
+    (r"\bshard-run\b", f"{python} -m shard_dialect.run"),
+    (r"\bfilecheck\b", f"{python} -m filecheck"),
+    ("%examples", os.path.join(root, "examples")),
+]
+config.environment["PYTHONPATH"] = root
+config.environment["PYTHONWARNINGS"] = "default"

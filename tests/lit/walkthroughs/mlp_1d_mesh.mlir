@@ -1,0 +1,170 @@
+// Each form of examples/mlp_1d_mesh.mlir, and that each leads to the same end.
+// The check lines are written by tests/update_walkthroughs.py.
+//
+// RUN: shard-opt %examples/mlp_1d_mesh.mlir --spmd --lower -o %t.end
+// RUN: shard-opt %examples/mlp_1d_mesh.mlir -o %t.annotated
+// RUN: filecheck %s --check-prefix=ANNOTATED --input-file=%t.annotated
+// RUN: shard-opt %t.annotated --spmd --lower -o %t.annotated.end
+// RUN: diff %t.end %t.annotated.end
+// RUN: shard-opt %examples/mlp_1d_mesh.mlir --propagate -o %t.propagated
+// RUN: filecheck %s --check-prefix=PROPAGATED --input-file=%t.propagated
+// RUN: shard-opt %t.propagated --spmd --lower -o %t.propagated.end
+// RUN: diff %t.end %t.propagated.end
+// RUN: shard-opt %examples/mlp_1d_mesh.mlir --propagate --materialize -o %t.distributed
+// RUN: filecheck %s --check-prefix=DISTRIBUTED --input-file=%t.distributed
+// RUN: shard-opt %t.distributed --spmd --lower -o %t.distributed.end
+// RUN: diff %t.end %t.distributed.end
+// RUN: shard-opt %examples/mlp_1d_mesh.mlir --propagate --materialize --optimize-collectives -o %t.optimized
+// RUN: filecheck %s --check-prefix=OPTIMIZED --input-file=%t.optimized
+// RUN: shard-opt %t.optimized --spmd --lower -o %t.optimized.end
+// RUN: diff %t.end %t.optimized.end
+// RUN: shard-opt %examples/mlp_1d_mesh.mlir --spmd -o %t.local
+// RUN: filecheck %s --check-prefix=LOCAL --input-file=%t.local
+// RUN: shard-opt %t.local --spmd --lower -o %t.local.end
+// RUN: diff %t.end %t.local.end
+// RUN: shard-opt %examples/mlp_1d_mesh.mlir --spmd --lower -o %t.lowered
+// RUN: filecheck %s --check-prefix=LOWERED --input-file=%t.lowered
+// RUN: shard-opt %t.lowered --spmd --lower -o %t.lowered.end
+// RUN: diff %t.end %t.lowered.end
+
+// ANNOTATED{LITERAL}: #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+// ANNOTATED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
+// ANNOTATED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
+// ANNOTATED-NEXT{LITERAL}: module {
+// ANNOTATED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "grid"} : () -> ()
+// ANNOTATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32>, %arg1: tensor<8x32xf32>, %arg2: tensor<32x8xf32>) -> tensor<2x4x8xf32> attributes {mesh_cluster = @grid} {
+// ANNOTATED-NEXT{LITERAL}:     %0 = "mesh.annotate"(%arg0) {required = true, sharding = [[], [], [0]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// ANNOTATED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
+// ANNOTATED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
+// ANNOTATED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32>
+// ANNOTATED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
+// ANNOTATED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32>) outs(%2 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
+// ANNOTATED-NEXT{LITERAL}:     %4 = arith.maximumf %3, %cst_0 : tensor<2x4x32xf32>
+// ANNOTATED-NEXT{LITERAL}:     %5 = tensor.empty() : tensor<2x4x8xf32>
+// ANNOTATED-NEXT{LITERAL}:     %6 = linalg.fill ins(%cst : f32) outs(%5 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// ANNOTATED-NEXT{LITERAL}:     %7 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%4, %arg2 : tensor<2x4x32xf32>, tensor<32x8xf32>) outs(%6 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// ANNOTATED-NEXT{LITERAL}:     %8 = "mesh.annotate"(%7) {required = true, sharding = [[], [], [], [0]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// ANNOTATED-NEXT{LITERAL}:     %9 = "mesh.annotate"(%8) {as_result = false, required = true, sharding = [[], [], [0]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// ANNOTATED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32>
+// ANNOTATED-NEXT{LITERAL}:   }
+// ANNOTATED-NEXT{LITERAL}: }
+
+// PROPAGATED{LITERAL}: #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+// PROPAGATED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
+// PROPAGATED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
+// PROPAGATED-NEXT{LITERAL}: module {
+// PROPAGATED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "grid"} : () -> ()
+// PROPAGATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<@grid, [[], [], [0]]>}, %arg1: tensor<8x32xf32> {mesh.sharding = #mesh.shard<@grid, [[], [0]]>}, %arg2: tensor<32x8xf32> {mesh.sharding = #mesh.shard<@grid, [[0], []]>}) -> (tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<@grid, [[], [], [0]]>}) attributes {mesh.form = "propagated", mesh_cluster = @grid} {
+// PROPAGATED-NEXT{LITERAL}:     %0 = "mesh.annotate"(%arg0) {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>], required = true, sharding = [[], [], [0]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
+// PROPAGATED-NEXT{LITERAL}:     %cst_0 = arith.constant {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} dense<0.000000e+00> : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %1 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %2 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} ins(%cst : f32) outs(%1 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32>) outs(%2 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %4 = arith.maximumf %3, %cst_0 {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %5 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], []]>]} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %6 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], []]>]} ins(%cst : f32) outs(%5 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %7 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [], [0]]>]} ins(%4, %arg2 : tensor<2x4x32xf32>, tensor<32x8xf32>) outs(%6 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %8 = "mesh.annotate"(%7) {mesh.shardings = [#mesh.shard<@grid, [[], [], [], [0]]>], required = true, sharding = [[], [], [], [0]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %9 = "mesh.annotate"(%8) {as_result = false, mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>], required = true, sharding = [[], [], [0]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:   }
+// PROPAGATED-NEXT{LITERAL}: }
+
+// DISTRIBUTED{LITERAL}: #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+// DISTRIBUTED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
+// DISTRIBUTED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
+// DISTRIBUTED-NEXT{LITERAL}: module {
+// DISTRIBUTED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "grid"} : () -> ()
+// DISTRIBUTED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>, %arg1: tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>, %arg2: tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>> attributes {mesh.form = "distributed", mesh_cluster = @grid} {
+// DISTRIBUTED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
+// DISTRIBUTED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
+// DISTRIBUTED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [0]], tensor_axis = [2]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x8xf32>
+// DISTRIBUTED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>) outs(%2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %4 = "mesh.local_split"(%cst_0) {sharding = [[], [], [0]]} : (tensor<2x4x32xf32>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %5 = arith.maximumf %3, %4 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %6 = tensor.empty() : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %8 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%5, %arg2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>, tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) outs(%7 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %9 = "mesh.reduce_scatter"(%8) {mesh_axis = [0], reduction = "sum", tensor_axis = 2 : i64} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:   }
+// DISTRIBUTED-NEXT{LITERAL}: }
+
+// OPTIMIZED{LITERAL}: #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+// OPTIMIZED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
+// OPTIMIZED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
+// OPTIMIZED-NEXT{LITERAL}: module {
+// OPTIMIZED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "grid"} : () -> ()
+// OPTIMIZED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>, %arg1: tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>, %arg2: tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>> attributes {mesh.form = "distributed", mesh_cluster = @grid} {
+// OPTIMIZED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
+// OPTIMIZED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
+// OPTIMIZED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [0]], tensor_axis = [2]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x8xf32>
+// OPTIMIZED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>) outs(%2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %4 = "mesh.local_split"(%cst_0) {sharding = [[], [], [0]]} : (tensor<2x4x32xf32>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %5 = arith.maximumf %3, %4 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %6 = tensor.empty() : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %8 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%5, %arg2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>, tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) outs(%7 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %9 = "mesh.reduce_scatter"(%8) {mesh_axis = [0], reduction = "sum", tensor_axis = 2 : i64} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:   }
+// OPTIMIZED-NEXT{LITERAL}: }
+
+// LOCAL{LITERAL}: #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+// LOCAL-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
+// LOCAL-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
+// LOCAL-NEXT{LITERAL}: module {
+// LOCAL-NEXT{LITERAL}:   shard.grid @grid(shape = 2)
+// LOCAL-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x4xf32> {mesh.argument = tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>}, %arg1: tensor<8x16xf32> {mesh.argument = tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>}, %arg2: tensor<16x8xf32> {mesh.argument = tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>}) -> (tensor<2x4x4xf32> {mesh.result = tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>}) attributes {mesh.form = "local", mesh_cluster = @grid} {
+// LOCAL-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
+// LOCAL-NEXT{LITERAL}:     %all_gather = shard.all_gather %arg0 on @grid grid_axes = [0] gather_axis = 2 : tensor<2x4x4xf32> -> tensor<2x4x8xf32>
+// LOCAL-NEXT{LITERAL}:     %0 = tensor.empty() : tensor<2x4x16xf32>
+// LOCAL-NEXT{LITERAL}:     %1 = linalg.fill ins(%cst : f32) outs(%0 : tensor<2x4x16xf32>) -> tensor<2x4x16xf32>
+// LOCAL-NEXT{LITERAL}:     %2 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%all_gather, %arg1 : tensor<2x4x8xf32>, tensor<8x16xf32>) outs(%1 : tensor<2x4x16xf32>) -> tensor<2x4x16xf32>
+// LOCAL-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x16xf32>
+// LOCAL-NEXT{LITERAL}:     %3 = arith.maximumf %2, %cst_0 : tensor<2x4x16xf32>
+// LOCAL-NEXT{LITERAL}:     %4 = tensor.empty() : tensor<2x4x8xf32>
+// LOCAL-NEXT{LITERAL}:     %5 = linalg.fill ins(%cst : f32) outs(%4 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// LOCAL-NEXT{LITERAL}:     %6 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%3, %arg2 : tensor<2x4x16xf32>, tensor<16x8xf32>) outs(%5 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// LOCAL-NEXT{LITERAL}:     %reduce_scatter = shard.reduce_scatter %6 on @grid grid_axes = [0] scatter_dim = 2 : tensor<2x4x8xf32> -> tensor<2x4x4xf32>
+// LOCAL-NEXT{LITERAL}:     return %reduce_scatter : tensor<2x4x4xf32>
+// LOCAL-NEXT{LITERAL}:   }
+// LOCAL-NEXT{LITERAL}: }
+
+// LOWERED{LITERAL}: #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+// LOWERED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
+// LOWERED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
+// LOWERED-NEXT{LITERAL}: #map3 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+// LOWERED-NEXT{LITERAL}: module {
+// LOWERED-NEXT{LITERAL}:   memref.global "private" constant @__constant_2x4x16xf32 : memref<2x4x16xf32> = dense<0.000000e+00> {alignment = 64 : i64}
+// LOWERED-NEXT{LITERAL}:   shard.grid @grid(shape = 2)
+// LOWERED-NEXT{LITERAL}:   func.func private @mesh_all_gather_0(memref<2x4x4xf32>, memref<2x4x8xf32>) attributes {llvm.emit_c_interface, mesh.collective = {gather_axis = 2 : index, grid = @grid, grid_axes = array<i16: 0>, name = "shard.all_gather"}}
+// LOWERED-NEXT{LITERAL}:   func.func private @mesh_reduce_scatter_0(memref<2x4x8xf32>, memref<2x4x4xf32>) attributes {llvm.emit_c_interface, mesh.collective = {grid = @grid, grid_axes = array<i16: 0>, name = "shard.reduce_scatter", reduction = #shard<partial sum>, scatter_dim = 2 : index}}
+// LOWERED-NEXT{LITERAL}:   func.func @main(%arg0: memref<2x4x4xf32> {mesh.argument = tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>}, %arg1: memref<8x16xf32> {mesh.argument = tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>}, %arg2: memref<16x8xf32> {mesh.argument = tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>}, %arg3: memref<2x4x4xf32> {mesh.result = tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>}) attributes {mesh.form = "lowered", mesh_cluster = @grid} {
+// LOWERED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
+// LOWERED-NEXT{LITERAL}:     %0 = memref.get_global @__constant_2x4x16xf32 : memref<2x4x16xf32>
+// LOWERED-NEXT{LITERAL}:     %alloc = memref.alloc() : memref<2x4x8xf32>
+// LOWERED-NEXT{LITERAL}:     call @mesh_all_gather_0(%arg0, %alloc) : (memref<2x4x4xf32>, memref<2x4x8xf32>) -> ()
+// LOWERED-NEXT{LITERAL}:     %alloc_0 = memref.alloc() {alignment = 64 : i64} : memref<2x4x16xf32>
+// LOWERED-NEXT{LITERAL}:     linalg.fill ins(%cst : f32) outs(%alloc_0 : memref<2x4x16xf32>)
+// LOWERED-NEXT{LITERAL}:     linalg.contract indexing_maps = [#map, #map1, #map2] ins(%alloc, %arg1 : memref<2x4x8xf32>, memref<8x16xf32>) outs(%alloc_0 : memref<2x4x16xf32>)
+// LOWERED-NEXT{LITERAL}:     linalg.generic {indexing_maps = [#map3, #map3, #map3], iterator_types = ["parallel", "parallel", "parallel"]} ins(%alloc_0, %0 : memref<2x4x16xf32>, memref<2x4x16xf32>) outs(%alloc_0 : memref<2x4x16xf32>) {
+// LOWERED-NEXT{LITERAL}:     ^bb0(%in: f32, %in_2: f32, %out: f32):
+// LOWERED-NEXT{LITERAL}:       %1 = arith.maximumf %in, %in_2 : f32
+// LOWERED-NEXT{LITERAL}:       linalg.yield %1 : f32
+// LOWERED-NEXT{LITERAL}:     }
+// LOWERED-NEXT{LITERAL}:     %alloc_1 = memref.alloc() {alignment = 64 : i64} : memref<2x4x8xf32>
+// LOWERED-NEXT{LITERAL}:     linalg.fill ins(%cst : f32) outs(%alloc_1 : memref<2x4x8xf32>)
+// LOWERED-NEXT{LITERAL}:     linalg.contract indexing_maps = [#map, #map1, #map2] ins(%alloc_0, %arg2 : memref<2x4x16xf32>, memref<16x8xf32>) outs(%alloc_1 : memref<2x4x8xf32>)
+// LOWERED-NEXT{LITERAL}:     call @mesh_reduce_scatter_0(%alloc_1, %arg3) : (memref<2x4x8xf32>, memref<2x4x4xf32>) -> ()
+// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc : memref<2x4x8xf32>
+// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_0 : memref<2x4x16xf32>
+// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_1 : memref<2x4x8xf32>
+// LOWERED-NEXT{LITERAL}:     return
+// LOWERED-NEXT{LITERAL}:   }
+// LOWERED-NEXT{LITERAL}: }

@@ -1,0 +1,71 @@
+"""Write the pinned text of tests/lit/walkthroughs anew from what the passes print now.
+
+    python tests/update_walkthroughs.py && git diff tests/lit/walkthroughs
+
+The diff is the change of behaviour: read it before committing it.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FORMS = {
+    "ANNOTATED": [],
+    "PROPAGATED": ["--propagate"],
+    "DISTRIBUTED": ["--propagate", "--materialize"],
+    "OPTIMIZED": ["--propagate", "--materialize", "--optimize-collectives"],
+    "LOCAL": ["--spmd"],
+    "LOWERED": ["--spmd", "--lower"],
+}
+HEAD = """\
+// Each form of examples/{name}.mlir, and that each leads to the same end.
+// The check lines are written by tests/update_walkthroughs.py.
+//
+// RUN: shard-opt %examples/{name}.mlir --spmd --lower -o %t.end
+"""
+STEP = """\
+// RUN: shard-opt %examples/{name}.mlir {flags}-o %t.{form}
+// RUN: filecheck %s --check-prefix={prefix} --input-file=%t.{form}
+// RUN: shard-opt %t.{form} --spmd --lower -o %t.{form}.end
+// RUN: diff %t.end %t.{form}.end
+"""
+
+
+def main() -> None:
+    for example in ("mlp_1d", "mlp_1d_mesh", "mlp_2d", "mlp_2d_mesh"):
+        path = ROOT / "tests" / "lit" / "walkthroughs" / f"{example}.mlir"
+        path.write_text(test(example))
+
+
+def test(example: str) -> str:
+    parts = [HEAD.format(name=example)]
+    for prefix, flags in FORMS.items():
+        parts.append(
+            STEP.format(
+                name=example,
+                flags="".join(f"{flag} " for flag in flags),
+                form=prefix.lower(),
+                prefix=prefix,
+            )
+        )
+    for prefix, flags in FORMS.items():
+        parts.append("\n" + "\n".join(checks(prefix, opt(example, flags))) + "\n")
+    return "".join(parts)
+
+
+def opt(example: str, flags: list[str]) -> str:
+    command = [sys.executable, "-m", "shard_dialect.opt", f"examples/{example}.mlir", *flags]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def checks(prefix: str, text: str) -> list[str]:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return [
+        f"// {prefix}{'-NEXT' if number else ''}{{LITERAL}}: {line}"
+        for number, line in enumerate(lines)
+    ]
+
+
+if __name__ == "__main__":
+    main()
