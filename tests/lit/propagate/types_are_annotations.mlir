@@ -1,7 +1,7 @@
 // A sharding in a type of the annotated form is an annotation; the propagated form is plain.
 //
 // RUN: shard-opt %s --propagate | filecheck %s
-// RUN: shard-run %s --check | filecheck %s --check-prefix=RUN
+// RUN: shard-run %s --check | filecheck %s --check-prefix=NUMBERS
 
 shard.grid @g(shape = 2)
 
@@ -13,5 +13,5 @@ func.func @main(%x: tensor<4x8xf32, #mesh.shard<@g, [[0]]>>)
   %0 = math.exp %x : tensor<4x8xf32, #mesh.shard<@g, [[0]]>>
   return %0 : tensor<4x8xf32, #mesh.shard<@g, [[0]]>>
 }
-// RUN: no communication
-// RUN: check passed
+// NUMBERS: no communication
+// NUMBERS: check passed
