@@ -6,6 +6,7 @@ torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -41,7 +42,11 @@ class TorchWorld(Launched):
         local = int(os.environ.get("LOCAL_RANK", "0"))
         self._has_gpu = torch.cuda.is_available() and local < torch.cuda.device_count()
         self._device = torch.device("cuda", local) if self._has_gpu else torch.device("cpu")
-        dist.init_process_group("nccl" if self._has_gpu else "gloo", timeout=_TIMEOUT)
+        try:
+            dist.init_process_group("nccl" if self._has_gpu else "gloo", timeout=_TIMEOUT)
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise ShardError(f"cannot join the other torch processes: {reason}") from None
         super().__init__(dist.get_rank(), dist.get_world_size())
         self._groups: dict[tuple[Grid, tuple[int, ...]], _Group] = {}
 
@@ -72,8 +77,13 @@ class TorchWorld(Launched):
         return [each for given in found for each in given]
 
     def close(self, *, failed: bool) -> None:
-        if not failed:  # else torchrun ends the others when it sees our exit status
+        if not failed:
             dist.destroy_process_group()
+            return
+        # Tearing the group down would wait for peers; torchrun ends them when it sees our status.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 class _Group:

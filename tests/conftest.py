@@ -1,0 +1,58 @@
+"""Shared by all tests: running the two programs as users do."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+Program = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def run_child(command: Sequence[str], timeout: float = 120) -> "subprocess.CompletedProcess[str]":
+    """Run to the end, in the repository's root, with no input and a bound on its time."""
+    child = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONWARNINGS": "default"},
+        start_new_session=True,
+    )
+    try:
+        out, err = child.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)  # its own children too
+        out, err = child.communicate()
+        pytest.fail(f"{' '.join(command)} ran longer than {timeout} s\n{out}\n{err}")
+    return subprocess.CompletedProcess(command, child.returncode, out, err)
+
+
+def _program(module: str) -> Program:
+    def call(*arguments: object) -> "subprocess.CompletedProcess[str]":
+        return run_child([sys.executable, "-m", module, *map(str, arguments)])
+
+    return call
+
+
+@pytest.fixture
+def opt() -> Program:
+    return _program("shard_dialect.opt")
+
+
+@pytest.fixture
+def run() -> Program:
+    return _program("shard_dialect.run")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With SHARD_DIALECT_SKIP_NOTHING set, as in CI, a missing extra is an error."""
+    if os.environ.get("SHARD_DIALECT_SKIP_NOTHING"):
+        for item in items:
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "skipif"]

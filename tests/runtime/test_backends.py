@@ -1,0 +1,127 @@
+"""Each example on devices in this process, on MPI ranks, and under torchrun."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT, Program, run_child
+
+EXPECTED = {
+    "mlp_1d": [("all_gather", 2, 128), ("reduce_scatter", 2, 128)],
+    "mlp_2d": [
+        ("all_gather", 4, 96),
+        ("reduce_scatter", 2, 128),
+        ("all_gather", 2, 128),
+        ("reduce_scatter", 4, 96),
+    ],
+    "megatron": [("all_reduce", 2, 256)],
+}
+EXPECTED["mlp_1d_mesh"] = EXPECTED["mlp_1d"]
+EXPECTED["mlp_2d_mesh"] = EXPECTED["mlp_2d"]
+DEVICES = {"mlp_1d": 2, "mlp_1d_mesh": 2, "mlp_2d": 8, "mlp_2d_mesh": 8, "megatron": 4}
+
+needs_mpi = pytest.mark.skipif(
+    not importlib.util.find_spec("mpi4py"), reason="pip install 'shard-dialect[mpi]'"
+)
+needs_torch = pytest.mark.skipif(
+    not importlib.util.find_spec("torch"), reason="pip install 'shard-dialect[torch]'"
+)
+
+
+def beside_python(program: str) -> str:
+    return str(Path(sys.executable).parent / program)
+
+
+def mpi(ranks: int, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    launcher = [beside_python("mpiexec"), "-n", str(ranks), sys.executable]
+    return run_child([*launcher, "-m", "shard_dialect.run", "--backend=mpi", *arguments])
+
+
+def torchrun(ranks: int, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    launcher = [beside_python("torchrun"), f"--nproc-per-node={ranks}", "--standalone"]
+    return run_child([*launcher, "-m", "shard_dialect.run", "--backend=torch", *arguments])
+
+
+def assert_report(example: str, done: "subprocess.CompletedProcess[str]") -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    found = [(e["kind"], e["group_size"], e["bytes_moved"]) for e in report["collectives"]]
+    assert found == EXPECTED[example]
+    assert report["totals"]["bytes_moved"] == sum(each[2] for each in EXPECTED[example])
+    assert report["totals"]["count"] == len(EXPECTED[example])
+    assert report["devices"] == DEVICES[example]
+    assert report["check"]["passed"]
+
+
+def test_every_example_has_its_expectation() -> None:
+    assert {path.stem for path in (ROOT / "examples").glob("*.mlir")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("example", sorted(EXPECTED))
+def test_devices_in_process(example: str, run: Program) -> None:
+    assert_report(example, run(f"examples/{example}.mlir", "--check", "--json"))
+
+
+@needs_mpi
+@pytest.mark.parametrize("example", sorted(EXPECTED))
+def test_mpi_ranks(example: str) -> None:
+    done = mpi(DEVICES[example], f"examples/{example}.mlir", "--check", "--json")
+    assert_report(example, done)
+
+
+@needs_torch
+@pytest.mark.parametrize("example", sorted(EXPECTED))
+def test_torchrun(example: str) -> None:
+    done = torchrun(DEVICES[example], f"examples/{example}.mlir", "--check", "--json")
+    assert_report(example, done)
+
+
+@needs_mpi
+def test_a_wrong_number_of_mpi_ranks_is_refused_by_all() -> None:
+    done = mpi(3, "examples/megatron.mlir", "--check")
+    assert done.returncode == 1
+    message = "error: 3 MPI ranks are running, but the grid has 4 devices: start 4"
+    assert done.stderr.splitlines().count(message) == 1
+    assert "Traceback" not in done.stderr
+
+
+@needs_torch
+def test_a_wrong_number_of_torch_ranks_is_refused_by_all() -> None:
+    done = torchrun(3, "examples/megatron.mlir", "--check")
+    assert done.returncode == 1
+    message = "error: 3 torch ranks are running, but the grid has 4 devices: start 4"
+    assert done.stderr.splitlines().count(message) == 1
+
+
+@needs_torch
+def test_the_torch_backend_wants_its_launcher(run: Program) -> None:
+    done = run("examples/mlp_1d.mlir", "--backend=torch")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the torch backend needs a launcher: torchrun")
+
+
+def test_outputs_are_the_global_ones_on_every_backend(run: Program, tmp_path: Path) -> None:
+    inputs = tmp_path / "inputs.npz"
+    generator = np.random.default_rng(1)
+    shapes = ((2, 4, 8), (8, 32), (32, 8))
+    arrays = [generator.standard_normal(shape).astype(np.float32) for shape in shapes]
+    np.savez(inputs, **{f"arg{i}": array for i, array in enumerate(arrays)})
+    x, w1, w2 = arrays
+    expected = np.maximum(x @ w1, 0) @ w2
+    files = ["examples/mlp_2d.mlir", f"--inputs={inputs}", f"--outputs={tmp_path / 'out.npz'}"]
+    commands = [lambda: run(*files)]
+    if importlib.util.find_spec("mpi4py"):
+        commands.append(lambda: mpi(8, *files))
+    if importlib.util.find_spec("torch"):
+        commands.append(lambda: torchrun(8, *files))
+    for command in commands:
+        done = command()
+        assert done.returncode == 0, done.stderr
+        with np.load(tmp_path / "out.npz") as outputs:
+            np.testing.assert_allclose(outputs["result0"], expected, rtol=1e-4, atol=1e-4)
+        (tmp_path / "out.npz").unlink()

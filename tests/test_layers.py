@@ -1,0 +1,57 @@
+"""Imports go only downward through the layers of docs/design.md."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "shard_dialect"
+LAYERS = ("errors", "model", "ir", "rules", "passes", "runtime", "cli", "opt", "run")
+"""Bottom to top. What is not named here (the package itself) imports nothing of ours."""
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "__pycache__")
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_down(path: Path) -> None:
+    own = layer_of(path)
+    for name in imported(path):
+        if not name.startswith("shard_dialect.") or name == "shard_dialect.__version__":
+            continue
+        layer = name.split(".")[1]
+        assert own != "__init__", f"the package imports {name}"
+        assert LAYERS.index(layer) <= LAYERS.index(own), f"{own} imports {name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_mlir_is_found_in_one_place(path: Path) -> None:
+    if path == PACKAGE / "ir" / "bindings.py":
+        return
+    assert not [name for name in imported(path) if name.split(".")[0] in ("mlir", "torch_mlir")]
+
+
+def test_the_model_needs_no_mlir() -> None:
+    outside = {name for path in (PACKAGE / "model").glob("*.py") for name in imported(path)}
+    assert not [name for name in outside if name.startswith("shard_dialect.ir")]
+
+
+def test_optional_packages_are_imported_by_their_backends_only() -> None:
+    users = {
+        path.name
+        for path in MODULES
+        for name in imported(path)
+        if name.split(".")[0] in ("mpi4py", "torch", "jax")
+    }
+    assert users == {"mpi.py", "torch_distributed.py"}

@@ -1,0 +1,44 @@
+"""The lit suite, and that its check lines are ones that FileCheck acts on."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted((ROOT / "tests" / "lit").rglob("*.mlir"))
+DIRECTIVE = re.compile(r"//\s*([A-Z][A-Z0-9_]*)(-[A-Z]+)?(?:\{LITERAL\})?:")
+KNOWN = {None, "-NEXT", "-SAME", "-NOT", "-DAG", "-LABEL", "-EMPTY", "-COUNT"}
+
+
+def test_the_lit_suite_passes() -> None:
+    command = [sys.executable, "-m", "lit.main", "-v", str(ROOT / "tests" / "lit")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_check_line_has_a_prefix_that_is_used(path: Path) -> None:
+    text = path.read_text()
+    prefixes = set(re.findall(r"--check-prefix=(\w+)", text)) | {"RUN"}
+    if re.search(r"filecheck %s(?! *(--input-file=\S+ *)?--check-prefix)", text):
+        prefixes.add("CHECK")
+    found = {match.group(1) for match in DIRECTIVE.finditer(text)}
+    assert found <= prefixes
+    assert prefixes <= found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_directive_is_one_that_filecheck_knows(path: Path) -> None:
+    suffixes = {match.group(2) for match in DIRECTIVE.finditer(path.read_text())}
+    assert suffixes <= KNOWN
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_brackets_that_mean_themselves_are_escaped(path: Path) -> None:
+    for line in path.read_text().splitlines():
+        match = DIRECTIVE.search(line)
+        if match and match.group(1) != "RUN" and "{LITERAL}" not in line:
+            assert not re.search(r"\[\[(?![A-Z$#])", line), line
