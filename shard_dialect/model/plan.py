@@ -219,7 +219,7 @@ def _exchange(now: Sharding, target: Sharding) -> Step | None:
         for start in range(len(extra)):
             suffix = extra[start:]
             for target_dim, axes in enumerate(wanted):
-                if target_dim != source_dim and axes[: len(suffix)] == suffix:
+                if axes[: len(suffix)] == suffix:
                     return AllToAll(source_dim, target_dim, suffix)
     return None
 
