@@ -29,6 +29,7 @@ RESULT = "mesh.result"
 """The same for a result; in the lowered form, for the argument that the result is written to."""
 COLLECTIVE = "mesh.collective"
 """Attribute of a declared runtime function of the lowered form: the collective that it does."""
+FORMS = ("propagated", "distributed", "local", "lowered")
 FORM = "mesh.form"
 """Function attribute: which of the five forms it is in; absent for annotated ones."""
 
@@ -61,21 +62,32 @@ def read_grid(op: ir.Operation) -> Grid | None:
 
 def _read_cluster(op: ir.Operation) -> Grid:
     """RFC: `rank` axes, of which the first have their sizes in `dim_sizes`; 0, -1: unknown."""
-    name = op.attributes["sym_name"].value
-    rank = op.attributes["rank"].value
-    sizes = list(ints(op.attributes["dim_sizes"])) if "dim_sizes" in op.attributes else []
+    name = expect(op, "sym_name", ir.StringAttr, "a string").value
+    rank = expect(op, "rank", ir.IntegerAttr, "an integer").value
+    sizes = ints(op.attributes["dim_sizes"]) if "dim_sizes" in op.attributes else []
     if len(sizes) > rank:
         raise ShardError(f"cluster @{name} of rank {rank} has {len(sizes)} dim_sizes")
     known = [None if size in (0, -1, _DYNAMIC) else size for size in sizes]
     return Grid(name, (*known, *(None,) * (rank - len(sizes))))
 
 
+def expect(op: ir.Operation, name: str, kind: type, what: str) -> ir.Attribute:
+    """The op's attribute `name`, of class `kind`; raises `ShardingError` if it is another."""
+    attribute = op.attributes[name] if name in op.attributes else None
+    if not isinstance(attribute, kind):
+        raise ShardingError(f"attribute '{name}' must be {what}, found {attribute}")
+    return attribute
+
+
 def ints(attribute: ir.Attribute) -> list[int]:
     """The integers of `[0, 1]` or `array<i64: 0, 1>`."""
-    try:
-        return [entry if isinstance(entry, int) else entry.value for entry in attribute]
-    except (AttributeError, TypeError):
-        raise ShardingError(f"expected a list of integers, found {attribute}") from None
+    if isinstance(attribute, ir.DenseI64ArrayAttr | ir.DenseI32ArrayAttr | ir.DenseI16ArrayAttr):
+        return list(attribute)
+    if isinstance(attribute, ir.ArrayAttr):
+        entries = list(attribute)
+        if all(isinstance(entry, ir.IntegerAttr) for entry in entries):
+            return [entry.value for entry in entries]
+    raise ShardingError(f"expected a list of integers, found {attribute}")
 
 
 def symbol(attribute: ir.Attribute) -> str:

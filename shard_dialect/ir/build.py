@@ -44,6 +44,15 @@ def empty(type_: ir.RankedTensorType) -> ir.Operation:
     return create("tensor.empty", [type_], [])
 
 
+def copy(value: ir.Value) -> ir.Operation:
+    """A tensor of its own with the same elements."""
+    segments = ir.DenseI32ArrayAttr.get([1, 1])
+    into = empty(value.type).results[0]
+    op = create("linalg.copy", [value.type], [value, into], {"operandSegmentSizes": segments}, 1)
+    linalg_queries.fill_builtin_region(op)
+    return op
+
+
 def scalar(attribute: ir.Attribute) -> ir.Operation:
     """`arith.constant` of a typed attribute."""
     return create("arith.constant", [attribute.type], [], {"value": attribute})
@@ -68,14 +77,23 @@ def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
     if isinstance(element, ir.FloatType):
         values = {"sum": 0.0, "product": 1.0, "max": -inf, "min": inf}
         return ir.FloatAttr.get(element, values[reduction])
-    top = 2 ** (element.width - 1)
+    width = 64 if isinstance(element, ir.IndexType) else element.width
+    top = 2 ** (width - 1)
     whole = {"sum": 0, "product": 1, "max": -top, "min": top - 1}
     return ir.IntegerAttr.get(element, whole[reduction])
+
+
+CONSTANTS = {"arith.constant": "value", "tosa.const": "values"}
+"""The ops that make constants, and the attribute that holds what they make."""
+
+
+def is_constant(op: ir.Operation) -> bool:
+    return op.name in CONSTANTS
 
 
 def constant_value(value: ir.Value) -> ir.Attribute | None:
     """The attribute of the constant that makes `value`, if one does."""
     owner = value.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
+    if isinstance(owner, ir.Block) or not is_constant(owner.operation):
         return None
-    return owner.operation.attributes["value"]
+    return owner.operation.attributes[CONSTANTS[owner.operation.name]]

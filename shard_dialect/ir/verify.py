@@ -12,16 +12,21 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import (
     ARGUMENT,
+    COLLECTIVE,
+    FORM,
+    FORMS,
     RESULT,
     SHARDING,
     SHARDINGS,
     Shardings,
+    expect,
     read_grid,
     sharding_in,
 )
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import read_steps
 from shard_dialect.ir.diagnostics import error_at, location_text
+from shard_dialect.ir.local import read_local
 from shard_dialect.ir.mesh import COLLECTIVES, Check
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding, ShardingError
@@ -78,7 +83,7 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
         _check_upstream_sharding(op, shardings)
     elif op.name == "func.func":
         _check_function(op, shardings)
-    elif SHARDINGS in op.attributes:
+    if SHARDINGS in op.attributes:
         _check_result_shardings(op, shardings)
 
 
@@ -90,7 +95,14 @@ def _check_upstream_sharding(op: ir.Operation, shardings: Shardings) -> None:
 
 def _check_function(op: ir.Operation, shardings: Shardings) -> None:
     if "mesh_cluster" in op.attributes:
+        expect(op, "mesh_cluster", ir.FlatSymbolRefAttr, "the name of a grid")
         shardings.grid(annotation.cluster_name(op))
+    if FORM in op.attributes:
+        form = expect(op, FORM, ir.StringAttr, "a string").value
+        if form not in FORMS:
+            raise ShardingError(f"{FORM} is '{form}', expected one of {', '.join(FORMS)}")
+    if COLLECTIVE in op.attributes:
+        _check_runtime_function(op)
     type_ = op.attributes["function_type"].value
     for key, types in (("arg_attrs", type_.inputs), ("res_attrs", type_.results)):
         for index, each in enumerate(types):
@@ -107,12 +119,30 @@ def _check_boundary(
             raise error_at(op.location, f"{SHARDING} on a {type_}, which is not a ranked tensor")
         shardings.read(attributes[SHARDING], type_.rank)
     for key in (ARGUMENT, RESULT):
-        if key in attributes:
-            shardings.of_type(attributes[key].value)
+        if key not in attributes:
+            continue
+        whole = attributes[key]
+        if not isinstance(whole, ir.TypeAttr) or not isinstance(whole.value, ir.RankedTensorType):
+            raise ShardingError(f"{key} must be a tensor type, found {whole}")
+        sharding = shardings.of_type(whole.value)
+        local = whole.value if sharding is None else shardings.local(whole.value)
+        if list(type_.shape) != list(local.shape):
+            raise ShardingError(f"{key} is {whole}, whose piece is {local}, not {type_}")
+
+
+def _check_runtime_function(op: ir.Operation) -> None:
+    what = expect(op, COLLECTIVE, ir.DictAttr, "a dictionary")
+    try:
+        read = read_local(what["name"].value, what)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        read = None
+    inputs = op.attributes["function_type"].value.inputs
+    if read is None or len(inputs) != 2:
+        raise ShardingError(f"{COLLECTIVE} describes no collective from one buffer to another: {what}")
 
 
 def _check_result_shardings(op: ir.Operation, shardings: Shardings) -> None:
-    given = list(op.attributes[SHARDINGS])
+    given = list(expect(op, SHARDINGS, ir.ArrayAttr, "a list of shardings"))
     if len(given) != len(op.results):
         raise ShardingError(f"has {len(given)} {SHARDINGS} for {len(op.results)} results")
     for attribute, result in zip(given, op.results, strict=True):

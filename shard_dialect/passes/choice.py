@@ -18,8 +18,8 @@ from shard_dialect.ir.program import Function, Op
 from shard_dialect.model import (
     Assignment,
     Grid,
-    ReshardError,
     Sharding,
+    ShardingError,
     ShardingRule,
     plan,
 )
@@ -64,6 +64,7 @@ def choose(
             f"'{op.name}' op cannot give its results the shardings "
             f"{', '.join(str(wanted[value]) for value in op.results if value in wanted)} "
             f"by its rule {rule}"
+            + ("; to be partial it must start from a fill with the identity" if rule.inits else "")
         )
     return pricing.choice(best[2])
 
@@ -151,8 +152,8 @@ class _Pricing:
 
     def price(self, assignment: Assignment) -> float:
         """The bytes that this choice moves; infinite if there is no plan for it."""
-        choice = self.choice(assignment)
         try:
+            choice = self.choice(assignment)
             total = sum(
                 self.versions.price(value, target)
                 for value, target in zip(self.op.operands, choice.operands, strict=True)
@@ -167,7 +168,7 @@ class _Pricing:
                 if self.wanted[value].partial:
                     return inf
                 total += self.versions.price(self.op.operands[place], self.wanted[value])
-        except ReshardError:
+        except ShardingError:
             return inf
         return total
 

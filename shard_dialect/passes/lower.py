@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shard_dialect.errors import ShardError
 from shard_dialect.ir import build
 from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, RESULT
 from shard_dialect.ir.bindings import PassManager, ir
@@ -28,6 +29,7 @@ from shard_dialect.ir.diagnostics import error_at, from_mlir, located
 from shard_dialect.ir.local import read_local
 from shard_dialect.ir.program import Function, form_of, functions_of, set_form
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import AllReduce, ReduceScatter
 from shard_dialect.passes.base import Pass
 
 
@@ -67,6 +69,7 @@ class Lower(Pass):
                 if op.name.startswith("shard."):
                     with located(op):
                         calls.replace(op, handle)
+            _return_apart(handle)
             _note_boundary(Function(handle, ""))
             set_form(handle, "lowered")
         try:
@@ -77,6 +80,17 @@ class Lower(Pass):
 
 def _is_sharded(op: ir.Operation) -> bool:
     return op.name.startswith("mesh.") or op.name in ("shard.shard", "shard.sharding")
+
+
+def _return_apart(handle: ir.Operation) -> None:
+    """Copy what is returned twice: upstream's pass for results crashes on it."""
+    terminator = operations(body(handle))[-1]
+    seen: list[ir.Value] = []
+    for place, value in enumerate(terminator.operands):
+        if value in seen and isinstance(value.type, ir.RankedTensorType):
+            with ir.InsertionPoint(terminator), terminator.location:
+                terminator.operands[place] = build.copy(value).results[0]
+        seen.append(value)
 
 
 def _note_boundary(function: Function) -> None:
@@ -114,10 +128,14 @@ class _Calls:
     def replace(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` of `function`; what it calls is declared in front of the function."""
         attributes = {key: op.attributes[key] for key in op.attributes}
-        if read_local(op.name, attributes) is None:
-            raise error_at(op.location, f"'{op.name}' op cannot be lowered yet")
-        if not op.operands[0].type.has_static_shape:
-            raise error_at(op.location, f"'{op.name}' op on a tensor of unknown size cannot be lowered yet")
+        read = read_local(op.name, attributes)
+        if read is None:
+            raise ShardError(f"'{op.name}' op cannot be lowered yet")
+        type_ = op.operands[0].type
+        if not type_.has_static_shape:
+            raise ShardError(f"'{op.name}' op on a tensor of unknown size cannot be lowered yet")
+        if isinstance(read[1], AllReduce | ReduceScatter) and str(type_.element_type) == "i1":
+            raise ShardError(f"'{op.name}' op cannot reduce elements of type i1 yet")
         source, target = map(_buffer_type, (op.operands[0].type, op.results[0].type))
         with ir.InsertionPoint(op), op.location:
             read_only = {"read_only": ir.UnitAttr.get()}

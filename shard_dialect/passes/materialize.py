@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shard_dialect.ir import annotation
+from shard_dialect.ir import annotation, build
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
@@ -31,12 +31,15 @@ from shard_dialect.ir.program import (
     read_function,
     set_form,
 )
-from shard_dialect.ir.walk import operations
+from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Grid, Sharding, ShardingRule
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.choice import Choice, choose
-from shard_dialect.passes.versions import Versions, is_constant, is_fresh
+from shard_dialect.passes.versions import FRESH, Versions, is_fresh
 from shard_dialect.rules import rule_of
+
+_DROPPABLE = (*annotation.OPS, "shard.sharding", *COLLECTIVES, *FRESH, *build.CONSTANTS)
 
 
 @dataclass(frozen=True)
@@ -113,18 +116,17 @@ class _Materializer:
             if sharding is not None:
                 self._retype(number, sharding)
                 self.versions.add(number, function.values[number].handle, sharding)
-        original = operations(function.terminator.operation.block)
         for op in function.ops:
             with located(op.handle):
                 self._act_on(op)(op)
         self._return()
-        self._clean_up(original)
+        self._clean_up()
 
     def _act_on(self, op: Op) -> Callable[[Op], None]:
         """What is to be done with an op, by its kind."""
         if op.name in annotation.OPS:
             return self._annotate
-        if is_constant(op.name):
+        if build.is_constant(op.handle):
             return self._keep_whole
         if is_fresh(op, self.function):
             return self._defer
@@ -239,17 +241,12 @@ class _Materializer:
         function.update_type()
         set_form(function.handle, "distributed")
 
-    def _clean_up(self, original: list[ir.Operation]) -> None:
+    def _clean_up(self) -> None:
         """Drop annotations, and whatever the rewriting left without a use."""
-        for op in original:
+        for op in reversed(operations(body(self.function.handle))):
             if SHARDINGS in op.attributes:
                 del op.attributes[SHARDINGS]
-        droppable = self.versions.made | {
-            op for op in original if op.name in (*annotation.OPS, "shard.sharding")
-        }
-        droppable |= {op.handle for op in self.function.ops if is_fresh(op, self.function)}
-        for op in reversed(operations(self.function.terminator.operation.block)):
-            if op in droppable and not any(True for result in op.results for _ in result.uses):
+            if op.name in _DROPPABLE and not any(True for _ in op.results[0].uses):
                 op.erase()
 
     def _read_wanted(self) -> dict[int, Sharding]:
@@ -278,4 +275,7 @@ class _Materializer:
                 f"function @{self.function.name} has shardings on grids @{names[0]} and "
                 f"@{names[1]}: one grid a function is supported yet",
             )
-        return self.shardings.grid(names[0]) if names else next(iter(self.shardings.grids.values()))
+        names = names or list(self.shardings.grids)[:1]
+        if not names:
+            raise error_at(self.function.handle.location, "the module has no grid")
+        return self.shardings.grid(names[0])

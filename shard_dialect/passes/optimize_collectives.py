@@ -63,7 +63,7 @@ class OptimizeCollectives(Pass):
                 continue
             rewriter = _Rewriter(shardings)
             while any([rewriter.rewrite(op) for op in operations(body(handle))]):
-                pass
+                _drop_unused(handle)
             _drop_unused(handle)
 
 
@@ -81,11 +81,10 @@ class _Collective:
 class _Rewriter:
     def __init__(self, shardings: Shardings) -> None:
         self.shardings = shardings
-        self.erased: set[ir.Operation] = set()
 
     def rewrite(self, op: ir.Operation) -> bool:
-        """Try each rewrite on `op`; whether one was done."""
-        if op in self.erased or op.name not in COLLECTIVES:
+        """Try each rewrite on `op`; whether one was done. What it replaces stays, without a use."""
+        if op.name not in COLLECTIVES or not _uses(op.results[0]):
             return False
         found = self._read(op)
         return self._plan_again(found) or self._compute_on_pieces(found)
@@ -117,9 +116,7 @@ class _Rewriter:
             return False
         with ir.InsertionPoint(op), op.location:
             value = self._write(value, first.source, direct.steps)
-        self._replace(op, value)
-        if only_user:
-            self._erase(first.op)
+        op.results[0].replace_all_uses_with(value)
         return True
 
     def _compute_on_pieces(self, found: _Collective) -> bool:
@@ -173,7 +170,6 @@ class _Rewriter:
         with ir.InsertionPoint.after(user), user.location:
             gathered = self._write(result, lies, (gather,))
         result.replace_all_uses_except(gathered, gathered.owner.operation)
-        self._erase(found.op)
         return True
 
     def _piece(self, value: ir.Value, lies: Sharding, cut: AllSlice) -> ir.Value:
@@ -190,14 +186,6 @@ class _Rewriter:
             value = write_step(step, value, now, type_)
             now = step.after(now)
         return value
-
-    def _replace(self, op: ir.Operation, value: ir.Value) -> None:
-        op.results[0].replace_all_uses_with(value)
-        self._erase(op)
-
-    def _erase(self, op: ir.Operation) -> None:
-        self.erased.add(op)
-        op.erase()
 
     def _sharding(self, value: ir.Value) -> Sharding:
         return self.shardings.of_type(value.type) or Sharding.replicated("", value.type.rank)

@@ -60,19 +60,19 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
     function = Function(handle, handle.attributes["sym_name"].value)
     block = body(handle)
     ops = operations(block)
-    sources: dict[ir.Operation, Sharding] = {}
+    # In step with `ops`: as a key an op would not do, its hash changes with its operands.
+    sources: list[Sharding | None] = []
     for op in ops:
         with located(op):
             check_types(op, shardings)
-            if op.name in COLLECTIVES:
-                sources[op] = _source(op)
+            sources.append(_source(op) if op.name in COLLECTIVES else None)
     with located(handle):
         _cut_boundary(function, "arg_attrs", ARGUMENT, block.arguments, shardings)
         _cut_boundary(function, "res_attrs", RESULT, ops[-1].operands, shardings)
-    for op in ops:
+    for op, source in zip(ops, sources, strict=True):
         with located(op):
-            if op in sources:
-                _cut_collective(op, sources[op], shardings)
+            if source is not None:
+                _cut_collective(op, source, shardings)
             else:
                 _cut_results(op, shardings)
     for argument in block.arguments:
@@ -104,7 +104,7 @@ def _cut_value(value: ir.Value, shardings: Shardings) -> None:
 
 
 def _cut_results(op: ir.Operation, shardings: Shardings) -> None:
-    if "value" in op.attributes and shardings.of_type(op.results[0].type) is not None:
+    if build.is_constant(op) and shardings.of_type(op.results[0].type) is not None:
         _cut_constant(op, shardings)
     for result in op.results:
         _cut_value(result, shardings)
@@ -112,12 +112,13 @@ def _cut_results(op: ir.Operation, shardings: Shardings) -> None:
 
 def _cut_constant(op: ir.Operation, shardings: Shardings) -> None:
     """A constant whose type has a sharding; only a splat is the same in every piece."""
-    local = _local_splat(op.attributes["value"], shardings.local(op.results[0].type))
+    key = build.CONSTANTS[op.name]
+    local = _local_splat(op.attributes[key], shardings.local(op.results[0].type))
     if local is None:
         raise ShardingError(
             "is a constant with a sharding in its type: take a \"mesh.local_split\" of a plain one"
         )
-    op.attributes["value"] = local
+    op.attributes[key] = local
 
 
 def _local_splat(value: ir.Attribute, type_: ir.Type) -> ir.Attribute | None:

@@ -18,16 +18,11 @@ from shard_dialect.ir.program import Function, Op
 from shard_dialect.model import Grid, Plan, ReshardError, Sharding, plan
 from shard_dialect.model.sharding import Shape
 
-_CONSTANTS = ("arith.constant", "tosa.const")
-_FRESH = ("tensor.empty", "linalg.fill")
-
-
-def is_constant(name: str) -> bool:
-    return name in _CONSTANTS
+FRESH = ("tensor.empty", "linalg.fill")
 
 
 def is_fresh(op: Op, function: Function) -> bool:
-    return op.name in _FRESH and function.values[op.results[0]].shape is not None
+    return op.name in FRESH and function.values[op.results[0]].shape is not None
 
 
 class Versions:
@@ -36,8 +31,6 @@ class Versions:
     def __init__(self, function: Function, shardings: Shardings, grid: Grid) -> None:
         self.function = function
         self.grid = grid
-        self.made: set[ir.Operation] = set()
-        """The ops made here, to be dropped where they end up without a use."""
         self._attributes = shardings
         self._of: dict[int, dict[Sharding, ir.Value]] = {}
         self._fresh: dict[int, Op] = {}
@@ -160,16 +153,13 @@ class Versions:
         for step in self._plan(value, source, target).steps:
             type_ = self._attributes.typed(handle.type, step.after(now))
             handle = write_step(step, handle, now, type_)
-            self.made.add(handle.owner.operation)
             now = step.after(now)
         return handle
 
     def _make_again(self, op: Op, target: Sharding) -> ir.Value:
         made = build.empty(self._attributes.typed(op.handle.results[0].type, target))
-        self.made.add(made)
         if op.name == "linalg.fill":
             made = build.fill(op.handle.operands[0], made.results[0])
-            self.made.add(made)
         return made.results[0]
 
 

@@ -110,4 +110,6 @@ def _reduction(op: ir.Operation) -> Reduction | None:
     operands = list(combiner.operands)
     if terminator.operands[0] != combiner.results[0] or operands.count(init) != 1:
         return None
+    if str(init.type) == "i1":
+        return None  # one-bit sums wrap around, and a signed 1 is -1: no collective does so
     return REDUCTION_OF.get(combiner.name)

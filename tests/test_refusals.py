@@ -1,0 +1,232 @@
+"""Users' mistakes: one located line, exit status 1, no traceback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import Program
+
+GRID = "shard.grid @g(shape = 2)\n"
+FUNCTION = """\
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {{
+  %s = shard.sharding @{grid} split_axes = {axes} : !shard.sharding
+  %0 = shard.shard %x to %s : tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}}
+"""
+
+
+def upstream(axes: str, grid: str = "g") -> str:
+    return GRID + FUNCTION.format(axes=axes, grid=grid)
+
+
+def rfc(attributes: str, function: str = "attributes {mesh_cluster = @g}") -> str:
+    return f"""\
+"mesh.cluster"() {{sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]}} : () -> ()
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {function} {{
+  %0 = "mesh.annotate"(%x) {{{attributes}}} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}}
+"""
+
+
+def typed(sharding: str) -> str:
+    return f"""\
+shard.grid @g(shape = 2x2)
+func.func @main(%x: tensor<4x8xf32, {sharding}>) {{
+  return
+}}
+"""
+
+
+READING = {
+    "does not parse": ("func.func @main(", "1:16: error: expected"),
+    "grid that is not there": (upstream("[[0]]", "h"), '3:8: error: Undefined required grid symbol "h"'),
+    "axis out of range": (upstream("[[1]]"), "3:8: error: 'shard.sharding' op grid axis 1 in"),
+    "axis used twice": (upstream("[[0], [0]]"), "3:8: error: grid axis duplicated"),
+    "more split axes than dimensions": (
+        upstream("[[0], [], []]"),
+        "4:8: error: 'shard.shard' op has split axes [[0], [], []] for 3 dimensions, but the "
+        "tensor has 2",
+    ),
+    "two grids of one name": (GRID + GRID, "2:1: error: "),
+    "grid of no devices": ("shard.grid @g(shape = 0)", "1:1: error: grid @g has size 0 on axis 0"),
+    "rfc: axis out of range": (
+        rfc("sharding = [[2]]"),
+        "3:8: error: 'mesh.annotate' op grid axis 2 in sharding [[2], []] is not in grid @g of rank 2",
+    ),
+    "rfc: axis used twice": (
+        rfc("sharding = [[0], [0]]"),
+        "3:8: error: 'mesh.annotate' op grid axis 0 is used twice in sharding [[0], [0]]",
+    ),
+    "rfc: too many lists": (
+        rfc("sharding = [[0], [], [], []]"),
+        "3:8: error: 'mesh.annotate' op sharding [[0], [], [], []] has split axes for 4 dimensions",
+    ),
+    "rfc: no lists": (
+        rfc("sharding = 3 : i64"),
+        "3:8: error: 'mesh.annotate' op expected a list of lists of axes, found 3",
+    ),
+    "rfc: not a flag": (
+        rfc("sharding = [[0]], required = 3 : i64"),
+        "3:8: error: 'mesh.annotate' op attribute 'required' must be true or false, found 3",
+    ),
+    "rfc: no grid": (
+        rfc("sharding = [[0]]", ""),
+        "3:8: error: 'mesh.annotate' op names no grid, and its function has no mesh_cluster",
+    ),
+    "rfc: more sizes than axes": (
+        '"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2, 2]} : () -> ()',
+        "1:1: error: 'mesh.cluster' op cluster @g of rank 1 has 2 dim_sizes",
+    ),
+    "type: unknown grid": (
+        typed("#mesh.shard<@h, [[0]]>"),
+        "2:1: error: 'func.func' op grid @h is not declared; the module's grids: @g",
+    ),
+    "type: unknown reduction": (
+        typed("#mesh.shard<@g, [[], {xor = [0]}]>"),
+        "2:1: error: 'func.func' op expected one reduction of sum, max, min, product",
+    ),
+    "type: short form without a grid": (
+        typed("#mesh.shard<[[0]]>"),
+        "2:37: error: #mesh.shard names no grid, and its function has no mesh_cluster",
+    ),
+}
+
+PROPAGATING = {
+    "uneven dimension": (
+        upstream("[[0]]").replace("4x8", "5x8"),
+        "4:8: error: dimension 0 of size 5 does not divide by 2 devices in sharding [[0], []]",
+    ),
+    "two annotations that disagree": (
+        upstream("[[0]]").replace(
+            "  return",
+            "  %t = shard.sharding @g split_axes = [[], [0]] : !shard.sharding\n"
+            "  %1 = shard.shard %x to %t : tensor<4x8xf32>\n  return",
+        ),
+        "6:8: error: one value is annotated [[0], []] and [[], [0]]: they must agree",
+    ),
+    "no grid at all": (
+        "func.func @main(%x: tensor<4xf32>) {\n  return\n}\n",
+        "1:1: error: the module has no grid: declare one, as in `shard.grid @grid(shape = 2x4)`",
+    ),
+    "grid of unknown size": (
+        upstream("[[0]]").replace("shape = 2", "shape = ?"),
+        "error: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", sorted(READING))
+def test_refused_when_read(case: str, opt: Program, tmp_path: Path) -> None:
+    text, expected = READING[case]
+    file = tmp_path / "in.mlir"
+    file.write_text(text)
+    assert_refused(opt(file), f"{file}:{expected}")
+
+
+@pytest.mark.parametrize("case", sorted(PROPAGATING))
+def test_refused_by_propagate(case: str, opt: Program, tmp_path: Path) -> None:
+    text, expected = PROPAGATING[case]
+    file = tmp_path / "in.mlir"
+    file.write_text(text)
+    assert_refused(opt(file, "--propagate"), str(file), expected)
+
+
+def assert_refused(done: "subprocess.CompletedProcess[str]", *parts: str) -> None:
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    for part in parts:
+        assert part in done.stderr
+
+
+def test_a_missing_file_is_named(opt: Program, run: Program) -> None:
+    for program in (opt, run):
+        assert_refused(program("no/such.mlir"), "error: cannot read 'no/such.mlir': no such file")
+
+
+def test_an_output_that_cannot_be_written_is_named(opt: Program, run: Program) -> None:
+    assert_refused(opt("examples/mlp_1d.mlir", "-o", "no/such.mlir"), "cannot write 'no/such.mlir'")
+    done = run("examples/mlp_1d.mlir", "--outputs", "no/such.npz")
+    assert_refused(done, "cannot write 'no/such.npz'")
+
+
+def test_passes_out_of_order_say_what_comes_first(opt: Program) -> None:
+    assert_refused(opt("examples/mlp_1d.mlir", "--materialize"), "run --propagate first")
+    assert_refused(opt("examples/mlp_1d.mlir", "--partition"), "run --propagate and --materialize")
+    assert_refused(opt("examples/mlp_1d.mlir", "--lower"), "run --spmd before --lower")
+
+
+def test_an_entry_that_is_not_there_is_named(run: Program) -> None:
+    done = run("examples/mlp_1d.mlir", "--entry", "other")
+    assert_refused(done, "there is no function @other to run; there are @main")
+
+
+def test_a_local_module_wants_its_reference(opt: Program, run: Program, tmp_path: Path) -> None:
+    local = tmp_path / "local.mlir"
+    assert opt("examples/mlp_1d.mlir", "--spmd", "-o", local).returncode == 0
+    assert_refused(run(local, "--check"), "name that with --reference")
+    assert run(local, "--check", "--reference", "examples/mlp_1d.mlir").returncode == 0
+
+
+def save(path: Path, **arrays: object) -> Path:
+    np.savez(path, **arrays)
+    return path
+
+
+GOOD = {
+    "arg0": np.zeros((2, 4, 8), np.float32),
+    "arg1": np.zeros((8, 32), np.float32),
+    "arg2": np.zeros((32, 8), np.float32),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"arg1": np.zeros((8, 33), np.float32)}, "arg1 has shape 8x33, expected 8x32"),
+        ({"arg1": np.zeros((8, 32), np.float64)}, "arg1 has dtype float64, expected float32"),
+        ({"arg3": np.zeros(1)}, "holds arg0, arg1, arg2, arg3; expected arg0, arg1, arg2"),
+    ],
+)
+def test_wrong_inputs_are_named(
+    change: dict[str, object], expected: str, run: Program, tmp_path: Path
+) -> None:
+    file = save(tmp_path / "in.npz", **{**GOOD, **change})
+    assert_refused(run("examples/mlp_1d.mlir", "--inputs", file), f"error: '{file}'", expected)
+
+
+def test_inputs_that_are_no_archive_are_refused(run: Program, tmp_path: Path) -> None:
+    file = tmp_path / "in.npz"
+    file.write_text("nothing")
+    assert_refused(run("examples/mlp_1d.mlir", "--inputs", file), "it is no .npz file of arrays")
+
+
+@pytest.mark.parametrize(
+    ("backend", "package", "extra"), [("mpi", "mpi4py", "mpi"), ("torch", "torch", "torch")]
+)
+def test_a_missing_extra_is_named(backend: str, package: str, extra: str) -> None:
+    hidden = (
+        f"import sys; sys.modules[{package!r}] = None; from shard_dialect.run import main; "
+        f"sys.exit(main(['examples/mlp_1d.mlir', '--backend={backend}']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", hidden], capture_output=True, text=True, timeout=60
+    )
+    assert_refused(
+        done, f"error: {package} is not installed: run `pip install 'shard-dialect[{extra}]'`"
+    )
+
+
+def test_a_wrong_result_is_found_and_placed(opt: Program, run: Program, tmp_path: Path) -> None:
+    local = opt("examples/mlp_1d.mlir", "--spmd").stdout
+    wrong = tmp_path / "wrong.mlir"
+    wrong.write_text(local.replace("arith.maximumf", "arith.minimumf"))
+    done = run(wrong, "--check", "--reference", "examples/mlp_1d.mlir")
+    assert done.returncode == 1
+    assert "error: result0 on device 0 at [" in done.stderr
+    assert "the difference" in done.stderr
