@@ -35,6 +35,9 @@ def guarded(program: Callable[[], int]) -> int:
     except ShardError as error:
         print(error, file=sys.stderr)
         return 1
+    except MemoryError:
+        print("error: there is not enough memory for the tensors of this program", file=sys.stderr)
+        return 1
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -102,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
     parser.add_argument("--backend", choices=BACKENDS, default="devices", help="where devices are")
     parser.add_argument("--entry", metavar="NAME", help="the function to run (default: main)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random inputs")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of random inputs")
     parser.add_argument("--inputs", metavar="FILE.npz", help="global inputs arg0, arg1, ...")
     parser.add_argument("--outputs", metavar="FILE.npz", help="write global outputs result0, ...")
     parser.add_argument("--check", action="store_true", help="compare with the unsharded program")
@@ -112,6 +112,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("--version", action="version", version=f"shard-run {__version__}")
     return parser
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,10 @@ func.func @main(%x: tensor<4x8xf32, {sharding}>) {{
 
 READING = {
     "does not parse": ("func.func @main(", "1:16: error: expected"),
-    "grid that is not there": (upstream("[[0]]", "h"), '3:8: error: Undefined required grid symbol "h"'),
+    "grid that is not there": (
+        upstream("[[0]]", "h"),
+        '3:8: error: Undefined required grid symbol "h"',
+    ),
     "axis out of range": (upstream("[[1]]"), "3:8: error: 'shard.sharding' op grid axis 1 in"),
     "axis used twice": (upstream("[[0], [0]]"), "3:8: error: grid axis duplicated"),
     "more split axes than dimensions": (

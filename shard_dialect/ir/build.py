@@ -44,13 +44,10 @@ def empty(type_: ir.RankedTensorType) -> ir.Operation:
     return create("tensor.empty", [type_], [])
 
 
-def copy(value: ir.Value) -> ir.Operation:
-    """A tensor of its own with the same elements."""
-    segments = ir.DenseI32ArrayAttr.get([1, 1])
-    into = empty(value.type).results[0]
-    op = create("linalg.copy", [value.type], [value, into], {"operandSegmentSizes": segments}, 1)
-    linalg_queries.fill_builtin_region(op)
-    return op
+def allocate(type_: ir.MemRefType) -> ir.Operation:
+    """A buffer of static shape."""
+    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
+    return create("memref.alloc", [type_], [], segments)
 
 
 def scalar(attribute: ir.Attribute) -> ir.Operation:

@@ -88,6 +88,20 @@ _READ: dict[str, Callable[[_Attributes], Step]] = {
 }
 
 
+LOCAL_COLLECTIVES = (
+    *_READ,
+    "shard.broadcast",
+    "shard.gather",
+    "shard.recv",
+    "shard.reduce",
+    "shard.scatter",
+    "shard.send",
+    "shard.shift",
+    "shard.update_halo",
+)
+"""Upstream's ops that move data between devices, or slice it."""
+
+
 def _index(value: int) -> ir.IntegerAttr:
     return ir.IntegerAttr.get(ir.IndexType.get(), value)
 

@@ -24,6 +24,8 @@ _BYTECODE = b"ML\xefR"
 _SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
 _FUNCTION = re.compile(r"\bfunc\.func\b")
 _CLUSTER = re.compile(r"\bmesh_cluster\s*=\s*(@[\w$.\-]+|@\"[^\"]*\")")
+_ASIDE = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"')
+_NAME = re.compile(r'"[\w.$-]+"')
 _LOCATION = re.compile(r"-:(\d+):(\d+)$")
 
 
@@ -61,13 +63,12 @@ class Source:
         pieces: list[str] = []
         insertions: list[tuple[int, int, int]] = []
         end = 0
-        for match in _SHORT_SHARD.finditer(text):
+        code = _ASIDE.sub(lambda match: _blank(match[0]), text)
+        for match in _SHORT_SHARD.finditer(code):
             at = match.end()
             line_start = text.rfind("\n", 0, at) + 1
-            if "//" in text[line_start:at]:
-                continue
             line, column = text.count("\n", 0, at) + 1, at - line_start
-            grid = _default_grid(text, at, f"{name}:{line}:{match.start() - line_start + 1}")
+            grid = _default_grid(code, at, f"{name}:{line}:{match.start() - line_start + 1}")
             pieces += [text[end:at], f"{grid}, "]
             insertions.append((line, column, len(grid) + 2))
             end = at
@@ -97,6 +98,11 @@ class Source:
             if at == line and after + shift < column:
                 shift += min(length, column - 1 - (after + shift))
         return f"{self.name}:{line}:{column - shift}"
+
+
+def _blank(aside: str) -> str:
+    """Spaces in place of a comment or a string; a quoted name stays, it may be an op's."""
+    return aside if _NAME.fullmatch(aside) else " " * len(aside)
 
 
 def _default_grid(text: str, at: int, location: str) -> str:

@@ -138,7 +138,9 @@ def _check_runtime_function(op: ir.Operation) -> None:
         read = None
     inputs = op.attributes["function_type"].value.inputs
     if read is None or len(inputs) != 2:
-        raise ShardingError(f"{COLLECTIVE} describes no collective from one buffer to another: {what}")
+        raise ShardingError(
+            f"{COLLECTIVE} describes no collective from one buffer to another: {what}"
+        )
 
 
 def _check_result_shardings(op: ir.Operation, shardings: Shardings) -> None:

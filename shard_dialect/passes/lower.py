@@ -33,13 +33,16 @@ from shard_dialect.model import AllReduce, ReduceScatter
 from shard_dialect.passes.base import Pass
 
 
-_UPSTREAM = (
+_TO_BUFFERS = (
     "builtin.module("
     "func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-arith,tosa-to-tensor),"
     # Before anything merges them: bufferization is cubic in the users of one empty tensor.
     "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg),"
     "one-shot-bufferize{bufferize-function-boundaries"
-    " function-boundary-type-conversion=identity-layout-map},"
+    " function-boundary-type-conversion=identity-layout-map})"
+)
+_TO_ARGUMENTS = (
+    "builtin.module("
     # Callers give the buffers of results: fresh ones would be paged in at every run.
     "buffer-results-to-out-params{modify-public-functions=true hoist-static-allocs=true},"
     "buffer-deallocation-pipeline,canonicalize,cse)"
@@ -69,11 +72,13 @@ class Lower(Pass):
                 if op.name.startswith("shard."):
                     with located(op):
                         calls.replace(op, handle)
-            _return_apart(handle)
             _note_boundary(Function(handle, ""))
             set_form(handle, "lowered")
         try:
-            PassManager.parse(_UPSTREAM).run(module)
+            PassManager.parse(_TO_BUFFERS).run(module)
+            for handle in functions_of(module):
+                _return_apart(handle)
+            PassManager.parse(_TO_ARGUMENTS).run(module)
         except ir.MLIRError as error:
             raise from_mlir(error) from None
 
@@ -87,9 +92,11 @@ def _return_apart(handle: ir.Operation) -> None:
     terminator = operations(body(handle))[-1]
     seen: list[ir.Value] = []
     for place, value in enumerate(terminator.operands):
-        if value in seen and isinstance(value.type, ir.RankedTensorType):
+        if value in seen and isinstance(value.type, ir.MemRefType):
             with ir.InsertionPoint(terminator), terminator.location:
-                terminator.operands[place] = build.copy(value).results[0]
+                into = build.allocate(value.type).results[0]
+                build.create("memref.copy", [], [value, into])
+            terminator.operands[place] = into
         seen.append(value)
 
 
@@ -140,8 +147,7 @@ class _Calls:
         with ir.InsertionPoint(op), op.location:
             read_only = {"read_only": ir.UnitAttr.get()}
             given = build.create("bufferization.to_buffer", [source], [op.operands[0]], read_only)
-            segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
-            filled = build.create("memref.alloc", [target], [], segments)
+            filled = build.allocate(target)
             callee = ir.FlatSymbolRefAttr.get(self._declare(op, attributes, source, target, function))
             operands = [given.results[0], filled.results[0]]
             build.create("func.call", [], operands, {"callee": callee})

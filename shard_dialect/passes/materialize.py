@@ -32,9 +32,10 @@ from shard_dialect.ir.program import (
     set_form,
 )
 from shard_dialect.ir.mesh import COLLECTIVES
-from shard_dialect.ir.walk import body, operations
+from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid, Sharding, ShardingRule
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.propagate import complete
 from shard_dialect.passes.choice import Choice, choose
 from shard_dialect.passes.versions import FRESH, Versions, is_fresh
 from shard_dialect.rules import rule_of
@@ -62,6 +63,7 @@ class Materialize(Pass):
                     handle.location,
                     f"function @{name} is in the {form_of(handle)} form: run --propagate first",
                 )
+            complete(read_function(handle), shardings)  # other passes may have made ops since
         signatures = {
             handle.attributes["sym_name"].value: _Signature.of(handle, shardings)
             for handle in handles
@@ -184,6 +186,9 @@ class _Materializer:
 
     def _replicate(self, op: Op) -> None:
         """Run an op that we know nothing about whole, on every device."""
+        for inner in walk(op.handle):
+            if inner.name == "func.call" and inner.attributes["callee"].value in self.signatures:
+                raise error_at(inner.location, "'func.call' op inside a region is not supported yet")
         message = (
             f"'{op.name}' op has no sharding rule: it runs replicated, on gathered operands; "
             f'give it one with @sharding_rule("{op.name}")'
@@ -260,11 +265,6 @@ class _Materializer:
         for op in self.function.ops:
             found = self.shardings.of_results(op.handle)
             wanted |= {op.results[place]: sharding for place, sharding in found.items()}
-            for value in op.results:
-                if self.function.values[value].shape is not None and value not in wanted:
-                    raise error_at(
-                        op.location, f"'{op.name}' op has no {SHARDINGS}: run --propagate"
-                    )
         return wanted
 
     def _read_grid(self) -> Grid:

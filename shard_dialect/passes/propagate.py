@@ -20,7 +20,7 @@ moving the smaller one is cheaper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -29,7 +29,9 @@ from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.local import LOCAL_COLLECTIVES
 from shard_dialect.ir.program import Function, Op, form_of, functions_of, read_function, set_form
+from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid, Sharding, ShardingRule
 from shard_dialect.model.plan import common_prefix
 from shard_dialect.model.sharding import Axes
@@ -48,14 +50,31 @@ class Propagate(Pass):
     def rewrite(self, module: ir.Operation) -> None:
         shardings = Shardings.of(module)
         for handle in functions_of(module):
-            if form_of(handle) != "annotated":
-                continue
-            function = read_function(handle)
-            facts = _read_facts(function, shardings)
-            grid = _grid_of(function, facts, shardings)
-            state = _State(function, grid, facts)
-            _to_fixed_point(state)
-            _write(function, state, shardings)
+            if form_of(handle) in ("annotated", "propagated"):
+                complete(read_function(handle), shardings)
+
+
+def complete(function: Function, shardings: Shardings) -> None:
+    """Bring one function to the propagated form; what it says already stays."""
+    _refuse_what_is_not_annotated(function)
+    facts = _read_facts(function, shardings)
+    grid = _grid_of(function, facts, shardings)
+    state = _State(function, grid, facts)
+    _to_fixed_point(state)
+    _write(function, state, shardings)
+
+
+def _refuse_what_is_not_annotated(function: Function) -> None:
+    for op in function.ops:
+        if op.name in LOCAL_COLLECTIVES:
+            raise error_at(
+                op.location, f"'{op.name}' op is of the local form: here tensors are global"
+            )
+        for inner in walk(op.handle):
+            if inner.name in annotation.OPS:
+                raise error_at(
+                    inner.location, f"'{inner.name}' op is inside a region: that is not read yet"
+                )
 
 
 def _read_facts(function: Function, shardings: Shardings) -> dict[int, Sharding]:
@@ -72,12 +91,8 @@ def _read_facts(function: Function, shardings: Shardings) -> dict[int, Sharding]
 
     for number in range(len(function.values)):
         _read_type(function, number, shardings, say)
-    for key, values in (("arg_attrs", function.arguments), ("res_attrs", function.returned)):
-        for number, attributes in zip(values, function.boundary(key), strict=True):
-            if SHARDING in attributes:
-                rank = function.values[number].handle.type.rank
-                sharding = shardings.read(attributes[SHARDING], rank)
-                say(number, sharding, function.handle.location)
+    for number, sharding in _read_boundary(function, "arg_attrs", shardings):
+        say(number, sharding, function.handle.location)
     for op in function.ops:
         for number, sharding in shardings.of_results(op.handle).items():
             say(op.results[number], sharding, op.location)
@@ -86,7 +101,28 @@ def _read_facts(function: Function, shardings: Shardings) -> dict[int, Sharding]
             say(op.results[0], said.sharding, op.location)
             if not said.for_users:
                 say(op.operands[0], said.sharding, op.location)
+    for number in function.arguments:
+        if number in facts and facts[number].partial:
+            raise error_at(
+                function.handle.location,
+                f"an argument is annotated {facts[number]}: only a value that an op makes can be "
+                "partial",
+            )
+    # What a result is to be says how its value should lie, where nothing else does.
+    for number, sharding in _read_boundary(function, "res_attrs", shardings):
+        if number not in facts:
+            say(number, sharding, function.handle.location)
     return facts
+
+
+def _read_boundary(
+    function: Function, key: str, shardings: Shardings
+) -> Iterator[tuple[int, Sharding]]:
+    values = function.arguments if key == "arg_attrs" else function.returned
+    for number, attributes in zip(values, function.boundary(key), strict=True):
+        if SHARDING in attributes:
+            rank = function.values[number].handle.type.rank
+            yield number, shardings.read(attributes[SHARDING], rank)
 
 
 def _read_type(function: Function, number: int, shardings: Shardings, say: _Say) -> None:
@@ -284,8 +320,9 @@ def _write(function: Function, state: _State, shardings: Shardings) -> None:
     for key, values in (("arg_attrs", function.arguments), ("res_attrs", function.returned)):
         boundary = function.boundary(key)
         for value, attributes in zip(values, boundary, strict=True):
-            if state.shapes[value] is not None:
-                attributes[SHARDING] = attribute(value)
+            if state.shapes[value] is not None and SHARDING not in attributes:
+                whole = state.sharding(value).with_partial(())  # callers cannot sum up pieces
+                attributes[SHARDING] = shardings.write(whole)
         function.set_boundary(key, boundary)
     for op in function.ops:
         if any(state.shapes[value] is not None for value in op.results):

@@ -224,8 +224,7 @@ def _arranged(
         return buffer, True, False
     order = (*batch, *rows, *columns)
     type_ = ir.MemRefType.get([product.sizes[loop] for loop in order], product.element)
-    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
-    copy = build.create("memref.alloc", [type_], [], segments).results[0]
+    copy = build.allocate(type_).results[0]
     _transpose(buffer, copy, _permutation(loops, order))
     return copy, False, True
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
-from shard_dialect.runtime.arrays import Array, Difference, compare, magnitude
+from shard_dialect.runtime.arrays import Array, Difference, compare, mean_magnitude
 from shard_dialect.runtime.executable import Executable, Site
 from shard_dialect.runtime.world import World
 
@@ -54,7 +54,7 @@ def check(
     for rank, pieces in zip(world.ranks, outputs, strict=True):
         for number, (piece, whole) in enumerate(zip(pieces, expected, strict=True)):
             place = executable.results[number].piece(rank, executable.grids)
-            found = compare(piece, whole[place], magnitude(whole))
+            found = compare(piece, whole[place], mean_magnitude(whole))
             largest = max(largest, found.error / (found.tolerance or 1.0))
             if not found.passed:
                 start = [each.start or 0 for each in place]

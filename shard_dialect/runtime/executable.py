@@ -23,7 +23,7 @@ from shard_dialect.ir.attributes import (
     Shardings,
 )
 from shard_dialect.ir.bindings import PassManager, ir, part
-from shard_dialect.ir.diagnostics import error_at, from_mlir
+from shard_dialect.ir.diagnostics import error_at, from_mlir, located
 from shard_dialect.ir.local import read_local
 from shard_dialect.ir.program import Function
 from shard_dialect.ir.walk import body, operations, walk
@@ -33,8 +33,10 @@ from shard_dialect.runtime.blas import call_blas
 
 _TO_LLVM = (
     "builtin.module(func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,"
+    "math-extend-to-supported-types,"
+    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},"
     "expand-strided-metadata,lower-affine,math-expand-ops,convert-math-to-llvm,"
-    "convert-math-to-libm,arith-expand,convert-vector-to-llvm,finalize-memref-to-llvm,"
+    "convert-math-to-libm,arith-expand{include-bf16=true},convert-vector-to-llvm,finalize-memref-to-llvm,"
     "convert-index-to-llvm,convert-arith-to-llvm,convert-cf-to-llvm,convert-func-to-llvm,"
     "reconcile-unrealized-casts,canonicalize)"
 )
@@ -95,6 +97,9 @@ class Executable:
             self._load(parsed, entry, called)
 
     def _load(self, module: ir.Module, entry: str, called: dict[str, int]) -> None:
+        for op in walk(module.operation):
+            if not op.name.startswith("llvm."):
+                raise error_at(op.location, "cannot be run: there is no lowering to LLVM for it")
         engine = part("execution_engine").ExecutionEngine(module, opt_level=3)
         self._engine = engine
         self._callbacks = {name: _callback(self, site) for name, site in self.sites.items()}
@@ -103,6 +108,8 @@ class Executable:
         for name, address in called.items():
             engine.raw_register_runtime(name, ctypes.c_void_p(address))
         address = engine.raw_lookup(f"_mlir_ciface_{entry}")
+        if not address:
+            raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
         self._code = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
         self._device = threading.local()
 
@@ -220,6 +227,11 @@ def _boundary(handle: ir.Operation, key: str, shardings: Shardings) -> list[Boun
             global_type = attributes[key].value
             whole = _tensor_type(global_type)
             sharding = shardings.of_type(global_type)
+            if sharding is not None and sharding.partial:
+                raise error_at(
+                    handle.location,
+                    f"cannot run a function whose argument or result is partial: {sharding}",
+                )
         found.append(Boundary(local, whole, sharding))
     return found
 
@@ -245,13 +257,26 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
     return sites
 
 
-def _calls(module: ir.Operation, entry: str, sites: dict[str, Site]) -> list[Site]:
+_RUNTIME = ("dealloc_helper",)
+"""Functions that upstream's passes make, and that call nothing of ours."""
+
+
+def _calls(
+    module: ir.Operation, entry: str, sites: dict[str, Site], callers: tuple[str, ...] = ()
+) -> list[Site]:
     """The collectives that `entry` calls, in the order of the text, calls of calls included."""
     calls = []
     for op in walk(_function(module, entry)):
-        if op.name == "func.call":
-            callee = op.attributes["callee"].value
-            calls += [sites[callee]] if callee in sites else _calls(module, callee, sites)
+        if op.name != "func.call":
+            continue
+        callee = op.attributes["callee"].value
+        if callee in (*callers, entry):
+            raise error_at(op.location, f"cannot run @{callee}, which calls itself")
+        if callee in sites:
+            calls.append(sites[callee])
+        elif callee not in _RUNTIME:
+            with located(op):
+                calls += _calls(module, callee, sites, (*callers, entry))
     return calls
 
 
