@@ -217,7 +217,8 @@ def row_index(program: Program) -> None:
     empty = program.emit(f"tensor.empty() : {tensor(shape)}")
     program.define(
         "linalg.generic {indexing_maps = [#id, #id], iterator_types = "
-        f'["parallel", "parallel"]}} ins({name} : {tensor(shape)}) outs({empty} : {tensor(shape)}) {{\n'
+        f'["parallel", "parallel"]}} ins({name} : {tensor(shape)}) '
+        f"outs({empty} : {tensor(shape)}) {{\n"
         "  ^bb0(%in: f32, %out: f32):\n"
         f"    %i = linalg.index {program.draw.randrange(2)} : index\n"
         "    %w = arith.index_cast %i : index to i32\n"

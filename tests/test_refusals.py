@@ -59,7 +59,7 @@ READING = {
     "grid of no devices": ("shard.grid @g(shape = 0)", "1:1: error: grid @g has size 0 on axis 0"),
     "rfc: axis out of range": (
         rfc("sharding = [[2]]"),
-        "3:8: error: 'mesh.annotate' op grid axis 2 in sharding [[2], []] is not in grid @g of rank 2",
+        "3:8: error: 'mesh.annotate' op grid axis 2 in sharding [[2], []] is not in grid @g",
     ),
     "rfc: axis used twice": (
         rfc("sharding = [[0], [0]]"),

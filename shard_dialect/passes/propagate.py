@@ -80,6 +80,10 @@ def _refuse_what_is_not_annotated(function: Function) -> None:
 def _read_facts(function: Function, shardings: Shardings) -> dict[int, Sharding]:
     """What the user said: value to sharding, from types, argument attributes and annotations."""
     facts: dict[int, Sharding] = {}
+    # Once propagated, the attributes say it all; other passes may have put an annotation on
+    # another value than the user had.
+    is_propagated = form_of(function.handle) == "propagated"
+    weak: list[tuple[int, Sharding]] = []
 
     def say(value: int, sharding: Sharding, location: ir.Location) -> None:
         said = facts.setdefault(value, sharding)
@@ -99,7 +103,9 @@ def _read_facts(function: Function, shardings: Shardings) -> dict[int, Sharding]
         said = annotation.read_annotation(op.handle, shardings)
         if said is not None:
             say(op.results[0], said.sharding, op.location)
-            if not said.for_users:
+            if is_propagated:
+                weak.append((op.operands[0], said.sharding))
+            elif not said.for_users:
                 say(op.operands[0], said.sharding, op.location)
     for number in function.arguments:
         if number in facts and facts[number].partial:
@@ -109,9 +115,9 @@ def _read_facts(function: Function, shardings: Shardings) -> dict[int, Sharding]
                 "partial",
             )
     # What a result is to be says how its value should lie, where nothing else does.
-    for number, sharding in _read_boundary(function, "res_attrs", shardings):
+    for number, sharding in (*weak, *_read_boundary(function, "res_attrs", shardings)):
         if number not in facts:
-            say(number, sharding, function.handle.location)
+            say(number, sharding, function.location_of(number))
     return facts
 
 
