@@ -26,8 +26,9 @@ from shard_dialect.runtime.arrays import load_inputs, random_inputs, save_output
 from shard_dialect.runtime.check import check
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.launch import join
 from shard_dialect.runtime.report import Report
-from shard_dialect.runtime.world import BACKENDS, InProcess, Launched, World, launched
+from shard_dialect.runtime.world import BACKENDS, InProcess, Launched, World
 
 _GRACE = 1.0
 """Seconds that other ranks leave rank 0 to be the one to print an error that all have."""
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(options: argparse.Namespace, joined: list[Launched]) -> int:
-    peers = launched(options.backend)
+    peers = join(options.backend)
     joined += [peers] if peers else []
     try:
         return _run(options, peers)

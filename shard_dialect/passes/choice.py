@@ -14,14 +14,12 @@ from itertools import product
 from math import inf, prod
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.program import Function, Op
+from shard_dialect.ir.program import Op
 from shard_dialect.model import (
     Assignment,
-    Grid,
     Sharding,
     ShardingError,
     ShardingRule,
-    plan,
 )
 from shard_dialect.model.sharding import Axes
 from shard_dialect.passes.versions import Versions
@@ -44,19 +42,14 @@ class Choice:
 
 
 def choose(
-    op: Op,
-    rule: ShardingRule,
-    function: Function,
-    versions: Versions,
-    wanted: Mapping[int, Sharding],
-    grid: Grid,
+    op: Op, rule: ShardingRule, versions: Versions, wanted: Mapping[int, Sharding]
 ) -> Choice:
     """The cheapest choice for `op`. Raises `ShardError` if there is none at all."""
-    pricing = _Pricing(op, rule, function, versions, wanted, grid)
+    problem = _Problem(op, rule, versions, wanted)
     best: tuple[float, int, Assignment] | None = None
-    for assignment in _assignments(op, rule, versions, wanted, grid):
-        price = pricing.price(assignment)
-        devices = prod(grid.axes_size(axes) for axes in assignment)
+    for assignment in problem.assignments():
+        price = problem.price(assignment)
+        devices = prod(versions.grid.axes_size(axes) for axes in assignment)
         if price < inf and (best is None or (price, -devices) < (best[0], -best[1])):
             best = (price, devices, assignment)
     if best is None:
@@ -66,73 +59,60 @@ def choose(
             f"by its rule {rule}"
             + ("; to be partial it must start from a fill with the identity" if rule.inits else "")
         )
-    return pricing.choice(best[2])
+    return problem.choice(best[2])
 
 
-def _assignments(
-    op: Op, rule: ShardingRule, versions: Versions, wanted: Mapping[int, Sharding], grid: Grid
-) -> Iterator[Assignment]:
-    candidates = _candidates(op, rule, versions, wanted, grid)
-    if prod(map(len, candidates)) > MAX_COMBINATIONS:
-        candidates = [[max(each, key=len), ()] if each[-1] else [()] for each in candidates]
-    for combination in product(*candidates):
-        axes = [axis for each in combination for axis in each]
-        if len(axes) == len(set(axes)) and _one_reduction(rule, combination):
-            yield combination
+@dataclass(frozen=True)
+class _Problem:
+    """One op, the versions of its operands that there are, and how its results are wanted."""
 
+    op: Op
+    rule: ShardingRule
+    versions: Versions
+    wanted: Mapping[int, Sharding]
 
-def _one_reduction(rule: ShardingRule, assignment: Assignment) -> bool:
-    return len({kind for factor, kind in rule.reductions if assignment[factor]}) <= 1
+    def assignments(self) -> Iterator[Assignment]:
+        """The combinations of candidates that use no axis twice and reduce in one way."""
+        candidates = self._candidates()
+        if prod(map(len, candidates)) > MAX_COMBINATIONS:
+            candidates = [[each[-1], ()] if each[-1] else [()] for each in candidates]
+        for combination in product(*candidates):
+            axes = [axis for each in combination for axis in each]
+            kinds = {kind for factor, kind in self.rule.reductions if combination[factor]}
+            if len(axes) == len(set(axes)) and len(kinds) <= 1:
+                yield combination
 
+    def _candidates(self) -> list[list[Axes]]:
+        """For each factor the splits worth trying, the longest last."""
+        rule, grid = self.rule, self.versions.grid
+        found: list[set[Axes]] = [{()} for _ in rule.sizes]
 
-def _candidates(
-    op: Op, rule: ShardingRule, versions: Versions, wanted: Mapping[int, Sharding], grid: Grid
-) -> list[list[Axes]]:
-    found: list[set[Axes]] = [{()} for _ in rule.sizes]
+        def offer(factor: int, axes: Axes) -> None:
+            if factor in rule.whole:
+                return
+            for count in range(1, len(axes) + 1):
+                if rule.sizes[factor] % grid.axes_size(axes[:count]) == 0:
+                    found[factor].add(axes[:count])
 
-    def offer(factor: int, axes: Axes) -> None:
-        if factor in rule.whole:
-            return
-        for count in range(1, len(axes) + 1):
-            if rule.sizes[factor] % grid.axes_size(axes[:count]) == 0:
-                found[factor].add(axes[:count])
-
-    for value, dims in (
-        *zip(op.operands, rule.operands, strict=True),
-        *zip(op.results, rule.results, strict=True),
-    ):
-        if dims is None or value not in wanted:
-            continue
-        for sharding in {wanted[value], *versions.shardings(value)}:
-            for factors, axes in zip(dims, sharding.split_axes, strict=True):
-                if len(factors) == 1:
-                    offer(factors[0], axes)
-    for value in op.results:
-        for factor, _ in rule.reductions:
-            if value in wanted:
-                offer(factor, wanted[value].partial)
-    return [sorted(each, key=lambda axes: (len(axes), axes)) for each in found]
-
-
-class _Pricing:
-    def __init__(
-        self,
-        op: Op,
-        rule: ShardingRule,
-        function: Function,
-        versions: Versions,
-        wanted: Mapping[int, Sharding],
-        grid: Grid,
-    ) -> None:
-        self.op = op
-        self.rule = rule
-        self.function = function
-        self.versions = versions
-        self.wanted = wanted
-        self.grid = grid
+        for value, dims in (
+            *zip(self.op.operands, rule.operands, strict=True),
+            *zip(self.op.results, rule.results, strict=True),
+        ):
+            if dims is None or value not in self.wanted:
+                continue
+            for sharding in (self.wanted[value], *self.versions.shardings(value)):
+                for factors, axes in zip(dims, sharding.split_axes, strict=True):
+                    if len(factors) == 1:
+                        offer(factors[0], axes)
+        for value in self.op.results:
+            for factor, _ in rule.reductions:
+                if value in self.wanted:
+                    offer(factor, self.wanted[value].partial)
+        return [sorted(each, key=lambda axes: (len(axes), axes)) for each in found]
 
     def choice(self, assignment: Assignment) -> Choice:
-        rule, grid = self.rule, self.grid
+        """What `assignment` asks of the operands and makes of the results."""
+        rule, grid = self.rule, self.versions.grid
         operands = [rule.operand_sharding(i, assignment, grid) for i in range(len(rule.operands))]
         results = tuple(
             rule.result_sharding(i, assignment, grid) for i in range(len(rule.results))
@@ -142,37 +122,32 @@ class _Pricing:
             produced = results[result]
             if produced is None or not produced.partial:
                 continue
-            value = self.op.results[result]
             if self.versions.can_be_partial(self.op.operands[place], produced):
                 operands[place] = produced
             else:
                 operands[place] = None
-                late.append((value, place, produced))
+                late.append((self.op.results[result], place, produced))
         return Choice(tuple(operands), results, tuple(late))
 
     def price(self, assignment: Assignment) -> float:
         """The bytes that this choice moves; infinite if there is no plan for it."""
+        versions = self.versions
         try:
             choice = self.choice(assignment)
             total = sum(
-                self.versions.price(value, target)
+                versions.price(value, target)
                 for value, target in zip(self.op.operands, choice.operands, strict=True)
                 if target is not None
             )
             total += sum(
-                self._price_result(value, produced)
+                versions.plan(value, produced, self.wanted[value]).bytes_moved
                 for value, produced in zip(self.op.results, choice.results, strict=True)
                 if produced is not None
             )
             for value, place, _ in choice.late_inits:
                 if self.wanted[value].partial:
                     return inf
-                total += self.versions.price(self.op.operands[place], self.wanted[value])
+                total += versions.price(self.op.operands[place], self.wanted[value])
         except ShardingError:
             return inf
         return total
-
-    def _price_result(self, value: int, produced: Sharding) -> int:
-        of = self.function.values[value]
-        assert of.shape is not None
-        return plan(produced, self.wanted[value], of.shape, of.itemsize, self.grid).bytes_moved

@@ -173,7 +173,7 @@ class _Materializer:
             self._replicate(op)
             return
         self._take_whole(op)
-        choice = choose(op, rule, self.function, self.versions, self.wanted, self.grid)
+        choice = choose(op, rule, self.versions, self.wanted)
         for place, target in enumerate(choice.operands):
             if target is not None:
                 op.handle.operands[place] = self.versions.get(op.operands[place], target, op)

@@ -130,14 +130,15 @@ class Versions:
         refusal: ReshardError | None = None
         for source in self._of[value]:
             try:
-                plans.append((source, self._plan(value, source, target)))
+                plans.append((source, self.plan(value, source, target)))
             except ReshardError as error:
                 refusal = error
         if not plans:
             raise refusal or ReshardError(f"no version of the value leads to {target}")
         return min(plans, key=lambda each: each[1].bytes_moved)
 
-    def _plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
+    def plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
+        """The plan from the one sharding of `value` to the other."""
         of = self.function.values[value]
         return plan(source, target, self._shape(value), of.itemsize, self.grid)
 
@@ -150,7 +151,7 @@ class Versions:
         self, value: int, handle: ir.Value, source: Sharding, target: Sharding
     ) -> ir.Value:
         now = source
-        for step in self._plan(value, source, target).steps:
+        for step in self.plan(value, source, target).steps:
             type_ = self._attributes.typed(handle.type, step.after(now))
             handle = write_step(step, handle, now, type_)
             now = step.after(now)

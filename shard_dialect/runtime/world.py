@@ -76,16 +76,3 @@ class Launched(World):
                 f"{self.size} {self.name} ranks are running, but the grid has {grid_size} devices: "
                 f"start {grid_size}"
             )
-
-
-def launched(backend: str) -> Launched | None:
-    """Join the processes of `mpi` or `torch`; `None` for devices in this process."""
-    if backend == "mpi":
-        from shard_dialect.runtime.mpi import MpiWorld
-
-        return MpiWorld()
-    if backend == "torch":
-        from shard_dialect.runtime.torch_distributed import TorchWorld
-
-        return TorchWorld()
-    return None
