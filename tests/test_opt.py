@@ -1,0 +1,122 @@
+"""`opt` as a program: files, streams, flags; and the package as a library."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.model import ShardingRule
+from shard_dialect.passes import PASSES, pass_class
+from shard_dialect.passes.pipeline import elements, make_pass, run_pipeline
+from shard_dialect.rules import Query, sharding_rule
+from tests.conftest import ROOT, Program
+
+EXAMPLE = "examples/mlp_1d.mlir"
+
+
+def test_standard_input_and_a_file_are_read_alike(opt: Program) -> None:
+    with (ROOT / EXAMPLE).open() as text:
+        piped = subprocess.run(
+            [sys.executable, "-m", "shard_dialect.opt", "--spmd"],
+            stdin=text,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=60,
+        )
+    assert piped.returncode == 0
+    assert piped.stdout == opt(EXAMPLE, "--spmd").stdout
+
+
+def test_an_error_on_standard_input_is_placed_there() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "shard_dialect.opt"],
+        input="func.func @f() {\n  nonsense\n}\n",
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("<stdin>:2:3: error: ")
+
+
+def test_output_goes_to_the_file_named(opt: Program, tmp_path: Path) -> None:
+    target = tmp_path / "out.mlir"
+    done = opt(EXAMPLE, "--spmd", "-o", target)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert target.read_text() == opt(EXAMPLE, "--spmd").stdout
+
+
+def test_spmd_is_the_four_passes(opt: Program) -> None:
+    apart = opt(EXAMPLE, "--propagate", "--materialize", "--optimize-collectives", "--partition")
+    assert apart.stdout == opt(EXAMPLE, "--spmd").stdout
+
+
+def test_generic_output_is_read_back(opt: Program, tmp_path: Path) -> None:
+    target = tmp_path / "generic.mlir"
+    opt(EXAMPLE, "--propagate", "--mlir-print-op-generic", "-o", target)
+    assert '"linalg.contract"' in target.read_text()
+    assert opt(target, "--spmd").stdout == opt(EXAMPLE, "--spmd").stdout
+
+
+def test_help_lists_every_pass(opt: Program) -> None:
+    text = opt("--help").stdout
+    assert all(f"--{name}" in text for name in (*PASSES, "spmd"))
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_pass_its_module_and_its_class_agree(name: str) -> None:
+    found = pass_class(name)
+    assert found.name == name
+    assert found.__module__ == f"shard_dialect.passes.{name.replace('-', '_')}"
+    assert found.summary().endswith(".")
+
+
+def test_options_of_a_pass_are_its_fields() -> None:
+    assert make_pass("materialize", "strict=true") == pass_class("materialize")(strict=True)
+    assert make_pass("materialize", "strict") == pass_class("materialize")(strict=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("builtin.module(cse)", ["cse"]),
+        ("a,b{x=1,y=(2)},func.func(c,d)", ["a", "b{x=1,y=(2)}", "func.func(c,d)"]),
+    ],
+)
+def test_a_pipeline_is_split_at_its_top(text: str, expected: list[str]) -> None:
+    assert elements(text) == expected
+
+
+def test_a_rule_of_ones_own_is_used() -> None:
+    text = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<4x8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x8xf32> {
+  %0 = tensor.cast %x : tensor<4x8xf32, #mesh.shard<@g, [[0]]>> to tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+"""
+    with make_context():
+        with pytest.warns(match="'tensor.cast' op has no sharding rule"):
+            module = Source.of(text).parse()
+            run_pipeline(module, "propagate,materialize")
+        assert "mesh.all_gather" in str(module)
+
+        @sharding_rule("tensor.cast")
+        def cast(query: Query) -> ShardingRule:
+            return ShardingRule.einsum("ij->ij", query.operands, query.results)
+
+        try:
+            module = Source.of(text).parse()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                run_pipeline(module, "propagate,materialize")
+            assert "mesh.all_gather" not in str(module)
+        finally:
+            sharding_rule("tensor.cast")(lambda _: None)
