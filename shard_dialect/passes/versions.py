@@ -3,7 +3,7 @@ different ways. A version is made once, where it is first needed, and shared fro
 
 Two kinds of value cost nothing to have in any sharding. A *constant* is whole on every device, and
 a slice of it is free. A *fresh* value (`tensor.empty`, `linalg.fill`) holds nothing that came from
-elsewhere: it is made again for each sharding, partial ones too where the fill allows it.
+elsewhere: it is made again for each sharding, partial ones too where the fill allows it, as it may a constant.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class Versions:
         """The bytes moved per device to have `value` lie as `target`."""
         if value in self._fresh or target in self._of[value]:
             return 0
+        if target.partial and self.can_be_partial(value, target):
+            return 0
         return self._best(value, target)[1].bytes_moved
 
     def get(self, value: int, target: Sharding, before: Op | None) -> ir.Value:
@@ -81,6 +83,8 @@ class Versions:
             with ir.InsertionPoint(user), user.location:
                 if value in self._fresh:
                     versions[target] = self._make_again(self._fresh[value], target)
+                elif target.partial and self.can_be_partial(value, target):
+                    versions[target] = self._splat_constant(value, target)
                 else:
                     source, _ = self._best(value, target)
                     versions[target] = self._emit(value, versions[source], source, target)
@@ -93,13 +97,13 @@ class Versions:
 
     def can_be_partial(self, value: int, target: Sharding) -> bool:
         """Whether `value` can be had partial as `target`, and still means the same."""
-        if value not in self._fresh:
-            return False
-        op = self._fresh[value].handle
-        if op.name == "tensor.empty" or target.reduction in ("max", "min"):
-            return True  # nothing is there to be counted twice; and max(a, a) is a
-        element = op.results[0].type.element_type
-        return _fill_value(op) == build.identity(target.reduction, element)
+        if value in self._fresh and self._fresh[value].name == "tensor.empty":
+            return True  # nothing is there to be counted twice
+        splat = self._splat(value)
+        if target.reduction in ("max", "min") and (splat is not None or value in self._fresh):
+            return True  # max(a, a) is a
+        element = self.function.values[value].handle.type.element_type
+        return splat is not None and splat == build.identity(target.reduction, element)
 
     def identity(self, value: int, target: Sharding, before: Op) -> ir.Value:
         """A tensor like `value`, partial as `target`, that adds nothing to a reduction."""
@@ -163,10 +167,18 @@ class Versions:
             made = build.fill(op.handle.operands[0], made.results[0])
         return made.results[0]
 
+    def _splat(self, value: int) -> ir.Attribute | None:
+        """The one element that a fill or a constant repeats; `None` where it is not known."""
+        if value in self._fresh:
+            return build.constant_value(self._fresh[value].handle.operands[0])
+        constant = build.constant_value(self.function.values[value].handle)
+        is_splat = isinstance(constant, ir.DenseElementsAttr) and constant.is_splat
+        return constant.get_splat_value() if is_splat else None
 
-def _fill_value(op: ir.Operation) -> ir.Attribute | None:
-    """The constant that a fill fills with; `None` where it is not known."""
-    return build.constant_value(op.operands[0])
+    def _splat_constant(self, value: int, target: Sharding) -> ir.Value:
+        type_ = self._attributes.typed(self.function.values[value].handle.type, target)
+        splat = ir.DenseElementsAttr.get_splat(type_, self._splat(value))
+        return build.scalar(splat).results[0]
 
 
 def _count_uses(function: Function) -> Counter[int]:
