@@ -38,6 +38,8 @@ def guarded(program: Callable[[], int]) -> int:
     except MemoryError:
         print("error: there is not enough memory for the tensors of this program", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 
 from shard_dialect import __version__
@@ -39,9 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     without_op_classes()
     world: list[Launched] = []
-    status = guarded(lambda: _main(options, world))
-    if world:
-        world[0].close(failed=status != 0)
+    status = 1
+    try:
+        status = guarded(lambda: _main(options, world))
+    except Exception:
+        if world:  # leaving ends the other ranks, and this one before it could say why
+            traceback.print_exc()
+        raise
+    finally:
+        if world:
+            world[0].close(failed=status != 0)
     return status
 
 

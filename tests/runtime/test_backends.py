@@ -67,6 +67,25 @@ def test_devices_in_process(example: str, run: Program) -> None:
     assert_report(example, run(f"examples/{example}.mlir", "--check", "--json"))
 
 
+FORMS = {
+    "propagated": ["--propagate"],
+    "distributed": ["--propagate", "--materialize"],
+    "local": ["--spmd"],
+    "lowered": ["--spmd", "--lower"],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("example", ["mlp_1d", "mlp_2d_mesh"])
+def test_every_form_runs(
+    example: str, form: str, opt: Program, run: Program, tmp_path: Path
+) -> None:
+    file = tmp_path / "in.mlir"
+    source = f"examples/{example}.mlir"
+    assert opt(source, *FORMS[form], "-o", file).returncode == 0
+    assert_report(example, run(file, "--check", "--json", "--reference", source))
+
+
 @needs_mpi
 @pytest.mark.parametrize("example", sorted(EXPECTED))
 def test_mpi_ranks(example: str) -> None:
