@@ -87,6 +87,14 @@ class Function:
         elif key in self.handle.attributes:
             del self.handle.attributes[key]
 
+    def drop_from_boundary(self, name: str) -> None:
+        """Drop an attribute from all arguments and results."""
+        for key in ("arg_attrs", "res_attrs"):
+            boundary = self.boundary(key)
+            for entry in boundary:
+                entry.pop(name, None)
+            self.set_boundary(key, boundary)
+
     def update_type(self) -> None:
         """Make the function's type that of its block's arguments and its return's operands."""
         block = body(self.handle)

@@ -1,6 +1,6 @@
 """The passes, one a file: a pass's name, its module and its class agree.
 
-    optimize-collectives    passes/optimize_collectives.py    OptimizeCollectives
+optimize-collectives    passes/optimize_collectives.py    OptimizeCollectives
 """
 
 from __future__ import annotations

@@ -86,37 +86,35 @@ class _Problem:
         """For each factor the splits worth trying, the longest last."""
         rule, grid = self.rule, self.versions.grid
         found: list[set[Axes]] = [{()} for _ in rule.sizes]
-
-        def offer(factor: int, axes: Axes) -> None:
+        for factor, axes in self._offers():
             if factor in rule.whole:
-                return
+                continue
             for count in range(1, len(axes) + 1):
                 if rule.sizes[factor] % grid.axes_size(axes[:count]) == 0:
                     found[factor].add(axes[:count])
+        return [sorted(each, key=lambda axes: (len(axes), axes)) for each in found]
 
+    def _offers(self) -> Iterator[tuple[int, Axes]]:
+        """Factors with the axes that an operand or a result splits them by, or is partial over."""
         for value, dims in (
-            *zip(self.op.operands, rule.operands, strict=True),
-            *zip(self.op.results, rule.results, strict=True),
+            *zip(self.op.operands, self.rule.operands, strict=True),
+            *zip(self.op.results, self.rule.results, strict=True),
         ):
             if dims is None or value not in self.wanted:
                 continue
             for sharding in (self.wanted[value], *self.versions.shardings(value)):
                 for factors, axes in zip(dims, sharding.split_axes, strict=True):
-                    if len(factors) == 1:
-                        offer(factors[0], axes)
+                    yield from ((factor, axes) for factor in factors if len(factors) == 1)
         for value in self.op.results:
-            for factor, _ in rule.reductions:
-                if value in self.wanted:
-                    offer(factor, self.wanted[value].partial)
-        return [sorted(each, key=lambda axes: (len(axes), axes)) for each in found]
+            if value in self.wanted:
+                partial = self.wanted[value].partial
+                yield from ((factor, partial) for factor, _ in self.rule.reductions)
 
     def choice(self, assignment: Assignment) -> Choice:
         """What `assignment` asks of the operands and makes of the results."""
         rule, grid = self.rule, self.versions.grid
         operands = [rule.operand_sharding(i, assignment, grid) for i in range(len(rule.operands))]
-        results = tuple(
-            rule.result_sharding(i, assignment, grid) for i in range(len(rule.results))
-        )
+        results = tuple(rule.result_sharding(i, assignment, grid) for i in range(len(rule.results)))
         late = []
         for result, place in enumerate(rule.inits):
             produced = results[result]

@@ -75,7 +75,9 @@ def _assignment(
             if len(factors) == 1 and split:
                 axes.setdefault(factors[0], split)
             elif split:
-                raise ShardingError(f"'{op.name}' op splits a dimension that its rule {rule} keeps whole")
+                raise ShardingError(
+                    f"'{op.name}' op splits a dimension that its rule {rule} keeps whole"
+                )
     whole = sorted(factor for factor in axes if factor in rule.whole)
     if whole:
         raise ShardingError(f"'{op.name}' op splits a loop that its rule {rule} keeps whole")

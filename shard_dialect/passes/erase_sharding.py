@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.ir import annotation
+from shard_dialect.ir import annotation, build
 from shard_dialect.ir.attributes import FORM, SHARDING, SHARDINGS, Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
@@ -53,26 +53,26 @@ def _erase(function: Function, shardings: Shardings) -> None:
     for argument in body(handle).arguments:
         _make_plain(argument, shardings)
     for op in list(walk(handle)):
-        if op.name in _ALIASES:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
-            continue
-        if SHARDINGS in op.attributes:
-            del op.attributes[SHARDINGS]
-        for result in op.results:
-            _make_plain(result, shardings)
+        _erase_from(op, shardings)
     for op in list(walk(handle)):
         if op.name == "shard.sharding":
             op.erase()
-    for key in ("arg_attrs", "res_attrs"):
-        boundary = function.boundary(key)
-        for attributes in boundary:
-            attributes.pop(SHARDING, None)
-        function.set_boundary(key, boundary)
+    function.drop_from_boundary(SHARDING)
     for name in (FORM, "mesh_cluster"):
         if name in handle.attributes:
             del handle.attributes[name]
     function.update_type()
+
+
+def _erase_from(op: ir.Operation, shardings: Shardings) -> None:
+    if op.name in _ALIASES:
+        op.results[0].replace_all_uses_with(op.operands[0])
+        op.erase()
+        return
+    if SHARDINGS in op.attributes:
+        del op.attributes[SHARDINGS]
+    for result in op.results:
+        _make_plain(result, shardings)
 
 
 def _make_plain(value: ir.Value, shardings: Shardings) -> None:
@@ -80,8 +80,8 @@ def _make_plain(value: ir.Value, shardings: Shardings) -> None:
         return
     plain = shardings.typed(value.type, None)
     owner = value.owner
-    if not isinstance(owner, ir.Block) and "value" in owner.operation.attributes:
-        dense = owner.operation.attributes["value"]
-        splat = ir.DenseElementsAttr.get_splat(plain, dense.get_splat_value())
-        owner.operation.attributes["value"] = splat
+    if not isinstance(owner, ir.Block) and build.is_constant(owner.operation):
+        key = build.CONSTANTS[owner.operation.name]
+        element = owner.operation.attributes[key].get_splat_value()
+        owner.operation.attributes[key] = ir.DenseElementsAttr.get_splat(plain, element)
     value.set_type(plain)

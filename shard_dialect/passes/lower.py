@@ -32,7 +32,6 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, ReduceScatter
 from shard_dialect.passes.base import Pass
 
-
 _TO_BUFFERS = (
     "builtin.module("
     "func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-arith,tosa-to-tensor),"
@@ -148,7 +147,9 @@ class _Calls:
             read_only = {"read_only": ir.UnitAttr.get()}
             given = build.create("bufferization.to_buffer", [source], [op.operands[0]], read_only)
             filled = build.allocate(target)
-            callee = ir.FlatSymbolRefAttr.get(self._declare(op, attributes, source, target, function))
+            callee = ir.FlatSymbolRefAttr.get(
+                self._declare(op, attributes, source, target, function)
+            )
             operands = [given.results[0], filled.results[0]]
             build.create("func.call", [], operands, {"callee": callee})
             owned = {"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()}

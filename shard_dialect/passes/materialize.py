@@ -23,6 +23,7 @@ from shard_dialect.ir import annotation, build
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
+from shard_dialect.ir.mesh import COLLECTIVES
 from shard_dialect.ir.program import (
     Function,
     Op,
@@ -31,12 +32,11 @@ from shard_dialect.ir.program import (
     read_function,
     set_form,
 )
-from shard_dialect.ir.mesh import COLLECTIVES
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid, Sharding, ShardingRule
 from shard_dialect.passes.base import Pass
-from shard_dialect.passes.propagate import complete
 from shard_dialect.passes.choice import Choice, choose
+from shard_dialect.passes.propagate import complete
 from shard_dialect.passes.versions import FRESH, Versions, is_fresh
 from shard_dialect.rules import rule_of
 
@@ -188,7 +188,9 @@ class _Materializer:
         """Run an op that we know nothing about whole, on every device."""
         for inner in walk(op.handle):
             if inner.name == "func.call" and inner.attributes["callee"].value in self.signatures:
-                raise error_at(inner.location, "'func.call' op inside a region is not supported yet")
+                raise error_at(
+                    inner.location, "'func.call' op inside a region is not supported yet"
+                )
         message = (
             f"'{op.name}' op has no sharding rule: it runs replicated, on gathered operands; "
             f'give it one with @sharding_rule("{op.name}")'
@@ -238,11 +240,7 @@ class _Materializer:
         ):
             if sharding is not None:
                 terminator.operands[place] = self.versions.get(value, sharding, None)
-        for key in ("arg_attrs", "res_attrs"):
-            boundary = function.boundary(key)
-            for entry in boundary:
-                entry.pop(SHARDING, None)
-            function.set_boundary(key, boundary)
+        function.drop_from_boundary(SHARDING)
         function.update_type()
         set_form(function.handle, "distributed")
 

@@ -62,9 +62,10 @@ class OptimizeCollectives(Pass):
             if form_of(handle) != "distributed":
                 continue
             rewriter = _Rewriter(shardings)
-            while any([rewriter.rewrite(op) for op in operations(body(handle))]):
+            changed = [True]
+            while any(changed):
+                changed = [rewriter.rewrite(op) for op in operations(body(handle))]
                 _drop_unused(handle)
-            _drop_unused(handle)
 
 
 @dataclass(frozen=True)
@@ -127,10 +128,7 @@ class _Rewriter:
         rule = rule_of(user)
         if rule is None or not rule.is_elementwise:
             return False
-        for gather in self._pieces(found):
-            if self._gather_later(found, gather, user):
-                return True
-        return False
+        return any(self._gather_later(found, gather, user) for gather in self._pieces(found))
 
     def _pieces(self, found: _Collective) -> list[AllGather]:
         """The gathers that the collective could end in."""

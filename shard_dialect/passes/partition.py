@@ -84,7 +84,8 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
 def _source(op: ir.Operation) -> Sharding:
     """How a collective's operand lies; that of a plain type is on the result's grid."""
     source, result = sharding_in(op.operands[0].type), sharding_in(op.results[0].type)
-    assert source is not None and result is not None, "the verifier wants ranked tensors"
+    assert source is not None, "the verifier wants ranked tensors"
+    assert result is not None, "the verifier wants ranked tensors"
     return replace(source, grid=source.grid or result.grid)
 
 
@@ -116,7 +117,7 @@ def _cut_constant(op: ir.Operation, shardings: Shardings) -> None:
     local = _local_splat(op.attributes[key], shardings.local(op.results[0].type))
     if local is None:
         raise ShardingError(
-            "is a constant with a sharding in its type: take a \"mesh.local_split\" of a plain one"
+            'is a constant with a sharding in its type: take a "mesh.local_split" of a plain one'
         )
     op.attributes[key] = local
 
@@ -128,7 +129,7 @@ def _local_splat(value: ir.Attribute, type_: ir.Type) -> ir.Attribute | None:
 
 
 def _cut_collective(op: ir.Operation, now: Sharding, shardings: Shardings) -> None:
-    """Replace a `mesh` collective on an operand that lay as `now` by the `shard` ops of its steps."""
+    """Replace a `mesh` collective, whose operand lay as `now`, by the `shard` ops of its steps."""
     grid = shardings.grid(now.grid)
     global_type, value = op.results[0].type, op.operands[0]
     with ir.InsertionPoint(op), op.location:

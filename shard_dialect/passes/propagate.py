@@ -20,25 +20,20 @@ moving the smaller one is cheaper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from shard_dialect.errors import ShardError
 from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.local import LOCAL_COLLECTIVES
 from shard_dialect.ir.program import Function, Op, form_of, functions_of, read_function, set_form
-from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid, Sharding, ShardingRule
 from shard_dialect.model.plan import common_prefix
 from shard_dialect.model.sharding import Axes
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.facts import grid_of, read_facts
 from shard_dialect.rules import rule_of
-
-_Say = Callable[[int, Sharding, ir.Location], None]
 
 
 @dataclass(frozen=True)
@@ -56,131 +51,11 @@ class Propagate(Pass):
 
 def complete(function: Function, shardings: Shardings) -> None:
     """Bring one function to the propagated form; what it says already stays."""
-    _refuse_what_is_not_annotated(function)
-    facts = _read_facts(function, shardings)
-    grid = _grid_of(function, facts, shardings)
+    facts = read_facts(function, shardings)
+    grid = grid_of(function, facts, shardings)
     state = _State(function, grid, facts)
     _to_fixed_point(state)
     _write(function, state, shardings)
-
-
-def _refuse_what_is_not_annotated(function: Function) -> None:
-    for op in function.ops:
-        if op.name in LOCAL_COLLECTIVES:
-            raise error_at(
-                op.location, f"'{op.name}' op is of the local form: here tensors are global"
-            )
-        for inner in walk(op.handle):
-            if inner.name in annotation.OPS:
-                raise error_at(
-                    inner.location, f"'{inner.name}' op is inside a region: that is not read yet"
-                )
-
-
-def _read_facts(function: Function, shardings: Shardings) -> dict[int, Sharding]:
-    """What the user said: value to sharding, from types, argument attributes and annotations."""
-    facts: dict[int, Sharding] = {}
-    # Once propagated, the attributes say it all; other passes may have put an annotation on
-    # another value than the user had.
-    is_propagated = form_of(function.handle) == "propagated"
-    weak: list[tuple[int, Sharding]] = []
-
-    def say(value: int, sharding: Sharding, location: ir.Location) -> None:
-        said = facts.setdefault(value, sharding)
-        if said != sharding:
-            raise error_at(
-                location, f"one value is annotated {said} and {sharding}: they must agree"
-            )
-        _check_divides(function, value, sharding, location, shardings)
-
-    for number in range(len(function.values)):
-        _read_type(function, number, shardings, say)
-    for number, sharding in _read_boundary(function, "arg_attrs", shardings):
-        say(number, sharding, function.handle.location)
-    for op in function.ops:
-        for number, sharding in shardings.of_results(op.handle).items():
-            say(op.results[number], sharding, op.location)
-        said = annotation.read_annotation(op.handle, shardings)
-        if said is not None:
-            say(op.results[0], said.sharding, op.location)
-            if is_propagated:
-                weak.append((op.operands[0], said.sharding))
-            elif not said.for_users:
-                say(op.operands[0], said.sharding, op.location)
-    for number in function.arguments:
-        if number in facts and facts[number].partial:
-            raise error_at(
-                function.handle.location,
-                f"an argument is annotated {facts[number]}: only a value that an op makes can be "
-                "partial",
-            )
-    # What a result is to be says how its value should lie, where nothing else does.
-    for number, sharding in (*weak, *_read_boundary(function, "res_attrs", shardings)):
-        if number not in facts:
-            say(number, sharding, function.location_of(number))
-    return facts
-
-
-def _read_boundary(
-    function: Function, key: str, shardings: Shardings
-) -> Iterator[tuple[int, Sharding]]:
-    values = function.arguments if key == "arg_attrs" else function.returned
-    for number, attributes in zip(values, function.boundary(key), strict=True):
-        if SHARDING in attributes:
-            rank = function.values[number].handle.type.rank
-            yield number, shardings.read(attributes[SHARDING], rank)
-
-
-def _read_type(function: Function, number: int, shardings: Shardings, say: _Say) -> None:
-    """A sharding in a type is an annotation here; the propagated form has plain types."""
-    value = function.values[number]
-    sharding = shardings.of_type(value.handle.type)
-    if sharding is None:
-        return
-    location = function.location_of(number)
-    say(number, sharding, location)
-    if number not in function.arguments and "value" in value.handle.owner.attributes:
-        raise error_at(location, "a constant's type has a sharding: annotate its result instead")
-    value.handle.set_type(shardings.typed(value.handle.type, None))
-
-
-def _check_divides(
-    function: Function, value: int, sharding: Sharding, location: ir.Location, shardings: Shardings
-) -> None:
-    shape = function.values[value].shape
-    if shape is None:
-        raise error_at(location, f"sharding {sharding} is on a tensor of unknown size")
-    try:
-        sharding.local_shape(shape, shardings.grid(sharding.grid))
-    except ShardError as error:
-        raise error_at(location, error.message) from None
-
-
-def _grid_of(function: Function, facts: dict[int, Sharding], shardings: Shardings) -> Grid:
-    """The one grid that the function's annotations are on, else its default, else the module's."""
-    names = sorted({sharding.grid for sharding in facts.values()})
-    if len(names) > 1:
-        raise error_at(
-            function.handle.location,
-            f"function @{function.name} is annotated on grids @{names[0]} and @{names[1]}: "
-            "one grid a function is supported yet",
-        )
-    if not names and "mesh_cluster" in function.handle.attributes:
-        names = [annotation.cluster_name(function.handle)]
-    if not names:
-        names = list(shardings.grids)[:1]
-    if not names:
-        raise error_at(
-            function.handle.location,
-            "the module has no grid: declare one, as in `shard.grid @grid(shape = 2x4)`",
-        )
-    grid = shardings.grid(names[0])
-    if not grid.is_static:
-        raise error_at(
-            function.handle.location,
-            f"grid {grid} of function @{function.name} has unknown sizes: they must be given yet",
-        )
-    return grid
 
 
 class _State:
@@ -194,9 +69,7 @@ class _State:
             list(facts[number].split_axes) if number in facts else [()] * len(value.shape or ())
             for number, value in enumerate(function.values)
         ]
-        self.ops = [
-            (op, rule) for op in function.ops if (rule := _rule(op, function)) is not None
-        ]
+        self.ops = [(op, rule) for op in function.ops if (rule := _rule(op, function)) is not None]
 
     def sharding(self, value: int) -> Sharding:
         return self.facts.get(value) or Sharding(self.grid.name, tuple(self.split[value]))
@@ -240,7 +113,8 @@ def _step(state: _State, op: Op, rule: ShardingRule) -> bool:
     ]
     offers = _offers(state, tensors, rule)
     _fix_partial_loops(state, op, rule, offers)
-    return any([_project(state, value, dims, offers) for value, dims in tensors])
+    changed = [_project(state, value, dims, offers) for value, dims in tensors]
+    return any(changed)
 
 
 _Tensors = Sequence[tuple[int, tuple[tuple[int, ...], ...]]]

@@ -3,7 +3,7 @@ different ways. A version is made once, where it is first needed, and shared fro
 
 Two kinds of value cost nothing to have in any sharding. A *constant* is whole on every device, and
 a slice of it is free. A *fresh* value (`tensor.empty`, `linalg.fill`) holds nothing that came from
-elsewhere: it is made again for each sharding, partial ones too where the fill allows it, as it may a constant.
+elsewhere: it is made again for each sharding. Both can be partial where what they repeat allows it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Versions:
         if produced != wanted and self._uses[value] > 1:
             with ir.InsertionPoint.after(op.handle), op.location:
                 made = self._emit(value, handle, produced, wanted)
-            self._of[value] = {wanted: made} if produced.partial else {produced: handle, wanted: made}
+            self._of[value] = (
+                {wanted: made} if produced.partial else {produced: handle, wanted: made}
+            )
 
     def alias(self, value: int, source: int, sharding: Sharding, op: Op) -> None:
         """Make `value` the version of `source` that lies as `sharding`."""
@@ -115,9 +117,7 @@ class Versions:
             filled = build.fill(scalar.results[0], empty.results[0])
         return filled.results[0]
 
-    def combine(
-        self, value: int, op: Op, init: int, produced: Sharding, wanted: Sharding
-    ) -> None:
+    def combine(self, value: int, op: Op, init: int, produced: Sharding, wanted: Sharding) -> None:
         """Reduce what `op` produced from the identity to `wanted`, and combine it with the init."""
         handle = self.function.values[value].handle
         with ir.InsertionPoint.after(op.handle), op.location:
@@ -151,9 +151,7 @@ class Versions:
         assert shape is not None, "only tensors of known size have versions"
         return shape
 
-    def _emit(
-        self, value: int, handle: ir.Value, source: Sharding, target: Sharding
-    ) -> ir.Value:
+    def _emit(self, value: int, handle: ir.Value, source: Sharding, target: Sharding) -> ir.Value:
         now = source
         for step in self.plan(value, source, target).steps:
             type_ = self._attributes.typed(handle.type, step.after(now))
@@ -172,8 +170,9 @@ class Versions:
         if value in self._fresh:
             return build.constant_value(self._fresh[value].handle.operands[0])
         constant = build.constant_value(self.function.values[value].handle)
-        is_splat = isinstance(constant, ir.DenseElementsAttr) and constant.is_splat
-        return constant.get_splat_value() if is_splat else None
+        if not isinstance(constant, ir.DenseElementsAttr) or not constant.is_splat:
+            return None
+        return constant.get_splat_value()
 
     def _splat_constant(self, value: int, target: Sharding) -> ir.Value:
         type_ = self._attributes.typed(self.function.values[value].handle.type, target)
