@@ -34,6 +34,7 @@ FORM = "mesh.form"
 """Function attribute: which of the five forms it is in; absent for annotated ones."""
 
 _DYNAMIC = -(2**63)
+_MAX_RANK = 64
 
 
 def grids_of(module: ir.Operation) -> dict[str, Grid]:
@@ -63,7 +64,9 @@ def read_grid(op: ir.Operation) -> Grid | None:
 def _read_cluster(op: ir.Operation) -> Grid:
     """RFC: `rank` axes, of which the first have their sizes in `dim_sizes`; 0, -1: unknown."""
     name = expect(op, "sym_name", ir.StringAttr, "a string").value
-    rank = expect(op, "rank", ir.IntegerAttr, "an integer").value
+    rank = integer(expect(op, "rank", ir.IntegerAttr, "an integer"))
+    if not 1 <= rank <= _MAX_RANK:
+        raise ShardError(f"cluster @{name} has rank {rank}: expected 1 to {_MAX_RANK}")
     sizes = ints(op.attributes["dim_sizes"]) if "dim_sizes" in op.attributes else []
     if len(sizes) > rank:
         raise ShardError(f"cluster @{name} of rank {rank} has {len(sizes)} dim_sizes")
@@ -79,6 +82,13 @@ def expect(op: ir.Operation, name: str, kind: type, what: str) -> ir.Attribute:
     return attribute
 
 
+def integer(attribute: ir.IntegerAttr) -> int:
+    """Its value; the bindings overflow past 64 bits."""
+    if isinstance(attribute.type, ir.IntegerType) and attribute.type.width > 64:
+        raise ShardingError(f"{attribute} is wider than 64 bits")
+    return attribute.value
+
+
 def ints(attribute: ir.Attribute) -> list[int]:
     """The integers of `[0, 1]` or `array<i64: 0, 1>`."""
     if isinstance(attribute, ir.DenseI64ArrayAttr | ir.DenseI32ArrayAttr | ir.DenseI16ArrayAttr):
@@ -86,7 +96,7 @@ def ints(attribute: ir.Attribute) -> list[int]:
     if isinstance(attribute, ir.ArrayAttr):
         entries = list(attribute)
         if all(isinstance(entry, ir.IntegerAttr) for entry in entries):
-            return [entry.value for entry in entries]
+            return [integer(entry) for entry in entries]
     raise ShardingError(f"expected a list of integers, found {attribute}")
 
 
@@ -200,6 +210,10 @@ def read_axes(grid: str, axes: ir.Attribute, rank: int) -> Sharding:
     elif len(lists) == rank + 1:
         partial = tuple(ints(lists.pop()))
     split = [tuple(ints(entry)) for entry in lists]
+    if len(split) > rank:
+        raise ShardingError(
+            f"sharding {axes} has split axes for {len(split)} dimensions, but the tensor has {rank}"
+        )
     return Sharding(grid, (*split, *((),) * (rank - len(split))), partial, reduction)
 
 

@@ -88,6 +88,14 @@ def is_constant(op: ir.Operation) -> bool:
     return op.name in CONSTANTS
 
 
+def splat_value(value: ir.Value) -> ir.Attribute | None:
+    """The element that the tensor constant behind `value` repeats, if there is one."""
+    dense = constant_value(value)
+    if not isinstance(dense, ir.DenseElementsAttr) or not dense.is_splat:
+        return None
+    return dense.get_splat_value()
+
+
 def constant_value(value: ir.Value) -> ir.Attribute | None:
     """The attribute of the constant that makes `value`, if one does."""
     owner = value.owner

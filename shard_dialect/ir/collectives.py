@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shard_dialect.ir.attributes import i64_array, ints, read_axes
+from shard_dialect.ir.attributes import i64_array, integer, ints, read_axes
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import (
     REDUCTIONS,
@@ -76,7 +76,7 @@ def _axes(op: ir.Operation) -> tuple[int, ...]:
 
 
 def _dim(op: ir.Operation, name: str, source: Sharding) -> int:
-    dim = int(op.attributes[name].value)
+    dim = integer(op.attributes[name])
     if not 0 <= dim < source.rank:
         raise ShardingError(f"{name} is {dim}, but the tensor has {source.rank} dimensions")
     return dim

@@ -28,6 +28,7 @@ from shard_dialect.ir.collectives import read_steps
 from shard_dialect.ir.diagnostics import error_at, location_text
 from shard_dialect.ir.local import read_local
 from shard_dialect.ir.mesh import COLLECTIVES, Check
+from shard_dialect.ir.program import form_of
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding, ShardingError
 
@@ -52,8 +53,9 @@ def _check_collective(op: ir.Operation) -> None:
         expected = step.after(expected)
     if expected != result:
         raise ShardingError(f"gives {expected} from {source}, but its result type says {result}")
-    if op.operands[0].type.shape != op.results[0].type.shape:
-        raise ShardingError("has different global shapes on its operand and its result")
+    given, made = op.operands[0].type, op.results[0].type
+    if given.shape != made.shape or given.element_type != made.element_type:
+        raise ShardingError("has different global tensors as its operand and its result")
 
 
 MESH_OPS: dict[str, Check] = {
@@ -61,6 +63,10 @@ MESH_OPS: dict[str, Check] = {
     "mesh.annotate": _check_annotate,
     **dict.fromkeys(COLLECTIVES, _check_collective),
 }
+
+
+_LOCAL = ("local", "lowered")
+"""The forms that have no sharded types any more."""
 
 
 def verify(module: ir.Operation) -> None:
@@ -76,7 +82,8 @@ def verify(module: ir.Operation) -> None:
 
 def _check_op(op: ir.Operation, shardings: Shardings) -> None:
     for result in op.results:
-        shardings.of_type(result.type)
+        if shardings.of_type(result.type) is not None:
+            _check_may_be_sharded(op)
     if op.name in annotation.OPS:
         annotation.read_annotation(op, shardings)
     elif op.name == "shard.sharding":
@@ -102,11 +109,12 @@ def _check_function(op: ir.Operation, shardings: Shardings) -> None:
         if form not in FORMS:
             raise ShardingError(f"{FORM} is '{form}', expected one of {', '.join(FORMS)}")
     if COLLECTIVE in op.attributes:
-        _check_runtime_function(op)
+        _check_runtime_function(op, shardings)
     type_ = op.attributes["function_type"].value
     for key, types in (("arg_attrs", type_.inputs), ("res_attrs", type_.results)):
         for index, each in enumerate(types):
-            shardings.of_type(each)
+            if shardings.of_type(each) is not None and form_of(op) in _LOCAL:
+                raise ShardingError(f"is in the {form_of(op)} form, which has no sharded types")
             if key in op.attributes:
                 _check_boundary(op, each, op.attributes[key][index], shardings)
 
@@ -126,21 +134,35 @@ def _check_boundary(
             raise ShardingError(f"{key} must be a tensor type, found {whole}")
         sharding = shardings.of_type(whole.value)
         local = whole.value if sharding is None else shardings.local(whole.value)
-        if list(type_.shape) != list(local.shape):
+        if (list(type_.shape), type_.element_type) != (list(local.shape), local.element_type):
             raise ShardingError(f"{key} is {whole}, whose piece is {local}, not {type_}")
 
 
-def _check_runtime_function(op: ir.Operation) -> None:
+def _check_may_be_sharded(op: ir.Operation) -> None:
+    parent = op.parent
+    while parent is not None and parent.name != "func.func":
+        parent = parent.parent
+    if parent is not None and FORM in parent.attributes and form_of(parent) in _LOCAL:
+        raise ShardingError(f"is in a function in the {form_of(parent)} form, of plain types")
+
+
+def _check_runtime_function(op: ir.Operation, shardings: Shardings) -> None:
     what = expect(op, COLLECTIVE, ir.DictAttr, "a dictionary")
+    inputs = op.attributes["function_type"].value.inputs
     try:
         read = read_local(what["name"].value, what)
     except (AttributeError, KeyError, TypeError, ValueError):
         read = None
-    inputs = op.attributes["function_type"].value.inputs
-    if read is None or len(inputs) != 2:
+    if read is None or [isinstance(each, ir.MemRefType) for each in inputs] != [True, True]:
         raise ShardingError(
             f"{COLLECTIVE} describes no collective from one buffer to another: {what}"
         )
+    grid = shardings.grid(read[0])
+    Sharding(grid.name, (read[1].axes,)).check(grid, 1)
+    source, target = (tuple(each.shape) for each in inputs)
+    expected = read[1].local_shape_after(source, grid.axes_size(read[1].axes))
+    if expected != target or inputs[0].element_type != inputs[1].element_type:
+        raise ShardingError(f"{COLLECTIVE} does not make {inputs[1]} of {inputs[0]}: {what}")
 
 
 def _check_result_shardings(op: ir.Operation, shardings: Shardings) -> None:

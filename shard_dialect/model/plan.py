@@ -3,9 +3,10 @@
     [[], [], [0]]  ->  [[], [], []]          all_gather dim 2 axes [0]
     [[], [], [], [0]]  ->  [[], [], [0]]     reduce_scatter dim 2 axes [0] sum
 
-A step maps a sharding to a sharding (`after`) and moves a number of bytes (`bytes_moved`); a plan
-is its steps and their sum. `runtime.collectives` gives the same steps their meaning on arrays, and
-the tests run every plan there against the tensor that it should give.
+A step maps a sharding to a sharding (`after`), the shape of a piece to another's
+(`local_shape_after`, for a group of n), and moves a number of bytes (`bytes_moved`); a plan is its
+steps and their sum. `runtime.collectives` gives the same steps their meaning on arrays, and the
+tests run every plan on arrays against the tensor that it should give.
 
 `plan` here is greedy: it is exact for every pair of even shardings on one grid, and refuses the
 rest (`ReshardError`); that its bytes are the fewest possible is not promised.
@@ -42,6 +43,9 @@ class AllGather:
     def bytes_moved(self, n: int, operand_bytes: int) -> int:
         return (n - 1) * operand_bytes
 
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        return _scaled(shape, {self.dim: (n, 1)})
+
     def __str__(self) -> str:
         return f"all_gather dim {self.dim} axes {list(self.axes)}"
 
@@ -60,6 +64,9 @@ class AllSlice:
     def bytes_moved(self, n: int, operand_bytes: int) -> int:
         return 0
 
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        return _scaled(shape, {self.dim: (1, n)})
+
     def __str__(self) -> str:
         return f"all_slice dim {self.dim} axes {list(self.axes)}"
 
@@ -77,6 +84,9 @@ class AllReduce:
 
     def bytes_moved(self, n: int, operand_bytes: int) -> int:
         return 2 * (n - 1) * operand_bytes // n
+
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        return shape
 
     def __str__(self) -> str:
         return f"all_reduce axes {list(self.axes)} {self.reduction}"
@@ -98,6 +108,9 @@ class ReduceScatter:
     def bytes_moved(self, n: int, operand_bytes: int) -> int:
         return (n - 1) * operand_bytes // n
 
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        return _scaled(shape, {self.dim: (1, n)})
+
     def __str__(self) -> str:
         return f"reduce_scatter dim {self.dim} axes {list(self.axes)} {self.reduction}"
 
@@ -117,6 +130,9 @@ class AllToAll:
 
     def bytes_moved(self, n: int, operand_bytes: int) -> int:
         return (n - 1) * operand_bytes // n
+
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        return _scaled(shape, {self.source_dim: (n, 1), self.target_dim: (1, n)})
 
     def __str__(self) -> str:
         return f"all_to_all dim {self.source_dim} to {self.target_dim} axes {list(self.axes)}"
@@ -269,6 +285,16 @@ def _leading(axes: Axes, allowed: Axes) -> Axes:
     while count < len(axes) and axes[count] in allowed:
         count += 1
     return axes[:count]
+
+
+def _scaled(shape: Shape, factors: dict[int, tuple[int, int]]) -> Shape:
+    """Each named dimension times its first factor, divided by its second."""
+    sizes = list(shape)
+    for dim, (times, by) in factors.items():
+        if not 0 <= dim < len(sizes) or sizes[dim] * times % by:
+            raise ShardingError(f"dimension {dim} of {list(shape)} cannot be cut in {by}")
+        sizes[dim] = sizes[dim] * times // by
+    return tuple(sizes)
 
 
 def _without_suffix(sharding: Sharding, dim: int, axes: Axes) -> Sharding:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from shard_dialect.errors import ShardError
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.sharding import Axes, Reduction, Shape, Sharding
 
@@ -61,13 +62,19 @@ class ShardingRule:
         def dims(text: str, shape: Shape | None) -> Dims | None:
             if shape is None:
                 return None
-            assert len(text) == len(shape), f"{spec} gives {text!r} for a tensor of shape {shape}"
+            if len(text) != len(shape):
+                raise ShardError(f"rule {spec} has {text!r} for a tensor of shape {list(shape)}")
             for letter, size in zip(text, shape, strict=True):
                 if letter != "1" and letter not in letters:
                     letters[letter] = len(sizes)
                     sizes.append(size)
             return tuple(() if letter == "1" else (letters[letter],) for letter in text)
 
+        if [len(side) for side in sides] != [len(operands), len(results)]:
+            raise ShardError(
+                f"rule {spec} is for another number of tensors than {len(operands)} operands and "
+                f"{len(results)} results"
+            )
         ins = tuple(dims(text, shape) for text, shape in zip(sides[0], operands, strict=True))
         outs = tuple(dims(text, shape) for text, shape in zip(sides[1], results, strict=True))
         kinds = tuple((letters[letter], kind) for letter, kind in (reductions or {}).items())

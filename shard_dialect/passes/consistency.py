@@ -9,6 +9,7 @@ from shard_dialect.ir import build
 from shard_dialect.ir.attributes import Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid, Sharding, ShardingError, ShardingRule
 from shard_dialect.model.sharding import Axes
 from shard_dialect.rules import rule_of
@@ -19,6 +20,7 @@ _FREE = (*COLLECTIVES, "func.call", "func.return")
 
 def check_types(op: ir.Operation, shardings: Shardings) -> None:
     """Raise `ShardingError` unless the op may be cut as its types say."""
+    _check_regions(op, shardings)
     if op.name in _FREE:
         return
     operands = [shardings.of_type(operand.type) for operand in op.operands]
@@ -32,6 +34,23 @@ def check_types(op: ir.Operation, shardings: Shardings) -> None:
     _check(op, rule, operands, results, shardings.grid(name))
 
 
+def _check_regions(op: ir.Operation, shardings: Shardings) -> None:
+    """Regions stay as they are: what they read and make must be whole."""
+    for inner in walk(op):
+        types = [value.type for value in (*inner.operands, *inner.results)]
+        types += [
+            argument.type
+            for region in inner.regions
+            for block in region.blocks
+            for argument in block.arguments
+        ]
+        if any(shardings.of_type(type_) is not None for type_ in types):
+            raise ShardingError(
+                f"'{op.name}' op has a region with a '{inner.name}' op on a sharded tensor: "
+                "inside regions tensors must be replicated"
+            )
+
+
 def _check(
     op: ir.Operation,
     rule: ShardingRule,
@@ -42,7 +61,7 @@ def _check(
     assignment = _assignment(op, rule, operands, results)
     for index, found in enumerate(results):
         expected = rule.result_sharding(index, assignment, grid)
-        if op.name in ("linalg.fill", "tensor.empty", "arith.constant") and found is not None:
+        if op.name in ("linalg.fill", "tensor.empty", *build.CONSTANTS) and found is not None:
             _check_made_partial(op, found)
             continue
         if expected is not None:
@@ -92,8 +111,7 @@ def _check_made_partial(op: ir.Operation, found: Sharding) -> None:
     if op.name == "linalg.fill":
         value = build.constant_value(op.operands[0])
     else:
-        dense = op.attributes["value"]
-        value = dense.get_splat_value() if dense.is_splat else None
+        value = build.splat_value(op.results[0])
     if value != build.identity(found.reduction, element):
         raise ShardingError(
             f"'{op.name}' op gives a partial {found.reduction} whose pieces would be counted "

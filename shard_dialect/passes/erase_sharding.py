@@ -82,6 +82,12 @@ def _make_plain(value: ir.Value, shardings: Shardings) -> None:
     owner = value.owner
     if not isinstance(owner, ir.Block) and build.is_constant(owner.operation):
         key = build.CONSTANTS[owner.operation.name]
-        element = owner.operation.attributes[key].get_splat_value()
+        dense = owner.operation.attributes[key]
+        if not isinstance(dense, ir.DenseElementsAttr) or not dense.is_splat:
+            raise error_at(
+                owner.operation.location,
+                "a constant's type has a sharding: split a plain constant instead",
+            )
+        element = dense.get_splat_value()
         owner.operation.attributes[key] = ir.DenseElementsAttr.get_splat(plain, element)
     value.set_type(plain)

@@ -77,7 +77,9 @@ def _add(manager: PassManager, element: str) -> None:
     match = _ELEMENT.match(element)
     name = match["name"] if match else ""
     options = match["options"] or "" if match else ""
-    if name in PIPELINES and not options:
+    if name in PIPELINES:
+        if options:
+            raise ShardError(f"pipeline '{name}' has no options: give them to its passes")
         for each in PIPELINES[name]:
             _add(manager, each)
     elif name in PASSES:

@@ -169,10 +169,7 @@ class Versions:
         """The one element that a fill or a constant repeats; `None` where it is not known."""
         if value in self._fresh:
             return build.constant_value(self._fresh[value].handle.operands[0])
-        constant = build.constant_value(self.function.values[value].handle)
-        if not isinstance(constant, ir.DenseElementsAttr) or not constant.is_splat:
-            return None
-        return constant.get_splat_value()
+        return build.splat_value(self.function.values[value].handle)
 
     def _splat_constant(self, value: int, target: Sharding) -> ir.Value:
         type_ = self._attributes.typed(self.function.values[value].handle.type, target)

@@ -30,10 +30,6 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
     "index": np.dtype(np.int64),
 }
 
-_TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 2e-5, "float64": 1e-12}
-"""The largest error that the order of a sum may make, over the element's own magnitude and the mean
-one of the whole result together. Integers and booleans must be equal."""
-
 
 def dtype_of(element: ir.Type) -> np.dtype[np.generic]:
     """The numpy type of an MLIR element type."""
@@ -139,30 +135,57 @@ class Difference:
         return self.error <= self.tolerance
 
 
-def compare(actual: Array, expected: Array, mean: float) -> Difference:
-    """The worst difference; `mean` is the mean magnitude of the whole expected result."""
+def perturbed(array: Array, seed: int) -> Array:
+    """The array with each float moved by up to one unit in its last place, at random."""
+    if not _is_float(array.dtype):
+        return array
+    steps = np.random.default_rng(seed).uniform(-1, 1, array.shape)
+    wide = np.asarray(array, np.float64)
+    return (wide * (1 + steps * _epsilon(array.dtype))).astype(array.dtype)
+
+
+def tolerance(expected: Array, others: Sequence[Array]) -> NDArray[np.float64]:
+    """How far from `expected` each element may be, as the order of a sum makes it.
+
+    `others` are results from inputs that were moved by their last place: an element that this moves
+    much is one that rounding moves much. Integers and booleans must be equal.
+    """
+    if not _is_float(expected.dtype):
+        return np.zeros(expected.shape)
+    e = np.asarray(expected, np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        squares = [np.square(np.asarray(other, np.float64) - e) for other in others]
+        spread = np.sqrt(np.mean(squares, axis=0)) if squares else np.zeros(e.shape)
+        allowed = _SPREADS * spread + _ROUNDINGS * _epsilon(expected.dtype) * np.abs(e)
+    return np.where(np.isfinite(allowed), allowed, 0.0)
+
+
+_SPREADS = 100
+_ROUNDINGS = 16
+
+
+def _is_float(dtype: np.dtype[np.generic]) -> bool:
+    return dtype.kind == "f" or dtype == ml_dtypes.bfloat16
+
+
+def _epsilon(dtype: np.dtype[np.generic]) -> float:
+    return float(ml_dtypes.finfo(dtype).eps)
+
+
+def compare(actual: Array, expected: Array, allowed: NDArray[np.float64]) -> Difference:
+    """The worst difference, where `allowed` is what each element may differ by."""
     if not actual.size:
         return Difference((), None, None, 0.0, 0.0)
-    rate = _TOLERANCE.get(str(expected.dtype), 0.0)
     a, e = (np.asarray(each, np.float64) for each in (actual, expected))
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(a - e)
-        tolerance = rate * (np.abs(e) + mean)
     both_nan = np.isnan(a) & np.isnan(e)
     # Large integers that differ may be one float: what is not equal differs by at least the least.
     least = np.finfo(np.float64).tiny
     error = np.where(np.isnan(error), np.inf, np.maximum(error, least))
     error = np.where((actual == expected) | both_nan, 0.0, error)
-    tolerance = np.where(np.isfinite(tolerance), tolerance, 0.0)
-    excess = np.where(error == 0.0, 0.0, error / np.maximum(tolerance, least))
+    excess = np.where(error == 0.0, 0.0, error / np.maximum(allowed, least))
     index = tuple(map(int, np.unravel_index(int(np.argmax(excess)), excess.shape)))
     return Difference(
-        index, actual[index], expected[index], float(error[index]), float(tolerance[index])
+        index, actual[index], expected[index], float(error[index]), float(allowed[index])
     )
-
-
-def mean_magnitude(array: Array) -> float:
-    """The mean finite magnitude in `array`, 0 if there is none."""
-    values = np.abs(np.asarray(array, np.float64))
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if finite.size else 0.0

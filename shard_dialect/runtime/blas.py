@@ -100,7 +100,11 @@ def _read(op: ir.Operation) -> _Product | None:
     if dims is None or any(type_.element_type != element for type_ in types):
         return None
     loops = tuple(_positions(map_.value) for map_ in linalg_queries.get_indexing_maps(op))
-    if any(-1 in each for each in loops):
+    kinds = [set(kind) for kind in (dims.batch, dims.m, dims.n, dims.k)]
+    batch, m, n, k = kinds
+    expected = [batch | m | k, batch | k | n, batch | m | n]
+    # A contraction may also have loops that are of no kind, or repeat one: those stay loops.
+    if [sorted(each) for each in loops] != [sorted(each) for each in expected]:
         return None
     sizes = {
         loop: size
@@ -109,12 +113,13 @@ def _read(op: ir.Operation) -> _Product | None:
     }
     left, right, result = op.operands
     a, _, c = loops
-    kinds = [tuple(kind) for kind in (dims.batch, dims.m, dims.n, dims.k)]
-    batch, m, n, k = kinds
-    # The kinds in the order in which the result (for k: the left operand) has them.
-    batch, m, n = (tuple(loop for loop in c if loop in kind) for kind in (batch, m, n))
-    k = tuple(loop for loop in a if loop in k)
-    return _Product((left, right, result), loops, batch, m, n, k, sizes, element)
+    # The loops of each kind in the order in which the result (for k: the left operand) has them.
+    in_result = [tuple(loop for loop in c if loop in kind) for kind in (batch, m, n)]
+    summed = tuple(loop for loop in a if loop in k)
+    batch_loops, rows, columns = in_result
+    return _Product(
+        (left, right, result), loops, batch_loops, rows, columns, summed, sizes, element
+    )
 
 
 def _is_plain_buffer(type_: ir.Type) -> bool:

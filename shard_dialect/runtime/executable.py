@@ -276,8 +276,19 @@ def _calls(
             calls.append(sites[callee])
         elif callee not in _RUNTIME:
             with located(op):
+                if _is_external(module, callee):
+                    raise ShardError(f"cannot run @{callee}: it is only declared")
                 calls += _calls(module, callee, sites, (*callers, entry))
     return calls
+
+
+def _is_external(module: ir.Operation, name: str) -> bool:
+    return any(
+        op.name == "func.func"
+        and op.attributes["sym_name"].value == name
+        and not len(op.regions[0].blocks)
+        for op in operations(body(module))
+    )
 
 
 def _strip(module: ir.Operation, entry: ir.Operation) -> None:

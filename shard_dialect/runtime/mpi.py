@@ -74,14 +74,14 @@ class _Group:
         return rows
 
     def all_reduce(self, send: Array, reduction: Reduction) -> Array:
-        if not _knows(send):
+        if not _knows(send, reduction):
             return REDUCE[reduction](self.all_gather(send))
         result = np.empty_like(send)
         self._comm.Allreduce(send, result, op=_OPERATIONS[reduction])
         return result
 
     def reduce_scatter(self, send: Array, reduction: Reduction) -> Array:
-        if not _knows(send):
+        if not _knows(send, reduction):
             return REDUCE[reduction](self.all_to_all(send))
         result = np.empty(send.shape[1:], send.dtype)
         self._comm.Reduce_scatter_block(send, result, op=_OPERATIONS[reduction])
@@ -98,6 +98,10 @@ def _raw(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
-def _knows(array: Array) -> bool:
-    """Whether MPI can compute with the array's elements."""
-    return array.dtype.kind in "fi" and array.dtype.itemsize > (2 if array.dtype.kind == "f" else 0)
+def _knows(array: Array, reduction: Reduction) -> bool:
+    """Whether MPI reduces the elements as MLIR does: it has no half precision, and its maximum of a
+    NaN and a number may be either.
+    """
+    if array.dtype.kind == "i":
+        return True
+    return str(array.dtype) in ("float32", "float64") and reduction in ("sum", "product")

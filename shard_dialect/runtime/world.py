@@ -13,6 +13,8 @@ from shard_dialect.runtime.devices import run_devices
 from shard_dialect.runtime.executable import Executable
 
 Pieces = Sequence[Array]
+MAX_DEVICES = 1024
+"""In one process; each is a thread."""
 BACKENDS = ("devices", "mpi", "torch")
 
 
@@ -45,6 +47,10 @@ class InProcess(World):
     name = "devices"
 
     def __init__(self, size: int) -> None:
+        if size > MAX_DEVICES:
+            raise ShardError(
+                f"the grid has {size} devices: in one process there can be {MAX_DEVICES}"
+            )
         self.ranks = range(size)
 
     def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
