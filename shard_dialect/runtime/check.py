@@ -35,7 +35,7 @@ class Verdict:
         return f"check failed: {self.failure}"
 
 
-class _Alone:
+class Alone:
     """The communicator of a program that has nothing to say."""
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
@@ -51,9 +51,9 @@ def check(
 ) -> Verdict:
     """Run the unsharded program on `inputs` and compare each device's pieces with its results."""
     _check_same_types(executable, reference)
-    expected = reference.run(inputs, _Alone())
+    expected = reference.run(inputs, Alone())
     nearby = [
-        reference.run([perturbed(array, seed) for array in inputs], _Alone())
+        reference.run([perturbed(array, seed) for array in inputs], Alone())
         for seed in range(_PERTURBATIONS)
     ]
     allowed = [tolerance(*each) for each in zip(expected, zip(*nearby, strict=True), strict=True)]

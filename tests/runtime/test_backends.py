@@ -100,6 +100,30 @@ def test_torchrun(example: str) -> None:
     assert_report(example, done)
 
 
+MAXIMUM = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<4x2xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4xf32> {
+  %least = arith.constant dense<0xFF800000> : tensor<4xf32>
+  %0 = linalg.reduce {arith.maximumf} ins(%x : tensor<4x2xf32, #mesh.shard<@g, [[], [0]]>>)
+                                      outs(%least : tensor<4xf32>) dimensions = [1]
+  return %0 : tensor<4xf32>
+}
+"""
+
+
+@needs_mpi
+@needs_torch
+def test_the_maximum_of_a_nan_and_a_number_is_a_nan_everywhere(
+    run: Program, tmp_path: Path
+) -> None:
+    program, inputs = tmp_path / "in.mlir", tmp_path / "in.npz"
+    program.write_text(MAXIMUM)
+    np.savez(inputs, arg0=np.array([[np.nan, 1], [1, np.nan], [2, 3], [-1, -2]], np.float32))
+    arguments = [str(program), f"--inputs={inputs}", "--check"]
+    for done in (run(*arguments), mpi(2, *arguments), torchrun(2, *arguments)):
+        assert done.returncode == 0, done.stderr
+
+
 @needs_mpi
 def test_a_wrong_number_of_mpi_ranks_is_refused_by_all() -> None:
     done = mpi(3, "examples/megatron.mlir", "--check")

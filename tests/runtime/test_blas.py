@@ -1,0 +1,87 @@
+"""Contractions of every layout through BLAS, and those that are no product, against numpy."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.runtime import blas
+from shard_dialect.runtime.arrays import random_inputs
+from shard_dialect.runtime.check import Alone
+from shard_dialect.runtime.executable import Executable
+
+SIZES = {"b": 2, "c": 3, "m": 4, "n": 5, "k": 6, "l": 2, "p": 3}
+
+
+def tensor(loops: str, element: str) -> str:
+    return f"tensor<{''.join(f'{SIZES[loop]}x' for loop in loops)}{element}>"
+
+
+def module(a: str, b: str, c: str, element: str) -> str:
+    loops = ", ".join(sorted({*a, *b, *c}))
+    maps = ", ".join(f"affine_map<({loops}) -> ({', '.join(each)})>" for each in (a, b, c))
+    ta, tb, tc = (tensor(each, element) for each in (a, b, c))
+    return f"""
+func.func @main(%a: {ta}, %b: {tb}, %c: {tc}) -> {tc} {{
+  %0 = linalg.contract indexing_maps = [{maps}] ins(%a, %b : {ta}, {tb}) outs(%c : {tc}) -> {tc}
+  return %0 : {tc}
+}}
+"""
+
+
+def assert_contracts(a: str, b: str, c: str, element: str = "f32") -> None:
+    with make_context():
+        parsed = Source.of(module(a, b, c, element)).parse()
+        run_pipeline(parsed, "lower")
+        program = Executable(parsed, "main")
+    x, y, z = random_inputs([each.whole for each in program.arguments], seed=0)
+    (result,) = program.run([x, y, z], Alone())
+    expected = z + np.einsum(f"{a},{b}->{c}", x, y)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+PRODUCTS = [
+    (a, b, c)
+    for a, b, c in itertools.product(
+        map("".join, itertools.permutations("mk")),
+        map("".join, itertools.permutations("kn")),
+        map("".join, itertools.permutations("mn")),
+    )
+]
+
+
+@pytest.mark.parametrize(("a", "b", "c"), PRODUCTS)
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_every_layout_of_a_product(a: str, b: str, c: str, element: str) -> None:
+    assert_contracts(a, b, c, element)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "c"),
+    [
+        ("bmk", "kn", "bmn"),  # two dimensions of rows
+        ("bmk", "bkn", "bmn"),  # a batch
+        ("mbk", "nkb", "nbm"),  # a batch in the middle, everything turned
+        ("bcmk", "bckn", "bcmn"),  # two batch dimensions
+        ("mkl", "lkn", "mn"),  # two summed dimensions, in different orders
+        ("k", "kn", "n"),  # a vector
+        ("mk", "k", "m"),
+        ("k", "k", ""),
+        ("mk", "kn", "nm"),
+    ],
+)
+def test_products_of_other_ranks(a: str, b: str, c: str) -> None:
+    assert_contracts(a, b, c)
+
+
+def test_integers_are_summed_in_loops() -> None:
+    assert_contracts("mk", "kn", "mn", "i32")
+
+
+def test_numpy_carries_a_blas_here() -> None:
+    assert blas.gemm("f32")
+    assert blas.gemm("f64")
+    assert blas.gemm("i32") is None

@@ -1,0 +1,95 @@
+"""The check passes what rounding explains, and nothing else."""
+
+import numpy as np
+import pytest
+
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.runtime.arrays import Array, compare, perturbed, tolerance
+from shard_dialect.runtime.check import Verdict, check
+from shard_dialect.runtime.compile import compile_reference, compile_sharded
+from shard_dialect.runtime.world import InProcess
+
+
+def verdict(text: str, reference: str, inputs: list[Array]) -> Verdict:
+    with make_context():
+        sharded, entry = compile_sharded(Source.of(text))
+        unsharded = compile_reference(Source.of(reference), entry)
+    world = InProcess(sharded.devices)
+    outputs = world.run(sharded, [sharded.scatter(inputs, rank) for rank in world.ranks])
+    return check(sharded, unsharded, inputs, outputs, world)
+
+
+UNARY = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<32xf32, #mesh.shard<@g, [[0]]>>)
+    -> tensor<32xf32, #mesh.shard<@g, [[0]]>> {{
+  %0 = math.{} %x : tensor<32xf32, #mesh.shard<@g, [[0]]>>
+  return %0 : tensor<32xf32, #mesh.shard<@g, [[0]]>>
+}}
+"""
+
+
+def test_one_huge_element_does_not_hide_the_others() -> None:
+    x = np.full(32, 1.5, np.float32)
+    x[0] = -1e9
+    assert not verdict(UNARY.format("absf"), UNARY.format("floor"), [x]).passed
+
+
+def test_a_program_agrees_with_itself() -> None:
+    x = np.linspace(-3, 3, 32, dtype=np.float32)
+    assert verdict(UNARY.format("sin"), UNARY.format("sin"), [x]).passed
+
+
+CANCELLATION = """
+#row = affine_map<(i, j) -> (i)>
+#id = affine_map<(i, j) -> (i, j)>
+shard.grid @g(shape = 4)
+func.func @main(%x: tensor<8x512xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<8xf32> {
+  %zero = arith.constant dense<0.0> : tensor<8xf32>
+  %sum = linalg.reduce {arith.addf}
+      ins(%x : tensor<8x512xf32, #mesh.shard<@g, [[], [0]]>>) outs(%zero : tensor<8xf32>)
+      dimensions = [1]
+  %n = arith.constant dense<512.0> : tensor<8xf32>
+  %mean = arith.divf %sum, %n : tensor<8xf32>
+  %e = tensor.empty() : tensor<8x512xf32>
+  %wide = linalg.broadcast ins(%mean : tensor<8xf32>) outs(%e : tensor<8x512xf32>) dimensions = [1]
+  %plain = tensor.empty() : tensor<8x512xf32>
+  %d = linalg.sub ins(%x, %wide : tensor<8x512xf32, #mesh.shard<@g, [[], [0]]>>, tensor<8x512xf32>)
+                  outs(%plain : tensor<8x512xf32>) -> tensor<8x512xf32>
+  %rest = linalg.reduce {arith.addf} ins(%d : tensor<8x512xf32>) outs(%zero : tensor<8xf32>)
+                                     dimensions = [1]
+  return %rest : tensor<8xf32>
+}
+"""
+
+
+def test_a_sum_that_cancels_is_allowed_what_rounding_makes_of_it() -> None:
+    x = np.random.default_rng(0).standard_normal((8, 512)).astype(np.float32) + 100
+    assert verdict(CANCELLATION, CANCELLATION, [x]).passed
+
+
+def test_large_integers_that_differ_by_one_differ() -> None:
+    actual = np.array([2**53], np.int64)
+    expected = np.array([2**53 + 1], np.int64)
+    assert not compare(actual, expected, tolerance(expected, [expected])).passed
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0])
+def test_equal_values_agree_whatever_they_are(value: float) -> None:
+    array = np.full(3, value, np.float32)
+    with np.errstate(invalid="ignore"):
+        assert compare(array, array, tolerance(array, [array])).passed
+
+
+@pytest.mark.parametrize(("a", "b"), [(np.nan, 1.0), (1.0, np.nan), (np.inf, 1.0), (0.0, 1e-30)])
+def test_values_that_differ_do_not(a: float, b: float) -> None:
+    actual, expected = np.array([a], np.float32), np.array([b], np.float32)
+    assert not compare(actual, expected, tolerance(expected, [expected])).passed
+
+
+def test_a_perturbation_moves_floats_by_their_last_place_only() -> None:
+    x = np.array([1.0, -3.0, 0.0], np.float32)
+    moved = perturbed(x, seed=1)
+    assert np.all(np.abs(moved - x) <= 2 * np.finfo(np.float32).eps * np.abs(x))
+    np.testing.assert_array_equal(perturbed(np.arange(3), seed=1), np.arange(3))
