@@ -67,34 +67,35 @@ def _main(options: argparse.Namespace, joined: list[Launched]) -> int:
 def _run(options: argparse.Namespace, peers: Launched | None) -> int:
     with make_context():
         source = Source.read(options.input)
-        executable, entry = compile_sharded(source, options.entry)
+        executable = compile_sharded(source, options.entry)
+        program = executable.program
         reference: Executable | None = None
         if options.check:
             of = Source.read(options.reference) if options.reference else source
-            reference = compile_reference(of, entry)
-    grid_size = executable.devices
+            reference = compile_reference(of, program.entry)
+    grid_size = program.devices
     if peers:
         peers.check_size(grid_size)
     world: World = peers or InProcess(grid_size)
-    types = [each.whole for each in executable.arguments]
+    types = [each.whole for each in program.arguments]
     inputs = (
         load_inputs(options.inputs, types) if options.inputs else random_inputs(types, options.seed)
     )
-    pieces = [executable.scatter(inputs, rank) for rank in world.ranks]
+    pieces = [program.scatter(inputs, rank) for rank in world.ranks]
     outputs = world.run(executable, pieces)
-    report = Report.of(executable.calls)
+    report = Report.of(program.calls)
     verdict = check(executable, reference, inputs, outputs, world) if reference else None
     if options.outputs:
         gathered = world.gather(outputs)
         if world.speaks:
-            save_outputs(options.outputs, executable.gather(gathered))
+            save_outputs(options.outputs, program.gather(gathered))
     if world.speaks:
-        head = {"entry": entry, "backend": options.backend, "devices": grid_size}
+        head = {"entry": program.entry, "backend": options.backend, "devices": grid_size}
         if options.json:
             more = {"check": verdict.as_json()} if verdict else {}
             print(json.dumps({**head, **report.as_json(), **more}))
         else:
-            print(f"@{entry} on {grid_size} devices ({options.backend})\n{report}")
+            print(f"@{program.entry} on {grid_size} devices ({options.backend})\n{report}")
             print(verdict or "not checked: --check compares with the unsharded program")
     if verdict and not verdict.passed:
         raise ShardError(verdict.failure)

@@ -32,9 +32,9 @@ def run_and_check(text: str, pipeline: str) -> Verdict:
             run_pipeline(module, passes)
             programs.append(Executable(module, "main"))
     sharded, reference = programs
-    inputs = random_inputs([each.whole for each in sharded.arguments], seed=0)
-    world = InProcess(sharded.devices)
-    outputs = world.run(sharded, [sharded.scatter(inputs, rank) for rank in world.ranks])
+    inputs = random_inputs([each.whole for each in sharded.program.arguments], seed=0)
+    world = InProcess(sharded.program.devices)
+    outputs = world.run(sharded, [sharded.program.scatter(inputs, rank) for rank in world.ranks])
     return check(sharded, reference, inputs, outputs, world)
 
 

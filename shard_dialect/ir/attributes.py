@@ -217,16 +217,6 @@ def read_axes(grid: str, axes: ir.Attribute, rank: int) -> Sharding:
     return Sharding(grid, (*split, *((),) * (rank - len(split))), partial, reduction)
 
 
-def sharding_in(type_: ir.Type) -> Sharding | None:
-    """The sharding of a tensor type, replicated for a plain one; `None` if it is no tensor."""
-    if not isinstance(type_, ir.RankedTensorType):
-        return None
-    encoding = type_.encoding
-    if encoding is None:
-        return Sharding.replicated("", type_.rank)
-    return read_sharding(encoding, type_.rank)
-
-
 def _read_partial(entry: ir.DictAttr) -> tuple[tuple[int, ...], Reduction]:
     named = list(entry)
     if len(named) != 1 or named[0].name not in REDUCTIONS:

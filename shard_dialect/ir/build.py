@@ -44,6 +44,23 @@ def empty(type_: ir.RankedTensorType) -> ir.Operation:
     return create("tensor.empty", [type_], [])
 
 
+def may_be_partial(op: ir.Operation, reduction: Reduction) -> bool:
+    """Whether the tensor that `op` makes means the same when every device has it as its part.
+
+    What was never written does, a repeated identity does, and for `max` and `min` anything does.
+    """
+    if op.name == "tensor.empty":
+        return True
+    element = op.results[0].type.element_type
+    if op.name == "linalg.fill":
+        repeated = constant_value(op.operands[0])
+    else:
+        repeated = splat_value(op.results[0])
+        if repeated is None:
+            return False
+    return reduction in ("max", "min") or repeated == identity(reduction, element)
+
+
 def allocate(type_: ir.MemRefType) -> ir.Operation:
     """A buffer of static shape."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}

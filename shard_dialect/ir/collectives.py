@@ -5,10 +5,19 @@ AllGather(dim=1, axes=(0,))  <->  "mesh.all_gather"(%0) {mesh_axis = [[], [0]], 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from shard_dialect.ir.attributes import i64_array, integer, ints, read_axes
+from shard_dialect.ir.attributes import (
+    Shardings,
+    i64_array,
+    integer,
+    ints,
+    read_axes,
+    read_sharding,
+)
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.build import create
 from shard_dialect.model import (
     REDUCTIONS,
     AllGather,
@@ -23,16 +32,43 @@ from shard_dialect.model import (
 )
 
 
-def read_steps(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
-    """The steps that a `mesh` collective does on an operand that lies as `source`."""
-    return _READ[op.name](op, source)
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """What a `mesh` op does: its steps, and how its operand and its result lie, as typed."""
+
+    steps: tuple[Step, ...]
+    source: Sharding
+    target: Sharding
 
 
-def write_step(step: Step, operand: ir.Value, source: Sharding, result: ir.Type) -> ir.Value:
-    """Make the op of one step at the current insertion point and location."""
-    name, attributes = _WRITE[type(step)](step, source)
-    op = ir.Operation.create(name, results=[result], operands=[operand], attributes=attributes)
-    return op.results[0]
+def read_collective(op: ir.Operation) -> Collective:
+    """The collective that a `mesh` op is. A plain type is replicated on the other one's grid."""
+    types = (op.operands[0].type, op.results[0].type)
+    found = [_sharding_in(type_) for type_ in types]
+    grid = next((sharding.grid for sharding in found if sharding), "")
+    source, target = (
+        sharding or Sharding.replicated(grid, type_.rank)
+        for sharding, type_ in zip(found, types, strict=True)
+    )
+    return Collective(_READ[op.name](op, source), source, target)
+
+
+def _sharding_in(type_: ir.Type) -> Sharding | None:
+    if not isinstance(type_, ir.RankedTensorType):
+        raise ShardingError(f"takes and gives ranked tensors, found {type_}")
+    return None if type_.encoding is None else read_sharding(type_.encoding, type_.rank)
+
+
+def write_steps(
+    steps: Sequence[Step], value: ir.Value, source: Sharding, shardings: Shardings
+) -> ir.Value:
+    """Make the ops of steps on `value`, which lies as `source`, at the current insertion point."""
+    now = source
+    for step in steps:
+        name, attributes = _WRITE[type(step)](step, now)
+        now = step.after(now)
+        value = create(name, [shardings.typed(value.type, now)], [value], attributes).results[0]
+    return value
 
 
 def _read_all_gather(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:

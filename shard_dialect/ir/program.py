@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from shard_dialect.ir.attributes import FORM
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.function import name_of
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model.sharding import Shape
 
@@ -69,72 +68,11 @@ class Function:
             return self.handle.location
         return self.values[value].handle.owner.operation.location
 
-    def boundary(self, key: str) -> list[dict[str, ir.Attribute]]:
-        """The entries of `arg_attrs` or `res_attrs`, to change and give to `set_boundary`."""
-        type_ = self.handle.attributes["function_type"].value
-        count = len(type_.inputs if key == "arg_attrs" else type_.results)
-        if key not in self.handle.attributes:
-            return [{} for _ in range(count)]
-        return [
-            {named.name: named.attr for named in entry} for entry in self.handle.attributes[key]
-        ]
-
-    def set_boundary(self, key: str, boundary: list[dict[str, ir.Attribute]]) -> None:
-        if any(boundary):
-            self.handle.attributes[key] = ir.ArrayAttr.get(
-                [ir.DictAttr.get(entry) for entry in boundary]
-            )
-        elif key in self.handle.attributes:
-            del self.handle.attributes[key]
-
-    def drop_from_boundary(self, name: str) -> None:
-        """Drop an attribute from all arguments and results."""
-        for key in ("arg_attrs", "res_attrs"):
-            boundary = self.boundary(key)
-            for entry in boundary:
-                entry.pop(name, None)
-            self.set_boundary(key, boundary)
-
-    def update_type(self) -> None:
-        """Make the function's type that of its block's arguments and its return's operands."""
-        block = body(self.handle)
-        inputs = [argument.type for argument in block.arguments]
-        results = [operand.type for operand in self.terminator.operands]
-        self.handle.attributes["function_type"] = ir.TypeAttr.get(
-            ir.FunctionType.get(inputs, results)
-        )
-
-
-def functions_of(module: ir.Operation) -> list[ir.Operation]:
-    """The functions with a body."""
-    return [
-        op
-        for op in operations(body(module))
-        if op.name == "func.func" and len(op.regions[0].blocks) > 0
-    ]
-
-
-def form_of(function: ir.Operation) -> str:
-    """The form that a function is in: by its `mesh.form`, else by what is in it.
-
-    A function without `mesh.form` that holds `mesh` collectives was written in the distributed
-    form; the types of any other one are annotations.
-    """
-    if FORM in function.attributes:
-        return str(function.attributes[FORM].value)
-    if any(op.name in COLLECTIVES for op in operations(body(function))):
-        return "distributed"
-    return "annotated"
-
-
-def set_form(function: ir.Operation, form: str) -> None:
-    function.attributes[FORM] = ir.StringAttr.get(form)
-
 
 def read_function(handle: ir.Operation) -> Function:
     """Read a function with a body. Raises if it has more than one block."""
     region = handle.regions[0]
-    name = handle.attributes["sym_name"].value
+    name = name_of(handle)
     if len(region.blocks) != 1:
         raise error_at(
             handle.location,

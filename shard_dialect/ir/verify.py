@@ -6,8 +6,6 @@ verifies), and of a whole module, which knows the grids (`verify`, run on every 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import (
@@ -21,14 +19,13 @@ from shard_dialect.ir.attributes import (
     Shardings,
     expect,
     read_grid,
-    sharding_in,
 )
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.collectives import read_steps
+from shard_dialect.ir.collectives import read_collective
 from shard_dialect.ir.diagnostics import error_at, location_text
+from shard_dialect.ir.function import form_of
 from shard_dialect.ir.local import read_local
 from shard_dialect.ir.mesh import COLLECTIVES, Check
-from shard_dialect.ir.program import form_of
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding, ShardingError
 
@@ -43,16 +40,14 @@ def _check_annotate(op: ir.Operation) -> None:
 
 
 def _check_collective(op: ir.Operation) -> None:
-    source, result = sharding_in(op.operands[0].type), sharding_in(op.results[0].type)
-    if source is None or result is None:
-        raise ShardingError("takes and gives ranked tensors")
-    grid = source.grid or result.grid
-    source, result = replace(source, grid=grid), replace(result, grid=result.grid or grid)
-    expected = source
-    for step in read_steps(op, source):
+    found = read_collective(op)
+    expected = found.source
+    for step in found.steps:
         expected = step.after(expected)
-    if expected != result:
-        raise ShardingError(f"gives {expected} from {source}, but its result type says {result}")
+    if expected != found.target:
+        raise ShardingError(
+            f"gives {expected} from {found.source}, but its result type says {found.target}"
+        )
     given, made = op.operands[0].type, op.results[0].type
     if given.shape != made.shape or given.element_type != made.element_type:
         raise ShardingError("has different global tensors as its operand and its result")

@@ -10,6 +10,7 @@ from shard_dialect.model.plan import (
     ReduceScatter,
     ReshardError,
     Step,
+    bytes_moved,
     plan,
 )
 from shard_dialect.model.rule import Assignment, ShardingRule
@@ -31,5 +32,6 @@ __all__ = [
     "ShardingError",
     "ShardingRule",
     "Step",
+    "bytes_moved",
     "plan",
 ]

@@ -14,6 +14,7 @@ rest (`ReshardError`); that its bytes are the fewest possible is not promised.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -164,15 +165,24 @@ def plan(source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: 
     """
     _refuse_what_no_step_does(source, target, shape, grid)
     steps: list[Step] = []
-    moved = 0
     now = source
     while (step := _next_step(now, target)) is not None:
-        operand_bytes = now.local_elements(shape, grid) * itemsize
-        moved += step.bytes_moved(grid.axes_size(step.axes), operand_bytes)
         now = step.after(now)
         steps.append(step)
     assert now == target, f"the plan from {source} to {target} ends at {now}"
-    return Plan(tuple(steps), moved)
+    return Plan(tuple(steps), bytes_moved(steps, source, shape, itemsize, grid))
+
+
+def bytes_moved(
+    steps: Sequence[Step], source: Sharding, shape: Shape, itemsize: int, grid: Grid
+) -> int:
+    """The bytes per device that `steps` move, of a tensor of global `shape` lying as `source`."""
+    moved, now = 0, source
+    for step in steps:
+        operand_bytes = now.local_elements(shape, grid) * itemsize
+        moved += step.bytes_moved(grid.axes_size(step.axes), operand_bytes)
+        now = step.after(now)
+    return moved
 
 
 def _refuse_what_no_step_does(source: Sharding, target: Sharding, shape: Shape, grid: Grid) -> None:

@@ -12,6 +12,7 @@ from shard_dialect.ir.mesh import COLLECTIVES
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid, Sharding, ShardingError, ShardingRule
 from shard_dialect.model.sharding import Axes
+from shard_dialect.passes.versions import FRESH
 from shard_dialect.rules import rule_of
 
 _FREE = (*COLLECTIVES, "func.call", "func.return")
@@ -61,8 +62,12 @@ def _check(
     assignment = _assignment(op, rule, operands, results)
     for index, found in enumerate(results):
         expected = rule.result_sharding(index, assignment, grid)
-        if op.name in ("linalg.fill", "tensor.empty", *build.CONSTANTS) and found is not None:
-            _check_made_partial(op, found)
+        if op.name in (*FRESH, *build.CONSTANTS) and found is not None:
+            if found.partial and not build.may_be_partial(op, found.reduction):
+                raise ShardingError(
+                    f"'{op.name}' op gives a partial {found.reduction} whose pieces would be "
+                    "counted once a device"
+                )
             continue
         if expected is not None:
             _expect(op, f"result {index}", found, expected)
@@ -101,22 +106,6 @@ def _assignment(
     if whole:
         raise ShardingError(f"'{op.name}' op splits a loop that its rule {rule} keeps whole")
     return tuple(axes.get(factor, ()) for factor in range(len(rule.sizes)))
-
-
-def _check_made_partial(op: ir.Operation, found: Sharding) -> None:
-    """A fill may stand for a partial value if what it fills with adds nothing."""
-    if not found.partial or op.name == "tensor.empty" or found.reduction in ("max", "min"):
-        return
-    element = op.results[0].type.element_type
-    if op.name == "linalg.fill":
-        value = build.constant_value(op.operands[0])
-    else:
-        value = build.splat_value(op.results[0])
-    if value != build.identity(found.reduction, element):
-        raise ShardingError(
-            f"'{op.name}' op gives a partial {found.reduction} whose pieces would be counted "
-            "once a device"
-        )
 
 
 def _expect(op: ir.Operation, what: str, found: Sharding | None, expected: Sharding) -> None:

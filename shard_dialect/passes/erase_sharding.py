@@ -16,8 +16,14 @@ from shard_dialect.ir import annotation, build
 from shard_dialect.ir.attributes import FORM, SHARDING, SHARDINGS, Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.function import (
+    drop_from_boundary,
+    form_of,
+    functions_of,
+    refuse_form,
+    update_type,
+)
 from shard_dialect.ir.mesh import COLLECTIVES
-from shard_dialect.ir.program import Function, form_of, functions_of
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.base import Pass
 
@@ -36,20 +42,16 @@ class EraseSharding(Pass):
         for handle in functions_of(module):
             form = form_of(handle)
             if form in ("local", "lowered"):
-                name = handle.attributes["sym_name"].value
-                raise error_at(
-                    handle.location,
-                    f"function @{name} is in the {form} form, which no longer has the unsharded "
-                    "program: name that with --reference",
+                raise refuse_form(
+                    handle, ", which no longer has the unsharded program: name it with --reference"
                 )
-            _erase(Function(handle, ""), shardings)
+            _erase(handle, shardings)
         for op in operations(body(module)):
             if op.name in _GRIDS:
                 op.erase()
 
 
-def _erase(function: Function, shardings: Shardings) -> None:
-    handle = function.handle
+def _erase(handle: ir.Operation, shardings: Shardings) -> None:
     for argument in body(handle).arguments:
         _make_plain(argument, shardings)
     for op in list(walk(handle)):
@@ -57,11 +59,11 @@ def _erase(function: Function, shardings: Shardings) -> None:
     for op in list(walk(handle)):
         if op.name == "shard.sharding":
             op.erase()
-    function.drop_from_boundary(SHARDING)
+    drop_from_boundary(handle, SHARDING)
     for name in (FORM, "mesh_cluster"):
         if name in handle.attributes:
             del handle.attributes[name]
-    function.update_type()
+    update_type(handle)
 
 
 def _erase_from(op: ir.Operation, shardings: Shardings) -> None:

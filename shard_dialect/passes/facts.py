@@ -13,8 +13,9 @@ from shard_dialect.ir import annotation, build
 from shard_dialect.ir.attributes import SHARDING, Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.function import boundary, form_of
 from shard_dialect.ir.local import LOCAL_COLLECTIVES
-from shard_dialect.ir.program import Function, form_of
+from shard_dialect.ir.program import Function
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid, Sharding
 
@@ -88,7 +89,7 @@ class _Reader:
             self._say_if_open(number, sharding)
 
     def _boundary(self, key: str, values: tuple[int, ...]) -> Iterator[tuple[int, Sharding]]:
-        for number, attributes in zip(values, self.function.boundary(key), strict=True):
+        for number, attributes in zip(values, boundary(self.function.handle, key), strict=True):
             if SHARDING in attributes:
                 rank = self.function.values[number].handle.type.rank
                 yield number, self.shardings.read(attributes[SHARDING], rank)

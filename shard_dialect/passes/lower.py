@@ -25,9 +25,17 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir import build
 from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, RESULT
 from shard_dialect.ir.bindings import PassManager, ir
-from shard_dialect.ir.diagnostics import error_at, from_mlir, located
+from shard_dialect.ir.diagnostics import from_mlir, located
+from shard_dialect.ir.function import (
+    boundary,
+    form_of,
+    functions_of,
+    name_of,
+    refuse_form,
+    set_boundary,
+    set_form,
+)
 from shard_dialect.ir.local import read_local
-from shard_dialect.ir.program import Function, form_of, functions_of, set_form
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, ReduceScatter
 from shard_dialect.passes.base import Pass
@@ -62,16 +70,12 @@ class Lower(Pass):
         for handle in handles:
             form = form_of(handle)
             if form != "local" and any(_is_sharded(op) for op in walk(handle)):
-                name = handle.attributes["sym_name"].value
-                raise error_at(
-                    handle.location,
-                    f"function @{name} is in the {form} form: run --spmd before --lower",
-                )
+                raise refuse_form(handle, ": run --spmd before --lower")
             for op in list(walk(handle)):
                 if op.name.startswith("shard."):
                     with located(op):
                         calls.replace(op, handle)
-            _note_boundary(Function(handle, ""))
+            _note_boundary(handle)
             set_form(handle, "lowered")
         try:
             PassManager.parse(_TO_BUFFERS).run(module)
@@ -99,24 +103,24 @@ def _return_apart(handle: ir.Operation) -> None:
         seen.append(value)
 
 
-def _note_boundary(function: Function) -> None:
+def _note_boundary(handle: ir.Operation) -> None:
     """Say which buffers are arguments and which results: bufferization makes arguments of both.
 
     Partitioned functions say so already, with their global types.
     """
-    type_ = function.handle.attributes["function_type"].value
+    type_ = handle.attributes["function_type"].value
     for key, name, types in (
         ("arg_attrs", ARGUMENT, type_.inputs),
         ("res_attrs", RESULT, type_.results),
     ):
-        boundary = function.boundary(key)
-        for attributes, each in zip(boundary, types, strict=True):
+        entries = boundary(handle, key)
+        for attributes, each in zip(entries, types, strict=True):
             if isinstance(each, ir.RankedTensorType):
                 attributes.setdefault(name, ir.TypeAttr.get(each))
             if isinstance(each, ir.RankedTensorType) and name == ARGUMENT:
                 # The caller's arrays: bufferization would compute in place on them.
                 attributes["bufferization.writable"] = ir.BoolAttr.get(False)
-        function.set_boundary(key, boundary)
+        set_boundary(handle, key, entries)
 
 
 class _Calls:
@@ -125,11 +129,7 @@ class _Calls:
     def __init__(self, module: ir.Operation) -> None:
         self.module = module
         self.declared: dict[tuple[ir.Attribute, ir.Type], str] = {}
-        self.taken = {
-            op.attributes["sym_name"].value
-            for op in operations(body(module))
-            if "sym_name" in op.attributes
-        }
+        self.taken = {name_of(op) for op in operations(body(module)) if "sym_name" in op.attributes}
 
     def replace(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` of `function`; what it calls is declared in front of the function."""

@@ -23,15 +23,18 @@ from shard_dialect.ir import annotation, build
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
-from shard_dialect.ir.mesh import COLLECTIVES
-from shard_dialect.ir.program import (
-    Function,
-    Op,
+from shard_dialect.ir.function import (
+    boundary,
+    drop_from_boundary,
     form_of,
     functions_of,
-    read_function,
+    name_of,
+    refuse_form,
     set_form,
+    update_type,
 )
+from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.program import Function, Op, read_function
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid, Sharding, ShardingRule
 from shard_dialect.passes.base import Pass
@@ -58,16 +61,9 @@ class Materialize(Pass):
         handles = [op for op in functions_of(module) if form_of(op) not in done]
         for handle in handles:
             if form_of(handle) != "propagated":
-                name = handle.attributes["sym_name"].value
-                raise error_at(
-                    handle.location,
-                    f"function @{name} is in the {form_of(handle)} form: run --propagate first",
-                )
+                raise refuse_form(handle, ": run --propagate first")
             complete(read_function(handle), shardings)  # other passes may have made ops since
-        signatures = {
-            handle.attributes["sym_name"].value: _Signature.of(handle, shardings)
-            for handle in handles
-        }
+        signatures = {name_of(handle): _Signature.of(handle, shardings) for handle in handles}
         for handle in handles:
             _Materializer(read_function(handle), shardings, signatures, self.strict).run()
 
@@ -82,12 +78,11 @@ class _Signature:
     @classmethod
     def of(cls, handle: ir.Operation, shardings: Shardings) -> _Signature:
         type_ = handle.attributes["function_type"].value
-        function = Function(handle, "")
 
         def read(key: str, types: Sequence[ir.Type]) -> tuple[Sharding | None, ...]:
             return tuple(
                 shardings.read(entry[SHARDING], each.rank) if SHARDING in entry else None
-                for entry, each in zip(function.boundary(key), types, strict=True)
+                for entry, each in zip(boundary(handle, key), types, strict=True)
             )
 
         return cls(read("arg_attrs", type_.inputs), read("res_attrs", type_.results))
@@ -240,8 +235,8 @@ class _Materializer:
         ):
             if sharding is not None:
                 terminator.operands[place] = self.versions.get(value, sharding, None)
-        function.drop_from_boundary(SHARDING)
-        function.update_type()
+        drop_from_boundary(function.handle, SHARDING)
+        update_type(function.handle)
         set_form(function.handle, "distributed")
 
     def _clean_up(self) -> None:

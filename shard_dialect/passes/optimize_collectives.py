@@ -31,19 +31,19 @@ from dataclasses import dataclass
 from shard_dialect.ir import build
 from shard_dialect.ir.attributes import Shardings
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.collectives import read_steps, write_step
+from shard_dialect.ir.collectives import Collective, read_collective, write_steps
+from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh import COLLECTIVES
-from shard_dialect.ir.program import form_of, functions_of, itemsize
+from shard_dialect.ir.program import itemsize
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import (
     AllGather,
     AllReduce,
     AllSlice,
-    Grid,
     ReduceScatter,
     ReshardError,
     Sharding,
-    Step,
+    bytes_moved,
     plan,
 )
 from shard_dialect.passes.base import Pass
@@ -68,17 +68,6 @@ class OptimizeCollectives(Pass):
                 _drop_unused(handle)
 
 
-@dataclass(frozen=True)
-class _Collective:
-    """A collective op with its steps, and how its operand and its result lie."""
-
-    op: ir.Operation
-    steps: tuple[Step, ...]
-    source: Sharding
-    target: Sharding
-    bytes_moved: int
-
-
 class _Rewriter:
     def __init__(self, shardings: Shardings) -> None:
         self.shardings = shardings
@@ -87,124 +76,94 @@ class _Rewriter:
         """Try each rewrite on `op`; whether one was done. What it replaces stays, without a use."""
         if op.name not in COLLECTIVES or not _uses(op.results[0]):
             return False
-        found = self._read(op)
-        return self._plan_again(found) or self._compute_on_pieces(found)
+        found = read_collective(op)
+        return self._plan_again(op, found) or self._compute_on_pieces(op, found)
 
-    def _read(self, op: ir.Operation) -> _Collective:
-        source, target = self._sharding(op.operands[0]), self._sharding(op.results[0])
-        name = source.grid or target.grid
-        source, target = _on(source, name), _on(target, name)
-        steps = read_steps(op, source)
-        return _Collective(op, steps, source, target, self._bytes(op.results[0], source, steps))
-
-    def _plan_again(self, second: _Collective) -> bool:
+    def _plan_again(self, op: ir.Operation, second: Collective) -> bool:
         """Plan a collective and the one before it as one, if that is cheaper or shorter."""
-        op = second.op
         owner = op.operands[0].owner
         if isinstance(owner, ir.Block) or owner.operation.name not in COLLECTIVES:
             return False
-        first = self._read(owner.operation)
-        value = first.op.operands[0]
-        shape, size, grid = self._measure(value, second)
+        first = read_collective(owner.operation)
+        value = owner.operation.operands[0]
+        type_ = value.type
+        shape, size = tuple(type_.shape), itemsize(type_.element_type)
+        grid = self.shardings.grid(first.source.grid)
         try:
             direct = plan(first.source, second.target, shape, size, grid)
         except ReshardError:
             return False
-        only_user = _uses(first.op.results[0]) == 1
-        before = second.bytes_moved + (first.bytes_moved if only_user else 0)
-        steps_before = len(second.steps) + (len(first.steps) if only_user else 0)
+        before = bytes_moved(second.steps, second.source, shape, size, grid)
+        steps_before = len(second.steps)
+        if _uses(owner.operation.results[0]) == 1:
+            before += bytes_moved(first.steps, first.source, shape, size, grid)
+            steps_before += len(first.steps)
         if (direct.bytes_moved, len(direct.steps)) >= (before, steps_before):
             return False
         with ir.InsertionPoint(op), op.location:
-            value = self._write(value, first.source, direct.steps)
+            value = write_steps(direct.steps, value, first.source, self.shardings)
         op.results[0].replace_all_uses_with(value)
         return True
 
-    def _compute_on_pieces(self, found: _Collective) -> bool:
+    def _compute_on_pieces(self, op: ir.Operation, found: Collective) -> bool:
         """Let the elementwise op behind a gather or an all-reduce work on pieces."""
-        user = _only_user(found.op.results[0])
+        user = _only_user(op.results[0])
         if user is None or len(found.steps) != 1 or len(user.results) != 1:
             return False
         rule = rule_of(user)
         if rule is None or not rule.is_elementwise:
             return False
-        return any(self._gather_later(found, gather, user) for gather in self._pieces(found))
+        gathered, made = op.results[0].type.element_type, user.results[0].type.element_type
+        if itemsize(made) > itemsize(gathered):
+            return False  # a gather of the result would move more
+        gather = self._gather_in(op, found)
+        if gather is None:
+            return False
+        self._gather_later(op, found, gather, user)
+        return True
 
-    def _pieces(self, found: _Collective) -> list[AllGather]:
-        """The gathers that the collective could end in."""
+    def _gather_in(self, op: ir.Operation, found: Collective) -> AllGather | None:
+        """The gather that the collective is, or that an all-reduce could end in."""
         step = found.steps[0]
         if isinstance(step, AllGather):
-            return [step]
+            return step
         if not isinstance(step, AllReduce):
-            return []
-        shape, _, grid = self._measure(found.op.results[0], found)
-        local = found.target.local_shape(shape, grid)
+            return None
+        grid = self.shardings.grid(found.source.grid)
+        local = found.target.local_shape(tuple(op.results[0].type.shape), grid)
         group = grid.axes_size(step.axes)
         dims = [dim for dim, size in enumerate(local) if size % group == 0]
         # A dimension that is split already first: the other ones stay whole for their readers.
         dims.sort(key=lambda dim: not found.target.split_axes[dim])
-        return [AllGather(dim, step.axes) for dim in dims]
+        return AllGather(dims[0], step.axes) if dims else None
 
-    def _gather_later(self, found: _Collective, gather: AllGather, user: ir.Operation) -> bool:
-        result = user.results[0]
-        if itemsize(result.type.element_type) > itemsize(found.op.results[0].type.element_type):
-            return False  # the gather would move more there
-        step = found.steps[0]
-        pieces = found.op.operands[0]
-        lies = found.source
+    def _gather_later(
+        self, op: ir.Operation, found: Collective, gather: AllGather, user: ir.Operation
+    ) -> None:
+        step, lies, pieces = found.steps[0], found.source, op.operands[0]
         cut = AllSlice(gather.dim, gather.axes)
         with ir.InsertionPoint(user), user.location:
             if isinstance(step, AllReduce):
                 scatter = ReduceScatter(gather.dim, step.axes, step.reduction)
-                pieces = self._write(pieces, lies, (scatter,))
+                pieces = write_steps([scatter], pieces, lies, self.shardings)
                 lies = scatter.after(lies)
             for place, operand in enumerate(user.operands):
-                if operand == found.op.results[0]:
+                if operand == op.results[0]:
                     user.operands[place] = pieces
                 elif isinstance(operand.type, ir.RankedTensorType):
                     user.operands[place] = self._piece(operand, found.target, cut)
-        whole = result.type
-        result.set_type(self.shardings.typed(whole, lies))
+        result = user.results[0]
+        result.set_type(self.shardings.typed(result.type, lies))
         with ir.InsertionPoint.after(user), user.location:
-            gathered = self._write(result, lies, (gather,))
+            gathered = write_steps([gather], result, lies, self.shardings)
         result.replace_all_uses_except(gathered, gathered.owner.operation)
-        return True
 
     def _piece(self, value: ir.Value, lies: Sharding, cut: AllSlice) -> ir.Value:
         owner = value.owner
         if not isinstance(owner, ir.Block) and owner.operation.name == "tensor.empty":
             type_ = self.shardings.typed(value.type, cut.after(lies))
             return build.empty(type_).results[0]
-        return self._write(value, lies, (cut,))
-
-    def _write(self, value: ir.Value, source: Sharding, steps: tuple[Step, ...]) -> ir.Value:
-        now = source
-        for step in steps:
-            type_ = self.shardings.typed(value.type, step.after(now))
-            value = write_step(step, value, now, type_)
-            now = step.after(now)
-        return value
-
-    def _sharding(self, value: ir.Value) -> Sharding:
-        return self.shardings.of_type(value.type) or Sharding.replicated("", value.type.rank)
-
-    def _measure(self, value: ir.Value, found: _Collective) -> tuple[tuple[int, ...], int, Grid]:
-        size = itemsize(value.type.element_type)
-        return tuple(value.type.shape), size, self.shardings.grid(found.source.grid)
-
-    def _bytes(self, value: ir.Value, source: Sharding, steps: tuple[Step, ...]) -> int:
-        grid = self.shardings.grid(source.grid)
-        shape, size = tuple(value.type.shape), itemsize(value.type.element_type)
-        moved, now = 0, source
-        for step in steps:
-            operand_bytes = now.local_elements(shape, grid) * size
-            moved += step.bytes_moved(grid.axes_size(step.axes), operand_bytes)
-            now = step.after(now)
-        return moved
-
-
-def _on(sharding: Sharding, grid: str) -> Sharding:
-    return Sharding(grid, sharding.split_axes, sharding.partial, sharding.reduction)
+        return write_steps([cut], value, lies, self.shardings)
 
 
 def _uses(value: ir.Value) -> int:

@@ -17,18 +17,28 @@ op on smaller tensors, which its rule says it may be; types that its rule does n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from shard_dialect.ir import build
-from shard_dialect.ir.attributes import ARGUMENT, RESULT, Shardings, sharding_in
+from shard_dialect.ir.attributes import ARGUMENT, RESULT, Shardings
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.collectives import read_steps
-from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.collectives import Collective, read_collective
+from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.function import (
+    boundary,
+    form_of,
+    functions_of,
+    name_of,
+    refuse_form,
+    set_boundary,
+    set_form,
+    update_type,
+)
 from shard_dialect.ir.local import write_local
 from shard_dialect.ir.mesh import COLLECTIVES
-from shard_dialect.ir.program import Function, form_of, functions_of, set_form
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import AllSlice, Grid, Sharding, ShardingError
+from shard_dialect.model import AllSlice, Grid, ShardingError
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.consistency import check_types
 
@@ -46,57 +56,43 @@ class Partition(Pass):
             if form in ("local", "lowered"):
                 continue
             if form != "distributed":
-                name = handle.attributes["sym_name"].value
-                raise error_at(
-                    handle.location,
-                    f"function @{name} is in the {form} form: run --propagate and --materialize "
-                    "first, or --spmd for all",
+                raise refuse_form(
+                    handle, ": run --propagate and --materialize first, or --spmd for all"
                 )
             _partition(handle, shardings)
         _use_upstream_grids(module, shardings)
 
 
 def _partition(handle: ir.Operation, shardings: Shardings) -> None:
-    function = Function(handle, handle.attributes["sym_name"].value)
     block = body(handle)
     ops = operations(block)
     # In step with `ops`: as a key an op would not do, its hash changes with its operands.
-    sources: list[Sharding | None] = []
+    collectives: list[Collective | None] = []
     for op in ops:
         with located(op):
             check_types(op, shardings)
-            sources.append(_source(op) if op.name in COLLECTIVES else None)
+            collectives.append(read_collective(op) if op.name in COLLECTIVES else None)
     with located(handle):
-        _cut_boundary(function, "arg_attrs", ARGUMENT, block.arguments, shardings)
-        _cut_boundary(function, "res_attrs", RESULT, ops[-1].operands, shardings)
-    for op, source in zip(ops, sources, strict=True):
+        _cut_boundary(handle, "arg_attrs", ARGUMENT, block.arguments)
+        _cut_boundary(handle, "res_attrs", RESULT, ops[-1].operands)
+    for op, collective in zip(ops, collectives, strict=True):
         with located(op):
-            if source is not None:
-                _cut_collective(op, source, shardings)
+            if collective is not None:
+                _cut_collective(op, collective, shardings)
             else:
                 _cut_results(op, shardings)
     for argument in block.arguments:
         _cut_value(argument, shardings)
-    function.update_type()
+    update_type(handle)
     set_form(handle, "local")
 
 
-def _source(op: ir.Operation) -> Sharding:
-    """How a collective's operand lies; that of a plain type is on the result's grid."""
-    source, result = sharding_in(op.operands[0].type), sharding_in(op.results[0].type)
-    assert source is not None, "the verifier wants ranked tensors"
-    assert result is not None, "the verifier wants ranked tensors"
-    return replace(source, grid=source.grid or result.grid)
-
-
-def _cut_boundary(
-    function: Function, key: str, name: str, values: list[ir.Value], shardings: Shardings
-) -> None:
-    boundary = function.boundary(key)
-    for attributes, value in zip(boundary, values, strict=True):
+def _cut_boundary(handle: ir.Operation, key: str, name: str, values: Sequence[ir.Value]) -> None:
+    entries = boundary(handle, key)
+    for attributes, value in zip(entries, values, strict=True):
         if isinstance(value.type, ir.RankedTensorType):
             attributes[name] = ir.TypeAttr.get(value.type)
-    function.set_boundary(key, boundary)
+    set_boundary(handle, key, entries)
 
 
 def _cut_value(value: ir.Value, shardings: Shardings) -> None:
@@ -128,12 +124,13 @@ def _local_splat(value: ir.Attribute, type_: ir.Type) -> ir.Attribute | None:
     return ir.DenseElementsAttr.get_splat(type_, value.get_splat_value())
 
 
-def _cut_collective(op: ir.Operation, now: Sharding, shardings: Shardings) -> None:
-    """Replace a `mesh` collective, whose operand lay as `now`, by the `shard` ops of its steps."""
+def _cut_collective(op: ir.Operation, collective: Collective, shardings: Shardings) -> None:
+    """Replace a `mesh` op, read before its operand was cut, by the `shard` ops of its steps."""
+    now = collective.source
     grid = shardings.grid(now.grid)
     global_type, value = op.results[0].type, op.operands[0]
     with ir.InsertionPoint(op), op.location:
-        for step in read_steps(op, now):
+        for step in collective.steps:
             now = step.after(now)
             type_ = shardings.local(shardings.typed(global_type, now))
             splat = _splat_constant(value) if isinstance(step, AllSlice) else None
@@ -165,7 +162,7 @@ def _use_upstream_grids(module: ir.Operation, shardings: Shardings) -> None:
     for op in operations(body(module)):
         if op.name != "mesh.cluster":
             continue
-        grid = shardings.grid(op.attributes["sym_name"].value)
+        grid = shardings.grid(name_of(op))
         with ir.InsertionPoint(op), op.location:
             build.create("shard.grid", [], [], _grid_attributes(grid))
         op.erase()

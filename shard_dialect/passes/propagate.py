@@ -27,7 +27,15 @@ from math import prod
 from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.program import Function, Op, form_of, functions_of, read_function, set_form
+from shard_dialect.ir.function import (
+    boundary,
+    form_of,
+    functions_of,
+    set_boundary,
+    set_form,
+    update_type,
+)
+from shard_dialect.ir.program import Function, Op, read_function
 from shard_dialect.model import Grid, Sharding, ShardingRule
 from shard_dialect.model.plan import common_prefix
 from shard_dialect.model.sharding import Axes
@@ -198,16 +206,16 @@ def _write(function: Function, state: _State, shardings: Shardings) -> None:
         return shardings.write(state.sharding(value))
 
     for key, values in (("arg_attrs", function.arguments), ("res_attrs", function.returned)):
-        boundary = function.boundary(key)
-        for value, attributes in zip(values, boundary, strict=True):
+        entries = boundary(function.handle, key)
+        for value, attributes in zip(values, entries, strict=True):
             if state.shapes[value] is not None and SHARDING not in attributes:
                 whole = state.sharding(value).with_partial(())  # callers cannot sum up pieces
                 attributes[SHARDING] = shardings.write(whole)
-        function.set_boundary(key, boundary)
+        set_boundary(function.handle, key, entries)
     for op in function.ops:
         if any(state.shapes[value] is not None for value in op.results):
             op.handle.attributes[SHARDINGS] = ir.ArrayAttr.get(
                 [attribute(value) for value in op.results]
             )
-    function.update_type()
+    update_type(function.handle)
     set_form(function.handle, "propagated")

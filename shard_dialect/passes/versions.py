@@ -13,7 +13,7 @@ from collections import Counter
 from shard_dialect.ir import build
 from shard_dialect.ir.attributes import Shardings
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.collectives import write_step
+from shard_dialect.ir.collectives import write_steps
 from shard_dialect.ir.program import Function, Op
 from shard_dialect.model import Grid, Plan, ReshardError, Sharding, plan
 from shard_dialect.model.sharding import Shape
@@ -99,13 +99,11 @@ class Versions:
 
     def can_be_partial(self, value: int, target: Sharding) -> bool:
         """Whether `value` can be had partial as `target`, and still means the same."""
-        if value in self._fresh and self._fresh[value].name == "tensor.empty":
-            return True  # nothing is there to be counted twice
-        splat = self._splat(value)
-        if target.reduction in ("max", "min") and (splat is not None or value in self._fresh):
-            return True  # max(a, a) is a
-        element = self.function.values[value].handle.type.element_type
-        return splat is not None and splat == build.identity(target.reduction, element)
+        owner = self.function.values[value].handle.owner
+        op = self._fresh[value].handle if value in self._fresh else owner
+        if isinstance(op, ir.Block) or op.operation.name not in (*FRESH, *build.CONSTANTS):
+            return False
+        return build.may_be_partial(op.operation, target.reduction)
 
     def identity(self, value: int, target: Sharding, before: Op) -> ir.Value:
         """A tensor like `value`, partial as `target`, that adds nothing to a reduction."""
@@ -152,12 +150,8 @@ class Versions:
         return shape
 
     def _emit(self, value: int, handle: ir.Value, source: Sharding, target: Sharding) -> ir.Value:
-        now = source
-        for step in self.plan(value, source, target).steps:
-            type_ = self._attributes.typed(handle.type, step.after(now))
-            handle = write_step(step, handle, now, type_)
-            now = step.after(now)
-        return handle
+        steps = self.plan(value, source, target).steps
+        return write_steps(steps, handle, source, self._attributes)
 
     def _make_again(self, op: Op, target: Sharding) -> ir.Value:
         made = build.empty(self._attributes.typed(op.handle.results[0].type, target))
@@ -165,15 +159,10 @@ class Versions:
             made = build.fill(op.handle.operands[0], made.results[0])
         return made.results[0]
 
-    def _splat(self, value: int) -> ir.Attribute | None:
-        """The one element that a fill or a constant repeats; `None` where it is not known."""
-        if value in self._fresh:
-            return build.constant_value(self._fresh[value].handle.operands[0])
-        return build.splat_value(self.function.values[value].handle)
-
     def _splat_constant(self, value: int, target: Sharding) -> ir.Value:
         type_ = self._attributes.typed(self.function.values[value].handle.type, target)
-        splat = ir.DenseElementsAttr.get_splat(type_, self._splat(value))
+        element = build.splat_value(self.function.values[value].handle)
+        splat = ir.DenseElementsAttr.get_splat(type_, element)
         return build.scalar(splat).results[0]
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
 from shard_dialect.runtime.arrays import Array, Difference, compare, perturbed, tolerance
-from shard_dialect.runtime.executable import Executable, Site
+from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.lowered import Program, Site
 from shard_dialect.runtime.world import World
 
 _PERTURBATIONS = 4
@@ -50,7 +51,8 @@ def check(
     world: World,
 ) -> Verdict:
     """Run the unsharded program on `inputs` and compare each device's pieces with its results."""
-    _check_same_types(executable, reference)
+    program = executable.program
+    _check_same_types(program, reference.program)
     expected = reference.run(inputs, Alone())
     nearby = [
         reference.run([perturbed(array, seed) for array in inputs], Alone())
@@ -61,7 +63,7 @@ def check(
     largest = 0.0
     for rank, pieces in zip(world.ranks, outputs, strict=True):
         for number, (piece, whole) in enumerate(zip(pieces, expected, strict=True)):
-            place = executable.results[number].piece(rank, executable.grids)
+            place = program.results[number].piece(rank, program.grids)
             found = compare(piece, whole[place], allowed[number][place])
             largest = max(largest, found.error / (found.tolerance or 1.0))
             if not found.passed:
@@ -71,9 +73,9 @@ def check(
     return Verdict(failures[0] if failures else "", largest)
 
 
-def _check_same_types(executable: Executable, reference: Executable) -> None:
+def _check_same_types(program: Program, reference: Program) -> None:
     for what in ("arguments", "results"):
-        ours = [str(each.whole) for each in getattr(executable, what)]
+        ours = [str(each.whole) for each in getattr(program, what)]
         theirs = [str(each.whole) for each in getattr(reference, what)]
         if ours != theirs:
             raise ShardError(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from shard_dialect.ir.source import Source
 from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.runtime.executable import Executable, choose_entry
+from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.lowered import choose_entry
 
 
-def compile_sharded(source: Source, entry: str | None = None) -> tuple[Executable, str]:
-    """The program that each device runs, from whatever form it is in; and its entry's name."""
+def compile_sharded(source: Source, entry: str | None = None) -> Executable:
+    """The program that each device runs, from whatever form it is in."""
     with source.places():
         module = source.parse()
         name = choose_entry(module.operation, entry)
         run_pipeline(module, "spmd,lower")
-        return Executable(module, name), name
+        return Executable(module, name)
 
 
 def compile_reference(source: Source, entry: str) -> Executable:

@@ -13,7 +13,8 @@ import numpy as np
 from shard_dialect.model import Reduction
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.collectives import REDUCE, perform
-from shard_dialect.runtime.executable import Executable, Site
+from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.lowered import Site
 
 
 def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:

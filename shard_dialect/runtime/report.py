@@ -15,7 +15,7 @@ from math import prod
 from tabulate import tabulate
 
 from shard_dialect.model import AllSlice
-from shard_dialect.runtime.executable import Site
+from shard_dialect.runtime.lowered import Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Grid, Reduction
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.collectives import REDUCE, perform
-from shard_dialect.runtime.executable import Executable, Site
+from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.lowered import Site
 from shard_dialect.runtime.world import Launched, Pieces
 
 try:

@@ -36,9 +36,10 @@ def assert_contracts(a: str, b: str, c: str, element: str = "f32") -> None:
     with make_context():
         parsed = Source.of(module(a, b, c, element)).parse()
         run_pipeline(parsed, "lower")
-        program = Executable(parsed, "main")
-    x, y, z = random_inputs([each.whole for each in program.arguments], seed=0)
-    (result,) = program.run([x, y, z], Alone())
+        executable = Executable(parsed, "main")
+    types = [each.whole for each in executable.program.arguments]
+    x, y, z = random_inputs(types, seed=0)
+    (result,) = executable.run([x, y, z], Alone())
     expected = z + np.einsum(f"{a},{b}->{c}", x, y)
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 

@@ -13,10 +13,10 @@ from shard_dialect.runtime.world import InProcess
 
 def verdict(text: str, reference: str, inputs: list[Array]) -> Verdict:
     with make_context():
-        sharded, entry = compile_sharded(Source.of(text))
-        unsharded = compile_reference(Source.of(reference), entry)
-    world = InProcess(sharded.devices)
-    outputs = world.run(sharded, [sharded.scatter(inputs, rank) for rank in world.ranks])
+        sharded = compile_sharded(Source.of(text))
+        unsharded = compile_reference(Source.of(reference), sharded.program.entry)
+    world = InProcess(sharded.program.devices)
+    outputs = world.run(sharded, [sharded.program.scatter(inputs, rank) for rank in world.ranks])
     return check(sharded, unsharded, inputs, outputs, world)
 
 

@@ -1,0 +1,213 @@
+"""A program in the lowered form, read: what it takes and gives, and what it communicates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, RESULT, Shardings
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import boundary, name_of
+from shard_dialect.ir.local import read_local
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Grid, Sharding, Step
+from shard_dialect.runtime.arrays import Array, TensorType, dtype_of
+
+
+@dataclass(frozen=True)
+class Site:
+    """A collective of the program: the step, on which grid, and the local types."""
+
+    step: Step
+    grid: Grid
+    source: TensorType
+    target: TensorType
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """One argument or result: its local type, its global type, and how the global one lies."""
+
+    local: TensorType
+    whole: TensorType
+    sharding: Sharding | None
+    """`None`: whole on every device."""
+
+    def piece(self, rank: int, grids: Mapping[str, Grid]) -> tuple[slice, ...]:
+        """The part of the global tensor that device `rank` holds."""
+        if self.sharding is None:
+            return (slice(None),) * len(self.whole.shape)
+        return self.sharding.piece(rank, self.whole.shape, grids[self.sharding.grid])
+
+
+@dataclass(frozen=True)
+class Program:
+    """The function `entry`: its boundary, and the collectives that it calls, in order."""
+
+    entry: str
+    grids: Mapping[str, Grid]
+    arguments: Sequence[Boundary]
+    results: Sequence[Boundary]
+    sites: Mapping[str, Site]
+    """By the name of the runtime function that is called."""
+    calls: Sequence[Site]
+
+    @classmethod
+    def read(cls, module: ir.Operation, entry: str) -> Program:
+        """Read a module in the lowered form. Raises `ShardError` for what cannot be run."""
+        shardings = Shardings.of(module)
+        function = find_function(module, entry)
+        sites = _sites(module, shardings)
+        return cls(
+            entry,
+            shardings.grids,
+            _boundary(function, ARGUMENT, shardings),
+            _boundary(function, RESULT, shardings),
+            sites,
+            _calls(module, entry, sites),
+        )
+
+    @property
+    def devices(self) -> int:
+        """How many devices the program is for; 1 if it has nothing to do with a grid."""
+        named = {each.sharding.grid for each in (*self.arguments, *self.results) if each.sharding}
+        used = {site.grid for site in self.calls} | {self.grids[name] for name in named}
+        sizes = sorted({grid.size for grid in used or self.grids.values() if grid.is_static})
+        if len(sizes) > 1:
+            raise ShardError(f"the program is for grids of {sizes[0]} and of {sizes[1]} devices")
+        return sizes[0] if sizes else 1
+
+    def scatter(self, inputs: Sequence[Array], rank: int) -> list[Array]:
+        """Device `rank`'s pieces of the global `inputs`."""
+        return [
+            np.ascontiguousarray(array[each.piece(rank, self.grids)])
+            for array, each in zip(inputs, self.arguments, strict=True)
+        ]
+
+    def gather(self, pieces: Sequence[Sequence[Array]]) -> list[Array]:
+        """The global results from all devices' pieces, by rank."""
+        outputs = []
+        for number, each in enumerate(self.results):
+            whole = np.empty(each.whole.shape, each.whole.dtype)
+            for rank, of_device in enumerate(pieces):
+                whole[each.piece(rank, self.grids)] = of_device[number]
+            outputs.append(whole)
+        return outputs
+
+
+def choose_entry(module: ir.Operation, name: str | None) -> str:
+    """The function to run: `name`, else `main`, else the only public one."""
+    public = [
+        name_of(op)
+        for op in operations(body(module))
+        if op.name == "func.func"
+        and len(op.regions[0].blocks)
+        and "sym_visibility" not in op.attributes
+    ]
+    names = ", ".join(f"@{each}" for each in public) or "none"
+    if name is not None:
+        find_function(module, name)
+        return name
+    if "main" in public:
+        return "main"
+    if len(public) != 1:
+        raise ShardError(
+            f"which function to run is not clear: name one with --entry; there are {names}"
+        )
+    return public[0]
+
+
+def find_function(module: ir.Operation, name: str) -> ir.Operation:
+    functions = {
+        name_of(op): op
+        for op in operations(body(module))
+        if op.name == "func.func" and len(op.regions[0].blocks)
+    }
+    if name not in functions:
+        known = ", ".join(f"@{each}" for each in functions) or "none"
+        raise ShardError(f"there is no function @{name} to run; there are {known}")
+    return functions[name]
+
+
+def _boundary(handle: ir.Operation, key: str, shardings: Shardings) -> list[Boundary]:
+    """The arguments (or results, which the lowered form has as its last arguments)."""
+    found = []
+    types = handle.attributes["function_type"].value
+    if types.results:
+        raise error_at(handle.location, f"cannot run a function that returns a {types.results[0]}")
+    for type_, attributes in zip(types.inputs, boundary(handle, "arg_attrs"), strict=True):
+        is_result = RESULT in attributes
+        if is_result != (key == RESULT):
+            continue
+        if not isinstance(type_, ir.MemRefType) or not type_.has_static_shape:
+            raise error_at(
+                handle.location, f"cannot run a function on a {type_}: only tensors of known size"
+            )
+        local = _tensor_type(type_)
+        whole, sharding = local, None
+        if key in attributes:
+            global_type = attributes[key].value
+            whole = _tensor_type(global_type)
+            sharding = shardings.of_type(global_type)
+            if sharding is not None and sharding.partial:
+                raise error_at(
+                    handle.location,
+                    f"cannot run a function whose argument or result is partial: {sharding}",
+                )
+        found.append(Boundary(local, whole, sharding))
+    return found
+
+
+def _tensor_type(type_: ir.ShapedType) -> TensorType:
+    return TensorType(tuple(type_.shape), dtype_of(type_.element_type))
+
+
+def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
+    """The declared collectives by the name of their runtime function."""
+    sites = {}
+    for op in operations(body(module)):
+        if COLLECTIVE not in op.attributes:
+            continue
+        what = op.attributes[COLLECTIVE]
+        read = read_local(what["name"].value, what)
+        if read is None:
+            raise error_at(op.location, f"{what['name']} cannot be run yet")
+        source, target = map(_tensor_type, op.attributes["function_type"].value.inputs)
+        sites[name_of(op)] = Site(read[1], shardings.grid(read[0]), source, target)
+    return sites
+
+
+_RUNTIME = ("dealloc_helper",)
+"""Functions that upstream's passes make, and that call nothing of ours."""
+
+
+def _calls(
+    module: ir.Operation, entry: str, sites: dict[str, Site], callers: tuple[str, ...] = ()
+) -> list[Site]:
+    """The collectives that `entry` calls, in the order of the text, calls of calls included."""
+    calls = []
+    for op in walk(find_function(module, entry)):
+        if op.name != "func.call":
+            continue
+        callee = op.attributes["callee"].value
+        if callee in (*callers, entry):
+            raise error_at(op.location, f"cannot run @{callee}, which calls itself")
+        if callee in sites:
+            calls.append(sites[callee])
+        elif callee not in _RUNTIME:
+            with located(op):
+                if _is_external(module, callee):
+                    raise ShardError(f"cannot run @{callee}: it is only declared")
+                calls += _calls(module, callee, sites, (*callers, entry))
+    return calls
+
+
+def _is_external(module: ir.Operation, name: str) -> bool:
+    return any(
+        op.name == "func.func" and name_of(op) == name and not len(op.regions[0].blocks)
+        for op in operations(body(module))
+    )
