@@ -172,7 +172,7 @@ def test_an_entry_that_is_not_there_is_named(run: Program) -> None:
 def test_a_local_module_wants_its_reference(opt: Program, run: Program, tmp_path: Path) -> None:
     local = tmp_path / "local.mlir"
     assert opt("examples/mlp_1d.mlir", "--spmd", "-o", local).returncode == 0
-    assert_refused(run(local, "--check"), "name that with --reference")
+    assert_refused(run(local, "--check"), "name it with --reference")
     assert run(local, "--check", "--reference", "examples/mlp_1d.mlir").returncode == 0
 
 

@@ -62,10 +62,12 @@ class Materialize(Pass):
         for handle in handles:
             if form_of(handle) != "propagated":
                 raise refuse_form(handle, ": run --propagate first")
-            complete(read_function(handle), shardings)  # other passes may have made ops since
+        # Other passes may have made ops since.
+        grids = [complete(read_function(handle), shardings) for handle in handles]
         signatures = {name_of(handle): _Signature.of(handle, shardings) for handle in handles}
-        for handle in handles:
-            _Materializer(read_function(handle), shardings, signatures, self.strict).run()
+        for handle, grid in zip(handles, grids, strict=True):
+            function = read_function(handle)
+            _Materializer(function, grid, shardings, signatures, self.strict).run()
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class _Materializer:
     def __init__(
         self,
         function: Function,
+        grid: Grid,
         shardings: Shardings,
         signatures: dict[str, _Signature],
         strict: bool,
@@ -104,8 +107,8 @@ class _Materializer:
         self.signature = signatures[function.name]
         self.strict = strict
         self.wanted = self._read_wanted()
-        self.grid = self._read_grid()
-        self.versions = Versions(function, shardings, self.grid)
+        self.grid = grid
+        self.versions = Versions(function, shardings, grid)
 
     def run(self) -> None:
         function = self.function
@@ -259,16 +262,3 @@ class _Materializer:
             found = self.shardings.of_results(op.handle)
             wanted |= {op.results[place]: sharding for place, sharding in found.items()}
         return wanted
-
-    def _read_grid(self) -> Grid:
-        names = sorted({sharding.grid for sharding in self.wanted.values()})
-        if len(names) > 1:
-            raise error_at(
-                self.function.handle.location,
-                f"function @{self.function.name} has shardings on grids @{names[0]} and "
-                f"@{names[1]}: one grid a function is supported yet",
-            )
-        names = names or list(self.shardings.grids)[:1]
-        if not names:
-            raise error_at(self.function.handle.location, "the module has no grid")
-        return self.shardings.grid(names[0])

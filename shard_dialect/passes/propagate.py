@@ -57,13 +57,14 @@ class Propagate(Pass):
                 complete(read_function(handle), shardings)
 
 
-def complete(function: Function, shardings: Shardings) -> None:
-    """Bring one function to the propagated form; what it says already stays."""
+def complete(function: Function, shardings: Shardings) -> Grid:
+    """Bring one function to the propagated form; what it says already stays. Gives its grid."""
     facts = read_facts(function, shardings)
     grid = grid_of(function, facts, shardings)
     state = _State(function, grid, facts)
     _to_fixed_point(state)
     _write(function, state, shardings)
+    return grid
 
 
 class _State:

@@ -10,12 +10,11 @@ from shard_dialect.model.sharding import Shape
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One op: its name, its handle, and the global shape of each operand and result.
+    """One op, and the global shape of each of its operands and results.
 
     A shape is `None` where the value is no tensor.
     """
 
-    name: str
     op: ir.Operation
     operands: tuple[Shape | None, ...]
     results: tuple[Shape | None, ...]
@@ -35,4 +34,4 @@ class Query:
             for type_ in types
         )
         count = len(op.operands)
-        return cls(op.name, op, shapes[:count], shapes[count:])
+        return cls(op, shapes[:count], shapes[count:])

@@ -21,7 +21,7 @@ def with_parameters(tensors: int) -> Callable[[Query], ShardingRule | None]:
     """Elementwise on the first operands; the rest (shifts, zero points) stay whole."""
 
     def rule(query: Query) -> ShardingRule | None:
-        base = elementwise(Query(query.name, query.op, query.operands[:tensors], query.results))
+        base = elementwise(Query(query.op, query.operands[:tensors], query.results))
         if base is None:
             return None
         rest = tuple(

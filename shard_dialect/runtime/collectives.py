@@ -6,6 +6,7 @@ the step unpacks what came. Devices differ in the exchange only: threads, MPI, t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,11 +17,13 @@ from shard_dialect.model import (
     AllReduce,
     AllSlice,
     AllToAll,
+    Grid,
     ReduceScatter,
     Reduction,
     Step,
 )
 from shard_dialect.runtime.arrays import Array
+from shard_dialect.runtime.lowered import Site
 
 REDUCE: dict[Reduction, Callable[[Array], Array]] = {
     "sum": lambda rows: rows.sum(axis=0, dtype=rows.dtype),
@@ -49,6 +52,25 @@ class Group(Protocol):
 
     def all_to_all(self, send: Array) -> Array:
         """Row `index` of every member's `send`, one row each."""
+
+
+class Member(ABC):
+    """One device, and the groups that it has talked in so far."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self._groups: dict[tuple[Grid, tuple[int, ...]], Group] = {}
+
+    def perform(self, site: Site, source: Array, target: Array) -> None:
+        """Answer the compiled code: do `site`'s step with this device's group."""
+        key = (site.grid, site.step.axes)
+        if key not in self._groups:
+            self._groups[key] = self.join(*key)
+        perform(site.step, self._groups[key], source, target)
+
+    @abstractmethod
+    def join(self, grid: Grid, axes: tuple[int, ...]) -> Group:
+        """This device's group along `axes`; all devices of `grid` join theirs at the same time."""
 
 
 def perform(step: Step, group: Group, source: Array, target: Array) -> None:

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shard_dialect.model import Reduction
+from shard_dialect.model import Grid, Reduction
 from shard_dialect.runtime.arrays import Array
-from shard_dialect.runtime.collectives import REDUCE, perform
+from shard_dialect.runtime.collectives import REDUCE, Member
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.lowered import Site
 
 
 def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
@@ -83,19 +82,17 @@ class _Meeting:
         )
 
 
-class _Device:
-    """One device's `Communicator`."""
-
+class _Device(Member):
     def __init__(self, world: _World, rank: int) -> None:
+        super().__init__(rank)
         self._world = world
-        self._rank = rank
-        self._groups: dict[tuple[int, ...], _Group] = {}
+        self._by_ranks: dict[tuple[int, ...], _Group] = {}
 
-    def perform(self, site: Site, source: Array, target: Array) -> None:
-        ranks = site.grid.group_of(self._rank, site.step.axes)
-        if ranks not in self._groups:
-            self._groups[ranks] = _Group(self._world.meeting(ranks), ranks.index(self._rank))
-        perform(site.step, self._groups[ranks], source, target)
+    def join(self, grid: Grid, axes: tuple[int, ...]) -> _Group:
+        # One for all axes that make the same group: its members take turns at two tables.
+        ranks = grid.group_of(self.rank, axes)
+        group = _Group(self._world.meeting(ranks), ranks.index(self.rank))
+        return self._by_ranks.setdefault(ranks, group)
 
 
 class _Group:

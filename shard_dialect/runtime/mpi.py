@@ -11,11 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from shard_dialect.errors import MissingExtra, ShardError
-from shard_dialect.model import Reduction
+from shard_dialect.model import Grid, Reduction
 from shard_dialect.runtime.arrays import Array
-from shard_dialect.runtime.collectives import REDUCE, perform
-from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.lowered import Site
+from shard_dialect.runtime.collectives import REDUCE
 from shard_dialect.runtime.world import Launched, Pieces
 
 try:
@@ -35,17 +33,9 @@ class MpiWorld(Launched):
 
     def __init__(self) -> None:
         super().__init__(MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size())
-        self._groups: dict[tuple[int, ...], _Group] = {}
 
-    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
-        return [executable.run(inputs[0], self)]
-
-    def perform(self, site: Site, source: Array, target: Array) -> None:
-        """Answer the compiled code: do `site`'s step with this rank's group."""
-        ranks = site.grid.group_of(self.rank, site.step.axes)
-        if ranks not in self._groups:
-            self._groups[ranks] = _Group(ranks, self.rank)
-        perform(site.step, self._groups[ranks], source, target)
+    def join(self, grid: Grid, axes: tuple[int, ...]) -> _Group:
+        return _Group(grid.group_of(self.rank, axes), self.rank)
 
     def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
         return MPI.COMM_WORLD.gather(list(pieces[0]), root=0) or []

@@ -15,9 +15,7 @@ import numpy as np
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Grid, Reduction
 from shard_dialect.runtime.arrays import Array
-from shard_dialect.runtime.collectives import REDUCE, perform
-from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.lowered import Site
+from shard_dialect.runtime.collectives import REDUCE
 from shard_dialect.runtime.world import Launched, Pieces
 
 try:
@@ -49,20 +47,9 @@ class TorchWorld(Launched):
             reason = str(error).splitlines()[0]
             raise ShardError(f"cannot join the other torch processes: {reason}") from None
         super().__init__(dist.get_rank(), dist.get_world_size())
-        self._groups: dict[tuple[Grid, tuple[int, ...]], _Group] = {}
 
-    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
-        return [executable.run(inputs[0], self)]
-
-    def perform(self, site: Site, source: Array, target: Array) -> None:
-        """Answer the compiled code: do `site`'s step with this rank's group."""
-        key = (site.grid, site.step.axes)
-        if key not in self._groups:
-            self._groups[key] = self._make_group(*key)
-        perform(site.step, self._groups[key], source, target)
-
-    def _make_group(self, grid: Grid, axes: tuple[int, ...]) -> _Group:
-        """All ranks make all groups of these axes together, as torch wants it."""
+    def join(self, grid: Grid, axes: tuple[int, ...]) -> _Group:
+        # All ranks make all groups of these axes together, as torch wants it.
         made = {ranks: dist.new_group(sorted(ranks)) for ranks in grid.groups(axes)}
         ranks = grid.group_of(self.rank, axes)
         return _Group(made[ranks], ranks, self.rank, self._device)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from shard_dialect.errors import ShardError
 from shard_dialect.runtime.arrays import Array
+from shard_dialect.runtime.collectives import Member
 from shard_dialect.runtime.devices import run_devices
 from shard_dialect.runtime.executable import Executable
 
@@ -63,13 +64,16 @@ class InProcess(World):
         return list(messages)
 
 
-class Launched(World):
+class Launched(World, Member):
     """One device in this process, started by a launcher together with its peers."""
 
     def __init__(self, rank: int, size: int) -> None:
-        self.rank = rank
+        super().__init__(rank)
         self.size = size
         self.ranks = (rank,)
+
+    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
+        return [executable.run(inputs[0], self)]
 
     @abstractmethod
     def close(self, *, failed: bool) -> None:
