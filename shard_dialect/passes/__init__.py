@@ -1,6 +1,9 @@
 """The passes, one a file: a pass's name, its module and its class agree.
 
-optimize-collectives    passes/optimize_collectives.py    OptimizeCollectives
+    optimize-collectives    passes/optimize_collectives.py    OptimizeCollectives
+
+Beside them stand what several share (`base`, `pipeline`) and parts of larger ones: `facts` of
+propagate; `choice` and `versions` of materialize; `consistency` of partition.
 """
 
 from __future__ import annotations
