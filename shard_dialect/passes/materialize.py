@@ -36,7 +36,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.mesh import COLLECTIVES
 from shard_dialect.ir.program import Function, Op, read_function
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Grid, Sharding, ShardingRule
+from shard_dialect.model import Grid, Sharding
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.choice import Choice, choose
 from shard_dialect.passes.propagate import complete
@@ -176,7 +176,7 @@ class _Materializer:
             if target is not None:
                 op.handle.operands[place] = self.versions.get(op.operands[place], target, op)
         if choice.late_inits:
-            self._add_inits_late(op, rule, choice)
+            self._add_inits_late(op, choice)
             return
         for value, produced in zip(op.results, choice.results, strict=True):
             if produced is not None:
@@ -211,7 +211,7 @@ class _Materializer:
             if value in self.wanted:
                 inner.operands[place] = self.versions.whole(value, op)
 
-    def _add_inits_late(self, op: Op, rule: ShardingRule, choice: Choice) -> None:
+    def _add_inits_late(self, op: Op, choice: Choice) -> None:
         """Start the partial results from the identity; combine with the init once they are whole.
 
         With the init itself as a start it would be counted once a device.
