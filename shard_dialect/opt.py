@@ -10,16 +10,24 @@ Any pass of ours or of upstream's is a flag; they run in the order given.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shard_dialect import __version__
 from shard_dialect.cli import guarded, help_with_passes
 from shard_dialect.errors import ShardError
 
+if TYPE_CHECKING:
+    from shard_dialect.ir.source import Source
+    from shard_dialect.passes.pipeline import Instruments
+
 STDIN = STDOUT = "-"
+_SEPARATOR = b"// -----\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,21 +41,46 @@ def _main(arguments: Sequence[str] | None) -> int:
     # numpy, which the bindings import, starts a thread a core; no pass multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from shard_dialect.ir.bindings import without_op_classes
-    from shard_dialect.ir.context import make_context
     from shard_dialect.ir.source import Source
-    from shard_dialect.passes.pipeline import run_pipeline
+    from shard_dialect.passes.pipeline import Instruments
 
     without_op_classes()
-    source = Source.read(options.input)
+    instruments = Instruments(
+        **{field.name: getattr(options, field.name) for field in fields(Instruments)}
+    )
+    read = Source.read_parts if options.split_input_file else lambda path: [Source.read(path)]
+    outputs, status = [], 0
+    for source in read(options.input):
+        try:
+            outputs.append(_transform(source, pipeline, instruments, options))
+        except ShardError as error:
+            if not options.split_input_file:
+                raise
+            print(error, file=sys.stderr)
+            status = 1
+    _write(_SEPARATOR.join(outputs), options.output)
+    return status
+
+
+def _transform(
+    source: Source, pipeline: str, instruments: Instruments, options: argparse.Namespace
+) -> bytes:
+    """The printed module, or its bytecode."""
+    from shard_dialect.ir.context import make_context
+    from shard_dialect.passes.pipeline import run_pipeline
+
     with make_context(options.allow_unregistered_dialect), source.places():
         module = source.parse()
-        run_pipeline(module, pipeline)
+        run_pipeline(module, pipeline, instruments)
+        if options.emit_bytecode:
+            file = io.BytesIO()
+            module.operation.write_bytecode(file)
+            return file.getvalue()
         text = module.operation.get_asm(
             print_generic_op_form=options.mlir_print_op_generic,
             enable_debug_info=options.mlir_print_debuginfo,
         )
-    _write(text.rstrip("\n") + "\n", options.output)
-    return 0
+    return text.rstrip("\n").encode() + b"\n"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -75,6 +108,27 @@ def _parser() -> argparse.ArgumentParser:
         "--mlir-print-op-generic", action="store_true", help="print ops in the generic form"
     )
     parser.add_argument("--mlir-print-debuginfo", action="store_true", help="print locations")
+    parser.add_argument(
+        "--split-input-file", action="store_true", help="modules between lines '// -----'"
+    )
+    parser.add_argument("--emit-bytecode", action="store_true", help="write MLIR bytecode")
+    parser.add_argument(
+        "--verify-each", type=_on_or_off, default=True, metavar="0|1", help="verify after each pass"
+    )
+    parser.add_argument(
+        "--mlir-timing", dest="timing", action="store_true", help="print the time of each pass"
+    )
+    for when in ("before-all", "after-all", "after-change", "after-failure"):
+        name = f"print-ir-{when}"
+        parser.add_argument(
+            f"--mlir-{name}",
+            dest=name.replace("-", "_"),
+            action="store_true",
+            help=f"print the module {when.replace('-', ' ').replace('all', 'each pass')}",
+        )
+    parser.add_argument(
+        "--mlir-print-ir-tree-dir", dest="print_ir_tree_dir", help="print to files in this folder"
+    )
     parser.add_argument("--version", action="version", version=f"shard-opt {__version__}")
     return parser
 
@@ -94,17 +148,23 @@ def _element(flag: str) -> str:
     return f"{name}{{{options}}}" if options else name
 
 
-def _write(text: str, path: str) -> None:
+def _on_or_off(text: str) -> bool:
+    if text not in ("0", "1", "true", "false"):
+        raise argparse.ArgumentTypeError(f"'{text}' is neither 0 nor 1")
+    return text in ("1", "true")
+
+
+def _write(data: bytes, path: str) -> None:
     if path == STDOUT:
-        sys.stdout.write(text)
         sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
         return
     try:
-        Path(path).write_text(text)
+        Path(path).write_bytes(data)
     except OSError as error:
-        raise ShardError(
-            f"cannot write '{path}': {(error.strerror or str(error)).lower()}"
-        ) from None
+        reason = (error.strerror or str(error)).lower()
+        raise ShardError(f"cannot write '{path}': {reason}") from None
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ _BYTECODE = b"ML\xefR"
 _SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
 _FUNCTION = re.compile(r"\bfunc\.func\b")
 _CLUSTER = re.compile(r"\bmesh_cluster\s*=\s*(@[\w$.\-]+|@\"[^\"]*\")")
+_SEPARATOR = re.compile(r"^// -----.*\n?", re.MULTILINE)
 _ASIDE = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"')
 _NAME = re.compile(r'"[\w.$-]+"')
 _LOCATION = re.compile(r"-:(\d+):(\d+)$")
@@ -37,10 +38,21 @@ class Source:
     text: str | bytes
     insertions: tuple[tuple[int, int, int], ...] = ()
     """(line, column after which it stands, length) of each insertion, in order."""
+    lines_before: int = 0
+    """Lines of the file in front of this text, where it is one part of several."""
 
     @classmethod
     def read(cls, path: str) -> Source:
         """The source at `path`, or standard input for `-`."""
+        return cls._read(path, split=False)[0]
+
+    @classmethod
+    def read_parts(cls, path: str) -> list[Source]:
+        """The parts of the file between lines `// -----`, each a module of its own."""
+        return cls._read(path, split=True)
+
+    @classmethod
+    def _read(cls, path: str, split: bool) -> list[Source]:
         try:
             data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
         except OSError as error:
@@ -48,17 +60,23 @@ class Source:
             raise ShardError(f"cannot read '{path}': {reason}") from None
         name = "<stdin>" if path == STDIN else path
         if data.startswith(_BYTECODE):
-            return cls(name, data)
+            return [cls(name, data)]
         try:
-            return cls.of(data.decode(), name)
+            text = data.decode()
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise ShardError(
                 "is neither UTF-8 text nor MLIR bytecode", f"{name}:{line}:1"
             ) from None
 
+        sources, start = [], 0
+        for match in _SEPARATOR.finditer(text) if split else ():
+            sources.append(cls.of(text[start : match.start()], name, text.count("\n", 0, start)))
+            start = match.end()
+        return [*sources, cls.of(text[start:], name, text.count("\n", 0, start))]
+
     @classmethod
-    def of(cls, text: str, name: str = "<string>") -> Source:
+    def of(cls, text: str, name: str = "<string>", lines_before: int = 0) -> Source:
         """The source in a string."""
         pieces: list[str] = []
         insertions: list[tuple[int, int, int]] = []
@@ -68,11 +86,12 @@ class Source:
             at = match.end()
             line_start = text.rfind("\n", 0, at) + 1
             line, column = text.count("\n", 0, at) + 1, at - line_start
-            grid = _default_grid(code, at, f"{name}:{line}:{match.start() - line_start + 1}")
+            place = f"{name}:{line + lines_before}:{match.start() - line_start + 1}"
+            grid = _default_grid(code, at, place)
             pieces += [text[end:at], f"{grid}, "]
             insertions.append((line, column, len(grid) + 2))
             end = at
-        return cls(name, "".join(pieces) + text[end:], tuple(insertions))
+        return cls(name, "".join(pieces) + text[end:], tuple(insertions), lines_before)
 
     def parse(self) -> ir.Module:
         """Parse in the current context and verify. Raises a located `ShardError`."""
@@ -97,7 +116,7 @@ class Source:
         for at, after, length in self.insertions:
             if at == line and after + shift < column:
                 shift += min(length, column - 1 - (after + shift))
-        return f"{self.name}:{line}:{column - shift}"
+        return f"{self.name}:{line + self.lines_before}:{column - shift}"
 
 
 def _blank(aside: str) -> str:

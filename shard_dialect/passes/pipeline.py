@@ -12,6 +12,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import PassManager, ir
@@ -33,13 +34,41 @@ _ELEMENT = re.compile(r"^(?P<name>[\w.-]+)(?:\{(?P<options>.*)\})?$", re.DOTALL)
 _UNKNOWN = re.compile(r"'([^']+)' does not refer to a registered pass")
 
 
-def run_pipeline(module: ir.Module, text: str) -> None:
+@dataclass(frozen=True)
+class Instruments:
+    """What to show of a running pipeline, on stderr, as `mlir-opt`'s flags of these names do."""
+
+    print_ir_before_all: bool = False
+    print_ir_after_all: bool = False
+    print_ir_after_change: bool = False
+    print_ir_after_failure: bool = False
+    print_ir_tree_dir: str | None = None
+    timing: bool = False
+    verify_each: bool = True
+
+    def attach(self, manager: PassManager) -> None:
+        manager.enable_verifier(self.verify_each)
+        if self.timing:
+            manager.enable_timing()
+        after = self.print_ir_after_all or self.print_ir_after_change
+        if self.print_ir_before_all or after or self.print_ir_after_failure:
+            manager.enable_ir_printing(
+                print_before_all=self.print_ir_before_all,
+                print_after_all=after,
+                print_after_change=self.print_ir_after_change,
+                print_after_failure=self.print_ir_after_failure,
+                tree_printing_dir_path=self.print_ir_tree_dir,
+            )
+
+
+def run_pipeline(module: ir.Module, text: str, instruments: Instruments | None = None) -> None:
     """Run the pipeline `builtin.module(...)`, or just its inside, on `module`.
 
     Raises `ShardError`: unknown passes or options, or whatever a pass refuses.
     """
     with module.context:
         manager = PassManager("builtin.module")
+        (instruments or Instruments()).attach(manager)
         for element in elements(text):
             _add(manager, element)
         try:
