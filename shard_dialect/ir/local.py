@@ -10,11 +10,11 @@ The same attributes, in a dictionary, describe a runtime call of the lowered for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 
 from shard_dialect.ir.attributes import symbol
-from shard_dialect.ir.bindings import ir, part
+from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
+from shard_dialect.ir.spelling import scatter_dim
 from shard_dialect.model import (
     REDUCTIONS,
     AllGather,
@@ -28,13 +28,6 @@ from shard_dialect.model import (
 )
 
 _Attributes = Mapping[str, ir.Attribute]
-
-
-@cache
-def _scatter_dim() -> str:
-    """LLVM 22 says `scatter_axis`, later ones `scatter_dim`."""
-    op = part("dialects.shard").ReduceScatterOp
-    return "scatter_dim" if hasattr(op, "scatter_dim") else "scatter_axis"
 
 
 def read_local(name: str, attributes: _Attributes) -> tuple[str, Step] | None:
@@ -82,7 +75,7 @@ _READ: dict[str, Callable[[_Attributes], Step]] = {
     "shard.all_slice": lambda a: AllSlice(_int(a, "slice_axis"), _axes(a)),
     "shard.all_reduce": lambda a: AllReduce(_axes(a), _reduction(a)),
     "shard.reduce_scatter": lambda a: ReduceScatter(
-        _int(a, _scatter_dim()), _axes(a), _reduction(a)
+        _int(a, scatter_dim()), _axes(a), _reduction(a)
     ),
     "shard.all_to_all": lambda a: AllToAll(_int(a, "concat_axis"), _int(a, "split_axis"), _axes(a)),
 }
@@ -116,7 +109,7 @@ _WRITE: dict[type, Callable[..., tuple[str, dict[str, ir.Attribute]]]] = {
     AllReduce: lambda s: ("shard.all_reduce", {"reduction": _partial(s.reduction)}),
     ReduceScatter: lambda s: (
         "shard.reduce_scatter",
-        {_scatter_dim(): _index(s.dim), "reduction": _partial(s.reduction)},
+        {scatter_dim(): _index(s.dim), "reduction": _partial(s.reduction)},
     ),
     AllToAll: lambda s: (
         "shard.all_to_all",

@@ -1,8 +1,7 @@
-"""Reading a module from a file: the RFC's short forms filled in, parsed, verified.
+"""Reading a module from a file: spelled as the bindings parse it, parsed, verified.
 
-`#mesh.shard<[[0]]>` becomes `#mesh.shard<@grid, [[0]]>`, with the grid of the function's
-`mesh_cluster`, before MLIR sees the text. MLIR calls text that comes from no file `-`; within
-`Source.places` the locations in it are shown as those of the file, columns included.
+MLIR calls text that comes from no file `-`; within `Source.places` the locations in it are shown
+as those of the file, columns included.
 """
 
 from __future__ import annotations
@@ -17,16 +16,12 @@ from pathlib import Path
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import from_mlir, showing_locations
+from shard_dialect.ir.spelling import edits
 from shard_dialect.ir.verify import verify
 
 STDIN = "-"
 _BYTECODE = b"ML\xefR"
-_SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
-_FUNCTION = re.compile(r"\bfunc\.func\b")
-_CLUSTER = re.compile(r"\bmesh_cluster\s*=\s*(@[\w$.\-]+|@\"[^\"]*\")")
 _SEPARATOR = re.compile(r"^// -----.*\n?", re.MULTILINE)
-_ASIDE = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"')
-_NAME = re.compile(r'"[\w.$-]+"')
 _LOCATION = re.compile(r"-:(\d+):(\d+)$")
 
 
@@ -36,8 +31,8 @@ class Source:
 
     name: str
     text: str | bytes
-    insertions: tuple[tuple[int, int, int], ...] = ()
-    """(line, column after which it stands, length) of each insertion, in order."""
+    changes: tuple[tuple[int, int, int, int], ...] = ()
+    """(line, characters in front, characters removed, characters added) of each edit, in order."""
     lines_before: int = 0
     """Lines of the file in front of this text, where it is one part of several."""
 
@@ -78,20 +73,24 @@ class Source:
     @classmethod
     def of(cls, text: str, name: str = "<string>", lines_before: int = 0) -> Source:
         """The source in a string."""
+        starts = [0, *(match.end() for match in re.finditer("\n", text))]
+
+        def position(offset: int) -> tuple[int, int]:
+            line = bisect_right(starts, offset)
+            return line, offset - starts[line - 1]
+
+        def place(offset: int) -> str:
+            line, column = position(offset)
+            return f"{name}:{line + lines_before}:{column + 1}"
+
+        found = edits(text, place)
         pieces: list[str] = []
-        insertions: list[tuple[int, int, int]] = []
         end = 0
-        code = _ASIDE.sub(lambda match: _blank(match[0]), text)
-        for match in _SHORT_SHARD.finditer(code):
-            at = match.end()
-            line_start = text.rfind("\n", 0, at) + 1
-            line, column = text.count("\n", 0, at) + 1, at - line_start
-            place = f"{name}:{line + lines_before}:{match.start() - line_start + 1}"
-            grid = _default_grid(code, at, place)
-            pieces += [text[end:at], f"{grid}, "]
-            insertions.append((line, column, len(grid) + 2))
-            end = at
-        return cls(name, "".join(pieces) + text[end:], tuple(insertions), lines_before)
+        for edit in found:
+            pieces += [text[end : edit.start], edit.added]
+            end = edit.start + edit.removed
+        changes = [(*position(e.start), e.removed, len(e.added)) for e in found]
+        return cls(name, "".join(pieces) + text[end:], tuple(changes), lines_before)
 
     def parse(self) -> ir.Module:
         """Parse in the current context and verify. Raises a located `ShardError`."""
@@ -112,30 +111,9 @@ class Source:
         if not match:
             return location
         line, column = map(int, match.groups())
-        shift = 0
-        for at, after, length in self.insertions:
-            if at == line and after + shift < column:
-                shift += min(length, column - 1 - (after + shift))
-        return f"{self.name}:{line + self.lines_before}:{column - shift}"
-
-
-def _blank(aside: str) -> str:
-    """Spaces in place of a comment or a string; a quoted name stays, it may be an op's."""
-    return aside if _NAME.fullmatch(aside) else " " * len(aside)
-
-
-def _default_grid(text: str, at: int, location: str) -> str:
-    """The `mesh_cluster` of the function around offset `at`, or the file's only one."""
-    starts = [match.start() for match in _FUNCTION.finditer(text)]
-    index = bisect_right(starts, at)
-    start = starts[index - 1] if index else 0
-    end = starts[index] if index < len(starts) else len(text)
-    near = _CLUSTER.findall(text, start, end) if index else []
-    named = near[:1] or sorted(set(_CLUSTER.findall(text)))
-    if len(named) == 1:
-        return str(named[0])
-    raise ShardError(
-        "#mesh.shard names no grid, and its function has no mesh_cluster: "
-        "write #mesh.shard<@grid, [...]> or give the function {mesh_cluster = @grid}",
-        location,
-    )
+        for at, before, removed, added in self.changes:
+            if at == line and column > before + added:
+                column += removed - added
+            elif at == line and column > before:  # inside of what was added
+                column = min(column, before + max(removed, 1))
+        return f"{self.name}:{line + self.lines_before}:{column}"

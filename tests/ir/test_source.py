@@ -1,0 +1,78 @@
+"""Spelling a file as the bindings parse it, and finding the way back to its own columns."""
+
+import pytest
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.source import Source
+from shard_dialect.ir.spelling import scatter_dim
+
+FUNCTION = "func.func @f({}) attributes {{mesh_cluster = @g}} {{ return }}\n"
+
+
+def test_text_without_drift_is_left_as_it_is() -> None:
+    text = (
+        '// #mesh.shard<[[0]]> reduction = <max>\n"x.y"() {a = "#mesh.shard<[[0]]>"} : () -> ()\n'
+    )
+    assert Source.of(text).text == text
+
+
+def test_a_short_form_gets_the_grid_of_its_function() -> None:
+    text = FUNCTION.format("%x: tensor<4xf32, #mesh.shard<[[0]]>>")
+    assert "#mesh.shard<@g, [[0]]>" in str(Source.of(text).text)
+
+
+def test_a_comment_does_not_name_the_grid() -> None:
+    text = "// func.func mesh_cluster = @other\n" + FUNCTION.format(
+        "%x: tensor<4xf32, #mesh.shard<[[0]]>>"
+    )
+    assert "#mesh.shard<@g, [[0]]>" in str(Source.of(text).text)
+
+
+@pytest.mark.parametrize("spelling", ["scatter_axis", "scatter_dim"])
+def test_either_name_of_the_scattered_dimension_becomes_the_installed_one(spelling: str) -> None:
+    text = f"shard.scatter %x on @g grid_axes = [0] {spelling} = 0 root = [1]\n"
+    assert Source.of(text).text == text.replace(spelling, scatter_dim())
+
+
+@pytest.mark.parametrize(
+    "sharding",
+    [
+        "%s = shard.sharding @g split_axes = [[0], [1]]",
+        "%s = shard.sharding @g split_axes = [[0]] halo_sizes = [1, %h]",
+        "%s = shard.sharding @g split_axes = [[0]]\n    sharded_dims_offsets = [0, 1, 4]",
+    ],
+)
+@pytest.mark.parametrize("behind", ["\n", "  // why\n", ""])
+def test_a_sharding_gets_its_type_once(sharding: str, behind: str) -> None:
+    typed = f"{sharding} : !shard.sharding"
+    assert Source.of(sharding + behind).text == typed + behind
+    assert Source.of(typed + behind).text == typed + behind
+
+
+def test_a_missing_grid_is_placed_in_the_file() -> None:
+    text = "\n  #a = #mesh.shard<[[0]]>\n"
+    with pytest.raises(ShardError) as raised:
+        Source.of(text, "in.mlir", lines_before=10)
+    assert raised.value.location == "in.mlir:12:8"
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "own"),
+    [
+        ("#mesh.shard<[[0]]> x  mesh_cluster = @g", 24, 20),  # behind what was added
+        ("#mesh.shard<[[0]]> x  mesh_cluster = @g", 5, 5),  # in front of it
+        ("#mesh.shard<[[0]]> x  mesh_cluster = @g", 14, 13),  # inside of it
+        ("shard.all_reduce reduction = <max> x", 34, 36),  # behind what was taken away
+    ],
+)
+def test_columns_are_those_of_the_file(text: str, given: int, own: int) -> None:
+    source = Source.of(text, "in.mlir")
+    assert source._restore(f"-:1:{given}") == f"in.mlir:1:{own}"
+
+
+def test_parts_know_their_lines(tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.mktemp("parts") / "in.mlir"
+    file.write_text("first\n// -----\nsecond\nmore\n// ----- here too\nthird\n")
+    parts = Source.read_parts(str(file))
+    assert [part.text for part in parts] == ["first\n", "second\nmore\n", "third\n"]
+    assert [part.lines_before for part in parts] == [0, 2, 5]
