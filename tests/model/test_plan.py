@@ -1,26 +1,19 @@
-"""Every plan, run on arrays by an interpreter of its own, gives what its target says.
-
-The interpreter here shares nothing with `shard_dialect.runtime`. From the package it takes the
-steps and the device groups, `Grid.groups`; pieces it cuts itself, axis by axis.
-"""
+"""Every plan, run on arrays by an interpreter of its own, gives what its target says."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, reduce
+from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import combinations, permutations
 from math import lcm
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from shard_dialect.model import (
     REDUCTIONS,
     AllGather,
     AllReduce,
-    AllSlice,
     AllToAll,
     Grid,
     Plan,
@@ -28,22 +21,22 @@ from shard_dialect.model import (
     Reduction,
     ReshardError,
     Sharding,
-    ShardingError,
     Step,
     plan,
 )
+from tests.model.interpreter import (
+    DTYPE,
+    Array,
+    Axes,
+    Shape,
+    holds,
+    lay,
+    on_grid,
+    run,
+    spread,
+    whole_array,
+)
 
-DTYPE = np.dtype(np.int32)
-Array = NDArray[np.int32]
-Axes = tuple[int, ...]
-Shape = tuple[int, ...]
-
-COMBINE: dict[Reduction, Callable[[Array, Array], Array]] = {
-    "sum": np.add,
-    "max": np.maximum,
-    "min": np.minimum,
-    "product": np.multiply,
-}
 GRIDS = ((2,), (4,), (2, 2), (2, 3), (2, 2, 2))
 SHAPES = {1: (24,), 2: (24, 48)}
 PAIRS = {
@@ -66,106 +59,6 @@ With `a` axes and `r` dimensions, where `t` of the axes are partial on both side
     targets(n) = sum over k of C(n, k) * k! * C(k + r - 1, k)
     sources(n) = the same, each term times 2 ** (n - k)
 """
-
-
-def cut(array: Array, sharding: Sharding, rank: int, grid: Grid) -> Array:
-    """The piece of device `rank`: each axis in turn cuts what the ones before it left."""
-    at = grid.coordinates(rank)
-    for dim, axes in enumerate(sharding.split_axes):
-        for axis in axes:
-            array = np.split(array, grid.axes_size((axis,)), dim)[at[axis]]
-    return array
-
-
-def addends(whole: Array, count: int, kind: Reduction, random: np.random.Generator) -> list[Array]:
-    """`count` random arrays that `kind` combines to `whole`."""
-    if kind == "sum":
-        parts = [random.integers(-100, 100, whole.shape, DTYPE) for _ in range(count - 1)]
-        return [*parts, whole - sum(parts, np.zeros_like(whole))]
-    if kind == "product":
-        signs = [random.choice(np.array([-1, 1], DTYPE), whole.shape) for _ in range(count - 1)]
-        return [*signs, whole * reduce(np.multiply, signs, np.ones_like(whole))]
-    off = random.integers(1, 100, (count, *whole.shape), DTYPE)
-    owner = random.integers(0, count, whole.shape)
-    np.put_along_axis(off, owner[np.newaxis], 0, axis=0)
-    return [whole - each if kind == "max" else whole + each for each in off]
-
-
-def spread(whole: Array, sharding: Sharding, grid: Grid, seed: int = 0) -> list[Array]:
-    """The array of each device under `sharding`, which along partial axes combine to `whole`."""
-    random = np.random.default_rng(seed)
-    parts = addends(whole, grid.axes_size(sharding.partial), sharding.reduction, random)
-    return [
-        cut(parts[grid.index_along(rank, sharding.partial)], sharding, rank, grid)
-        for rank in range(grid.size)
-    ]
-
-
-def combine(arrays: Sequence[Array], kind: Reduction) -> Array:
-    return reduce(COMBINE[kind], arrays)
-
-
-def on_group(step: Step, arrays: Sequence[Array]) -> list[Array]:
-    """What each member of one device group holds after `step`, in the group's order."""
-    n = len(arrays)
-    match step:
-        case AllGather(dim):
-            return [np.concatenate(arrays, dim)] * n
-        case AllSlice(dim):
-            return [np.split(array, n, dim)[place] for place, array in enumerate(arrays)]
-        case AllReduce(_, kind):
-            return [combine(arrays, kind)] * n
-        case ReduceScatter(dim, _, kind):
-            return np.split(combine(arrays, kind), n, dim)
-        case AllToAll(source_dim, target_dim):
-            parts = [np.split(array, n, target_dim) for array in arrays]
-            return [np.concatenate([part[i] for part in parts], source_dim) for i in range(n)]
-
-
-def on_grid(step: Step, held: Sequence[Array], grid: Grid) -> list[Array]:
-    after = dict[int, Array]()
-    for group in grid.groups(step.axes):
-        after |= zip(group, on_group(step, [held[rank] for rank in group]), strict=True)
-    return [after[rank] for rank in range(grid.size)]
-
-
-def bytes_of(step: Step, operand: Array, n: int) -> int:
-    match step:
-        case AllSlice():
-            return 0
-        case AllGather():
-            return (n - 1) * operand.nbytes
-        case AllReduce():
-            return 2 * (n - 1) * operand.nbytes // n
-        case ReduceScatter() | AllToAll():
-            return (n - 1) * operand.nbytes // n
-
-
-def run(steps: Sequence[Step], held: list[Array], grid: Grid) -> tuple[list[Array], int]:
-    """What the devices hold after `steps`, and the bytes that each has moved."""
-    moved = 0
-    for step in steps:
-        moved += bytes_of(step, held[0], len(grid.groups(step.axes)[0]))
-        held = on_grid(step, held, grid)
-    return held, moved
-
-
-def holds(held: Sequence[Array], whole: Array, sharding: Sharding, grid: Grid) -> bool:
-    """Whether each device's array, combined along the partial axes, is its piece of `whole`."""
-    return all(
-        np.array_equal(
-            combine(
-                [held[member] for member in grid.group_of(rank, sharding.partial)],
-                sharding.reduction,
-            ),
-            cut(whole, sharding, rank, grid),
-        )
-        for rank in range(grid.size)
-    )
-
-
-def whole_array(shape: Shape) -> Array:
-    return np.random.default_rng(1).integers(-1000, 1000, shape, DTYPE)
 
 
 def replan(source: Sharding, target: Sharding, grid: Grid, shape: Shape | None = None) -> Plan:
@@ -336,10 +229,6 @@ def test_the_random_pieces_of_a_source_combine_to_the_tensor(kind: Reduction) ->
 CUBE = Grid("g", (2, 2, 2))
 
 
-def lay(*dims: Axes, partial: Axes = (), kind: Reduction = "sum", grid: str = "g") -> Sharding:
-    return Sharding(grid, dims, partial, kind)
-
-
 @pytest.mark.parametrize(
     ("source", "target", "text", "moved"),
     [
@@ -408,98 +297,6 @@ def test_one_step_is_enough_for_a_tensor_of_rank_3(
 def test_bytes_grow_with_the_itemsize() -> None:
     source, target = lay((0,)), lay(())
     assert [plan(source, target, (8,), size, CUBE).bytes_moved for size in (1, 2, 8)] == [4, 8, 32]
-
-
-@pytest.mark.parametrize(
-    ("step", "moved"),
-    [
-        (AllGather(0, (0,)), 24),
-        (AllSlice(0, (0,)), 0),
-        (AllReduce((0,)), 12),
-        (ReduceScatter(0, (0,)), 6),
-        (AllToAll(0, 1, (0,)), 6),
-    ],
-    ids=str,
-)
-def test_bytes_moved_among_4_devices_of_8_bytes_each(step: Step, moved: int) -> None:
-    assert step.bytes_moved(4, 8) == moved
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        AllGather(0, (0,)),
-        AllSlice(0, (0,)),
-        AllReduce((0,)),
-        ReduceScatter(0, (0,)),
-        AllToAll(0, 1, (0,)),
-    ],
-    ids=lambda step: step.kind,
-)
-def test_a_group_of_one_moves_nothing(step: Step) -> None:
-    assert step.bytes_moved(1, 8) == 0
-
-
-@pytest.mark.parametrize(
-    ("step", "before", "text"),
-    [
-        (AllGather(0, (1,)), lay((0, 1), ()), "[[0], []]"),
-        (AllSlice(1, (2, 1)), lay((), (0,)), "[[], [0, 2, 1]]"),
-        (
-            AllReduce((1,), "max"),
-            lay((), (), partial=(0, 1), kind="max"),
-            "[[], [], {max = [0]}]",
-        ),
-        (ReduceScatter(0, (2, 1)), lay((0,), (), partial=(1, 2)), "[[0, 2, 1], []]"),
-        (AllToAll(0, 1, (1, 0)), lay((1, 0), (2,)), "[[], [2, 1, 0]]"),
-    ],
-    ids=str,
-)
-def test_after_is_the_sharding_that_a_step_leaves(step: Step, before: Sharding, text: str) -> None:
-    assert str(step.after(before)) == text
-
-
-@pytest.mark.parametrize(
-    ("step", "before", "message"),
-    [
-        (
-            AllGather(0, (0,)),
-            lay((0, 1)),
-            "axes [0] are not the minor axes of dimension 0 in sharding [[0, 1]]",
-        ),
-        (
-            AllGather(0, ()),
-            lay((0,)),
-            "axes [] are not the minor axes of dimension 0 in sharding [[0]]",
-        ),
-        (
-            AllToAll(1, 0, (0, 1)),
-            lay((), (1, 0)),
-            "axes [0, 1] are not the minor axes of dimension 1 in sharding [[], [1, 0]]",
-        ),
-        (
-            AllReduce((1,)),
-            lay((), partial=(0,)),
-            "sharding [[], [0]] is not partial sum over axes [1]",
-        ),
-        (
-            ReduceScatter(0, (0,), "max"),
-            lay((), partial=(0,)),
-            "sharding [[], [0]] is not partial max over axes [0]",
-        ),
-    ],
-    ids=str,
-)
-def test_a_step_refuses_a_sharding_that_it_does_not_fit(
-    step: Step, before: Sharding, message: str
-) -> None:
-    with pytest.raises(ReshardError, match=re.escape(message)):
-        step.after(before)
-
-
-def test_a_slice_refuses_axes_in_use() -> None:
-    with pytest.raises(ShardingError, match="grid axis 0 is used twice"):
-        AllSlice(1, (0,)).after(lay((0,), ()))
 
 
 @pytest.mark.parametrize(
