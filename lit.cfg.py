@@ -5,8 +5,7 @@ import sys
 
 import lit.formats
 
-config.name = "shard_dialect"  # noqa: F821  # lit defines it
-config = config  # noqa: F821
+config.name = "shard_dialect"
 root = os.path.dirname(os.path.abspath(__file__))
 
 config.test_format = lit.formats.ShTest(execute_external=False)

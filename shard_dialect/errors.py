@@ -28,6 +28,11 @@ class ShardError(Exception):
         return self if self.location else ShardError(self.message, location)
 
 
+def cannot(do: str, path: str, error: OSError) -> ShardError:
+    """What the system said when we tried to `do` (read, write) the file at `path`."""
+    return ShardError(f"cannot {do} '{path}': {(error.strerror or str(error)).lower()}")
+
+
 class ShardWarning(UserWarning):
     """Something that the user should know about and that stops nothing."""
 

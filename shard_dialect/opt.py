@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from shard_dialect import __version__
 from shard_dialect.cli import guarded, help_with_passes
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, cannot
 
 if TYPE_CHECKING:
     from shard_dialect.ir.source import Source
@@ -163,8 +163,7 @@ def _write(data: bytes, path: str) -> None:
     try:
         Path(path).write_bytes(data)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ShardError(f"cannot write '{path}': {reason}") from None
+        raise cannot("write", path, error) from None
 
 
 if __name__ == "__main__":

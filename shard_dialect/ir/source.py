@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, cannot
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import from_mlir, showing_locations
 from shard_dialect.ir.spelling import edits
@@ -51,8 +51,7 @@ class Source:
         try:
             data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise ShardError(f"cannot read '{path}': {reason}") from None
+            raise cannot("read", path, error) from None
         name = "<stdin>" if path == STDIN else path
         if data.startswith(_BYTECODE):
             return [cls(name, data)]

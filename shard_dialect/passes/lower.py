@@ -115,9 +115,10 @@ def _note_boundary(handle: ir.Operation) -> None:
     ):
         entries = boundary(handle, key)
         for attributes, each in zip(entries, types, strict=True):
-            if isinstance(each, ir.RankedTensorType):
-                attributes.setdefault(name, ir.TypeAttr.get(each))
-            if isinstance(each, ir.RankedTensorType) and name == ARGUMENT:
+            if not isinstance(each, ir.RankedTensorType):
+                continue
+            attributes.setdefault(name, ir.TypeAttr.get(each))
+            if name == ARGUMENT:
                 # The caller's arrays: bufferization would compute in place on them.
                 attributes["bufferization.writable"] = ir.BoolAttr.get(False)
         set_boundary(handle, key, entries)

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, cannot
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model.sharding import Shape
 
@@ -70,9 +70,7 @@ def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
         with np.load(path) as file:
             given: dict[str, Array] = dict(file)
     except OSError as error:
-        raise ShardError(
-            f"cannot read '{path}': {(error.strerror or str(error)).lower()}"
-        ) from None
+        raise cannot("read", path, error) from None
     except (ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
         raise ShardError(f"cannot read '{path}': it is no .npz file of arrays") from None
     names = [f"arg{index}" for index in range(len(types))]
@@ -116,8 +114,7 @@ def save_outputs(path: str, outputs: Sequence[Array]) -> None:
             np.savez(file, allow_pickle=False, **arrays)
         partial.replace(target)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ShardError(f"cannot write '{path}': {reason}") from None
+        raise cannot("write", path, error) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +141,12 @@ def perturbed(array: Array, seed: int) -> Array:
     return (wide * (1 + steps * _epsilon(array.dtype))).astype(array.dtype)
 
 
+_SPREADS = 100
+"""How many times what moving the inputs does may a sum in another order do."""
+_ROUNDINGS = 16
+"""Units in the last place that any element may differ by."""
+
+
 def tolerance(expected: Array, others: Sequence[Array]) -> NDArray[np.float64]:
     """How far from `expected` each element may be, as the order of a sum makes it.
 
@@ -158,10 +161,6 @@ def tolerance(expected: Array, others: Sequence[Array]) -> NDArray[np.float64]:
         spread = np.sqrt(np.mean(squares, axis=0)) if squares else np.zeros(e.shape)
         allowed = _SPREADS * spread + _ROUNDINGS * _epsilon(expected.dtype) * np.abs(e)
     return np.where(np.isfinite(allowed), allowed, 0.0)
-
-
-_SPREADS = 100
-_ROUNDINGS = 16
 
 
 def _is_float(dtype: np.dtype[np.generic]) -> bool:

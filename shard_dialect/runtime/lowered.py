@@ -11,7 +11,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, RESULT, Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import boundary, name_of
+from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.local import read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid, Sharding, Step
@@ -101,13 +101,7 @@ class Program:
 
 def choose_entry(module: ir.Operation, name: str | None) -> str:
     """The function to run: `name`, else `main`, else the only public one."""
-    public = [
-        name_of(op)
-        for op in operations(body(module))
-        if op.name == "func.func"
-        and len(op.regions[0].blocks)
-        and "sym_visibility" not in op.attributes
-    ]
+    public = [name_of(op) for op in functions_of(module) if "sym_visibility" not in op.attributes]
     names = ", ".join(f"@{each}" for each in public) or "none"
     if name is not None:
         find_function(module, name)
@@ -122,11 +116,7 @@ def choose_entry(module: ir.Operation, name: str | None) -> str:
 
 
 def find_function(module: ir.Operation, name: str) -> ir.Operation:
-    functions = {
-        name_of(op): op
-        for op in operations(body(module))
-        if op.name == "func.func" and len(op.regions[0].blocks)
-    }
+    functions = {name_of(op): op for op in functions_of(module)}
     if name not in functions:
         known = ", ".join(f"@{each}" for each in functions) or "none"
         raise ShardError(f"there is no function @{name} to run; there are {known}")
@@ -200,14 +190,7 @@ def _calls(
             calls.append(sites[callee])
         elif callee not in _RUNTIME:
             with located(op):
-                if _is_external(module, callee):
+                if all(name_of(each) != callee for each in functions_of(module)):
                     raise ShardError(f"cannot run @{callee}: it is only declared")
                 calls += _calls(module, callee, sites, (*callers, entry))
     return calls
-
-
-def _is_external(module: ir.Operation, name: str) -> bool:
-    return any(
-        op.name == "func.func" and name_of(op) == name and not len(op.regions[0].blocks)
-        for op in operations(body(module))
-    )
