@@ -1,9 +1,7 @@
-"""The passes, one a file: a pass's name, its module and its class agree.
+"""The passes, one a file, and the table of their names, which users may add theirs to.
 
-    optimize-collectives    passes/optimize_collectives.py    OptimizeCollectives
-
-Beside them stand what several share (`base`, `pipeline`) and parts of larger ones: `facts` of
-propagate; `choice` and `versions` of materialize; `consistency` of partition.
+Beside them stand what several share (`base`, `options`, `pipeline`, `printing`) and parts of larger
+ones: `facts` of propagate; `choice` and `versions` of materialize; `consistency` of partition.
 """
 
 from __future__ import annotations
@@ -12,28 +10,62 @@ if __name__ != "shard_dialect.passes":
     raise ImportError("import this package as shard_dialect.passes, not through the link to it")
 
 from importlib import import_module
+from typing import TypeVar
 
+from shard_dialect.errors import ShardError
 from shard_dialect.passes.base import Pass
 
-PASSES = (
-    "propagate",
-    "materialize",
-    "optimize-collectives",
-    "partition",
-    "lower",
-    "erase-sharding",
-)
-"""Our passes, in the order of the forms that they go through; the last goes back to the start."""
+PASSES = {
+    "propagate": "propagate:Propagate",
+    "materialize": "materialize:Materialize",
+    "optimize-collectives": "optimize_collectives:OptimizeCollectives",
+    "partition": "partition:Partition",
+    "lower": "lower:Lower",
+    "erase-sharding": "erase_sharding:EraseSharding",
+}
+"""Our passes: `module:Class` in this package, imported when the pass is asked for. They stand in
+the order of the forms that they go through; the last goes back to the start."""
 
-PIPELINES = {"spmd": PASSES[:4]}
+PIPELINES = {"spmd": ("propagate", "materialize", "optimize-collectives", "partition")}
 """Names for several passes in a row."""
+
+_registered: dict[str, type[Pass]] = {}
+
+PassClass = TypeVar("PassClass", bound=type[Pass])
+
+
+def register_pass(cls: PassClass) -> PassClass:
+    """Make a pass known by its `name`, to pipelines and to `opt`; usable as a decorator.
+
+    The same class may come again, as it does when its module is loaded anew.
+    """
+    name = getattr(cls, "name", None)
+    if not isinstance(name, str):
+        raise ShardError(f"pass {cls.__name__} has no name: give it one, as in name = 'my-pass'")
+    known = _registered.get(name)
+    is_same = known is not None and _origin(known) == _origin(cls)
+    if name in PASSES or name in PIPELINES or (known is not None and not is_same):
+        raise ShardError(f"there is a pass '{name}' already: {cls.__name__} needs another name")
+    _registered[name] = cls
+    return cls
+
+
+def _origin(cls: type[Pass]) -> tuple[str, str]:
+    return cls.__module__, cls.__qualname__
+
+
+def pass_names() -> tuple[str, ...]:
+    """The names of all passes in Python: ours, then those registered."""
+    return (*PASSES, *_registered)
 
 
 def pass_class(name: str) -> type[Pass]:
-    """The class of the pass called `name`; its module is imported when it is asked for."""
-    module = import_module(f"shard_dialect.passes.{name.replace('-', '_')}")
-    found: type[Pass] = getattr(module, "".join(part.title() for part in name.split("-")))
+    """The class of the pass called `name`."""
+    if name in _registered:
+        return _registered[name]
+    module, _, cls = PASSES[name].partition(":")
+    found: type[Pass] = getattr(import_module(f"{__name__}.{module}"), cls)
     return found
 
 
-__all__ = ["PASSES", "PIPELINES", "Pass", "pass_class"]
+__all__ = ["PASSES", "PIPELINES", "Pass", "pass_class", "pass_names", "register_pass"]

@@ -1,4 +1,14 @@
-"""What a pass is: a frozen dataclass with its options as fields, and `rewrite`."""
+"""What a pass is: a frozen dataclass with its options as fields (`options`), and `rewrite`.
+
+@register_pass
+@dataclass(frozen=True)
+class DropUnused(Pass):
+    \"\"\"Erase functions that nothing calls.\"\"\"
+
+    name = "drop-unused"
+
+    def rewrite(self, module: ir.Operation) -> None: ...
+"""
 
 from __future__ import annotations
 
@@ -7,11 +17,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.options import options_of, written
 
 
 @dataclass(frozen=True)
 class Pass(ABC):
-    """Valid IR in, valid IR out. Options are booleans, integers and strings with defaults."""
+    """Valid IR in, valid IR out."""
 
     name: ClassVar[str]
 
@@ -28,3 +39,12 @@ class Pass(ABC):
     def summary(cls) -> str:
         """The first line of the class's docstring."""
         return (cls.__doc__ or "").strip().splitlines()[0]
+
+    def __str__(self) -> str:
+        """The pass in a pipeline's text, with those options that are not as by default."""
+        settings = [
+            f"{option.name}={written(getattr(self, option.field))}"
+            for option in options_of(type(self))
+            if getattr(self, option.field) != option.default
+        ]
+        return f"{self.name}{{{' '.join(settings)}}}" if settings else self.name

@@ -8,16 +8,16 @@ everything else is upstream's, and parsed by MLIR.
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.diagnostics import from_mlir
-from shard_dialect.passes import PASSES, PIPELINES, Pass, pass_class
+from shard_dialect.passes import PIPELINES, Pass, pass_class, pass_names
+from shard_dialect.passes.options import options_of, read_options
 
 # Upstream's that people are likely to want here, for the nearest name to a misspelt one.
 _UPSTREAM = (
@@ -111,7 +111,7 @@ def _add(manager: PassManager, element: str) -> None:
             raise ShardError(f"pipeline '{name}' has no options: give them to its passes")
         for each in PIPELINES[name]:
             _add(manager, each)
-    elif name in PASSES:
+    elif name in pass_names():
         _add_ours(manager, make_pass(name, options))
     else:
         _add_upstream(manager, element)
@@ -136,9 +136,9 @@ def _add_upstream(manager: PassManager, element: str) -> None:
 
 
 def _hint(name: str) -> str:
-    if name in PASSES:
+    if name in pass_names():
         return ": it runs on the whole module, so it stands at the top of the pipeline"
-    near = difflib.get_close_matches(name, (*PASSES, *PIPELINES, *_UPSTREAM), n=1)
+    near = difflib.get_close_matches(name, (*pass_names(), *PIPELINES, *_UPSTREAM), n=1)
     return f": did you mean '{near[0]}'?" if near else ""
 
 
@@ -149,26 +149,4 @@ def _first_line(error: Exception) -> str:
 def make_pass(name: str, options: str = "") -> Pass:
     """One of our passes with its options, written as in `materialize{strict=true}`."""
     cls = pass_class(name)
-    fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(cls)}
-    values: dict[str, object] = {}
-    for option in re.split(r"[\s,]+", options.strip()) if options.strip() else ():
-        key, _, value = option.partition("=")
-        if key not in fields:
-            known = ", ".join(fields) or "none"
-            raise ShardError(f"pass '{name}' has no option '{key}': its options are {known}")
-        values[fields[key].name] = _convert(name, key, value or "true", type(fields[key].default))
-    return cls(**values)
-
-
-def _convert(name: str, key: str, text: str, kind: type) -> object:
-    readers: dict[type, Callable[[str], object]] = {
-        bool: {"true": True, "false": False}.__getitem__,
-        int: int,
-        str: str,
-    }
-    try:
-        return readers[kind](text)
-    except (KeyError, ValueError):
-        raise ShardError(
-            f"option '{key}' of pass '{name}' must be {kind.__name__}, found '{text}'"
-        ) from None
+    return cls(**read_options(options, options_of(cls), name))
