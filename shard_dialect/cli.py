@@ -45,12 +45,3 @@ def guarded(program: Callable[[], int]) -> int:
         return 1
     finally:
         warnings.showwarning = default
-
-
-def help_with_passes() -> str:
-    """The passes, a line each."""
-    from shard_dialect.passes import PIPELINES, pass_class, pass_names  # all of them, for help only
-
-    lines = [f"  --{name:<22}{pass_class(name).summary()}" for name in pass_names()]
-    lines += [f"  --{name:<22}{', '.join(each)}" for name, each in PIPELINES.items()]
-    return "passes:\n" + "\n".join(lines) + "\n  and every pass of upstream MLIR by its name"

@@ -1,31 +1,77 @@
-"""The one root of every error that a user can cause.
+"""What a user is told: the one root of every error that a user can cause, and warnings.
 
-`opt` and `run` print a `ShardError` as `file:line:col: error: message` and exit with status 1.
-Our own invariants are `assert`s with a message: those are bugs, and their tracebacks are wanted.
+`opt` and `run` print a `ShardError` as `file:line:col: error: message`, its notes below it, and
+exit with status 1. Our own invariants are `assert`s with a message: those are bugs, and their
+tracebacks are wanted.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "remark", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """A message and where it belongs, with notes that say more about it.
+
+    `location` is `file:line:col`, or `None` where the matter is in no file (a flag, say).
+
+    >>> print(Diagnostic("error", "two grids", "a.mlir:4:1", (note("the first", "a.mlir:1:1"),)))
+    a.mlir:4:1: error: two grids
+    a.mlir:1:1: note: the first
+    """
+
+    severity: Severity
+    message: str
+    location: str | None = None
+    notes: tuple[Diagnostic, ...] = ()
+
+    def __str__(self) -> str:
+        place = f"{self.location}: " if self.location else ""
+        return "\n".join([f"{place}{self.severity}: {self.message}", *map(str, self.notes)])
+
+
+def note(message: str, location: str | None = None) -> Diagnostic:
+    """What an error or a warning has to add, perhaps about another place."""
+    return Diagnostic("note", message, location)
 
 
 class ShardError(Exception):
     """A mistake in the user's input: a message in lower case, and where it is.
 
-    `location` is `file:line:col`, or `None` where the mistake is in no file (a flag, say).
+    `further` are the errors found beside it, as MLIR's verifier finds one a function.
     """
 
-    def __init__(self, message: str, location: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        location: str | None = None,
+        notes: Sequence[Diagnostic] = (),
+        further: Sequence[Diagnostic] = (),
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.location = location
+        self.notes = tuple(notes)
+        self.further = tuple(further)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """This error and the further ones."""
+        return Diagnostic("error", self.message, self.location, self.notes), *self.further
 
     def __str__(self) -> str:
-        return (
-            f"{self.location}: error: {self.message}" if self.location else f"error: {self.message}"
-        )
+        return "\n".join(map(str, self.diagnostics))
 
     def at(self, location: str | None) -> ShardError:
         """The same error with a place, unless it already knows a (more exact) one."""
-        return self if self.location else ShardError(self.message, location)
+        if self.location:
+            return self
+        return ShardError(self.message, location, self.notes, self.further)
 
 
 def cannot(do: str, path: str, error: OSError) -> ShardError:
@@ -36,17 +82,20 @@ def cannot(do: str, path: str, error: OSError) -> ShardError:
 class ShardWarning(UserWarning):
     """Something that the user should know about and that stops nothing."""
 
-    def __init__(self, message: str, location: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        location: str | None = None,
+        notes: Sequence[Diagnostic] = (),
+        severity: Severity = "warning",
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.location = location
+        self.diagnostic = Diagnostic(severity, message, location, tuple(notes))
 
     def __str__(self) -> str:
-        return (
-            f"{self.location}: warning: {self.message}"
-            if self.location
-            else f"warning: {self.message}"
-        )
+        return str(self.diagnostic)
 
 
 class MissingExtra(ShardError):

@@ -4,7 +4,8 @@
     python -m shard_dialect.opt in.mlir --propagate --canonicalize --materialize
     python -m shard_dialect.opt in.mlir --pass-pipeline='builtin.module(propagate,cse)'
 
-Any pass of ours or of upstream's is a flag; they run in the order given.
+Any pass of ours or of upstream's is a flag; they run in the order given. The options of a pass
+stand behind its name: --materialize=strict=true, --pass-pipeline='materialize{strict=true}'.
 """
 
 from __future__ import annotations
@@ -14,64 +15,120 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shard_dialect import __version__
-from shard_dialect.cli import guarded, help_with_passes
+from shard_dialect import plugins
+from shard_dialect.cli import guarded
 from shard_dialect.errors import ShardError, cannot
+from shard_dialect.flags import STDOUT, parse_arguments
 
 if TYPE_CHECKING:
+    from shard_dialect.ir.bindings import ir
     from shard_dialect.ir.source import Source
-    from shard_dialect.passes.pipeline import Instruments
+    from shard_dialect.passes.instruments import Instruments
+    from shard_dialect.passes.pipeline import Pipeline
 
-STDIN = STDOUT = "-"
 _SEPARATOR = b"// -----\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with `arguments` (the command line's if none); gives the exit status."""
-    return guarded(lambda: _main(arguments))
+    return guarded(lambda: _main(sys.argv[1:] if arguments is None else arguments))
 
 
-def _main(arguments: Sequence[str] | None) -> int:
-    options, rest = _parser().parse_known_args(arguments)
-    pipeline = _pipeline(options.pass_pipeline, rest)
+def _main(arguments: Sequence[str]) -> int:
     # numpy, which the bindings import, starts a thread a core; no pass multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    options, pipeline = parse_arguments(arguments, __doc__ or "")
     from shard_dialect.ir.bindings import without_op_classes
-    from shard_dialect.ir.source import Source
-    from shard_dialect.passes.pipeline import Instruments
 
     without_op_classes()
-    instruments = Instruments(
-        **{field.name: getattr(options, field.name) for field in fields(Instruments)}
+    plugins.load(options.load_plugin)
+    if options.show_dialects:
+        from shard_dialect.ir.extensions import available_dialects
+
+        print(f"Available Dialects: {','.join(available_dialects())}")
+        return 0
+    return _Driver(options, pipeline, _instruments(options)).run()
+
+
+def _instruments(options: argparse.Namespace) -> Instruments:
+    from shard_dialect.passes.instruments import Instruments
+
+    return Instruments(
+        print_ir_before=tuple(options.print_ir_before),
+        print_ir_after=tuple(options.print_ir_after),
+        print_ir_before_all=options.print_ir_before_all,
+        print_ir_after_all=options.print_ir_after_all,
+        print_ir_after_change=options.print_ir_after_change,
+        print_ir_after_failure=options.print_ir_after_failure,
+        print_ir_module_scope=options.print_ir_module_scope,
+        print_ir_tree_dir=options.print_ir_tree_dir,
+        timing=options.timing,
+        pass_statistics=options.pass_statistics,
+        verify_each=options.verify_each,
+        progress=sys.stderr.isatty(),
     )
-    read = Source.read_parts if options.split_input_file else lambda path: [Source.read(path)]
-    outputs, status = [], 0
-    for source in read(options.input):
-        try:
-            outputs.append(_transform(source, pipeline, instruments, options))
-        except ShardError as error:
-            if not options.split_input_file:
-                raise
-            print(error, file=sys.stderr)
-            status = 1
-    _write(_SEPARATOR.join(outputs), options.output)
-    return status
 
 
-def _transform(
-    source: Source, pipeline: str, instruments: Instruments, options: argparse.Namespace
-) -> bytes:
-    """The printed module, or its bytecode."""
-    from shard_dialect.ir.context import make_context
-    from shard_dialect.passes.pipeline import run_pipeline
+@dataclass(frozen=True)
+class _Driver:
+    options: argparse.Namespace
+    pipeline: str
+    instruments: Instruments
 
-    with make_context(options.allow_unregistered_dialect), source.places():
+    def run(self) -> int:
+        from shard_dialect.ir.source import Source
+
+        path, is_split = self.options.input, self.options.split_input_file
+        sources = Source.read_parts(path) if is_split else [Source.read(path)]
+        if self.options.dump_pass_pipeline:
+            self._dump_pipeline()
+        outputs, status = [], 0
+        for source in sources:
+            try:
+                outputs.append(self._process(source))
+            except ShardError as error:
+                if not is_split:
+                    raise
+                print(error, file=sys.stderr)
+                status = 1
+        _write(_SEPARATOR.join(filter(None, outputs)), self.options.output)
+        return status
+
+    def _process(self, source: Source) -> bytes:
+        """What is printed for one part of the file."""
+        from shard_dialect.ir.context import make_context
+        from shard_dialect.passes.pipeline import Pipeline
+
+        with make_context(self.options.allow_unregistered_dialect), source.places():
+            pipeline = Pipeline.build(self.pipeline, self.instruments)
+            which = self.options.verify_diagnostics
+            if which is None:
+                return self._transform(source, pipeline)
+            from shard_dialect.expected import verify_diagnostics
+
+            run = partial(self._transform, source, pipeline)
+            return verify_diagnostics(source, which, run) or b""
+
+    def _transform(self, source: Source, pipeline: Pipeline) -> bytes:
         module = source.parse()
-        run_pipeline(module, pipeline, instruments)
+        if self.options.verify_roundtrip:
+            from shard_dialect.roundtrip import verify_roundtrip
+
+            verify_roundtrip(module)
+            pipeline.run(module)
+            verify_roundtrip(module)
+        else:
+            pipeline.run(module)
+        return self._printed(module)
+
+    def _printed(self, module: ir.Module) -> bytes:
+        """Text or bytecode."""
+        options = self.options
         if options.emit_bytecode:
             file = io.BytesIO()
             module.operation.write_bytecode(file)
@@ -79,79 +136,17 @@ def _transform(
         text = module.operation.get_asm(
             print_generic_op_form=options.mlir_print_op_generic,
             enable_debug_info=options.mlir_print_debuginfo,
+            use_local_scope=options.mlir_print_local_scope,
+            large_elements_limit=options.mlir_elide_elementsattrs_if_larger,
         )
-    return text.rstrip("\n").encode() + b"\n"
+        return text.rstrip("\n").encode() + b"\n"
 
+    def _dump_pipeline(self) -> None:
+        from shard_dialect.ir.context import make_context
+        from shard_dialect.passes.pipeline import described
 
-class _Parser(argparse.ArgumentParser):
-    def format_help(self) -> str:
-        self.epilog = help_with_passes()  # only now: it imports every pass
-        return super().format_help()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="shard-opt",
-        description=(__doc__ or "").partition("\n")[2],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
-    parser.add_argument(
-        "-o", dest="output", default=STDOUT, help="the output file; '-': standard output"
-    )
-    parser.add_argument("--pass-pipeline", help="a textual pipeline, as in 'builtin.module(...)'")
-    parser.add_argument(
-        "--allow-unregistered-dialect", action="store_true", help="read ops of unknown dialects"
-    )
-    parser.add_argument(
-        "--mlir-print-op-generic", action="store_true", help="print ops in the generic form"
-    )
-    parser.add_argument("--mlir-print-debuginfo", action="store_true", help="print locations")
-    parser.add_argument(
-        "--split-input-file", action="store_true", help="modules between lines '// -----'"
-    )
-    parser.add_argument("--emit-bytecode", action="store_true", help="write MLIR bytecode")
-    parser.add_argument(
-        "--verify-each", type=_on_or_off, default=True, metavar="0|1", help="verify after each pass"
-    )
-    parser.add_argument(
-        "--mlir-timing", dest="timing", action="store_true", help="print the time of each pass"
-    )
-    for when in ("before-all", "after-all", "after-change", "after-failure"):
-        name = f"print-ir-{when}"
-        parser.add_argument(
-            f"--mlir-{name}",
-            dest=name.replace("-", "_"),
-            action="store_true",
-            help=f"print the module {when.replace('-', ' ').replace('all', 'each pass')}",
-        )
-    parser.add_argument(
-        "--mlir-print-ir-tree-dir", dest="print_ir_tree_dir", help="print to files in this folder"
-    )
-    parser.add_argument("--version", action="version", version=f"shard-opt {__version__}")
-    return parser
-
-
-def _pipeline(text: str | None, flags: Sequence[str]) -> str:
-    """The pipeline of `--pass-pipeline`, or that of the flags that are no option of ours."""
-    if text is not None and flags:
-        raise ShardError(f"--pass-pipeline is given together with {flags[0]}: use one of them")
-    return text if text is not None else ",".join(map(_element, flags))
-
-
-def _element(flag: str) -> str:
-    """`--materialize=strict=true` as a pipeline's element."""
-    if not flag.startswith("-"):
-        raise ShardError(f"unexpected argument '{flag}': one input file is read")
-    name, _, options = flag.lstrip("-").partition("=")
-    return f"{name}{{{options}}}" if options else name
-
-
-def _on_or_off(text: str) -> bool:
-    if text not in ("0", "1", "true", "false"):
-        raise argparse.ArgumentTypeError(f"'{text}' is neither 0 nor 1")
-    return text in ("1", "true")
+        with make_context():
+            print(described(self.pipeline), file=sys.stderr)
 
 
 def _write(data: bytes, path: str) -> None:

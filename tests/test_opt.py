@@ -11,7 +11,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
 from shard_dialect.model import ShardingRule
 from shard_dialect.passes import PASSES, pass_class
-from shard_dialect.passes.pipeline import elements, make_pass, run_pipeline
+from shard_dialect.passes.pipeline import make_pass, run_pipeline
 from shard_dialect.rules import Query, sharding_rule
 from tests.conftest import ROOT, Program
 
@@ -81,18 +81,6 @@ def test_a_pass_its_module_and_its_class_agree(name: str) -> None:
 def test_options_of_a_pass_are_its_fields() -> None:
     assert make_pass("materialize", "strict=true") == pass_class("materialize")(strict=True)
     assert make_pass("materialize", "strict") == pass_class("materialize")(strict=True)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", []),
-        ("builtin.module(cse)", ["cse"]),
-        ("a,b{x=1,y=(2)},func.func(c,d)", ["a", "b{x=1,y=(2)}", "func.func(c,d)"]),
-    ],
-)
-def test_a_pipeline_is_split_at_its_top(text: str, expected: list[str]) -> None:
-    assert elements(text) == expected
 
 
 def test_a_rule_of_ones_own_is_used() -> None:

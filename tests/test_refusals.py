@@ -142,7 +142,9 @@ def test_refused_by_propagate(case: str, opt: Program, tmp_path: Path) -> None:
 def assert_refused(done: "subprocess.CompletedProcess[str]", *parts: str) -> None:
     assert done.returncode == 1
     assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1, done.stderr
+    error, *notes = done.stderr.splitlines()
+    assert ": error: " in error or error.startswith("error: "), done.stderr
+    assert all(": note: " in line for line in notes), done.stderr
     for part in parts:
         assert part in done.stderr
 

@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from shard_dialect.errors import ShardError, ShardWarning
+from shard_dialect.errors import Diagnostic, Severity, ShardError, ShardWarning
 from shard_dialect.ir.bindings import ir
 
 
-def warn(message: str, location: ir.Location) -> None:
+def warn(message: str, location: ir.Location, *notes: Diagnostic) -> None:
     """Tell the user, through Python's `warnings`; `opt` and `run` print it on stderr."""
-    warnings.warn(ShardWarning(message, location_text(location)), stacklevel=2)
+    warnings.warn(ShardWarning(message, location_text(location), notes), stacklevel=2)
+
+
+def remark(message: str, location: ir.Location, *notes: Diagnostic) -> None:
+    """As `warn`, for what is worth knowing and no reason to worry."""
+    warnings.warn(ShardWarning(message, location_text(location), notes, "remark"), stacklevel=2)
 
 
 _shown: ContextVar[Callable[[str], str]] = ContextVar("_shown", default=lambda text: text)
@@ -43,8 +48,12 @@ def location_text(location: ir.Location) -> str | None:
     return None
 
 
-def error_at(location: ir.Location, message: str) -> ShardError:
-    return ShardError(message, location_text(location))
+def error_at(location: ir.Location, message: str, *notes: Diagnostic) -> ShardError:
+    return ShardError(message, location_text(location), notes)
+
+
+def note_at(location: ir.Location, message: str) -> Diagnostic:
+    return Diagnostic("note", message, location_text(location))
 
 
 @contextmanager
@@ -57,7 +66,60 @@ def located(op: ir.Operation) -> Iterator[None]:
 
 
 def from_mlir(error: ir.MLIRError) -> ShardError:
-    """The first diagnostic of MLIR's exception, in our form."""
-    for diagnostic in error.error_diagnostics:
-        return error_at(diagnostic.location, diagnostic.message)
-    return ShardError(str(error).strip())
+    """The diagnostics of MLIR's exception in our form."""
+    found = [_diagnostic(each) for each in error.error_diagnostics]
+    return _as_error(found) if found else ShardError(str(error).strip())
+
+
+@contextmanager
+def reporting(context: ir.Context) -> Iterator[None]:
+    """Pass MLIR's own warnings and remarks on to Python's `warnings`, where ours go.
+
+    Errors come in MLIR's exceptions; one that made nothing fail is raised at the end.
+    """
+    errors: list[Diagnostic] = []
+    raised: list[BaseException] = []  # an exception cannot pass through MLIR
+
+    def handle(found: ir.Diagnostic) -> bool:
+        try:
+            read = _diagnostic(found)
+            if read.severity == "error":
+                errors.append(read)
+            else:
+                warnings.warn(
+                    ShardWarning(read.message, read.location, read.notes, read.severity),
+                    stacklevel=2,
+                )
+        except BaseException as error:
+            raised.append(error)
+        return True
+
+    handler = context.attach_diagnostic_handler(handle)
+    try:
+        yield
+    finally:
+        handler.detach()
+    if raised:
+        raise raised[0]
+    if errors:
+        raise _as_error(errors)
+
+
+def _as_error(found: list[Diagnostic]) -> ShardError:
+    first, *further = found
+    return ShardError(first.message, first.location, first.notes, further)
+
+
+def _diagnostic(found: ir.Diagnostic | ir.DiagnosticInfo) -> Diagnostic:
+    notes = tuple(_diagnostic(each) for each in found.notes)
+    return Diagnostic(_severity(found), found.message, location_text(found.location), notes)
+
+
+def _severity(found: ir.Diagnostic | ir.DiagnosticInfo) -> Severity:
+    names: dict[object, Severity] = {
+        ir.DiagnosticSeverity.ERROR: "error",
+        ir.DiagnosticSeverity.WARNING: "warning",
+        ir.DiagnosticSeverity.REMARK: "remark",
+        ir.DiagnosticSeverity.NOTE: "note",
+    }
+    return names[found.severity]

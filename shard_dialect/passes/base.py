@@ -25,6 +25,8 @@ class Pass(ABC):
     """Valid IR in, valid IR out."""
 
     name: ClassVar[str]
+    anchor: ClassVar[str] = "builtin.module"
+    """The op that the pass runs on: `func.func` for one function at a time, or `any`."""
 
     def run(self, module: ir.Module | ir.Operation) -> None:
         """Change the module in place. Raises a located `ShardError` for what it cannot do."""
@@ -33,7 +35,7 @@ class Pass(ABC):
 
     @abstractmethod
     def rewrite(self, module: ir.Operation) -> None:
-        """What the pass does, in the module's context."""
+        """What the pass does to a module (or other `anchor`), in its context."""
 
     @classmethod
     def summary(cls) -> str:
@@ -41,10 +43,10 @@ class Pass(ABC):
         return (cls.__doc__ or "").strip().splitlines()[0]
 
     def __str__(self) -> str:
-        """The pass in a pipeline's text, with those options that are not as by default."""
+        """The pass in a pipeline's text, with all of its options that are not `None`."""
         settings = [
-            f"{option.name}={written(getattr(self, option.field))}"
+            f"{option.name}={written(value)}"
             for option in options_of(type(self))
-            if getattr(self, option.field) != option.default
+            if (value := getattr(self, option.field)) is not None
         ]
         return f"{self.name}{{{' '.join(settings)}}}" if settings else self.name

@@ -1,0 +1,53 @@
+"""Dialects of users: known to every context made from then on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir, irdl
+
+Loader = Callable[[], None]
+_loaders: dict[str, Loader] = {}
+_AVAILABLE = re.compile(r"(?:Available|Registered) dialects: ([^;]*?)(?:\(\* corresponding|;)")
+
+
+def register_dialect(name: str, definition: str | Loader) -> None:
+    """Make the dialect `name` known to `opt`, `run` and new contexts.
+
+    `definition` is the text of an IRDL module, or a function that loads the dialect into the
+    current context. A later definition of the same name takes the place of the first.
+    """
+    _loaders[name] = definition if callable(definition) else lambda: _load_irdl(definition)
+
+
+def _load_irdl(text: str) -> None:
+    irdl.load_dialects(ir.Module.parse(text))
+
+
+def load_registered() -> None:
+    """Load the registered dialects into the current context. Raises `ShardError`."""
+    for name, load in _loaders.items():
+        if ir.Context.current.is_dialect_loaded(name):
+            raise ShardError(f"there is a dialect '{name}' already: yours needs another name")
+        try:
+            load()
+        except Exception as error:
+            said = " ".join(str(error).split())
+            raise ShardError(f"cannot load dialect '{name}': {said}") from None
+
+
+def available_dialects() -> list[str]:
+    """The names of all dialects that a file may use: upstream's, ours, and those registered.
+
+    No function lists them, but MLIR's error about an unknown one does.
+    """
+    from shard_dialect.ir.context import make_context
+
+    with make_context():
+        try:
+            ir.Module.parse("unknown.unknown")
+        except ir.MLIRError as error:
+            found = _AVAILABLE.search(str(error))
+    return sorted(re.findall(r"\w+", found[1])) if found else []

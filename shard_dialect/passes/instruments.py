@@ -1,0 +1,84 @@
+"""What is shown of a running pipeline, on stderr: dumps of the IR, times, statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from shard_dialect.errors import cannot
+from shard_dialect.ir.bindings import PassManager
+from shard_dialect.passes.grammar import Element, Group, Node
+
+
+@dataclass(frozen=True)
+class Instruments:
+    """As `mlir-opt`'s flags of these names do."""
+
+    print_ir_before: tuple[str, ...] = ()
+    """Names of passes, at any depth."""
+    print_ir_after: tuple[str, ...] = ()
+    print_ir_before_all: bool = False
+    print_ir_after_all: bool = False
+    print_ir_after_change: bool = False
+    print_ir_after_failure: bool = False
+    print_ir_module_scope: bool = False
+    print_ir_tree_dir: str | None = None
+    timing: bool = False
+    pass_statistics: bool = False
+    verify_each: bool = True
+    progress: bool = False
+    """Say on stderr, a terminal, which pass has been running for more than two seconds."""
+
+    def attach(self, manager: PassManager) -> None:
+        manager.enable_verifier(self.verify_each)
+        if self.timing:
+            manager.enable_timing()
+        if self.pass_statistics:
+            manager.enable_statistics()
+        self.attach_printing(manager)
+
+    def attach_printing(self, manager: PassManager) -> None:
+        if self.print_ir_tree_dir:
+            _make_folder(self.print_ir_tree_dir)
+        after = self.print_ir_after_all or self.print_ir_after_change
+        if self.print_ir_before_all or after or self.print_ir_after_failure:
+            manager.enable_ir_printing(
+                print_before_all=self.print_ir_before_all,
+                print_after_all=after,
+                print_module_scope=self.print_ir_module_scope,
+                print_after_change=self.print_ir_after_change,
+                print_after_failure=self.print_ir_after_failure,
+                tree_printing_dir_path=self.print_ir_tree_dir,
+            )
+
+    def around(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The pipeline with upstream's `print-ir` at the passes that are to be printed.
+
+        The bindings print around all passes or none, so these prints are passes themselves.
+
+        >>> show = Instruments(print_ir_after=("cse",))
+        >>> print(*show.around((Group("func.func", (Element("cse"),)), Element("inline"))))
+        func.func(cse,print-ir{label={After cse}}) inline
+        """
+        found: list[Node] = []
+        for node in nodes:
+            if isinstance(node, Group):
+                found.append(Group(node.anchor, self.around(node.inside)))
+                continue
+            if node.name in self.print_ir_before:
+                found.append(_print("Before", node))
+            found.append(node)
+            if node.name in self.print_ir_after:
+                found.append(_print("After", node))
+        return tuple(found)
+
+
+def _make_folder(path: str) -> None:
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot("write to", path, error) from None
+
+
+def _print(when: str, node: Element) -> Element:
+    return Element("print-ir", f"label={{{when} {node.name}}}")

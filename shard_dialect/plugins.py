@@ -1,0 +1,122 @@
+"""Plugins: Python that on import registers passes, rules and dialects of a user's own.
+
+    from shard_dialect import Pass, register_dialect, register_pass, sharding_rule
+
+They are named by `--load-plugin` (a file, or a module that can be imported), or installed: the
+entry points of packages in the group `shard_dialect.plugins` are loaded always.
+
+    [project.entry-points."shard_dialect.plugins"]
+    mine = "my_package.sharding"
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from shard_dialect.errors import ShardError, cannot
+
+GROUP = "shard_dialect.plugins"
+_loaded: dict[str, ModuleType | None] = {}
+
+
+def load(named: Sequence[str] = ()) -> None:
+    """Load the installed plugins and those named, each once in a process. Raises `ShardError`."""
+    for value in _installed():
+        _load_once(value, f"the installed plugin '{value}'")
+    for name in named:
+        _load_once(name, f"plugin '{name}'")
+
+
+def _load_once(name: str, shown: str) -> None:
+    if name in _loaded:
+        return
+    import_it = _import_file if name.endswith(".py") or os.sep in name else _import_module
+    _loaded[name] = _guarded(lambda: import_it(name), shown)
+
+
+def _guarded(import_it: Callable[[], ModuleType], shown: str) -> ModuleType:
+    """Whatever a plugin raises is the user's mistake: one line, at the plugin's own line."""
+    try:
+        return import_it()
+    except (Exception, SystemExit) as error:
+        if isinstance(error, SyntaxError) and error.filename:
+            place = f"{error.filename}:{error.lineno}:{error.offset or 1}"
+            raise ShardError(f"cannot load {shown}: {error.msg}", place) from None
+        if isinstance(error, ShardError) and error.location:
+            raise
+        said = error.message if isinstance(error, ShardError) else _said(error)
+        raise ShardError(f"cannot load {shown}: {said}", _place(error)) from None
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _place(error: BaseException) -> str | None:
+    """The innermost line outside of Python's and our own files, where something was raised."""
+    own = str(Path(__file__).parent)
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [
+        frame
+        for frame in frames
+        if not frame.filename.startswith((own, "<")) and "importlib" not in frame.filename
+    ]
+    return f"{outside[-1].filename}:{outside[-1].lineno}:1" if outside else None
+
+
+def _import_file(path: str) -> ModuleType:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    try:
+        Path(path).read_bytes()
+    except OSError as error:
+        raise cannot("read", path, error) from None
+    name = f"shard_dialect_plugin_{Path(path).stem}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ShardError(f"'{path}' is not a Python file: its name should end in .py")
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and `inspect` look there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    from importlib import import_module
+
+    return import_module(name)
+
+
+def _installed() -> Iterator[str]:
+    """The modules of installed plugins. `importlib.metadata` takes 30 ms, so files are read."""
+    wanted = GROUP.encode()
+    for folder in sys.path:
+        try:
+            entries = list(os.scandir(folder or "."))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name.endswith((".dist-info", ".egg-info")):
+                try:
+                    text = Path(entry.path, "entry_points.txt").read_bytes()
+                except OSError:
+                    continue
+                if wanted in text:
+                    yield from _values()
+                    return
+
+
+def _values() -> Iterator[str]:
+    from importlib.metadata import entry_points
+
+    for each in entry_points(group=GROUP):
+        yield each.module
