@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 GRIDS = ((2,), (4,), (2, 2), (2, 3), (1, 2), (2, 2, 2))
 SIZES = (12, 24)
 """Divided by the axes of every grid, and mostly by several together."""
+FOR_USERS = " annotate_for_users"
 
 Shape = tuple[int, ...]
 
@@ -19,6 +20,8 @@ class Program:
     grid: tuple[int, ...]
     lines: list[str] = field(default_factory=list)
     values: list[tuple[str, Shape]] = field(default_factory=list)
+    annotated: dict[str, str] = field(default_factory=dict)
+    """Results of annotations: whether they are for users."""
     count: int = 0
 
     def emit(self, text: str) -> str:
@@ -85,8 +88,11 @@ def random_program(seed: int) -> str:
 
 
 def annotate(program: Program) -> None:
-    """Say how the newest value lies, for itself or for its users; or say that of any value."""
+    """Say how the newest value lies, for itself or for its users; what has been said stays so."""
     name, shape = program.values[-1]
+    said = program.annotated.get(name)
+    if said == FOR_USERS:
+        return
     axes = list(range(len(program.grid)))
     program.draw.shuffle(axes)
     split: list[list[int]] = [[] for _ in shape]
@@ -99,8 +105,9 @@ def annotate(program: Program) -> None:
             if shape[dim] % devices == 0:
                 split[dim].append(axis)
     lies = program.emit(f"shard.sharding @g split_axes = {split} : !shard.sharding")
-    for_users = program.draw.choice(["", " annotate_for_users"])
+    for_users = FOR_USERS if said is not None else program.draw.choice(["", FOR_USERS])
     program.define(f"shard.shard {name} to {lies}{for_users} : {tensor(shape)}", shape)
+    program.annotated[program.values[-1][0]] = for_users
 
 
 def matmul(program: Program) -> None:

@@ -6,6 +6,10 @@ shard.scatter ... scatter_axis = 0          LLVM 22's name, or later ones' `scat
                                             the one that is parsed here
 reduction = <max>                           upstream's documentation; parsed is `max`
 shard.sharding @g split_axes = [[0]]        its type, `: !shard.sharding`, may be left out
+%i = shard.neighbors_linear_indices ... : index    the same, for its two results `: index, index`
+shard.grid "private" @g(shape = 2)          later versions' visibility, an attribute before
+
+Text that upstream's verifier must not see is refused here too (`shard_text`).
 """
 
 from __future__ import annotations
@@ -18,19 +22,32 @@ from functools import cache
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import part
+from shard_dialect.ir.shard_text import refuse
 
 _ASIDE = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"')
 _NAME = re.compile(r'"[\w.$-]+"')
 _SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
 _FUNCTION = re.compile(r"\bfunc\.func\b")
 _CLUSTER = re.compile(r"\bmesh_cluster\s*=\s*(@[\w$.\-]+|@\"[^\"]*\")")
-_SCATTER = re.compile(r"\bshard\.(?:reduce_)?scatter\b[^\n]*?\b(scatter_axis|scatter_dim)\s*=")
+_REST = r"\b(?:(?!\bshard\.|->).)*?\b"
+"""From an op's name to a word of its own, on whichever line."""
+_SCATTER = re.compile(
+    rf"\bshard\.(?:reduce_)?scatter{_REST}(scatter_axis|scatter_dim)\s*=", re.DOTALL
+)
 _KIND = re.compile(
-    r"\bshard\.(?:all_reduce|reduce_scatter|reduce)\b[^\n]*?reduction\s*=\s*(<(\w+)>)"
+    rf"\bshard\.(?:all_reduce|reduce_scatter|reduce){_REST}reduction\s*=\s*(<[ \t]*(\w+)[ \t]*>)",
+    re.DOTALL,
 )
 _UNTYPED = re.compile(
-    r"=\s*shard\.sharding\s+@[\w$.\-]+(?:\s+(?:split_axes|halo_sizes|sharded_dims_offsets)"
-    r"\s*=\s*\[(?:\s|[\w%,-]|\[[^\[\]]*\])*\])+(?!\s*:)(?!\s*(?:halo_sizes|sharded_dims_offsets))"
+    r'=\s*shard\.sharding\s*@(?:"?[\w$.\-]+"?)?(?:\s*\b(?:split_axes|halo_sizes|'
+    r"sharded_dims_offsets)\s*=\s*\[(?:\s|[\w%,#-]|\[[^\[\]]*\])*\])+"
+    r"(?!\s*(?::|\{|halo_sizes|sharded_dims_offsets))"
+)
+_ONE_NEIGHBOR = re.compile(
+    r"(?:(,\s*)?(%[\w$.\-]+)\s*=\s*)?\bshard\.neighbors_linear_indices\b[^:{}]*:\s*index\b(?!\s*,)"
+)
+_VISIBLE_GRID = re.compile(
+    r'\bshard\.grid([ \t]+"(private|nested|public)")\s*@[^()]*\([^()]*\)(?!\s*(?:attributes|\{))'
 )
 
 
@@ -46,7 +63,10 @@ class Edit:
 def edits(text: str, place: Callable[[int], str]) -> list[Edit]:
     """The edits that make `text` parse, in order; `place` gives the location of an offset."""
     code = _ASIDE.sub(lambda match: _blank(match[0]), text)
-    found = [*_short_shards(code, place), *_renamed(code), *_kinds(code), *_types(code)]
+    refuse(code, place)
+    found = [*_short_shards(code, place)]
+    for edits_of in (_renamed, _kinds, _types, _neighbors, _visibilities):
+        found += edits_of(code)
     return sorted(found, key=lambda edit: edit.start)
 
 
@@ -99,3 +119,23 @@ def _kinds(code: str) -> Iterator[Edit]:
 def _types(code: str) -> Iterator[Edit]:
     for match in _UNTYPED.finditer(code):
         yield Edit(match.end(), 0, " : !shard.sharding")
+
+
+def _neighbors(code: str) -> Iterator[Edit]:
+    """A single name for both results counts them: `%i:2`, whose `%i` is still the first."""
+    for match in _ONE_NEIGHBOR.finditer(code):
+        if match[2] and not match[1]:
+            yield Edit(match.end(2), 0, ":2")
+        yield Edit(match.end(), 0, ", index")
+
+
+def _visibilities(code: str) -> Iterator[Edit]:
+    matches = [] if "sym_visibility" in _grid_attributes() else _VISIBLE_GRID.finditer(code)
+    for match in matches:
+        yield Edit(match.start(1), len(match[1]), "")
+        yield Edit(match.end(), 0, f' {{sym_visibility = "{match[2]}"}}')
+
+
+@cache
+def _grid_attributes() -> list[str]:
+    return dir(part("dialects.shard").GridOp)

@@ -1,0 +1,132 @@
+"""What would end the process if upstream's verifier saw it, refused while it is text.
+
+MLIR verifies a file as it parses it, and upstream's verifier divides by the number of devices of
+a group (`shape = 2x0`), and looks up a dimension (`slice_axis = 7` of a matrix) or a grid axis
+past the end of its list. Everything else is checked on the parsed module (`shard_checks`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.errors import ShardError
+
+MOST_DEVICES = 2**63 - 1
+"""Upstream multiplies the sizes of grid axes in 64 bits."""
+
+_MOST_DIMS = 64
+"""Dimensions of a tensor whose type is not found next to its op."""
+
+_OP = re.compile(r'"?\bshard\.(\w+)\b"?')
+_SYMBOL = re.compile(r'@"?([\w$.\-]+)"?')
+_NAME = re.compile(r'@"?([\w$.\-]+)|\bsym_name\s*=\s*"([^"]*)"')
+_SHAPE = re.compile(r"\bshape\s*=\s*(?:array<i64:([^>]*)>|([\d?x ]+))")
+_DIMENSION = re.compile(
+    r"\b(slice_axis|scatter_axis|scatter_dim|split_axis|concat_axis)\s*=\s*"
+    r"(-?0x[0-9a-fA-F]+|-?\d+|#[\w$.\-]+)"
+)
+_ALIAS = re.compile(r"^[ \t]*([#!][\w$.\-]+)\s*=\s*(\S.*)$", re.MULTILINE)
+_TYPE = re.compile(r":\s*\(?\s*(?:tensor\s*<|memref\s*<|(![\w$.\-]+))((?:\s*(?:\?|\d+)\s*x)*)")
+_SPLIT = re.compile(r"\bsplit_axes\s*=\s*(?:#shard<axisarray)?(\[[-\d\s,\[\]]*\])")
+_READS_A_DIMENSION = ("all_slice", "all_to_all", "reduce_scatter", "scatter")
+
+
+@dataclass(frozen=True, slots=True)
+class _Op:
+    """`text` reaches from behind the op's name to the next op of upstream's."""
+
+    name: str
+    start: int
+    text: str
+
+
+def refuse(code: str, place: Callable[[int], str]) -> None:
+    """Raise a located `ShardError` for what must not be parsed; `code` holds no comments."""
+    if "shard." not in code:
+        return
+    ops, aliases = list(_ops(code)), dict(_ALIAS.findall(code))
+    ranks = {name: len(sizes) for op in ops if op.name == "grid" for name, sizes in _grid(op)}
+    for op in ops:
+        problem = _problem(op, ranks, aliases)
+        if problem:
+            raise ShardError(problem, place(op.start))
+
+
+def _ops(code: str) -> Iterator[_Op]:
+    found = list(_OP.finditer(code))
+    ends = [match.start() for match in found[1:]] + [len(code)]
+    for match, end in zip(found, ends, strict=True):
+        yield _Op(match[1], match.start(), code[match.end() : end])
+
+
+def _problem(op: _Op, ranks: Mapping[str, int], aliases: Mapping[str, str]) -> str | None:
+    if op.name == "grid":
+        return _grid_problem(op)
+    if op.name in _READS_A_DIMENSION:
+        return _dimension_problem(op, aliases)
+    if op.name == "sharding" and "sharded_dims_offsets" in op.text:
+        return _offsets_problem(op, ranks)
+    return None
+
+
+def _grid(op: _Op) -> Iterator[tuple[str, list[str]]]:
+    """The grid's name and its sizes as they are written."""
+    name, shape = _NAME.search(op.text), _SHAPE.search(op.text)
+    if name and shape:
+        yield (name[1] or name[2], re.findall(r"\?|-?\d+", shape[1] or shape[2]))
+
+
+def _grid_problem(op: _Op) -> str | None:
+    for name, written in _grid(op):
+        sizes = [int(size) for size in written if size != "?"]
+        if 0 in sizes:
+            axis = next(axis for axis, size in enumerate(written) if size != "?" and not int(size))
+            return f"grid @{name} has size 0 on axis {axis}: sizes are at least 1"
+        if prod(size for size in sizes if size > 0) > MOST_DEVICES:
+            return f"grid @{name} has more than {MOST_DEVICES} devices"
+    return None
+
+
+def _dimension_problem(op: _Op, aliases: Mapping[str, str]) -> str | None:
+    before_result = op.text.partition("->")[0]
+    rank = _rank(before_result, aliases)
+    for key, written in _DIMENSION.findall(before_result):
+        value = _integer(aliases.get(written, written))
+        if value is not None and not 0 <= value < rank:
+            return f"'shard.{op.name}' op has {key} = {value}, which is no dimension of its operand"
+    return None
+
+
+def _rank(text: str, aliases: Mapping[str, str]) -> int:
+    """The rank of the last type in front of the result's, `: tensor<4x8xf32>` or `: !alias`."""
+    types = _TYPE.findall(text)
+    if not types:
+        return _MOST_DIMS
+    alias, dims = types[-1]
+    if alias:
+        return _rank(f": {aliases[alias]}", {}) if alias in aliases else _MOST_DIMS
+    return len(re.findall(r"\?|\d+", dims))
+
+
+def _integer(text: str) -> int | None:
+    match = re.match(r"(-?)(?:0x([0-9a-fA-F]+)|(\d+))", text)
+    if not match:
+        return None
+    value = int(match[2], 16) if match[2] else int(match[3])
+    return -value if match[1] else value
+
+
+def _offsets_problem(op: _Op, ranks: Mapping[str, int]) -> str | None:
+    grid, split = _SYMBOL.search(op.text), _SPLIT.search(op.text)
+    if not grid or not split or grid[1] not in ranks:
+        return None
+    for axis in map(int, re.findall(r"-?\d+", split[1])):
+        if axis >= ranks[grid[1]]:
+            return (
+                f"'shard.sharding' op grid axis {axis} in split axes {split[1]} is not in grid "
+                f"@{grid[1]} of rank {ranks[grid[1]]}"
+            )
+    return None
