@@ -110,7 +110,8 @@ PROPAGATING = {
             "  %t = shard.sharding @g split_axes = [[], [0]] : !shard.sharding\n"
             "  %1 = shard.shard %x to %t : tensor<4x8xf32>\n  return",
         ),
-        "6:8: error: one value is annotated [[0], []] and [[], [0]]: they must agree",
+        "6:8: error: 'shard.shard' op annotates one value as @g [[], [0]] that is annotated as "
+        "@g [[0]]: they must agree",
     ),
     "no grid at all": (
         "func.func @main(%x: tensor<4xf32>) {\n  return\n}\n",

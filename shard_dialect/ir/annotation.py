@@ -45,12 +45,14 @@ def _read_shard(op: ir.Operation, shardings: Shardings) -> Annotation:
     if isinstance(source, ir.Block) or source.operation.name != "shard.sharding":
         raise ShardingError("takes a sharding that no 'shard.sharding' op makes")
     split = split_axes(source.operation)
-    if len(split) > type_.rank:
+    if len(split) > type_.rank and any(split):
         raise ShardingError(
             f"has split axes {[list(axes) for axes in split]} for {len(split)} dimensions, "
             f"but the tensor has {type_.rank}"
         )
-    sharding = Sharding(grid_name(source.operation), (*split, *((),) * (type_.rank - len(split))))
+    sharding = Sharding(
+        grid_name(source.operation), (*split[: type_.rank], *((),) * (type_.rank - len(split)))
+    )
     return Annotation(
         shardings.checked(sharding, type_.rank), "annotate_for_users" in op.attributes
     )

@@ -26,6 +26,7 @@ from shard_dialect.ir.diagnostics import error_at, location_text
 from shard_dialect.ir.function import form_of
 from shard_dialect.ir.local import read_local
 from shard_dialect.ir.mesh import COLLECTIVES, Check
+from shard_dialect.ir.shard_checks import check as check_upstream
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding, ShardingError
 
@@ -79,20 +80,13 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
     for result in op.results:
         if shardings.of_type(result.type) is not None:
             _check_may_be_sharded(op)
+    check_upstream(op, shardings)
     if op.name in annotation.OPS:
         annotation.read_annotation(op, shardings)
-    elif op.name == "shard.sharding":
-        _check_upstream_sharding(op, shardings)
     elif op.name == "func.func":
         _check_function(op, shardings)
     if SHARDINGS in op.attributes:
         _check_result_shardings(op, shardings)
-
-
-def _check_upstream_sharding(op: ir.Operation, shardings: Shardings) -> None:
-    split = annotation.split_axes(op)
-    sharding = Sharding(annotation.grid_name(op), split)
-    shardings.checked(sharding, sharding.rank)
 
 
 def _check_function(op: ir.Operation, shardings: Shardings) -> None:
