@@ -91,7 +91,7 @@ READING = {
     ),
     "type: unknown reduction": (
         typed("#mesh.shard<@g, [[], {xor = [0]}]>"),
-        "2:1: error: 'func.func' op expected one reduction of sum, max, min, product",
+        "2:1: error: 'func.func' op unknown field 'xor' in {xor = [0]}: expected some of sum, max",
     ),
     "type: short form without a grid": (
         typed("#mesh.shard<[[0]]>"),

@@ -1,75 +1,87 @@
-"""What users write: annotations in upstream's and in the RFC's vocabulary.
-
-    %s = shard.sharding @g split_axes = [[], [0]] : !shard.sharding
-    %1 = shard.shard %0 to %s : tensor<4x8xf32>                    %0 itself lies so
-    %1 = shard.shard %0 to %s annotate_for_users : tensor<4x8xf32> its users see it so
+"""What users write on values and on ops, in the `mesh` vocabulary.
 
     %1 = "mesh.annotate"(%0) {sharding = [[], [0]], required = true, as_result = true} : ...
+    %1 = "mesh.annotate"(%0) {sharding = [[], [0]], required = true, as_result = false} : ...
+    %1 = "mesh.reshard"(%0) {sharding = [[], [0]]} : ...
+    %2 = linalg.matmul {sharding = [[0], [], [1]]} ins(...
 
-The RFC's `sharding` is on the grid of the function's `mesh_cluster`, or names one itself.
+The first says that %0 itself lies so, the second and third that the users of %1 see it so, and the
+fourth how the loops of an op are split. `required = false` makes a hint of an annotation. The
+sharding is on the grid of the function's `mesh_cluster`, or names one itself.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
-from shard_dialect.ir.attributes import Shardings, is_sharding, read_axes, symbol
+from shard_dialect.ir.attributes import flag, symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.model import Sharding, ShardingError
+from shard_dialect.ir.notation import read_axes, read_notation
+from shard_dialect.ir.shardings import Shardings, is_sharding, rank_of
+from shard_dialect.model import Annotation, Axes, ShardingError
 
-OPS = ("shard.shard", "mesh.annotate")
-"""The ops that annotate the one tensor that they take and return."""
+OPS = ("mesh.annotate", "mesh.reshard")
+"""The ops that say how the one tensor lies that they take and return."""
+LOOPS = "sharding"
+"""The RFC's attribute on an op: the axes of each of its loops."""
 
 
 @dataclass(frozen=True, slots=True)
-class Annotation:
-    """`for_users`: only the annotation's result lies so; else its operand does too."""
+class AnnotationOp:
+    """`for_users`: only its result lies so; else its operand does too. A hint is not `required`."""
 
-    sharding: Sharding
+    said: Annotation
     for_users: bool
+    required: bool
 
 
-def read_annotation(op: ir.Operation, shardings: Shardings) -> Annotation | None:
+def read_annotation(op: ir.Operation, shardings: Shardings) -> AnnotationOp | None:
     """What `op` annotates, or `None` if it is no annotation. Raises `ShardingError`."""
-    if op.name == "shard.shard":
-        return _read_shard(op, shardings)
-    if op.name == "mesh.annotate":
-        return _read_annotate(op, shardings)
-    return None
-
-
-def _read_shard(op: ir.Operation, shardings: Shardings) -> Annotation:
-    type_ = op.operands[0].type
-    source = op.operands[1].owner
-    if isinstance(source, ir.Block) or source.operation.name != "shard.sharding":
-        raise ShardingError("takes a sharding that no 'shard.sharding' op makes")
-    split = split_axes(source.operation)
-    if len(split) > type_.rank and any(split):
-        raise ShardingError(
-            f"has split axes {[list(axes) for axes in split]} for {len(split)} dimensions, "
-            f"but the tensor has {type_.rank}"
-        )
-    sharding = Sharding(
-        grid_name(source.operation), (*split[: type_.rank], *((),) * (type_.rank - len(split)))
-    )
-    return Annotation(
-        shardings.checked(sharding, type_.rank), "annotate_for_users" in op.attributes
+    if op.name not in OPS:
+        return None
+    said = said_in(op, "sharding", op.operands[0].type, shardings)
+    if op.name == "mesh.reshard":
+        return AnnotationOp(said, for_users=True, required=True)
+    return AnnotationOp(
+        said,
+        for_users=not flag(op, "as_result", default=True),
+        required=flag(op, "required", default=True),
     )
 
 
-def split_axes(op: ir.Operation) -> tuple[tuple[int, ...], ...]:
-    """The split axes of a `shard.sharding`, one entry for each dimension that it speaks of."""
-    for extra in ("static_halo_sizes", "static_sharded_dims_offsets"):
-        if len(op.attributes[extra]):
-            raise ShardingError(f"has {extra.removeprefix('static_')}, which are not supported yet")
-    text = str(op.attributes["split_axes"]).removeprefix("#shard<axisarray").removesuffix(">")
-    return tuple(tuple(axes) for axes in json.loads(text))
+def said_in(op: ir.Operation, key: str, type_: ir.Type, shardings: Shardings) -> Annotation:
+    """What the op's attribute `key` says of a value of `type_`, on its own grid or the default."""
+    attribute = op.attributes[key]
+    if is_sharding(attribute):
+        return shardings.read_annotation(attribute, rank_of(type_))
+    said = read_notation(default_grid(op), attribute, rank_of(type_))
+    return shardings.checked(said, rank_of(type_))
 
 
-def grid_name(op: ir.Operation) -> str:
-    """The grid that a `shard.sharding` is on."""
-    return symbol(op.attributes["grid"])
+def read_loops(op: ir.Operation, shardings: Shardings) -> tuple[str, tuple[Axes, ...]] | None:
+    """The grid and the axes of each loop in an op's `sharding = [[0], []]`, if it has one."""
+    if not has_loops(op):
+        return None
+    attribute = op.attributes[LOOPS]
+    loops = tuple(read_axes(each) for each in attribute)
+    grid = default_grid(op)
+    used = [axis for axes in loops for axis in axes]
+    for axis in used:
+        if used.count(axis) > 1:
+            raise ShardingError(f"grid axis {axis} splits two loops in {LOOPS} = {attribute}")
+        if not isinstance(axis, int) or not 0 <= axis < shardings.grid(grid).rank:
+            raise ShardingError(
+                f"{LOOPS} = {attribute} has axis {axis}, which is not in grid "
+                f"{shardings.grid(grid)}"
+            )
+    return grid, loops
+
+
+def has_loops(op: ir.Operation) -> bool:
+    """Whether the op has the RFC's attribute, and not one of its own by this name."""
+    if LOOPS not in op.attributes or op.name.partition(".")[0] in ("mesh", "shard", "sdy"):
+        return False
+    return isinstance(op.attributes[LOOPS], ir.ArrayAttr)
 
 
 def cluster_name(function: ir.Operation) -> str:
@@ -77,32 +89,13 @@ def cluster_name(function: ir.Operation) -> str:
     return symbol(function.attributes["mesh_cluster"])
 
 
-def _read_annotate(op: ir.Operation, shardings: Shardings) -> Annotation:
-    type_ = op.operands[0].type
-    if not isinstance(type_, ir.RankedTensorType):
-        raise ShardingError(f"annotates a {type_}, not a ranked tensor")
-    attribute = op.attributes["sharding"]
-    if is_sharding(attribute):
-        sharding = shardings.read(attribute, type_.rank)
-    else:
-        sharding = read_axes(_default_grid(op), attribute, type_.rank)
-        shardings.checked(sharding, type_.rank)
-    return Annotation(sharding, not flag(op, "as_result", default=True))
+def grid_named_by(op: ir.Operation, key: str) -> str:
+    """The grid that the op's attribute `key` names, or the default."""
+    return symbol(op.attributes[key]) if key in op.attributes else default_grid(op)
 
 
-def flag(op: ir.Operation, name: str, default: bool) -> bool:
-    """The value of `name = true`, of `name` alone (true), or `default` where it is not there."""
-    if name not in op.attributes:
-        return default
-    attribute = op.attributes[name]
-    if isinstance(attribute, ir.UnitAttr):
-        return True
-    if not isinstance(attribute, ir.BoolAttr):
-        raise ShardingError(f"attribute '{name}' must be true or false, found {attribute}")
-    return bool(attribute.value)
-
-
-def _default_grid(op: ir.Operation) -> str:
+def default_grid(op: ir.Operation) -> str:
+    """The `mesh_cluster` of the function around the op."""
     function = op.operation.parent
     while function is not None and "mesh_cluster" not in function.attributes:
         function = function.parent

@@ -40,6 +40,23 @@ def create(
     )
 
 
+def annotate(
+    value: ir.Value,
+    sharding: ir.Attribute,
+    sizes: Sequence[ir.Value] = (),
+    *,
+    as_result: bool,
+    required: bool = True,
+) -> ir.Value:
+    """`mesh.annotate`; `sizes` are the values of the sizes that the sharding leaves open."""
+    attributes = {
+        "sharding": sharding,
+        "required": ir.BoolAttr.get(required),
+        "as_result": ir.BoolAttr.get(as_result),
+    }
+    return create("mesh.annotate", [value.type], [value, *sizes], attributes).results[0]
+
+
 def empty(type_: ir.RankedTensorType) -> ir.Operation:
     return create("tensor.empty", [type_], [])
 

@@ -8,22 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shard_dialect.ir.attributes import (
-    Shardings,
-    i64_array,
-    integer,
-    ints,
-    read_axes,
-    read_sharding,
-)
+from shard_dialect.ir.attributes import i64_array, integer, ints
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
+from shard_dialect.ir.notation import only_sharding, read_axes, read_notation, write_axes
+from shard_dialect.ir.shardings import Shardings, read_sharding
 from shard_dialect.model import (
     REDUCTIONS,
     AllGather,
     AllReduce,
     AllSlice,
     AllToAll,
+    Axes,
     ReduceScatter,
     Reduction,
     Sharding,
@@ -72,7 +68,7 @@ def write_steps(
 
 
 def _read_all_gather(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
-    by_dim = read_axes(source.grid, op.attributes["mesh_axis"], source.rank).split_axes
+    by_dim = _lists(op, "mesh_axis", source).split_axes
     dims = ints(op.attributes["tensor_axis"])
     gathered = [dim for dim, axes in enumerate(by_dim) if axes]
     if sorted(dims) != gathered:
@@ -96,7 +92,7 @@ def _read_all_to_all(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
 
 
 def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
-    target = read_axes(source.grid, op.attributes["sharding"], source.rank)
+    target = _lists(op, "sharding", source)
     steps: list[Step] = []
     pairs = zip(source.split_axes, target.split_axes, strict=True)
     for dim, (have, want) in enumerate(pairs):
@@ -107,8 +103,13 @@ def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _axes(op: ir.Operation) -> tuple[int, ...]:
-    return tuple(ints(op.attributes["mesh_axis"]))
+def _lists(op: ir.Operation, key: str, source: Sharding) -> Sharding:
+    attribute = op.attributes[key]
+    return only_sharding(read_notation(source.grid, attribute, source.rank), attribute)
+
+
+def _axes(op: ir.Operation) -> Axes:
+    return read_axes(op.attributes["mesh_axis"])
 
 
 def _dim(op: ir.Operation, name: str, source: Sharding) -> int:
@@ -137,14 +138,14 @@ _READ: dict[str, Callable[[ir.Operation, Sharding], tuple[Step, ...]]] = {
 def _write_all_gather(step: AllGather, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
     by_dim = [step.axes if dim == step.dim else () for dim in range(source.rank)]
     return "mesh.all_gather", {
-        "mesh_axis": ir.ArrayAttr.get([i64_array(axes) for axes in by_dim]),
+        "mesh_axis": ir.ArrayAttr.get([write_axes(axes) for axes in by_dim]),
         "tensor_axis": i64_array([step.dim]),
     }
 
 
 def _write_all_reduce(step: AllReduce, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
     return "mesh.all_reduce", {
-        "mesh_axis": i64_array(step.axes),
+        "mesh_axis": write_axes(step.axes),
         "reduction": ir.StringAttr.get(step.reduction),
     }
 
@@ -153,7 +154,7 @@ def _write_reduce_scatter(
     step: ReduceScatter, source: Sharding
 ) -> tuple[str, dict[str, ir.Attribute]]:
     return "mesh.reduce_scatter", {
-        "mesh_axis": i64_array(step.axes),
+        "mesh_axis": write_axes(step.axes),
         "reduction": ir.StringAttr.get(step.reduction),
         "tensor_axis": _i64(step.dim),
     }
@@ -161,7 +162,7 @@ def _write_reduce_scatter(
 
 def _write_all_to_all(step: AllToAll, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
     return "mesh.all_to_all", {
-        "mesh_axis": i64_array(step.axes),
+        "mesh_axis": write_axes(step.axes),
         "split_axis": _i64(step.target_dim),
         "concat_axis": _i64(step.source_dim),
     }
@@ -169,7 +170,7 @@ def _write_all_to_all(step: AllToAll, source: Sharding) -> tuple[str, dict[str, 
 
 def _write_all_slice(step: AllSlice, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
     split = step.after(source).split_axes
-    return "mesh.local_split", {"sharding": ir.ArrayAttr.get([i64_array(axes) for axes in split])}
+    return "mesh.local_split", {"sharding": ir.ArrayAttr.get([write_axes(axes) for axes in split])}
 
 
 _WRITE: dict[type, Callable[..., tuple[str, dict[str, ir.Attribute]]]] = {

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from shard_dialect.ir import mesh, verify
-from shard_dialect.ir.bindings import ir
+from contextlib import suppress
+
+from shard_dialect.ir import extensions, mesh
+from shard_dialect.ir.bindings import ir, part
+from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.mesh_checks import MESH_OPS
+from shard_dialect.ir.walk import walk
 
 # Python-built ops need their dialect loaded; the parser loads the others when it meets them.
 _LOADED = [
@@ -29,5 +34,38 @@ def make_context(allow_unregistered: bool = False) -> ir.Context:
     context.enable_multithreading(False)
     context.allow_unregistered_dialects = allow_unregistered
     with context:
-        mesh.load(verify.MESH_OPS)
+        mesh.load(MESH_OPS)
+        extensions.load_registered()
     return context
+
+
+_SHARDY = "sdy"
+_STABLEHLO = ("stablehlo", "chlo")
+
+
+def load_dialects_of(text: str | bytes, context: ir.Context) -> None:
+    """Load what a file needs that the bindings do not load by themselves.
+
+    StableHLO comes with them, apart. Shardy does not: its ops are read as unregistered ones.
+    """
+
+    def mentions(name: str) -> bool:
+        return f"{name}.".encode() in text if isinstance(text, bytes) else f"{name}." in text
+
+    if any(map(mentions, _STABLEHLO)) and not context.is_dialect_loaded(_STABLEHLO[0]):
+        with suppress(ImportError):
+            part("_mlir_libs._stablehlo").register_dialect(context, load=True)
+    if mentions(_SHARDY):
+        context.allow_unregistered_dialects = True
+
+
+def refuse_unregistered(module: ir.Operation) -> None:
+    """Raise for an op of an unknown dialect that is not Shardy's."""
+    for op in walk(module):
+        name = op.name
+        if not name.startswith(f"{_SHARDY}.") and not op.context.is_registered_operation(name):
+            raise error_at(
+                op.location,
+                f"'{name}' op is of a dialect that is not registered: to read it all the same, run "
+                "with --allow-unregistered-dialect",
+            )

@@ -7,83 +7,18 @@ Types of the distributed form carry their sharding, and each op says one change 
 
 Source: RFC "Sharding Framework Design for Device Mesh". IRDL ops print in the generic form, and
 an IRDL attribute has a fixed number of parameters, so `#mesh.shard` always names its grid;
-`ir.source` fills it in where a file uses the RFC's short form. `docs/dialect.md` lists all of it.
+`ir.source` fills it in where a file uses the RFC's short form. `mesh.irdl.mlir` defines all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, irdl
 
-_DEFINITION = """
-irdl.dialect @mesh {
-  irdl.attribute @shard {
-    %grid = irdl.base "#builtin.symbol_ref"
-    %axes = irdl.base "#builtin.array"
-    irdl.parameters(grid: %grid, axes: %axes)
-  }
-  irdl.operation @cluster {
-    %name = irdl.base "#builtin.string"
-    %rank = irdl.base "#builtin.integer"
-    irdl.attributes {"sym_name" = %name, "rank" = %rank}
-  }
-  irdl.operation @annotate {
-    %type = irdl.any
-    %sharding = irdl.any
-    irdl.operands(source: %type)
-    irdl.attributes {"sharding" = %sharding}
-    irdl.results(result: %type)
-  }
-  irdl.operation @all_gather {
-    %from = irdl.any
-    %to = irdl.any
-    %axes = irdl.base "#builtin.array"
-    %dims = irdl.base "#builtin.array"
-    irdl.operands(source: %from)
-    irdl.attributes {"mesh_axis" = %axes, "tensor_axis" = %dims}
-    irdl.results(result: %to)
-  }
-  irdl.operation @all_reduce {
-    %from = irdl.any
-    %to = irdl.any
-    %axes = irdl.base "#builtin.array"
-    %reduction = irdl.base "#builtin.string"
-    irdl.operands(source: %from)
-    irdl.attributes {"mesh_axis" = %axes, "reduction" = %reduction}
-    irdl.results(result: %to)
-  }
-  irdl.operation @reduce_scatter {
-    %from = irdl.any
-    %to = irdl.any
-    %axes = irdl.base "#builtin.array"
-    %dim = irdl.base "#builtin.integer"
-    %reduction = irdl.base "#builtin.string"
-    irdl.operands(source: %from)
-    irdl.attributes {"mesh_axis" = %axes, "tensor_axis" = %dim, "reduction" = %reduction}
-    irdl.results(result: %to)
-  }
-  irdl.operation @all_to_all {
-    %from = irdl.any
-    %to = irdl.any
-    %axes = irdl.base "#builtin.array"
-    %split = irdl.base "#builtin.integer"
-    %concat = irdl.base "#builtin.integer"
-    irdl.operands(source: %from)
-    irdl.attributes {"mesh_axis" = %axes, "split_axis" = %split, "concat_axis" = %concat}
-    irdl.results(result: %to)
-  }
-  irdl.operation @local_split {
-    %from = irdl.any
-    %to = irdl.any
-    %sharding = irdl.base "#builtin.array"
-    irdl.operands(source: %from)
-    irdl.attributes {"sharding" = %sharding}
-    irdl.results(result: %to)
-  }
-}
-"""
+_DEFINITION = Path(__file__).with_name("mesh.irdl.mlir")
 
 COLLECTIVES = (
     "mesh.all_gather",
@@ -92,6 +27,20 @@ COLLECTIVES = (
     "mesh.all_to_all",
     "mesh.local_split",
 )
+"""Ops that are the steps of a plan."""
+
+PURE = (
+    *COLLECTIVES,
+    "mesh.annotate",
+    "mesh.collective_permute",
+    "mesh.idx",
+    "mesh.propagation_barrier",
+    "mesh.reshard",
+    "mesh.size",
+    "mesh.to_global",
+    "mesh.to_local",
+)
+"""Ops that may be merged and dropped, as `cse` and `canonicalize` do."""
 
 
 class _NoMemoryEffect(ir.MemoryEffectsOpInterface):  # type: ignore[misc]  # untyped base
@@ -118,10 +67,10 @@ def load(checks: Mapping[str, Check]) -> None:
     context = ir.Context.current
     if context.is_dialect_loaded("mesh"):
         return
-    irdl.load_dialects(ir.Module.parse(_DEFINITION))
+    irdl.load_dialects(ir.Module.parse(_DEFINITION.read_text()))
     for name, check in checks.items():
         ir.DynamicOpTrait.attach(name, _verifier(check))
-    for name in ("mesh.annotate", *COLLECTIVES):
+    for name in PURE:
         _NoMemoryEffect.attach(name)
         _Speculatable.attach(name)
 

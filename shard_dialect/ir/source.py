@@ -9,14 +9,18 @@ from __future__ import annotations
 import re
 import sys
 from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from shard_dialect.errors import ShardError, cannot
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import from_mlir, showing_locations
-from shard_dialect.ir.spelling import edits
+from shard_dialect.ir.context import load_dialects_of, refuse_unregistered
+from shard_dialect.ir.diagnostics import from_mlir, reporting, showing_locations
+from shard_dialect.ir.sdy import pretty
+from shard_dialect.ir.sdy.spelling import edits as sdy_edits
+from shard_dialect.ir.spelling import Edit, edits
 from shard_dialect.ir.verify import verify
 
 STDIN = "-"
@@ -35,6 +39,8 @@ class Source:
     """(line, characters in front, characters removed, characters added) of each edit, in order."""
     lines_before: int = 0
     """Lines of the file in front of this text, where it is one part of several."""
+    problem: ShardError | None = None
+    """What is wrong already with how it is spelled; raised when it is parsed."""
 
     @classmethod
     def read(cls, path: str) -> Source:
@@ -82,22 +88,30 @@ class Source:
             line, column = position(offset)
             return f"{name}:{line + lines_before}:{column + 1}"
 
-        found = edits(text, place)
-        pieces: list[str] = []
-        end = 0
-        for edit in found:
-            pieces += [text[end : edit.start], edit.added]
-            end = edit.start + edit.removed
+        try:
+            if pretty.is_pretty(text):
+                generic = pretty.to_generic(text, name, lines_before)
+                return cls(name, _edited(generic, list(sdy_edits(generic))), (), lines_before)
+            found = sorted([*edits(text, place), *sdy_edits(text)], key=lambda edit: edit.start)
+        except ShardError as error:
+            return cls(name, text, lines_before=lines_before, problem=error)
         changes = [(*position(e.start), e.removed, len(e.added)) for e in found]
-        return cls(name, "".join(pieces) + text[end:], tuple(changes), lines_before)
+        return cls(name, _edited(text, found), tuple(changes), lines_before)
 
     def parse(self) -> ir.Module:
         """Parse in the current context and verify. Raises a located `ShardError`."""
-        with self.places():
+        if self.problem:
+            raise self.problem
+        context = ir.Context.current
+        allowed = context.allow_unregistered_dialects
+        load_dialects_of(self.text, context)
+        with self.places(), reporting(context):
             try:
                 module = ir.Module.parse(self.text)
             except ir.MLIRError as error:
                 raise from_mlir(error) from None
+            if context.allow_unregistered_dialects and not allowed:
+                refuse_unregistered(module.operation)
             verify(module.operation)
         return module
 
@@ -116,3 +130,12 @@ class Source:
             elif at == line and column > before:  # inside of what was added
                 column = min(column, before + max(removed, 1))
         return f"{self.name}:{line + self.lines_before}:{column}"
+
+
+def _edited(text: str, found: Sequence[Edit]) -> str:
+    pieces: list[str] = []
+    end = 0
+    for edit in found:
+        pieces += [text[end : edit.start], edit.added]
+        end = edit.start + edit.removed
+    return "".join(pieces) + text[end:]

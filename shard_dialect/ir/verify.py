@@ -1,13 +1,15 @@
 """What MLIR's own verifiers let through and no pass could make sense of, refused by us first.
 
-Two kinds of check: of one `mesh` op against its types (`MESH_OPS`, run by MLIR wherever it
-verifies), and of a whole module, which knows the grids (`verify`, run on every file read).
+Here a whole module is checked, its grids at hand, when it is read; what one `mesh` op says against
+its types (`mesh_checks`) MLIR checks wherever it verifies.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from shard_dialect.errors import ShardError
-from shard_dialect.ir import annotation
+from shard_dialect.ir import annotation, upstream
 from shard_dialect.ir.attributes import (
     ARGUMENT,
     COLLECTIVE,
@@ -16,50 +18,23 @@ from shard_dialect.ir.attributes import (
     RESULT,
     SHARDING,
     SHARDINGS,
-    Shardings,
     expect,
-    read_grid,
+    ints,
+    symbol,
 )
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.collectives import read_collective
 from shard_dialect.ir.diagnostics import error_at, location_text
-from shard_dialect.ir.function import form_of
+from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.local import read_local
-from shard_dialect.ir.mesh import COLLECTIVES, Check
+from shard_dialect.ir.notation import read_axes
+from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard_checks import check as check_upstream
+from shard_dialect.ir.shardings import Shardings, rank_of
+from shard_dialect.ir.statements import merged, statements
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding, ShardingError
-
-
-def _check_cluster(op: ir.Operation) -> None:
-    read_grid(op)
-
-
-def _check_annotate(op: ir.Operation) -> None:
-    annotation.flag(op, "required", default=False)
-    annotation.flag(op, "as_result", default=True)
-
-
-def _check_collective(op: ir.Operation) -> None:
-    found = read_collective(op)
-    expected = found.source
-    for step in found.steps:
-        expected = step.after(expected)
-    if expected != found.target:
-        raise ShardingError(
-            f"gives {expected} from {found.source}, but its result type says {found.target}"
-        )
-    given, made = op.operands[0].type, op.results[0].type
-    if given.shape != made.shape or given.element_type != made.element_type:
-        raise ShardingError("has different global tensors as its operand and its result")
-
-
-MESH_OPS: dict[str, Check] = {
-    "mesh.cluster": _check_cluster,
-    "mesh.annotate": _check_annotate,
-    **dict.fromkeys(COLLECTIVES, _check_collective),
-}
-
+from shard_dialect.model.axis import whole as whole_axis
+from shard_dialect.model.sharding import check_axes
 
 _LOCAL = ("local", "lowered")
 """The forms that have no sharded types any more."""
@@ -74,6 +49,9 @@ def verify(module: ir.Operation) -> None:
         except ShardingError as error:
             message = f"'{op.name}' op {error.message}"
             raise ShardError(message, error.location or location_text(op.location)) from None
+    for function in functions_of(module):
+        if form_of(function) == "annotated":
+            merged(statements(function, shardings))
 
 
 def _check_op(op: ir.Operation, shardings: Shardings) -> None:
@@ -82,11 +60,102 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
             _check_may_be_sharded(op)
     check_upstream(op, shardings)
     if op.name in annotation.OPS:
-        annotation.read_annotation(op, shardings)
-    elif op.name == "func.func":
-        _check_function(op, shardings)
+        _check_annotation(op, shardings)
+    elif op.name in _CHECKS:
+        _CHECKS[op.name](op, shardings)
     if SHARDINGS in op.attributes:
         _check_result_shardings(op, shardings)
+    annotation.read_loops(op, shardings)
+    sdy.verify_op(op, sdy.SdyReader(shardings.grids))
+
+
+def _check_annotation(op: ir.Operation, shardings: Shardings) -> None:
+    type_ = op.operands[0].type
+    sharding = annotation.said_in(op, "sharding", type_, shardings).sharding
+    unknown = sum(size is None for each in (*sharding.halos, *sharding.offsets) for size in each)
+    if unknown != len(op.operands) - 1:
+        raise ShardingError(
+            f"has {len(op.operands) - 1} sizes for {unknown} unknown ones in {sharding}"
+        )
+    sharding.check_sizes(tuple(type_.shape), shardings.grid(sharding.grid))
+
+
+def _check_sub_cluster(op: ir.Operation, shardings: Shardings) -> None:
+    """Its sizes are a box of the cluster that it is a part of."""
+    whole = shardings.grid(symbol(op.attributes["cluster"]))
+    offsets, sizes = ints(op.attributes["offsets"]), ints(op.attributes["sizes"])
+    if len(sizes) != whole.rank:
+        raise ShardingError(f"has {len(sizes)} sizes for {whole}, which has {whole.rank} axes")
+    for axis, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
+        known = whole.shape[axis]
+        if offset < 0 or size < 1 or (known is not None and offset + size > known):
+            raise ShardingError(f"has {size} devices from {offset} on axis {axis} of {whole}")
+
+
+def _check_place(op: ir.Operation, shardings: Shardings) -> None:
+    grid = shardings.grid(annotation.grid_named_by(op, "cluster"))
+    for axis in ints(op.attributes["mesh_axis"]) if "mesh_axis" in op.attributes else ():
+        if axis >= grid.rank:
+            raise ShardingError(f"has mesh_axis {axis}, which is not in grid {grid}")
+
+
+def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
+    """As many places as devices in a group; between clusters, equal pieces on as many devices."""
+    source, target = (shardings.of_type(v.type) for v in (op.operands[0], op.results[0]))
+    if source is None or target is None:
+        raise ShardingError("permutes a tensor that is not sharded")
+    grids = [shardings.grid(sharding.grid) for sharding in (source, target)]
+    if "mesh_axis" in op.attributes:
+        axes = read_axes(op.attributes["mesh_axis"])
+        check_axes(axes, grids[0], source)
+        places = len(op.attributes["permutation"])
+        if grids[0].is_static and grids[0].axes_size(axes) != places:
+            raise ShardingError(
+                f"has {places} places for groups of {grids[0].axes_size(axes)} devices"
+            )
+        return
+    if source.grid == target.grid:
+        raise ShardingError(f"moves nothing: both lie on @{source.grid}, and no axis is named")
+    shape = tuple(op.operands[0].type.shape)
+    if all(grid.is_static for grid in grids) and grids[0].size != grids[1].size:
+        raise ShardingError(f"sends from {grids[0]} to {grids[1]}: expected as many devices")
+    if all(grid.is_static for grid in grids) and -(2**63) not in shape:
+        pieces = [s.local_shape(shape, g) for s, g in zip((source, target), grids, strict=True)]
+        if pieces[0] != pieces[1]:
+            raise ShardingError(f"sends pieces of {list(pieces[0])} to be {list(pieces[1])}")
+
+
+def _check_manual(op: ir.Operation, shardings: Shardings) -> None:
+    """The manual axes lead in each dimension, and divide it; the local type is what they leave."""
+    from_local = op.name == "mesh.to_global"
+    given, made = op.operands[0].type, op.results[0].type
+    local, whole = (given, made) if from_local else (made, given)
+    said = annotation.said_in(op, "sharding", whole, shardings)
+    grid = shardings.grid(said.grid)
+    manual = read_axes(op.attributes["manual_axes"])
+    check_axes(manual, grid, said)
+    if not isinstance(whole, ir.RankedTensorType):
+        if whole != local:
+            raise ShardingError(f"has pieces of type {local} of a {whole}")
+        return
+    sizes = []
+    for dim, axes in enumerate(said.sharding.split_axes):
+        here = [whole_axis(axis) in manual for axis in axes]
+        if here != sorted(here, reverse=True):
+            raise ShardingError(f"splits dimension {dim} by a manual axis after a free one: {said}")
+        count = grid.axes_size([axis for axis in axes if whole_axis(axis) in manual])
+        size = whole.shape[dim]
+        if size >= 0 and size % count:
+            raise ShardingError(f"cuts dimension {dim} of size {size} in {count} in {said}")
+        sizes.append(size if size < 0 else size // count)
+    if list(local.shape) != sizes or local.element_type != whole.element_type:
+        raise ShardingError(f"has pieces of type {local}, expected the shape {sizes} of {whole}")
+
+
+def _check_shard_sharding(op: ir.Operation, shardings: Shardings) -> None:
+    grid = shardings.grid(upstream.grid_name(op))
+    rank = len(upstream.split_axes(op))
+    upstream.read_sharding_op(op, rank, grid).sharding.check(grid, rank)
 
 
 def _check_function(op: ir.Operation, shardings: Shardings) -> None:
@@ -112,9 +181,11 @@ def _check_boundary(
     op: ir.Operation, type_: ir.Type, attributes: ir.DictAttr, shardings: Shardings
 ) -> None:
     if SHARDING in attributes:
-        if not isinstance(type_, ir.RankedTensorType):
-            raise error_at(op.location, f"{SHARDING} on a {type_}, which is not a ranked tensor")
-        shardings.read(attributes[SHARDING], type_.rank)
+        if isinstance(type_, ir.UnrankedTensorType):
+            raise error_at(op.location, f"{SHARDING} on a {type_}, which has no rank")
+        shardings.read_annotation(attributes[SHARDING], rank_of(type_))
+    if sdy.SHARDING in attributes:
+        sdy.SdyReader(shardings.grids).sharding(attributes[sdy.SHARDING], type_)
     for key in (ARGUMENT, RESULT):
         if key not in attributes:
             continue
@@ -156,11 +227,25 @@ def _check_runtime_function(op: ir.Operation, shardings: Shardings) -> None:
 
 def _check_result_shardings(op: ir.Operation, shardings: Shardings) -> None:
     given = list(expect(op, SHARDINGS, ir.ArrayAttr, "a list of shardings"))
-    if len(given) != len(op.results):
+    if len(given) != len(op.results) and not _is_on_one_device(given, op, shardings):
         raise ShardingError(f"has {len(given)} {SHARDINGS} for {len(op.results)} results")
-    for attribute, result in zip(given, op.results, strict=True):
-        if not isinstance(attribute, ir.UnitAttr) and not isinstance(
-            result.type, ir.RankedTensorType
-        ):
-            raise ShardingError(f"has a sharding for a {result.type}")
     shardings.of_results(op)
+
+
+def _is_on_one_device(given: list[ir.Attribute], op: ir.Operation, shardings: Shardings) -> bool:
+    """An op without results may say that it runs on the one device of a maximal grid."""
+    if len(given) != 1 or len(op.results):
+        return False
+    return shardings.grid(shardings.read_annotation(given[0], 0).grid).rank == 0
+
+
+_CHECKS: dict[str, Callable[[ir.Operation, Shardings], None]] = {
+    "func.func": _check_function,
+    "mesh.collective_permute": _check_permute,
+    "mesh.idx": _check_place,
+    "mesh.size": _check_place,
+    "mesh.sub_cluster": _check_sub_cluster,
+    "mesh.to_global": _check_manual,
+    "mesh.to_local": _check_manual,
+    "shard.sharding": _check_shard_sharding,
+}

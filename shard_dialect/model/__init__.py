@@ -1,5 +1,7 @@
 """Grids, shardings, sharding rules and reshard plans as plain values; no MLIR in here."""
 
+from shard_dialect.model.annotation import Annotation
+from shard_dialect.model.axis import Axes, Axis, SubAxis
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.plan import (
     AllGather,
@@ -22,7 +24,10 @@ __all__ = [
     "AllReduce",
     "AllSlice",
     "AllToAll",
+    "Annotation",
     "Assignment",
+    "Axes",
+    "Axis",
     "Grid",
     "Plan",
     "ReduceScatter",
@@ -32,6 +37,7 @@ __all__ = [
     "ShardingError",
     "ShardingRule",
     "Step",
+    "SubAxis",
     "bytes_moved",
     "plan",
 ]

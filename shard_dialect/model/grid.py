@@ -1,4 +1,4 @@
-"""A grid of devices: `shard.grid @g(shape = 2x4)`, the RFC's `mesh.cluster`, Shardy's mesh.
+"""A grid of devices: `shard.grid @g(shape = 2x4)`, the RFC's `mesh.cluster`, Shardy's `sdy.mesh`.
 
 Ranks count through the grid in row-major order, the last axis fastest:
 
@@ -13,15 +13,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
 from math import prod
 
 from shard_dialect.errors import ShardError
+from shard_dialect.model.axis import Axes, Axis, SubAxis, whole
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """A named grid; `shape[i]` is the size of grid axis i, or `None` where it is not known.
+
+    `axis_names` are all there or none. `device_ids` are the devices in the order of the ranks,
+    where that is another than 0, 1, 2, ...; on a grid without axes, the one device that does it
+    all (Shardy's maximal mesh) or none (its empty mesh).
 
     >>> Grid("g", (2, 3)).size
     6
@@ -29,15 +33,48 @@ class Grid:
 
     name: str
     shape: tuple[int | None, ...]
+    axis_names: tuple[str, ...] = ()
+    device_ids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.shape:
-            raise ShardError(f"grid @{self.name} has no axes: it needs at least one")
         for axis, size in enumerate(self.shape):
             if size is not None and size < 1:
                 raise ShardError(
                     f"grid @{self.name} has size {size} on axis {axis}: sizes are at least 1"
                 )
+        if self.axis_names == tuple(map(_default_name, range(self.rank))):
+            object.__setattr__(self, "axis_names", ())
+        self._check_names()
+        self._check_devices()
+
+    def _check_names(self) -> None:
+        if self.axis_names and len(self.axis_names) != self.rank:
+            raise ShardError(
+                f"grid @{self.name} has {len(self.axis_names)} axis names for {self.rank} axes"
+            )
+        for name in self.axis_names:
+            if self.axis_names.count(name) > 1:
+                raise ShardError(f'grid @{self.name} has two axes named "{name}"')
+
+    def _check_devices(self) -> None:
+        ids = self.device_ids
+        if not ids:
+            return
+        if min(ids) < 0:
+            raise ShardError(f"grid @{self.name} has device id {min(ids)}: ids are not negative")
+        if not self.shape:
+            if len(ids) > 1:
+                raise ShardError(f"grid @{self.name} has {len(ids)} device ids and no axes")
+            return
+        if sorted(ids) != list(range(self.size)):
+            raise ShardError(
+                f"grid @{self.name} of {self.size} devices has device ids {list(ids)}: expected "
+                f"each of 0 to {self.size - 1} once"
+            )
+        if list(ids) == sorted(ids):
+            raise ShardError(
+                f"grid @{self.name} has device ids 0 to {self.size - 1} in order: leave them out"
+            )
 
     @property
     def rank(self) -> int:
@@ -52,13 +89,16 @@ class Grid:
         """The number of devices."""
         return self.axes_size(range(self.rank))
 
-    def axes_size(self, axes: Sequence[int]) -> int:
+    def axis_name(self, axis: int) -> str:
+        return self.axis_names[axis] if self.axis_names else _default_name(axis)
+
+    def axes_size(self, axes: Sequence[Axis]) -> int:
         """The number of devices in one group along `axes`.
 
-        >>> Grid("g", (2, 3, 4)).axes_size((0, 2))
-        8
+        >>> Grid("g", (2, 3, 4)).axes_size((0, SubAxis(2, pre=1, size=2)))
+        4
         """
-        return prod(self._known(axis) for axis in axes)
+        return prod(axis.size if isinstance(axis, SubAxis) else self._known(axis) for axis in axes)
 
     def coordinates(self, rank: int) -> tuple[int, ...]:
         """Where device `rank` stands.
@@ -79,7 +119,7 @@ class Grid:
             rank = rank * self._known(axis) + coordinate
         return rank
 
-    def index_along(self, rank: int, axes: Sequence[int]) -> int:
+    def index_along(self, rank: int, axes: Sequence[Axis]) -> int:
         """The place of device `rank` in its group along `axes`, the last listed axis fastest.
 
         >>> Grid("g", (2, 3)).index_along(5, (1, 0))
@@ -90,22 +130,31 @@ class Grid:
         at = self.coordinates(rank)
         index = 0
         for axis in axes:
-            index = index * self._known(axis) + at[axis]
+            stride, size = self._digit(axis)
+            index = index * size + at[whole(axis)] // stride % size
         return index
 
-    def groups(self, axes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    def groups(self, axes: Sequence[Axis]) -> tuple[tuple[int, ...], ...]:
         """All device groups along `axes`, each in the order of its members' `index_along`.
 
         >>> Grid("g", (2, 2)).groups((1,))
         ((0, 1), (2, 3))
         >>> Grid("g", (2, 2)).groups((1, 0))
         ((0, 2, 1, 3),)
+        >>> Grid("g", (8,)).groups((SubAxis(0, pre=2, size=2),))
+        ((0, 2), (1, 3), (4, 6), (5, 7))
         """
         return _groups(self, tuple(axes))
 
-    def group_of(self, rank: int, axes: Sequence[int]) -> tuple[int, ...]:
+    def group_of(self, rank: int, axes: Sequence[Axis]) -> tuple[int, ...]:
         """The group along `axes` that device `rank` belongs to."""
         return _group_of(self, rank, tuple(axes))
+
+    def _digit(self, axis: Axis) -> tuple[int, int]:
+        """How a coordinate on the whole axis holds the one on `axis`: its stride, and its size."""
+        if isinstance(axis, SubAxis):
+            return self._known(axis.axis) // axis.end, axis.size
+        return 1, self._known(axis)
 
     def _known(self, axis: int) -> int:
         size = self.shape[axis]
@@ -119,19 +168,25 @@ class Grid:
         return f"@{self.name}({'x'.join('?' if s is None else str(s) for s in self.shape)})"
 
 
+def _default_name(axis: int) -> str:
+    return f"axis_{axis}"
+
+
 @cache
-def _group_of(grid: Grid, rank: int, axes: tuple[int, ...]) -> tuple[int, ...]:
+def _group_of(grid: Grid, rank: int, axes: Axes) -> tuple[int, ...]:
     return next(group for group in grid.groups(axes) if rank in group)
 
 
 @cache
-def _groups(grid: Grid, axes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    others = [axis for axis in range(grid.rank) if axis not in axes]
-
-    def ranks(fixed: dict[int, int]) -> tuple[int, ...]:
-        members = product(*(range(grid._known(axis)) for axis in axes))
-        places = (fixed | dict(zip(axes, member, strict=True)) for member in members)
-        return tuple(grid.rank_at([place[axis] for axis in range(grid.rank)]) for place in places)
-
-    outer = product(*(range(grid._known(axis)) for axis in others))
-    return tuple(ranks(dict(zip(others, place, strict=True))) for place in outer)
+def _groups(grid: Grid, axes: Axes) -> tuple[tuple[int, ...], ...]:
+    digits = [(whole(axis), *grid._digit(axis)) for axis in axes]
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for rank in range(grid.size):
+        first = list(grid.coordinates(rank))  # of the group's first member, zero along `axes`
+        for axis, stride, size in digits:
+            first[axis] -= first[axis] // stride % size * stride
+        groups.setdefault(tuple(first), []).append(rank)
+    return tuple(
+        tuple(sorted(members, key=lambda rank: grid.index_along(rank, axes)))
+        for members in groups.values()
+    )

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
+from shard_dialect.model.axis import Axes, axes_text
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.sharding import Axes, Reduction, Shape, Sharding, ShardingError
+from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
 
 
 class ReshardError(ShardingError):
@@ -48,7 +49,7 @@ class AllGather:
         return _scaled(shape, {self.dim: (n, 1)})
 
     def __str__(self) -> str:
-        return f"all_gather dim {self.dim} axes {list(self.axes)}"
+        return f"all_gather dim {self.dim} axes {axes_text(self.axes)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class AllSlice:
         return _scaled(shape, {self.dim: (1, n)})
 
     def __str__(self) -> str:
-        return f"all_slice dim {self.dim} axes {list(self.axes)}"
+        return f"all_slice dim {self.dim} axes {axes_text(self.axes)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class AllReduce:
         return shape
 
     def __str__(self) -> str:
-        return f"all_reduce axes {list(self.axes)} {self.reduction}"
+        return f"all_reduce axes {axes_text(self.axes)} {self.reduction}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class ReduceScatter:
         return _scaled(shape, {self.dim: (1, n)})
 
     def __str__(self) -> str:
-        return f"reduce_scatter dim {self.dim} axes {list(self.axes)} {self.reduction}"
+        return f"reduce_scatter dim {self.dim} axes {axes_text(self.axes)} {self.reduction}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class AllToAll:
         return _scaled(shape, {self.source_dim: (n, 1), self.target_dim: (1, n)})
 
     def __str__(self) -> str:
-        return f"all_to_all dim {self.source_dim} to {self.target_dim} axes {list(self.axes)}"
+        return f"all_to_all dim {self.source_dim} to {self.target_dim} axes {axes_text(self.axes)}"
 
 
 Step = AllGather | AllSlice | AllReduce | ReduceScatter | AllToAll
@@ -311,13 +312,16 @@ def _without_suffix(sharding: Sharding, dim: int, axes: Axes) -> Sharding:
     have = sharding.split_axes[dim]
     if not axes or have[-len(axes) :] != axes:
         raise ReshardError(
-            f"axes {list(axes)} are not the minor axes of dimension {dim} in sharding {sharding}"
+            f"axes {axes_text(axes)} are not the minor axes of dimension {dim} in sharding "
+            f"{sharding}"
         )
     return sharding.with_dim(dim, have[: -len(axes)])
 
 
 def _without_partial(sharding: Sharding, axes: Axes, reduction: Reduction) -> Sharding:
     if not axes or not set(axes) <= set(sharding.partial) or reduction != sharding.reduction:
-        raise ReshardError(f"sharding {sharding} is not partial {reduction} over axes {list(axes)}")
+        raise ReshardError(
+            f"sharding {sharding} is not partial {reduction} over axes {axes_text(axes)}"
+        )
     rest = tuple(axis for axis in sharding.partial if axis not in axes)
     return sharding.with_partial(rest, reduction)

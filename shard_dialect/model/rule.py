@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from shard_dialect.errors import ShardError
+from shard_dialect.model.axis import Axes
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.sharding import Axes, Reduction, Shape, Sharding
+from shard_dialect.model.sharding import Reduction, Shape, Sharding
 
 Dims = tuple[tuple[int, ...], ...]
 Assignment = tuple[Axes, ...]

@@ -7,6 +7,10 @@ and after them, if the tensor is a partial sum, the axes that it is partial over
     [[1, 0], []]        rows split along axis 1, each piece split again along axis 0
     [[], [1], [0]]      columns split along axis 1; the true value is the sum along axis 0
     [[], [], {max = [0]}]    the true value is the maximum along axis 0
+    [["0:(1)2"], []]    rows split along the major half of axis 0 (`model.axis`)
+    [[0], [], {halo = [[1, 2], []]}]    each device also holds the last row of the piece before
+                        its own, and the first two of the piece after
+    [[0], [], {offsets = [[0, 3, 4], []]}]    rows 0 to 2 on one device, row 3 on the other
 
 Source: RFC "Sharding Framework Design for Device Mesh", MeshShardingAttr.
 """
@@ -14,18 +18,30 @@ Source: RFC "Sharding Framework Design for Device Mesh", MeshShardingAttr.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 from typing import Literal, get_args
 
 from shard_dialect.errors import ShardError
+from shard_dialect.model.axis import (
+    Axes,
+    Axis,
+    SubAxis,
+    axes_text,
+    first_overlap,
+    follows,
+    in_order,
+    whole,
+)
 from shard_dialect.model.grid import Grid
 
 Reduction = Literal["sum", "max", "min", "product"]
 REDUCTIONS: tuple[Reduction, ...] = get_args(Reduction)
 
-Axes = tuple[int, ...]
 Shape = tuple[int, ...]
+Sizes = tuple[int | None, ...]
+"""`None` is a size that is known when the program runs."""
 
 
 class ShardingError(ShardError):
@@ -39,23 +55,59 @@ class Sharding:
     Axes that neither split nor are partial replicate the tensor. `reduction` says how the pieces
     along the `partial` axes combine; it is "sum" where there are none. The order of the partial
     axes means nothing, and they are kept sorted.
+
+    For each dimension `halos` has how many elements of the pieces before and after its own a device
+    holds as well, and `offsets` where the pieces begin, and the last one ends; () where a dimension
+    has none of its own, and for all of them where none has.
     """
 
     grid: str
     split_axes: tuple[Axes, ...]
     partial: Axes = ()
     reduction: Reduction = "sum"
+    halos: tuple[Sizes, ...] = ()
+    offsets: tuple[Sizes, ...] = ()
 
     def __post_init__(self) -> None:
-        used = self.axes
-        for axis in used:
-            if axis < 0:
+        for axis in self.axes:
+            if whole(axis) < 0:
                 raise ShardingError(f"grid axis {axis} is negative in sharding {self}")
-            if used.count(axis) > 1:
-                raise ShardingError(f"grid axis {axis} is used twice in sharding {self}")
-        object.__setattr__(self, "partial", tuple(sorted(self.partial)))
+        both = first_overlap(self.axes)
+        if both is not None and both[0] == both[1]:
+            raise ShardingError(f"grid axis {both[0]} is used twice in sharding {self}")
+        if both is not None:
+            raise ShardingError(f"grid axes {both[0]} and {both[1]} overlap in sharding {self}")
+        object.__setattr__(self, "partial", tuple(sorted(self.partial, key=in_order)))
         if not self.partial:
             object.__setattr__(self, "reduction", "sum")
+        if not any(self.halos):
+            object.__setattr__(self, "halos", ())
+        if not any(self.offsets):
+            object.__setattr__(self, "offsets", ())
+        if self.halos or self.offsets:
+            self._check_pieces()
+
+    def _check_pieces(self) -> None:
+        """Halos and offsets are of split dimensions, not both, and sizes that can be."""
+        if self.halos and self.offsets:
+            raise ShardingError(f"both halos and offsets in sharding {self}: expected one of them")
+        given = self.halos or self.offsets
+        if len(given) != self.rank:
+            raise ShardingError(
+                f"sizes for {len(given)} dimensions in sharding {self}: expected {self.rank}"
+            )
+        for axes, sizes in zip(self.split_axes, given, strict=True):
+            known = [size for size in sizes if size is not None]
+            if sizes and not axes:
+                raise ShardingError(f"sizes of a dimension that is not split in sharding {self}")
+            if min(known, default=0) < 0:
+                raise ShardingError(f"size {min(known)} is negative in sharding {self}")
+            if sizes and self.halos and len(sizes) != 2:
+                raise ShardingError(f"halo {_sizes_text(sizes)} in {self}: expected two sizes")
+            if sizes and self.offsets and (known != sorted(known) or sizes[0] not in (0, None)):
+                raise ShardingError(
+                    f"offsets {_sizes_text(sizes)} in {self}: expected to grow from 0"
+                )
 
     @classmethod
     def replicated(cls, grid: str, rank: int) -> Sharding:
@@ -79,14 +131,14 @@ class Sharding:
     def is_replicated(self) -> bool:
         return not self.axes
 
-    def with_dim(self, dim: int, axes: Sequence[int]) -> Sharding:
+    def with_dim(self, dim: int, axes: Sequence[Axis]) -> Sharding:
         """The same sharding but for dimension `dim`, which `axes` split."""
         split = (*self.split_axes[:dim], tuple(axes), *self.split_axes[dim + 1 :])
-        return Sharding(self.grid, split, self.partial, self.reduction)
+        return replace(self, split_axes=split)
 
-    def with_partial(self, axes: Sequence[int], reduction: Reduction = "sum") -> Sharding:
+    def with_partial(self, axes: Sequence[Axis], reduction: Reduction = "sum") -> Sharding:
         """The same split with other partial axes."""
-        return Sharding(self.grid, self.split_axes, tuple(axes), reduction)
+        return replace(self, partial=tuple(axes), reduction=reduction)
 
     def check(self, grid: Grid, rank: int) -> None:
         """Raise `ShardingError` unless a tensor of `rank` dimensions on `grid` can have this."""
@@ -95,11 +147,35 @@ class Sharding:
                 f"sharding {self} has split axes for {self.rank} dimensions, "
                 f"but the tensor has {rank}"
             )
-        for axis in self.axes:
-            if axis >= grid.rank:
+        check_axes(self.axes, grid, self)
+        for axes in (*self.split_axes, self.partial):
+            for a, b in pairwise(axes):
+                if follows(a, b):
+                    raise ShardingError(f"{a} and {b} in sharding {self} are one: write it as one")
+        for dim, sizes in enumerate(self.offsets):
+            axes = self.split_axes[dim]
+            if sizes and _is_known(axes, grid) and len(sizes) != grid.axes_size(axes) + 1:
                 raise ShardingError(
-                    f"grid axis {axis} in sharding {self} is not in grid @{grid.name} "
-                    f"of rank {grid.rank}"
+                    f"{len(sizes)} offsets of dimension {dim} in sharding {self}: expected "
+                    f"{grid.axes_size(axes) + 1}, for {grid.axes_size(axes)} devices"
+                )
+
+    def check_sizes(self, shape: Shape, grid: Grid) -> None:
+        """Raise `ShardingError` where halos or offsets do not fit a tensor of global `shape`.
+
+        A halo is no larger than the pieces beside; offsets end where the dimension does.
+        """
+        for size, axes, halo in zip(shape, self.split_axes, self.halos, strict=False):
+            piece = size // grid.axes_size(axes) if size >= 0 and _is_known(axes, grid) else None
+            if piece is not None and any(each is not None and each > piece for each in halo):
+                raise ShardingError(
+                    f"halo {_sizes_text(halo)} in {self} is larger than the pieces, of {piece}"
+                )
+        for size, offsets in zip(shape, self.offsets, strict=False):
+            if offsets and size >= 0 and offsets[-1] not in (size, None):
+                raise ShardingError(
+                    f"offsets {_sizes_text(offsets)} in {self} end at {offsets[-1]}: expected the "
+                    f"dimension's size, {size}"
                 )
 
     def uneven_dim(self, shape: Shape, grid: Grid) -> int | None:
@@ -115,6 +191,8 @@ class Sharding:
         >>> Sharding("g", ((), (0, 1))).local_shape((3, 16), Grid("g", (2, 4)))
         (3, 2)
         """
+        if self.halos or self.offsets:
+            raise ShardingError(f"sharding {self} has halos or offsets: its pieces are not even")
         dim = self.uneven_dim(shape, grid)
         if dim is not None:
             raise ShardingError(
@@ -138,9 +216,63 @@ class Sharding:
         """The number of elements in one device's piece."""
         return prod(self.local_shape(shape, grid))
 
+    def notation(self) -> tuple[list[str], list[str]]:
+        """The lists of axes, and the named fields after them, as `__str__` joins them."""
+        lists = [axes_text(axes) for axes in self.split_axes]
+        fields = []
+        if self.partial and self.reduction == "sum":
+            lists.append(axes_text(self.partial))
+        elif self.partial:
+            fields.append(f"{self.reduction} = {axes_text(self.partial)}")
+        if self.halos:
+            fields.append(f"halo = [{', '.join(map(_sizes_text, self.halos))}]")
+        if self.offsets:
+            fields.append(f"offsets = [{', '.join(map(_sizes_text, self.offsets))}]")
+        return lists, fields
+
     def __str__(self) -> str:
-        parts = [str(list(axes)) for axes in self.split_axes]
-        if self.partial:
-            axes = str(list(self.partial))
-            parts.append(axes if self.reduction == "sum" else f"{{{self.reduction} = {axes}}}")
-        return f"[{', '.join(parts)}]"
+        return joined(*self.notation())
+
+
+def joined(lists: Sequence[str], fields: Sequence[str]) -> str:
+    """`[[0], [], {max = [1]}]` of its parts."""
+    last = ["{" + ", ".join(fields) + "}"] if fields else []
+    return "[" + ", ".join([*lists, *last]) + "]"
+
+
+def _sizes_text(sizes: Sizes) -> str:
+    return "[" + ", ".join('"?"' if size is None else str(size) for size in sizes) + "]"
+
+
+def check_axes(axes: Axes, grid: Grid, what: object) -> None:
+    """Raise unless each of `axes`, of the sharding `what`, is one that `grid` has."""
+    for axis in axes:
+        if whole(axis) >= grid.rank:
+            raise ShardingError(
+                f"grid axis {whole(axis)} in sharding {what} is not in grid @{grid.name} "
+                f"of rank {grid.rank}"
+            )
+        if isinstance(axis, SubAxis):
+            _check_sub_axis(axis, grid, what)
+
+
+def _check_sub_axis(axis: SubAxis, grid: Grid, what: object) -> None:
+    full = grid.shape[axis.axis]
+    if axis.pre < 1 or axis.size < 2:
+        raise ShardingError(
+            f"sub-axis {axis} in sharding {what}: expected a pre-size of 1 or more and a size of "
+            "2 or more"
+        )
+    if full is not None and full % axis.end:
+        raise ShardingError(
+            f"sub-axis {axis} in sharding {what} ends at {axis.end}, which does not divide axis "
+            f"{axis.axis} of size {full}"
+        )
+    if full == axis.size:
+        raise ShardingError(
+            f"sub-axis {axis} in sharding {what} is all of axis {axis.axis}: write {axis.axis}"
+        )
+
+
+def _is_known(axes: Axes, grid: Grid) -> bool:
+    return all(isinstance(axis, SubAxis) or grid.shape[axis] is not None for axis in axes)

@@ -16,6 +16,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.passes.base import Pass
 
 PASSES = {
+    "import": "import_:Import",
     "propagate": "propagate:Propagate",
     "materialize": "materialize:Materialize",
     "optimize-collectives": "optimize_collectives:OptimizeCollectives",

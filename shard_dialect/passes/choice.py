@@ -21,7 +21,7 @@ from shard_dialect.model import (
     ShardingError,
     ShardingRule,
 )
-from shard_dialect.model.sharding import Axes
+from shard_dialect.model.axis import Axes
 from shard_dialect.passes.versions import Versions
 
 MAX_COMBINATIONS = 20_000
@@ -42,10 +42,14 @@ class Choice:
 
 
 def choose(
-    op: Op, rule: ShardingRule, versions: Versions, wanted: Mapping[int, Sharding]
+    op: Op,
+    rule: ShardingRule,
+    versions: Versions,
+    wanted: Mapping[int, Sharding],
+    loops: Assignment | None = None,
 ) -> Choice:
-    """The cheapest choice for `op`. Raises `ShardError` if there is none at all."""
-    problem = _Problem(op, rule, versions, wanted)
+    """The cheapest choice for `op`, or that of `loops`. Raises `ShardError` if there is none."""
+    problem = _Problem(op, rule, versions, wanted, loops)
     best: tuple[float, int, Assignment] | None = None
     for assignment in problem.assignments():
         price = problem.price(assignment)
@@ -70,9 +74,13 @@ class _Problem:
     rule: ShardingRule
     versions: Versions
     wanted: Mapping[int, Sharding]
+    loops: Assignment | None
 
     def assignments(self) -> Iterator[Assignment]:
         """The combinations of candidates that use no axis twice and reduce in one way."""
+        if self.loops is not None:
+            yield self.loops
+            return
         candidates = self._candidates()
         if prod(map(len, candidates)) > MAX_COMBINATIONS:
             candidates = [[each[-1], ()] if each[-1] else [()] for each in candidates]

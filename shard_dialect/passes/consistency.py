@@ -6,12 +6,12 @@ Passes make only such types; people edit text. Cutting anything else would give 
 from __future__ import annotations
 
 from shard_dialect.ir import build
-from shard_dialect.ir.attributes import Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid, Sharding, ShardingError, ShardingRule
-from shard_dialect.model.sharding import Axes
+from shard_dialect.model.axis import Axes
 from shard_dialect.passes.versions import FRESH
 from shard_dialect.rules import rule_of
 

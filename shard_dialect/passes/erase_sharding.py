@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.ir import annotation, build
-from shard_dialect.ir.attributes import FORM, SHARDING, SHARDINGS, Shardings
+from shard_dialect.ir.attributes import FORM, MANUAL, NAMED, RULE, SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import (
@@ -23,12 +23,26 @@ from shard_dialect.ir.function import (
     refuse_form,
     update_type,
 )
+from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.base import Pass
 
-_GRIDS = ("shard.grid", "mesh.cluster")
-_ALIASES = (*annotation.OPS, *COLLECTIVES)
+_ALIASES = (
+    *annotation.OPS,
+    *COLLECTIVES,
+    "mesh.propagation_barrier",
+    "shard.shard",
+    "sdy.propagation_barrier",
+    "sdy.reshard",
+    "sdy.sharding_constraint",
+)
+"""Ops that change where a tensor lies, never its value."""
+_SILENT = ("mesh.sharding_group", "sdy.sharding_group", "shard.get_sharding", "shard.sharding")
+"""Ops that give no tensor; dropped last first, so that none has a use any more."""
+_LOCAL = ("mesh.collective_permute", "mesh.idx", "mesh.size", "mesh.to_global", "mesh.to_local")
+_ATTRIBUTES = (SHARDINGS, RULE, MANUAL, NAMED, "sdy.sharding", "sdy.sharding_rule")
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,7 @@ class EraseSharding(Pass):
                 )
             _erase(handle, shardings)
         for op in operations(body(module)):
-            if op.name in _GRIDS:
+            if op.name in GRIDS:
                 op.erase()
 
 
@@ -56,10 +70,12 @@ def _erase(handle: ir.Operation, shardings: Shardings) -> None:
         _make_plain(argument, shardings)
     for op in list(walk(handle)):
         _erase_from(op, shardings)
-    for op in list(walk(handle)):
-        if op.name == "shard.sharding":
+    for op in reversed(list(walk(handle))):
+        if op.name in _SILENT:
+            _refuse_if_used(op)
             op.erase()
-    drop_from_boundary(handle, SHARDING)
+    for prefix in (SHARDING, "sdy.sharding"):
+        drop_from_boundary(handle, prefix)
     for name in (FORM, "mesh_cluster"):
         if name in handle.attributes:
             del handle.attributes[name]
@@ -71,10 +87,26 @@ def _erase_from(op: ir.Operation, shardings: Shardings) -> None:
         op.results[0].replace_all_uses_with(op.operands[0])
         op.erase()
         return
-    if SHARDINGS in op.attributes:
-        del op.attributes[SHARDINGS]
+    if op.name in _LOCAL:
+        raise error_at(op.location, f"'{op.name}' op is about one device among many")
+    if op.name.startswith("sdy.") and op.name not in _SILENT:
+        raise error_at(op.location, f"'{op.name}' op is Shardy's: run --import first")
+    for name in _ATTRIBUTES:
+        if name in op.attributes:
+            del op.attributes[name]
+    if annotation.has_loops(op):
+        del op.attributes[annotation.LOOPS]
     for result in op.results:
         _make_plain(result, shardings)
+
+
+def _refuse_if_used(op: ir.Operation) -> None:
+    for result in op.results:
+        for use in result.uses:
+            raise error_at(
+                use.owner.operation.location,
+                f"'{use.owner.operation.name}' op asks for a sharding, which one device has not",
+            )
 
 
 def _make_plain(value: ir.Value, shardings: Shardings) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir import annotation, build
-from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
+from shard_dialect.ir.attributes import SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.function import (
@@ -35,10 +35,12 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.mesh import COLLECTIVES
 from shard_dialect.ir.program import Function, Op, read_function
+from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.choice import Choice, choose
+from shard_dialect.passes.loops import bound_loops
 from shard_dialect.passes.propagate import complete
 from shard_dialect.passes.versions import FRESH, Versions, is_fresh
 from shard_dialect.rules import rule_of
@@ -83,7 +85,9 @@ class _Signature:
 
         def read(key: str, types: Sequence[ir.Type]) -> tuple[Sharding | None, ...]:
             return tuple(
-                shardings.read(entry[SHARDING], each.rank) if SHARDING in entry else None
+                shardings.read_annotation(entry[SHARDING], each.rank).sharding
+                if SHARDING in entry
+                else None
                 for entry, each in zip(boundary(handle, key), types, strict=True)
             )
 
@@ -171,7 +175,8 @@ class _Materializer:
             self._replicate(op)
             return
         self._take_whole(op)
-        choice = choose(op, rule, self.versions, self.wanted)
+        loops = bound_loops(op.handle, rule, self.shardings)
+        choice = choose(op, rule, self.versions, self.wanted, loops)
         for place, target in enumerate(choice.operands):
             if target is not None:
                 op.handle.operands[place] = self.versions.get(op.operands[place], target, op)
@@ -247,6 +252,8 @@ class _Materializer:
         for op in reversed(operations(body(self.function.handle))):
             if SHARDINGS in op.attributes:
                 del op.attributes[SHARDINGS]
+            if annotation.has_loops(op):
+                del op.attributes[annotation.LOOPS]
             if op.name in _DROPPABLE and not any(True for _ in op.results[0].uses):
                 op.erase()
 
@@ -260,5 +267,5 @@ class _Materializer:
         }
         for op in self.function.ops:
             found = self.shardings.of_results(op.handle)
-            wanted |= {op.results[place]: sharding for place, sharding in found.items()}
+            wanted |= {op.results[place]: said.sharding for place, said in found.items()}
         return wanted

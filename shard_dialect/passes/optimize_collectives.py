@@ -29,12 +29,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.ir import build
-from shard_dialect.ir.attributes import Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import Collective, read_collective, write_steps
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh import COLLECTIVES
 from shard_dialect.ir.program import itemsize
+from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import (
     AllGather,

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir import build
-from shard_dialect.ir.attributes import ARGUMENT, RESULT, Shardings
+from shard_dialect.ir.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import Collective, read_collective
 from shard_dialect.ir.diagnostics import located
@@ -37,6 +37,7 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.local import write_local
 from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import AllSlice, Grid, ShardingError
 from shard_dialect.passes.base import Pass

@@ -21,12 +21,12 @@ moving the smaller one is cheaper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
+from math import inf, prod
 
-from shard_dialect.ir import annotation
-from shard_dialect.ir.attributes import SHARDING, SHARDINGS, Shardings
+from shard_dialect.ir.attributes import SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import location_text, warn
 from shard_dialect.ir.function import (
     boundary,
     form_of,
@@ -36,11 +36,14 @@ from shard_dialect.ir.function import (
     update_type,
 )
 from shard_dialect.ir.program import Function, Op, read_function
-from shard_dialect.model import Grid, Sharding, ShardingRule
+from shard_dialect.ir.shardings import Shardings
+from shard_dialect.model import Annotation, Assignment, Grid, Sharding, ShardingRule
+from shard_dialect.model.axis import Axes, Axis
 from shard_dialect.model.plan import common_prefix
-from shard_dialect.model.sharding import Axes
 from shard_dialect.passes.base import Pass
-from shard_dialect.passes.facts import grid_of, read_facts
+from shard_dialect.passes.facts import Facts, grid_of, read_facts
+from shard_dialect.passes.import_ import import_annotations
+from shard_dialect.passes.loops import bound_loops
 from shard_dialect.rules import rule_of
 
 
@@ -51,6 +54,7 @@ class Propagate(Pass):
     name = "propagate"
 
     def rewrite(self, module: ir.Operation) -> None:
+        import_annotations(module)
         shardings = Shardings.of(module)
         for handle in functions_of(module):
             if form_of(handle) in ("annotated", "propagated"):
@@ -61,8 +65,9 @@ def complete(function: Function, shardings: Shardings) -> Grid:
     """Bring one function to the propagated form; what it says already stays. Gives its grid."""
     facts = read_facts(function, shardings)
     grid = grid_of(function, facts, shardings)
-    state = _State(function, grid, facts)
+    state = _State(function, facts, shardings, grid)
     _to_fixed_point(state)
+    _follow_hints(state)
     _write(function, state, shardings)
     return grid
 
@@ -70,22 +75,37 @@ def complete(function: Function, shardings: Shardings) -> Grid:
 class _State:
     """What is known so far: for each value the axes of each dimension, and which are facts."""
 
-    def __init__(self, function: Function, grid: Grid, facts: dict[int, Sharding]) -> None:
+    def __init__(self, function: Function, facts: Facts, shardings: Shardings, grid: Grid) -> None:
         self.grid = grid
-        self.facts = facts
+        self.facts = facts.known
+        self.hints = facts.hints
         self.shapes = [value.shape for value in function.values]
-        self.split: list[list[Axes]] = [
-            list(facts[number].split_axes) if number in facts else [()] * len(value.shape or ())
-            for number, value in enumerate(function.values)
+        self.split: list[list[Axes]] = [[()] * len(value.shape or ()) for value in function.values]
+        self.closed: list[set[int]] = [set() for _ in function.values]
+        self.barred: list[set[Axis]] = [set() for _ in function.values]
+        for value, said in facts.known.items():
+            self.take(value, said)
+        self.ops = [
+            _Passage(op, rule, bound_loops(op.handle, rule, shardings))
+            for op in function.ops
+            if (rule := _rule(op, function)) is not None
         ]
-        self.ops = [(op, rule) for op in function.ops if (rule := _rule(op, function)) is not None]
+
+    def take(self, value: int, said: Annotation) -> None:
+        """Let the value lie so, and change no more of it than `said` leaves open."""
+        self.split[value] = list(said.sharding.split_axes)
+        self.closed[value] = set(range(said.sharding.rank)) - set(said.open)
+        self.barred[value] = {*said.replicated, *said.sharding.partial}
 
     def sharding(self, value: int) -> Sharding:
-        return self.facts.get(value) or Sharding(self.grid.name, tuple(self.split[value]))
+        split = tuple(self.split[value])
+        if value in self.facts:
+            return replace(self.facts[value].sharding, split_axes=split)
+        return Sharding(self.grid.name, split)
 
 
 def _rule(op: Op, function: Function) -> ShardingRule | None:
-    if op.name in annotation.OPS:
+    if op.name == "mesh.annotate":
         rank = len(function.values[op.operands[0]].shape or ())
         dims = tuple((dim,) for dim in range(rank))
         operands = (dims, *(None for _ in op.operands[1:]))
@@ -94,12 +114,43 @@ def _rule(op: Op, function: Function) -> ShardingRule | None:
 
 
 def _to_fixed_point(state: _State) -> None:
-    for ops in ([pair for pair in state.ops if pair[1].is_pass_through], state.ops):
+    for ops in ([each for each in state.ops if each.rule.is_pass_through], state.ops):
         changed = True
         while changed:
-            backward = [_step(state, op, rule) for op, rule in reversed(ops)]
-            forward = [_step(state, op, rule) for op, rule in ops]
+            backward = [_step(state, each) for each in reversed(ops)]
+            forward = [_step(state, each) for each in ops]
             changed = any(backward + forward)
+
+
+def _follow_hints(state: _State) -> None:
+    """Let each hint hold where facts left room for it; say which ones they overrule."""
+    told = set()
+    for hint in state.hints:
+        split = state.split[hint.value]
+        wanted = hint.said.sharding
+        agrees = all(
+            want[: len(have)] == have and (want == have or dim not in state.closed[hint.value])
+            for dim, (have, want) in enumerate(zip(split, wanted.split_axes, strict=True))
+        )
+        if agrees and not wanted.partial and not state.barred[hint.value] & set(wanted.axes):
+            state.take(hint.value, hint.said)
+            _to_fixed_point(state)
+        elif (place := location_text(hint.location)) not in told:  # one op speaks of two values
+            told.add(place)
+            warn(
+                f"the hint {hint.said} is overruled: other annotations make the value "
+                f"{state.sharding(hint.value)}",
+                hint.location,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """An op that passes shardings on by its rule; `loops` is the split that it asks for, if any."""
+
+    op: Op
+    rule: ShardingRule
+    loops: Assignment | None
 
 
 @dataclass
@@ -107,11 +158,12 @@ class _Offer:
     """The axes that one tensor offers a factor, and the elements of that tensor."""
 
     axes: Axes
-    elements: int
+    elements: float
 
 
-def _step(state: _State, op: Op, rule: ShardingRule) -> bool:
+def _step(state: _State, passage: _Passage) -> bool:
     """Pass shardings through one op; whether any value changed."""
+    op, rule = passage.op, passage.rule
     tensors = [
         (value, dims)
         for value, dims in (
@@ -122,6 +174,8 @@ def _step(state: _State, op: Op, rule: ShardingRule) -> bool:
     ]
     offers = _offers(state, tensors, rule)
     _fix_partial_loops(state, op, rule, offers)
+    if passage.loops is not None:
+        offers = {f: _Offer(axes, inf) for f, axes in enumerate(passage.loops) if axes}
     changed = [_project(state, value, dims, offers) for value, dims in tensors]
     return any(changed)
 
@@ -151,7 +205,7 @@ def _fix_partial_loops(
     state: _State, op: Op, rule: ShardingRule, offers: dict[int, _Offer]
 ) -> None:
     """A result annotated partial says exactly how the reduction loops are split."""
-    partial = [state.facts[value].partial for value in op.results if value in state.facts]
+    partial = [state.facts[value].sharding.partial for value in op.results if value in state.facts]
     axes = tuple(axis for each in partial for axis in each)
     if not axes:
         return
@@ -169,7 +223,7 @@ def _project(
 ) -> bool:
     """Split the value's dimensions further by what is offered to their factors."""
     shape = state.shapes[value]
-    if value in state.facts or shape is None:
+    if shape is None:
         return False
     split = state.split[value]
     wanted = [
@@ -180,7 +234,11 @@ def _project(
     changed = False
     for offer, dim in sorted(wanted, key=lambda each: -each[0].elements):
         have = split[dim]
-        taken = {axis for other, axes in enumerate(split) if other != dim for axis in axes}
+        if dim in state.closed[value]:
+            continue
+        taken = state.barred[value] | {
+            axis for other, axes in enumerate(split) if other != dim for axis in axes
+        }
         axes = _usable(offer.axes, taken, shape[dim], state.grid)
         if len(axes) > len(have) and axes[: len(have)] == have:
             split[dim] = axes
@@ -188,7 +246,7 @@ def _project(
     return changed
 
 
-def _usable(axes: Axes, taken: set[int], size: int, grid: Grid) -> Axes:
+def _usable(axes: Axes, taken: set[Axis], size: int, grid: Grid) -> Axes:
     """The major part of `axes` that is free and divides the dimension."""
     count = 0
     while (
@@ -209,8 +267,11 @@ def _write(function: Function, state: _State, shardings: Shardings) -> None:
     for key, values in (("arg_attrs", function.arguments), ("res_attrs", function.returned)):
         entries = boundary(function.handle, key)
         for value, attributes in zip(values, entries, strict=True):
-            if state.shapes[value] is not None and SHARDING not in attributes:
+            if state.shapes[value] is not None:
                 whole = state.sharding(value).with_partial(())  # callers cannot sum up pieces
+                if SHARDING in attributes:
+                    said = shardings.read_annotation(attributes[SHARDING], whole.rank)
+                    whole = (said.meet(Annotation(whole)) or said).sharding
                 attributes[SHARDING] = shardings.write(whole)
         set_boundary(function.handle, key, entries)
     for op in function.ops:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import Counter
 
 from shard_dialect.ir import build
-from shard_dialect.ir.attributes import Shardings
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import write_steps
 from shard_dialect.ir.program import Function, Op
+from shard_dialect.ir.shardings import Shardings
 from shard_dialect.model import Grid, Plan, ReshardError, Sharding, plan
 from shard_dialect.model.sharding import Shape
 

@@ -17,6 +17,7 @@ from shard_dialect.model import (
     AllReduce,
     AllSlice,
     AllToAll,
+    Axes,
     Grid,
     ReduceScatter,
     Reduction,
@@ -59,7 +60,7 @@ class Member(ABC):
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
-        self._groups: dict[tuple[Grid, tuple[int, ...]], Group] = {}
+        self._groups: dict[tuple[Grid, Axes], Group] = {}
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
         """Answer the compiled code: do `site`'s step with this device's group."""
@@ -69,7 +70,7 @@ class Member(ABC):
         perform(site.step, self._groups[key], source, target)
 
     @abstractmethod
-    def join(self, grid: Grid, axes: tuple[int, ...]) -> Group:
+    def join(self, grid: Grid, axes: Axes) -> Group:
         """This device's group along `axes`; all devices of `grid` join theirs at the same time."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shard_dialect.model import Grid, Reduction
+from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.collectives import REDUCE, Member
 from shard_dialect.runtime.executable import Executable
@@ -88,7 +88,7 @@ class _Device(Member):
         self._world = world
         self._by_ranks: dict[tuple[int, ...], _Group] = {}
 
-    def join(self, grid: Grid, axes: tuple[int, ...]) -> _Group:
+    def join(self, grid: Grid, axes: Axes) -> _Group:
         # One for all axes that make the same group: its members take turns at two tables.
         ranks = grid.group_of(self.rank, axes)
         group = _Group(self._world.meeting(ranks), ranks.index(self.rank))

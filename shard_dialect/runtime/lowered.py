@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, RESULT, Shardings
+from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, RESULT
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.local import read_local
+from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid, Sharding, Step
 from shard_dialect.runtime.arrays import Array, TensorType, dtype_of

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shard_dialect.errors import MissingExtra, ShardError
-from shard_dialect.model import Grid, Reduction
+from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.collectives import REDUCE
 from shard_dialect.runtime.world import Launched, Pieces
@@ -34,7 +34,7 @@ class MpiWorld(Launched):
     def __init__(self) -> None:
         super().__init__(MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size())
 
-    def join(self, grid: Grid, axes: tuple[int, ...]) -> _Group:
+    def join(self, grid: Grid, axes: Axes) -> _Group:
         return _Group(grid.group_of(self.rank, axes), self.rank)
 
     def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:

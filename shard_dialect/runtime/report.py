@@ -14,7 +14,7 @@ from math import prod
 
 from tabulate import tabulate
 
-from shard_dialect.model import AllSlice
+from shard_dialect.model import AllSlice, Axis
 from shard_dialect.runtime.lowered import Site
 
 
@@ -23,7 +23,7 @@ class Entry:
     """One collective of the program."""
 
     kind: str
-    grid_axes: list[int]
+    grid_axes: list[Axis]
     group_size: int
     operand: str
     result: str

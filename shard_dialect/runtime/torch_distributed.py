@@ -13,7 +13,7 @@ from datetime import timedelta
 import numpy as np
 
 from shard_dialect.errors import MissingExtra, ShardError
-from shard_dialect.model import Grid, Reduction
+from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.collectives import REDUCE
 from shard_dialect.runtime.world import Launched, Pieces
@@ -48,7 +48,7 @@ class TorchWorld(Launched):
             raise ShardError(f"cannot join the other torch processes: {reason}") from None
         super().__init__(dist.get_rank(), dist.get_world_size())
 
-    def join(self, grid: Grid, axes: tuple[int, ...]) -> _Group:
+    def join(self, grid: Grid, axes: Axes) -> _Group:
         # All ranks make all groups of these axes together, as torch wants it.
         made = {ranks: dist.new_group(sorted(ranks)) for ranks in grid.groups(axes)}
         ranks = grid.group_of(self.rank, axes)

@@ -3,6 +3,7 @@
 import pytest
 
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
 from shard_dialect.ir.spelling import scatter_dim
 
@@ -51,8 +52,8 @@ def test_a_sharding_gets_its_type_once(sharding: str, behind: str) -> None:
 
 def test_a_missing_grid_is_placed_in_the_file() -> None:
     text = "\n  #a = #mesh.shard<[[0]]>\n"
-    with pytest.raises(ShardError) as raised:
-        Source.of(text, "in.mlir", lines_before=10)
+    with make_context(), pytest.raises(ShardError) as raised:
+        Source.of(text, "in.mlir", lines_before=10).parse()
     assert raised.value.location == "in.mlir:12:8"
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shard_dialect.errors import ShardError
-from shard_dialect.model import Grid
+from shard_dialect.model import Grid, SubAxis
 
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
 GRIDS = SIZES.map(lambda shape: Grid("g", shape))
@@ -177,9 +177,39 @@ def test_a_size_below_one_is_refused_with_the_size_and_the_axis(size: int) -> No
         Grid("mesh", (2, size))
 
 
-def test_a_grid_without_axes_is_refused() -> None:
-    with pytest.raises(ShardError, match="grid @mesh has no axes"):
-        Grid("mesh", ())
+def test_a_grid_without_axes_is_one_device() -> None:
+    assert Grid("mesh", ()).size == 1
+    assert Grid("mesh", (), device_ids=(3,)).groups(()) == ((0,),)
+
+
+@pytest.mark.parametrize(
+    ("names", "ids", "message"),
+    [
+        (("x",), (), "grid @g has 1 axis names for 2 axes"),
+        (("x", "x"), (), 'grid @g has two axes named "x"'),
+        ((), (0, 1, 2, 3), "grid @g has device ids 0 to 3 in order: leave them out"),
+        ((), (3, 2, 1), "grid @g of 4 devices has device ids [3, 2, 1]: expected each of 0 to 3"),
+        ((), (3, 2, 1, -1), "grid @g has device id -1"),
+    ],
+)
+def test_names_and_devices_that_no_grid_has_are_refused(
+    names: tuple[str, ...], ids: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(ShardError, match=re.escape(message)):
+        Grid("g", (2, 2), names, ids)
+
+
+def test_default_axis_names_are_no_names() -> None:
+    assert Grid("g", (2, 2), ("axis_0", "axis_1")) == Grid("g", (2, 2))
+    assert Grid("g", (2,)).axis_name(0) == "axis_0"
+
+
+@given(st.integers(0, 3), st.integers(0, 3))
+def test_sub_axes_of_one_axis_make_the_groups_of_a_refined_grid(a: int, b: int) -> None:
+    coarse, fine = Grid("g", (3, 16)), Grid("g", (3, 2, 2, 2, 2))
+    parts = [SubAxis(1, 2**digit, 2) for digit in range(4)]
+    axes = tuple(dict.fromkeys((a, b)))
+    assert coarse.groups([parts[d] for d in axes]) == fine.groups([d + 1 for d in axes])
 
 
 @pytest.mark.parametrize(
@@ -196,5 +226,5 @@ def test_repr_evaluates_back() -> None:
 
 def test_a_message_starts_in_lower_case() -> None:
     with pytest.raises(ShardError) as caught:
-        Grid("g", ())
+        Grid("g", (0,))
     assert re.match("[a-z]", caught.value.message)

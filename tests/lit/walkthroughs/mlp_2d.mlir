@@ -57,25 +57,22 @@
 // PROPAGATED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 // PROPAGATED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
 // PROPAGATED-NEXT{LITERAL}: module {
-// PROPAGATED-NEXT{LITERAL}:   shard.grid @grid(shape = 2x2x2)
+// PROPAGATED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2, 2, 2], rank = 3 : i64, sym_name = "grid"} : () -> ()
 // PROPAGATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<@grid, [[], [], [0, 1, 2]]>}, %arg1: tensor<8x32xf32> {mesh.sharding = #mesh.shard<@grid, [[0], [1, 2]]>}, %arg2: tensor<32x8xf32> {mesh.sharding = #mesh.shard<@grid, [[1, 2], [0]]>}) -> (tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<@grid, [[], [], [0, 1, 2]]>}) attributes {mesh.form = "propagated"} {
-// PROPAGATED-NEXT{LITERAL}:     %sharding = shard.sharding @grid split_axes = [[], [], [0, 1, 2]] : !shard.sharding
-// PROPAGATED-NEXT{LITERAL}:     %sharding_0 = shard.sharding @grid split_axes = [[0], [1, 2]] : !shard.sharding
-// PROPAGATED-NEXT{LITERAL}:     %sharding_1 = shard.sharding @grid split_axes = [[1, 2], [0]] : !shard.sharding
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated = shard.shard %arg0 to %sharding {mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>]} : tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_2 = shard.shard %arg1 to %sharding_0 {mesh.shardings = [#mesh.shard<@grid, [[0], [1, 2]]>]} : tensor<8x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_3 = shard.shard %arg2 to %sharding_1 {mesh.shardings = [#mesh.shard<@grid, [[1, 2], [0]]>]} : tensor<32x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %0 = "mesh.annotate"(%arg0) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [0, 1, 2]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %1 = "mesh.annotate"(%arg1) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[0], [1, 2]]>], required = true, sharding = #mesh.shard<@grid, [[0], [1, 2]]>} : (tensor<8x32xf32>) -> tensor<8x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %2 = "mesh.annotate"(%arg2) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[1, 2], [0]]>], required = true, sharding = #mesh.shard<@grid, [[1, 2], [0]]>} : (tensor<32x8xf32>) -> tensor<32x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
-// PROPAGATED-NEXT{LITERAL}:     %cst_4 = arith.constant {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} dense<0.000000e+00> : tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %0 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} : tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %1 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} ins(%cst : f32) outs(%0 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %2 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} ins(%sharding_annotated, %sharding_annotated_2 : tensor<2x4x8xf32>, tensor<8x32xf32>) outs(%1 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %3 = arith.maximumf %2, %cst_4 {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} : tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %4 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>]} : tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %5 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>]} ins(%cst : f32) outs(%4 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %6 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>]} ins(%3, %sharding_annotated_3 : tensor<2x4x32xf32>, tensor<32x8xf32>) outs(%5 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_5 = shard.shard %6 to %sharding {mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>]} : tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     return %sharding_annotated_5 : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %cst_0 = arith.constant {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} dense<0.000000e+00> : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %3 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %4 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} ins(%cst : f32) outs(%3 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %5 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} ins(%0, %1 : tensor<2x4x8xf32>, tensor<8x32xf32>) outs(%4 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %6 = arith.maximumf %5, %cst_0 {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %7 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>]} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %8 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>]} ins(%cst : f32) outs(%7 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %9 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>]} ins(%6, %2 : tensor<2x4x32xf32>, tensor<32x8xf32>) outs(%8 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %10 = "mesh.annotate"(%9) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [0, 1, 2]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     return %10 : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:   }
 // PROPAGATED-NEXT{LITERAL}: }
 
@@ -83,7 +80,7 @@
 // DISTRIBUTED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 // DISTRIBUTED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
 // DISTRIBUTED-NEXT{LITERAL}: module {
-// DISTRIBUTED-NEXT{LITERAL}:   shard.grid @grid(shape = 2x2x2)
+// DISTRIBUTED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2, 2, 2], rank = 3 : i64, sym_name = "grid"} : () -> ()
 // DISTRIBUTED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>>, %arg1: tensor<8x32xf32, #mesh.shard<@grid, [[0], [1, 2]]>>, %arg2: tensor<32x8xf32, #mesh.shard<@grid, [[1, 2], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>> attributes {mesh.form = "distributed"} {
 // DISTRIBUTED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // DISTRIBUTED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
@@ -106,7 +103,7 @@
 // OPTIMIZED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 // OPTIMIZED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
 // OPTIMIZED-NEXT{LITERAL}: module {
-// OPTIMIZED-NEXT{LITERAL}:   shard.grid @grid(shape = 2x2x2)
+// OPTIMIZED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2, 2, 2], rank = 3 : i64, sym_name = "grid"} : () -> ()
 // OPTIMIZED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>>, %arg1: tensor<8x32xf32, #mesh.shard<@grid, [[0], [1, 2]]>>, %arg2: tensor<32x8xf32, #mesh.shard<@grid, [[1, 2], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>> attributes {mesh.form = "distributed"} {
 // OPTIMIZED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // OPTIMIZED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>

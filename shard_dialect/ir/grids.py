@@ -1,0 +1,106 @@
+"""Grids in a module: `shard.grid @g(shape = 2x4)` and `"mesh.cluster"()` <-> Grid."""
+
+from __future__ import annotations
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.attributes import expect, i64_array, integer, ints
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.build import create
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.sdy.syntax import read_mesh
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model import Grid, ShardingError
+
+OPS = ("shard.grid", "mesh.cluster", "mesh.sub_cluster", "sdy.mesh")
+AXIS_NAMES = "mesh.axis_names"
+"""On a `shard.grid`, which has no other place for them."""
+_DYNAMIC = -(2**63)
+_MAX_RANK = 64
+
+
+def grids_of(module: ir.Operation) -> dict[str, Grid]:
+    """The module's grids by name, whichever op declares them."""
+    grids: dict[str, Grid] = {}
+    for op in operations(body(module)):
+        grid = read_grid(op)
+        if grid is None:
+            continue
+        if grid.name in grids:
+            raise error_at(op.location, f"two grids are named @{grid.name}")
+        grids[grid.name] = grid
+    return grids
+
+
+def read_grid(op: ir.Operation) -> Grid | None:
+    """The grid that `op` declares, or `None` if it declares none."""
+    with located(op):
+        if op.name == "shard.grid":
+            sizes = [None if size == _DYNAMIC else size for size in op.attributes["shape"]]
+            return Grid(op.attributes["sym_name"].value, tuple(sizes), _names(op, AXIS_NAMES))
+        if op.name == "mesh.cluster":
+            return _read_cluster(op)
+        if op.name == "mesh.sub_cluster":
+            name = expect(op, "sym_name", ir.StringAttr, "a string").value
+            return Grid(name, tuple(ints(op.attributes["sizes"])))
+        if op.name == "sdy.mesh":
+            name = expect(op, "sym_name", ir.StringAttr, "a string").value
+            if "mesh" not in op.attributes:
+                raise ShardError(f"'sdy.mesh' op @{name} has no attribute 'mesh'")
+            return read_mesh(str(op.attributes["mesh"]), name)
+    return None
+
+
+def _read_cluster(op: ir.Operation) -> Grid:
+    """RFC: `rank` axes, of which the first have their sizes in `dim_sizes`; 0, -1: unknown."""
+    name = expect(op, "sym_name", ir.StringAttr, "a string").value
+    rank = integer(expect(op, "rank", ir.IntegerAttr, "an integer"))
+    if not 0 <= rank <= _MAX_RANK:
+        raise ShardError(f"cluster @{name} has rank {rank}: expected 0 to {_MAX_RANK}")
+    sizes = ints(op.attributes["dim_sizes"]) if "dim_sizes" in op.attributes else []
+    if len(sizes) > rank:
+        raise ShardError(f"cluster @{name} of rank {rank} has {len(sizes)} dim_sizes")
+    known = [None if size in (0, -1, _DYNAMIC) else size for size in sizes]
+    devices = tuple(ints(op.attributes["device_ids"])) if "device_ids" in op.attributes else ()
+    if devices and (len(sizes) < rank or None in known):
+        raise ShardError(f"cluster @{name} has device_ids, and sizes that are not known")
+    return Grid(name, (*known, *(None,) * (rank - len(sizes))), _names(op, "axis_names"), devices)
+
+
+def _names(op: ir.Operation, key: str) -> tuple[str, ...]:
+    if key not in op.attributes:
+        return ()
+    entries = list(expect(op, key, ir.ArrayAttr, "a list of names"))
+    if not all(isinstance(entry, ir.StringAttr) for entry in entries):
+        raise ShardingError(f"attribute '{key}' must be a list of strings, found {entries}")
+    return tuple(entry.value for entry in entries)
+
+
+def write_cluster(grid: Grid) -> ir.Operation:
+    """Make the `mesh.cluster` of a grid at the current insertion point and location."""
+    attributes = {
+        "sym_name": ir.StringAttr.get(grid.name),
+        "rank": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), grid.rank),
+    }
+    if grid.shape:
+        attributes["dim_sizes"] = i64_array([-1 if size is None else size for size in grid.shape])
+    if grid.axis_names:
+        attributes["axis_names"] = names_attribute(grid)
+    if grid.device_ids:
+        attributes["device_ids"] = i64_array(grid.device_ids)
+    return create("mesh.cluster", [], [], attributes)
+
+
+def write_grid(grid: Grid) -> ir.Operation:
+    """Make the `shard.grid` of a grid that has axes, its devices in order."""
+    sizes = [_DYNAMIC if size is None else size for size in grid.shape]
+    attributes = {
+        "sym_name": ir.StringAttr.get(grid.name),
+        "shape": ir.DenseI64ArrayAttr.get(sizes),
+    }
+    if grid.axis_names:
+        attributes[AXIS_NAMES] = names_attribute(grid)
+    return create("shard.grid", [], [], attributes)
+
+
+def names_attribute(grid: Grid) -> ir.ArrayAttr:
+    return ir.ArrayAttr.get([ir.StringAttr.get(name) for name in grid.axis_names])

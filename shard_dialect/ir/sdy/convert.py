@@ -1,0 +1,106 @@
+"""Shardy's shardings, by names of axes, <-> annotations, by numbers.
+
+    <@m, [{"x"}, {"y":(1)2, ?}p1], unreduced={"z"}>  <->  [[0], ["1:(1)2"], [2], {open = [1], ...}]
+
+On a maximal mesh, of one device and no axes, a sharding has no dimensions, whatever the tensor's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shard_dialect.ir.sdy.syntax import AxisRef, Dim, TensorSharding
+from shard_dialect.model import Annotation, Axes, Axis, Grid, Sharding, ShardingError, SubAxis
+from shard_dialect.model.axis import in_order
+
+
+def to_annotation(given: TensorSharding, grid: Grid, rank: int) -> Annotation:
+    """What it says of a value of `rank` dimensions, if Shardy would let it."""
+    if is_maximal(grid):
+        if given.dims or given.replicated or given.unreduced:
+            raise ShardingError(
+                f"sharding {given} on the one device of mesh @{grid.name}: expected no dimensions "
+                "and no axes"
+            )
+        return Annotation(Sharding.replicated(grid.name, rank))
+    if len(given.dims) != rank:
+        raise ShardingError(
+            f"sharding {given} has {len(given.dims)} dimensions, but the tensor has {rank}"
+        )
+    said = Annotation(
+        Sharding(
+            grid.name,
+            tuple(_axes(dim.axes, grid, given) for dim in given.dims),
+            _ordered(given.unreduced, "unreduced", grid, given),
+            given.reduction,
+        ),
+        tuple(number for number, dim in enumerate(given.dims) if dim.is_open),
+        tuple(dim.priority for dim in given.dims),
+        _ordered(given.replicated, "replicated", grid, given),
+    )
+    said.check(grid, rank)
+    return said
+
+
+def to_sdy(said: Annotation, grid: Grid) -> TensorSharding:
+    """The same, said by Shardy. Raises `ShardingError` for what Shardy cannot say."""
+    sharding = said.sharding
+    if sharding.halos or sharding.offsets:
+        raise ShardingError(f"sharding {sharding} has halos or offsets, which Shardy cannot say")
+    if sharding.partial and sharding.reduction != "sum":
+        raise ShardingError(
+            f"sharding {sharding} is partial by {sharding.reduction}: Shardy can say sums only"
+        )
+    if is_maximal(grid):
+        return TensorSharding(grid.name, ())
+    dims = tuple(
+        Dim(
+            _refs(axes, grid),
+            number in said.open,
+            said.priorities[number] if said.priorities else None,
+        )
+        for number, axes in enumerate(sharding.split_axes)
+    )
+    return TensorSharding(
+        grid.name, dims, _refs(said.replicated, grid), _refs(sharding.partial, grid)
+    )
+
+
+def is_maximal(grid: Grid) -> bool:
+    """Whether one device does it all; a grid without axes and devices is a placeholder."""
+    return grid.rank == 0 and len(grid.device_ids) == 1
+
+
+def axis_number(name: str, grid: Grid, where: object) -> int:
+    names = [grid.axis_name(axis) for axis in range(grid.rank)]
+    if name not in names:
+        known = ", ".join(f'"{each}"' for each in names) or "none"
+        raise ShardingError(
+            f'axis "{name}" in {where} is not in mesh @{grid.name}; its axes: {known}'
+        )
+    return names.index(name)
+
+
+def _axes(refs: Sequence[AxisRef], grid: Grid, where: object) -> Axes:
+    return tuple(_axis(ref, grid, where) for ref in refs)
+
+
+def _axis(ref: AxisRef, grid: Grid, where: object) -> Axis:
+    number = axis_number(ref.name, grid, where)
+    return number if ref.sub is None else SubAxis(number, *ref.sub)
+
+
+def _ordered(refs: Sequence[AxisRef], what: str, grid: Grid, where: object) -> Axes:
+    axes = _axes(refs, grid, where)
+    if list(axes) != sorted(axes, key=in_order):
+        raise ShardingError(f"{what} axes of {where} are not in the order of mesh @{grid.name}")
+    return axes
+
+
+def _refs(axes: Axes, grid: Grid) -> tuple[AxisRef, ...]:
+    return tuple(
+        AxisRef(grid.axis_name(axis.axis), (axis.pre, axis.size))
+        if isinstance(axis, SubAxis)
+        else AxisRef(grid.axis_name(axis))
+        for axis in axes
+    )

@@ -1,0 +1,248 @@
+"""Shardy's ops and attributes in a module, read into the model and checked.
+
+The bindings do not know them: ops are unregistered, attributes opaque text. What Shardy's own
+verifier checks is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.attributes import expect, integer
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.sdy import syntax
+from shard_dialect.ir.sdy.convert import axis_number, to_annotation
+from shard_dialect.ir.walk import operations
+from shard_dialect.model import Annotation, Grid, ShardingError
+from shard_dialect.model.axis import whole
+from shard_dialect.model.rule_text import WrittenRule, check_rule, read_rule
+
+SHARDING = "sdy.sharding"
+RULE = "sdy.sharding_rule"
+_RULE_START = "#sdy.op_sharding_rule<"
+DIRECTIONS = ("none", "forward", "backward")
+"""Of a barrier, by their number; 3, both, would bar nothing."""
+CONSTRAINTS = ("sdy.sharding_constraint", "sdy.reshard")
+COMPUTATIONS = ("sdy.manual_computation", "sdy.named_computation")
+
+
+@dataclass(frozen=True)
+class SdyReader:
+    """Reads the attributes of one module; `grids` are its grids by name."""
+
+    grids: dict[str, Grid]
+
+    def annotation(self, given: syntax.TensorSharding, type_: ir.Type) -> Annotation:
+        """What a sharding says of a value of `type_`, on its mesh."""
+        if isinstance(given.mesh, Grid):
+            grid = self.grid_like(given.mesh)
+        elif given.mesh in self.grids:
+            grid = self.grids[given.mesh]
+        else:
+            known = ", ".join(f"@{name}" for name in self.grids) or "none"
+            raise ShardingError(f"mesh @{given.mesh} is not declared; the module's: {known}")
+        if isinstance(type_, ir.UnrankedTensorType):
+            raise ShardingError(f"has a sharding for a {type_}, which has no rank")
+        rank = type_.rank if isinstance(type_, ir.RankedTensorType) else 0
+        said = to_annotation(given, grid, rank)
+        for dim, axes in enumerate(said.sharding.split_axes):
+            if axes and type_.shape[dim] == 0:
+                raise ShardingError(f"splits dimension {dim}, of size 0, in {given}")
+        return said
+
+    def grid_like(self, mesh: Grid) -> Grid:
+        """The grid that is declared for a mesh written out in a sharding, or that itself."""
+        return next((grid for grid in self.grids.values() if _same_mesh(grid, mesh)), mesh)
+
+    def sharding(self, attribute: ir.Attribute, type_: ir.Type) -> Annotation:
+        return self.annotation(syntax.read_sharding(str(attribute)), type_)
+
+    def per_value(self, attribute: ir.Attribute, types: Sequence[ir.Type]) -> list[Annotation]:
+        """One for each value. An op without results may have one on a maximal mesh."""
+        given = syntax.read_per_value(str(attribute))
+        if not types and len(given) == 1 and not given[0].dims:
+            return [self.annotation(given[0], ir.NoneType.get())]
+        if len(given) != len(types):
+            raise ShardingError(f"has {len(given)} shardings for {len(types)} values")
+        return [self.annotation(each, type_) for each, type_ in zip(given, types, strict=True)]
+
+    def rule(self, op: ir.Operation) -> WrittenRule:
+        """The rule in an op's `sdy.sharding_rule`, checked against its tensors."""
+        text = str(op.attributes[RULE])
+        if not text.startswith(_RULE_START) or not text.endswith(">"):
+            raise ShardingError(f"{RULE} must be {_RULE_START}...>, found {text}")
+        written = read_rule(text[len(_RULE_START) : -1])
+        shapes = [
+            tuple(each.type.shape)
+            if isinstance(each.type, ir.RankedTensorType) and each.type.has_static_shape
+            else None
+            for each in (*op.operands, *op.results)
+        ]
+        check_rule(written.rule, shapes[: len(op.operands)], shapes[len(op.operands) :])
+        return written
+
+
+def _same_mesh(a: Grid, b: Grid) -> bool:
+    return (a.shape, a.axis_names, a.device_ids) == (b.shape, b.axis_names, b.device_ids)
+
+
+def direction(op: ir.Operation) -> str:
+    """Which way a barrier lets shardings pass."""
+    number = integer(expect(op, "allowed_direction", ir.IntegerAttr, "a number"))
+    if number == 3:
+        raise ShardingError("allows both directions, and so bars nothing: leave it out")
+    if not 0 <= number < len(DIRECTIONS):
+        raise ShardingError(f"allows direction {number}: expected 0 to {len(DIRECTIONS) - 1}")
+    return DIRECTIONS[number]
+
+
+def verify_op(op: ir.Operation, reader: SdyReader) -> None:
+    """Raise `ShardingError` for what Shardy's verifier would refuse of one op."""
+    if op.name.startswith("sdy."):
+        if op.name not in _CHECKS:
+            raise ShardingError("is not read: it is made by Shardy's own passes")
+        _CHECKS[op.name](op, reader)
+    if SHARDING in op.attributes:
+        reader.per_value(op.attributes[SHARDING], [result.type for result in op.results])
+    if RULE in op.attributes:
+        reader.rule(op)
+
+
+def _check_mesh(op: ir.Operation, reader: SdyReader) -> None:
+    if op.parent is None or op.parent.name != "builtin.module":
+        raise ShardingError("declares a mesh inside of another op: expected it in the module")
+
+
+def _check_constraint(op: ir.Operation, reader: SdyReader) -> None:
+    _check_identity(op)
+    reader.sharding(_attribute(op, "sharding"), op.operands[0].type)
+
+
+def _check_identity(op: ir.Operation) -> None:
+    types = [value.type for value in (*op.operands, *op.results)]
+    if len(op.operands) != 1 or len(op.results) != 1 or types[0] != types[1]:
+        raise ShardingError("takes one value and gives it: expected one operand and result alike")
+
+
+def _check_group(op: ir.Operation, reader: SdyReader) -> None:
+    integer(expect(op, "group_id", ir.IntegerAttr, "a number"))
+    if len(op.operands) != 1 or len(op.results):
+        raise ShardingError("takes one tensor and gives none")
+
+
+def _check_barrier(op: ir.Operation, reader: SdyReader) -> None:
+    _check_identity(op)
+    direction(op)
+
+
+def _check_named(op: ir.Operation, reader: SdyReader) -> None:
+    expect(op, "name", ir.StringAttr, "a string")
+    _check_region(op)
+    operands, results = _types(op.operands), _types(op.results)
+    if _types(op.regions[0].blocks[0].arguments) != operands:
+        raise ShardingError("has operands and block arguments of different types")
+    if _types(_terminator(op).operands) != results:
+        raise ShardingError("returns other types from its region than its own results have")
+    for key, types in (("in_shardings", operands), ("out_shardings", results)):
+        if key in op.attributes:
+            reader.per_value(op.attributes[key], types)
+
+
+def _check_manual(op: ir.Operation, reader: SdyReader) -> None:
+    _check_region(op)
+    manual = syntax.read_manual_axes(str(_attribute(op, "manual_axes")))
+    _check_nesting(op, manual)
+    arguments = _types(op.regions[0].blocks[0].arguments)
+    returned = _types(_terminator(op).operands)
+    used: set[str] = set()
+    for key, what, types, local in (
+        ("in_shardings", "operand", _types(op.operands), arguments),
+        ("out_shardings", "result", _types(op.results), returned),
+    ):
+        if len(types) != len(local):
+            raise ShardingError(f"has {len(types)} {what}s, and {len(local)} in its region")
+        shardings = reader.per_value(_attribute(op, key), types)
+        for number, said in enumerate(shardings):
+            grid = reader.grids.get(said.grid)
+            if grid is None or grid.rank == 0:
+                continue
+            used.add(said.grid)
+            axes = [axis_number(name, grid, "manual_axes") for name in manual]
+            with_number = f"{what} {number}"
+            _check_local(said, grid, axes, types[number], local[number], with_number)
+    if len(used) > 1 and manual:
+        raise ShardingError(f"has shardings on meshes {', '.join(sorted(used))}: expected one")
+
+
+def _check_local(
+    said: Annotation, grid: Grid, manual: Sequence[int], type_: ir.Type, local: ir.Type, what: str
+) -> None:
+    """The manual axes lead in each dimension and divide it; what they leave is in the region."""
+    if not isinstance(type_, ir.RankedTensorType):
+        return
+    sizes = []
+    for dim, axes in enumerate(said.sharding.split_axes):
+        here = [whole(axis) in manual for axis in axes]
+        if here != sorted(here, reverse=True):
+            raise ShardingError(f"{what}: a manual axis after a free one in dimension {dim}")
+        count = grid.axes_size([axis for axis in axes if whole(axis) in manual])
+        size = type_.shape[dim]
+        if size >= 0 and size % count:
+            raise ShardingError(f"{what}: dimension {dim} of size {size} is not cut in {count}")
+        sizes.append(size if size < 0 else size // count)
+    is_tensor = isinstance(local, ir.RankedTensorType)
+    if not is_tensor or list(local.shape) != sizes or local.element_type != type_.element_type:
+        raise ShardingError(f"{what}: expected shape {sizes} of {type_} in the region, not {local}")
+
+
+def _check_nesting(op: ir.Operation, manual: Sequence[str]) -> None:
+    parent = op.parent
+    while parent is not None:
+        if parent.name == "sdy.manual_computation":
+            outer = syntax.read_manual_axes(str(_attribute(parent, "manual_axes")))
+            for name in manual:
+                if name in outer:
+                    raise ShardingError(f'axis "{name}" is manual already, in the op around it')
+        parent = parent.parent
+
+
+def _check_region(op: ir.Operation) -> None:
+    """One block that returns; a second region is the reader's (`ir.sdy.spelling`), and empty."""
+    regions = [list(region.blocks) for region in op.regions]
+    if not regions or len(regions[0]) != 1 or any(regions[1:]):
+        raise ShardingError("must have one region of one block")
+    inside = operations(regions[0][0])
+    if not inside or inside[-1].name != "sdy.return":
+        raise ShardingError("must end in 'sdy.return'")
+
+
+def _check_return(op: ir.Operation, reader: SdyReader) -> None:
+    if op.parent is None or op.parent.name not in COMPUTATIONS:
+        raise ShardingError(f"is not in one of {', '.join(COMPUTATIONS)}")
+
+
+def _attribute(op: ir.Operation, key: str) -> ir.Attribute:
+    if key not in op.attributes:
+        raise ShardingError(f"has no attribute '{key}'")
+    return op.attributes[key]
+
+
+def _terminator(op: ir.Operation) -> ir.Operation:
+    return operations(op.regions[0].blocks[0])[-1]
+
+
+def _types(values: Iterator[ir.Value] | Sequence[ir.Value]) -> list[ir.Type]:
+    return [value.type for value in values]
+
+
+_CHECKS: dict[str, Callable[[ir.Operation, SdyReader], None]] = {
+    "sdy.mesh": _check_mesh,
+    "sdy.sharding_constraint": _check_constraint,
+    "sdy.reshard": _check_constraint,
+    "sdy.sharding_group": _check_group,
+    "sdy.propagation_barrier": _check_barrier,
+    "sdy.manual_computation": _check_manual,
+    "sdy.named_computation": _check_named,
+    "sdy.return": _check_return,
+}

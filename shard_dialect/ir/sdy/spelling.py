@@ -1,0 +1,75 @@
+"""Shardy's generic text, spelled as bindings parse it that do not know Shardy.
+
+"sdy.reshard"(%0) <{sharding = ...}> :            properties become attributes: those of an
+                                                  unknown op cannot be read
+"sdy.named_computation"(%0) <{...}> ({ call }) :  a second, empty region: MLIR looks no function up
+                                                  through the only region of an unknown op
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from shard_dialect.ir.code import code_of
+from shard_dialect.ir.spelling import Edit
+
+_OP = re.compile(r'"sdy\.\w+"\s*\([^()]*\)\s*')
+_COMMENT = re.compile(r'//[^\n]*|(?P<string>"(?:[^"\\\n]|\\.)*")')
+_CALL = re.compile(r'\bcall\b|"func\.call"')
+_PAIRS = {"{": "}", "(": ")"}
+
+
+def edits(text: str) -> Iterator[Edit]:
+    """The edits that make Shardy's ops in `text` parse."""
+    if '"sdy.' not in text:
+        return
+    code = code_of(text)
+    for match in _OP.finditer(code):
+        yield from _of_op(code, text, match.end())
+
+
+def _of_op(code: str, text: str, at: int) -> Iterator[Edit]:
+    """Those of one op, whose operands end at `at`."""
+    properties = ""
+    if code.startswith("<{", at):
+        end = _end_of(code, at + 1)
+        if end is None or code[end : end + 1] != ">":
+            return  # not MLIR; the parser says where
+        # What moves stands on one line, and what is left keeps its lines: places stay true.
+        moved = _COMMENT.sub(lambda found: found["string"] or "", text[at + 2 : end - 1])
+        properties = moved.replace("\n", " ")
+        yield Edit(at, end + 1 - at, "\n" * text.count("\n", at, end + 1))
+        at = _skip(code, end + 1)
+    if code.startswith("(", at):
+        end = _end_of(code, at)
+        if end is None:
+            return
+        if _CALL.search(code, at, end):
+            yield Edit(end - 1, 0, ", {}")
+        at = end
+    if not properties.strip():
+        return
+    dictionary = _skip(code, at)
+    if code.startswith("{", dictionary):
+        is_empty = code.startswith("}", _skip(code, dictionary + 1))
+        yield Edit(dictionary + 1, 0, properties if is_empty else f"{properties}, ")
+    else:
+        yield Edit(at, 0, f" {{{properties}}} ")
+
+
+def _end_of(code: str, at: int) -> int | None:
+    """The place after the bracket that closes the one at `at`."""
+    opened, closed = code[at], _PAIRS[code[at]]
+    depth = 0
+    for match in re.finditer(f"[{re.escape(opened + closed)}]", code[at:]):
+        depth += 1 if match[0] == opened else -1
+        if depth == 0:
+            return at + match.end()
+    return None
+
+
+def _skip(code: str, at: int) -> int:
+    while at < len(code) and code[at].isspace():
+        at += 1
+    return at

@@ -1,0 +1,105 @@
+"""All that a function says of its values, in one list: types, attributes, annotation ops.
+
+    func.func @f(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) {   %x: [[0]]
+      %0 = "mesh.annotate"(%x) {sharding = [[0]]} : ...                          %x and %0: [[0]]
+
+Once a function is propagated its attributes say it all, and its annotations are kept to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from shard_dialect.ir.annotation import read_annotation
+from shard_dialect.ir.attributes import SHARDING
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import boundary, form_of
+from shard_dialect.ir.shardings import Shardings, rank_of
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Annotation
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`value` is said to lie as `said`: binding; weak, where no other speaks; or as a hint."""
+
+    value: ir.Value
+    said: Annotation
+    location: ir.Location
+    strength: str = "binding"
+
+
+def statements(function: ir.Operation, shardings: Shardings) -> list[Statement]:
+    """What is said in `function`, arguments first. Raises a located `ShardError`."""
+    return [
+        *_of_arguments(function, shardings),
+        *_of_ops(function, shardings),
+        *_of_results(function, shardings),
+    ]
+
+
+def merged(said: Iterable[Statement]) -> dict[ir.Value, Annotation]:
+    """What the binding statements say of each value together; raises where two disagree."""
+    together: dict[ir.Value, Annotation] = {}
+    for each in said:
+        if each.strength != "binding":
+            continue
+        have = together.get(each.value, each.said)
+        both = have.meet(each.said)
+        if both is None:
+            raise error_at(
+                each.location, f"one value is annotated {have} and {each.said}: they must agree"
+            )
+        together[each.value] = both
+    return together
+
+
+def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
+    attributes = boundary(function, "arg_attrs")
+    for value, entry in zip(body(function).arguments, attributes, strict=True):
+        with located(function):
+            yield from _in_type(value, function.location, shardings)
+            if SHARDING in entry:
+                said = shardings.read_annotation(entry[SHARDING], rank_of(value.type))
+                yield Statement(value, said, function.location)
+
+
+def _of_ops(function: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
+    is_propagated = form_of(function) == "propagated"
+    for op in walk(function):
+        with located(op):
+            for result in op.results:
+                yield from _in_type(result, op.location, shardings)
+            for number, said in shardings.of_results(op).items():
+                yield Statement(op.results[number], said, op.location)
+            annotated = read_annotation(op, shardings)
+        if annotated is None:
+            continue
+        strength = "binding" if annotated.required else "hint"
+        said = annotated.said
+        if not is_propagated:
+            yield Statement(op.results[0], said, op.location, strength)
+            if not annotated.for_users:
+                yield Statement(op.operands[0], said, op.location, strength)
+        elif annotated.required:
+            yield Statement(op.results[0], said, op.location, "weak")
+            yield Statement(op.operands[0], said, op.location, "weak")
+
+
+def _of_results(function: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
+    """What a result is to be says how its value should lie, where nothing else does."""
+    returned = operations(body(function))[-1].operands
+    entries = boundary(function, "res_attrs")
+    with located(function):
+        for value, entry in zip(returned, entries, strict=False):
+            if SHARDING in entry:
+                said = shardings.read_annotation(entry[SHARDING], rank_of(value.type))
+                yield Statement(value, said, function.location, "weak")
+
+
+def _in_type(value: ir.Value, location: ir.Location, shardings: Shardings) -> Iterator[Statement]:
+    sharding = shardings.of_type(value.type)
+    if sharding is not None:
+        yield Statement(value, Annotation(sharding), location)

@@ -1,0 +1,117 @@
+"""What is said of a tensor before its sharding is known: how it lies, and what may still change.
+
+    [[0], [], {open = [1]}]                     dimension 1 may be split further
+    [[0], [], {open = [1], replicated = [1]}]   but not along axis 1
+    [[0], [], {priority = [1, unit]}]           dimension 0 matters less than what has none
+
+A dimension that is not open stays as it is written. A lower priority number comes first; none is 0.
+
+Source: Shardy, TensorShardingAttr and DimensionShardingAttr.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from shard_dialect.model.axis import Axes, axes_text, first_overlap, in_order
+from shard_dialect.model.grid import Grid
+from shard_dialect.model.sharding import Sharding, ShardingError, check_axes, joined
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """A sharding, the dimensions `open` to more axes, and the axes that must not split it.
+
+    `priorities` has a number or `None` for each dimension, or is empty where none has one. The
+    axes in `replicated` are kept sorted.
+    """
+
+    sharding: Sharding
+    open: tuple[int, ...] = ()
+    priorities: tuple[int | None, ...] = ()
+    replicated: Axes = ()
+
+    def __post_init__(self) -> None:
+        rank = self.sharding.rank
+        object.__setattr__(self, "open", tuple(sorted(set(self.open))))
+        object.__setattr__(self, "replicated", tuple(sorted(self.replicated, key=in_order)))
+        for dim in self.open:
+            if not 0 <= dim < rank:
+                raise ShardingError(f"dimension {dim} is open in {self}, of {rank} dimensions")
+        both = first_overlap((*self.sharding.axes, *self.replicated))
+        if both is not None:
+            raise ShardingError(f"grid axes {both[0]} and {both[1]} overlap in {self}")
+        self._check_priorities()
+
+    def _check_priorities(self) -> None:
+        if self.priorities and len(self.priorities) != self.sharding.rank:
+            raise ShardingError(
+                f"{len(self.priorities)} priorities in {self}: expected one for each dimension"
+            )
+        if all(priority is None for priority in self.priorities):
+            object.__setattr__(self, "priorities", ())
+        for dim, priority in enumerate(self.priorities):
+            if priority is None:
+                continue
+            if priority < 0:
+                raise ShardingError(f"priority {priority} of dimension {dim} in {self} is negative")
+            if dim not in self.open and not self.sharding.split_axes[dim]:
+                raise ShardingError(
+                    f"priority {priority} of dimension {dim} in {self}, which is neither split nor "
+                    "open: there is nothing to decide"
+                )
+
+    @property
+    def grid(self) -> str:
+        return self.sharding.grid
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it says all: no dimension may be split further."""
+        return not self.open
+
+    def check(self, grid: Grid, rank: int) -> None:
+        """Raise `ShardingError` unless a tensor of `rank` dimensions on `grid` can have this."""
+        self.sharding.check(grid, rank)
+        check_axes(self.replicated, grid, self)
+
+    def meet(self, other: Annotation) -> Annotation | None:
+        """What two annotations of one value say together; `None` if they contradict each other.
+
+        >>> a = Annotation(Sharding("g", ((0,), ())), open=(0, 1))
+        >>> b = Annotation(Sharding("g", ((0, 1), ())), open=(1,))
+        >>> print(a.meet(b))
+        [[0, 1], [], {open = [1]}]
+        >>> print(b.meet(Annotation(Sharding("g", ((), (2,))))))
+        None
+        """
+        ours, theirs = self.sharding, other.sharding
+        if replace(ours, split_axes=theirs.split_axes) != theirs:
+            return None  # other grids, partial sums, halos or offsets
+        dims = []
+        for dim, (a, b) in enumerate(zip(ours.split_axes, theirs.split_axes, strict=True)):
+            long, short = (a, b) if len(a) >= len(b) else (b, a)
+            may_grow = a == b or dim in (self if short is a else other).open
+            if long[: len(short)] != short or not may_grow:
+                return None
+            dims.append(long)
+        try:
+            return Annotation(
+                replace(ours, split_axes=tuple(dims)),
+                tuple(dim for dim in self.open if dim in other.open),
+                self.priorities or other.priorities,
+                tuple({*self.replicated, *other.replicated}),
+            )
+        except ShardingError:  # an axis that both give away
+            return None
+
+    def __str__(self) -> str:
+        lists, fields = self.sharding.notation()
+        if self.open:
+            fields.append(f"open = {list(self.open)}")
+        if self.priorities:
+            numbers = ("unit" if each is None else str(each) for each in self.priorities)
+            fields.append(f"priority = [{', '.join(numbers)}]")
+        if self.replicated:
+            fields.append(f"replicated = {axes_text(self.replicated)}")
+        return joined(lists, fields)

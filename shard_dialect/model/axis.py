@@ -1,0 +1,96 @@
+"""Grid axes, whole or in part.
+
+An axis of size 8 may be seen as [2, 4] or [2, 2, 2]: each factor is a *sub-axis*, named by its own
+size and the product of the sizes major to it (its *pre-size*).
+
+    "0:(1)2"    the major half of axis 0: devices 0-3 against 4-7 of 8
+    "0:(2)4"    the rest of it: the place within each half
+
+Source: Shardy, SubAxisInfoAttr and AxisRefAttr (`"x":(1)2`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class SubAxis:
+    """`size` of the parts of grid axis `axis`, minor to `pre` and major to the rest.
+
+    >>> print(SubAxis(0, pre=2, size=4))
+    0:(2)4
+    """
+
+    axis: int
+    pre: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The pre-size of the sub-axis that follows."""
+        return self.pre * self.size
+
+    def __str__(self) -> str:
+        return f"{self.axis}:({self.pre}){self.size}"
+
+
+Axis = int | SubAxis
+Axes = tuple[Axis, ...]
+
+
+def whole(axis: Axis) -> int:
+    """The number of the grid axis that `axis` is, or is a part of."""
+    return axis.axis if isinstance(axis, SubAxis) else axis
+
+
+def in_order(axis: Axis) -> tuple[int, int]:
+    """The key that sorts axes as the grid has them, major sub-axes before minor ones."""
+    return (axis.axis, axis.pre) if isinstance(axis, SubAxis) else (axis, 0)
+
+
+def overlap(a: Axis, b: Axis) -> bool:
+    """Whether both hold some part of one grid axis.
+
+    >>> overlap(0, SubAxis(0, 2, 4)), overlap(SubAxis(0, 1, 4), SubAxis(0, 2, 4))
+    (True, True)
+    >>> overlap(SubAxis(0, 1, 2), SubAxis(0, 2, 4)), overlap(0, 1)
+    (False, False)
+    """
+    if whole(a) != whole(b):
+        return False
+    if not (isinstance(a, SubAxis) and isinstance(b, SubAxis)):
+        return True
+    return a.pre < b.end and b.pre < a.end
+
+
+def follows(a: Axis, b: Axis) -> bool:
+    """Whether `b` continues `a`, so that the two are one larger (sub-)axis.
+
+    >>> follows(SubAxis(0, 1, 2), SubAxis(0, 2, 4)), follows(SubAxis(0, 2, 4), SubAxis(0, 1, 2))
+    (True, False)
+    """
+    if not (isinstance(a, SubAxis) and isinstance(b, SubAxis)):
+        return False
+    return a.axis == b.axis and a.end == b.pre
+
+
+def first_overlap(axes: Sequence[Axis]) -> tuple[Axis, Axis] | None:
+    """Two of `axes` that hold a part of one grid axis, if there are any."""
+    ordered = sorted(axes, key=in_order)
+    for a, b in pairwise(ordered):
+        if overlap(a, b):
+            return a, b
+    return None
+
+
+def axes_text(axes: Sequence[Axis]) -> str:
+    """As in attributes: sub-axes are strings.
+
+    >>> print(axes_text((1, SubAxis(0, 1, 2))))
+    [1, "0:(1)2"]
+    """
+    texts = (f'"{axis}"' if isinstance(axis, SubAxis) else str(axis) for axis in axes)
+    return f"[{', '.join(texts)}]"

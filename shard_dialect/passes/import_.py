@@ -1,0 +1,35 @@
+"""From any vocabulary to our own: the annotated form in the `mesh` dialect.
+
+    shard.grid @g(shape = 2x4)                               "mesh.cluster"() {sym_name = "g", ...}
+    %s = shard.sharding @g split_axes = [[0]]                %1 = "mesh.annotate"(%0)
+    %1 = shard.shard %0 to %s : tensor<4xf32>                  {sharding = #mesh.shard<@g, [[0]]>}
+
+    "sdy.sharding_constraint"(%0) {sharding = ...}           "mesh.annotate"(%0) {as_result = false}
+
+What is ours already stays as it is, and so does what is not an annotation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.base import Pass
+from shard_dialect.passes.import_sdy import import_sdy
+from shard_dialect.passes.import_shard import import_shard
+
+
+@dataclass(frozen=True)
+class Import(Pass):
+    """Turn upstream's `shard` and Shardy's `sdy` annotations into the `mesh` dialect's."""
+
+    name = "import"
+
+    def rewrite(self, module: ir.Operation) -> None:
+        import_annotations(module)
+
+
+def import_annotations(module: ir.Operation) -> None:
+    """Change `module` in place. Raises a located `ShardError` for what cannot be said."""
+    import_shard(module)
+    import_sdy(module)

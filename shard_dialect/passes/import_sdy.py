@@ -1,0 +1,250 @@
+"""Shardy's annotations to ours: part of the pass `import`.
+
+sdy.sharding = #sdy.sharding<...>        on arguments and results: mesh.sharding
+sdy.sharding = #sdy.sharding_per_value   on ops: mesh.shardings
+sdy.sharding_constraint                  mesh.annotate, for users; itself, if it has none
+sdy.manual_computation                   scf.execute_region {mesh.manual_axes}, whose operands
+                                         go in by mesh.to_local and come out by mesh.to_global
+sdy.named_computation                    scf.execute_region {mesh.named_computation}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from shard_dialect.ir.attributes import MANUAL, NAMED, RULE, SHARDING, SHARDINGS
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.build import annotate, create
+from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
+from shard_dialect.ir.grids import grids_of, write_cluster
+from shard_dialect.ir.notation import write_axes
+from shard_dialect.ir.sdy import ops as sdy
+from shard_dialect.ir.sdy import syntax
+from shard_dialect.ir.sdy.convert import axis_number
+from shard_dialect.ir.shardings import Shardings
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Annotation, Grid
+from shard_dialect.model.rule_text import write_rule
+
+
+def import_sdy(module: ir.Operation) -> None:
+    if not _has_any(module):
+        return
+    importer = _Importer(module)
+    for op in list(walk(module)):  # each before those inside it
+        with located(op):
+            importer.convert(op)
+    for op in importer.done:
+        op.erase()
+
+
+def _has_any(module: ir.Operation) -> bool:
+    return any(
+        op.name.startswith("sdy.")
+        or sdy.SHARDING in op.attributes
+        or sdy.RULE in op.attributes
+        or (op.name == "func.func" and _has_boundary(op))
+        for op in walk(module)
+    )
+
+
+def _has_boundary(op: ir.Operation) -> bool:
+    return any(sdy.SHARDING in entry for key in BOUNDARY for entry in boundary(op, key))
+
+
+@dataclass(frozen=True)
+class _Declaring(sdy.SdyReader):
+    """Declares the meshes that shardings write out in place."""
+
+    module: ir.Operation
+
+    def grid_like(self, mesh: Grid) -> Grid:
+        found = super().grid_like(mesh)
+        if found is mesh:
+            names = (f"inlined_mesh_{number}" for number in count())
+            found = replace(mesh, name=next(name for name in names if name not in self.grids))
+            self.grids[found.name] = found
+            with ir.InsertionPoint.at_block_begin(body(self.module)):
+                write_cluster(found)
+        return found
+
+
+class _Importer:
+    """Converts the ops of one module; those that gave way are in `done`, inner ones first."""
+
+    def __init__(self, module: ir.Operation) -> None:
+        self.module = module
+        self.shardings = Shardings(grids_of(module))
+        self.reader = _Declaring(self.shardings.grids, module)
+        self.done: list[ir.Operation] = []
+        ir.Context.current.dialects["scf"]  # loads it
+
+    def convert(self, op: ir.Operation) -> None:
+        sdy.verify_op(op, self.reader)
+        if op.name == "func.func":
+            self._boundary(op)
+        if sdy.SHARDING in op.attributes:
+            types = [result.type for result in op.results]
+            said = self.reader.per_value(op.attributes[sdy.SHARDING], types)
+            del op.attributes[sdy.SHARDING]
+            if said:
+                op.attributes[SHARDINGS] = ir.ArrayAttr.get(
+                    [self.shardings.write(each) for each in said]
+                )
+        if sdy.RULE in op.attributes:
+            op.attributes[RULE] = ir.StringAttr.get(write_rule(self.reader.rule(op)))
+            del op.attributes[sdy.RULE]
+        if op.name in _CONVERT:
+            with ir.InsertionPoint(op), op.location:
+                _CONVERT[op.name](self, op)
+            self.done.insert(0, op)
+
+    def _boundary(self, op: ir.Operation) -> None:
+        type_ = op.attributes["function_type"].value
+        for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
+            entries = boundary(op, key)
+            for entry, each in zip(entries, types, strict=True):
+                if sdy.SHARDING in entry:
+                    said = self.reader.sharding(entry.pop(sdy.SHARDING), each)
+                    entry[SHARDING] = self.shardings.write(said)
+            set_boundary(op, key, entries)
+
+    def mesh(self, op: ir.Operation) -> None:
+        write_cluster(self.shardings.grids[op.attributes["sym_name"].value])
+
+    def constraint(self, op: ir.Operation) -> None:
+        """One without uses says how its operand lies; so do all that come after it see it."""
+        value, result = op.operands[0], op.results[0]
+        said = self.shardings.write(self.reader.sharding(op.attributes["sharding"], value.type))
+        if any(True for _ in result.uses):
+            result.replace_all_uses_with(annotate(value, said, as_result=False))
+            return
+        new = annotate(value, said, as_result=True)
+        _replace_uses_after(value, new, op)
+
+    def reshard(self, op: ir.Operation) -> None:
+        value = op.operands[0]
+        said = self.shardings.write(self.reader.sharding(op.attributes["sharding"], value.type))
+        new = create("mesh.reshard", [value.type], [value], {"sharding": said})
+        op.results[0].replace_all_uses_with(new.results[0])
+
+    def group(self, op: ir.Operation) -> None:
+        create("mesh.sharding_group", [], [op.operands[0]], {"group_id": op.attributes["group_id"]})
+
+    def barrier(self, op: ir.Operation) -> None:
+        value = op.operands[0]
+        direction = {"allowed_direction": ir.StringAttr.get(sdy.direction(op))}
+        new = create("mesh.propagation_barrier", [value.type], [value], direction)
+        op.results[0].replace_all_uses_with(new.results[0])
+
+    def named(self, op: ir.Operation) -> None:
+        """The shardings of block arguments are annotations in the region; of results, on the op."""
+        region = self._region(op, {NAMED: op.attributes["name"]})
+        inside = list(op.operands)
+        if "in_shardings" in op.attributes:
+            types = [value.type for value in inside]
+            said = self.reader.per_value(op.attributes["in_shardings"], types)
+            with ir.InsertionPoint.at_block_begin(body(region)):
+                inside = [
+                    annotate(value, self.shardings.write(each), as_result=False)
+                    if isinstance(value.type, ir.RankedTensorType)
+                    else value
+                    for value, each in zip(inside, said, strict=True)
+                ]
+        if "out_shardings" in op.attributes:
+            types = [result.type for result in op.results]
+            out = self.reader.per_value(op.attributes["out_shardings"], types)
+            region.attributes[SHARDINGS] = ir.ArrayAttr.get(
+                [self.shardings.write(each) for each in out]
+            )
+        self._move_body(op, region, inside)
+
+    def manual(self, op: ir.Operation) -> None:
+        names = syntax.read_manual_axes(str(op.attributes["manual_axes"]))
+        types = [value.type for value in op.operands]
+        results = [result.type for result in op.results]
+        said_in = self.reader.per_value(op.attributes["in_shardings"], types)
+        said_out = self.reader.per_value(op.attributes["out_shardings"], results)
+        grid = self._common_grid([*said_in, *said_out])
+        axes = write_axes([axis_number(name, grid, "manual_axes") for name in names])
+        region = self._region(op, {MANUAL: axes})
+
+        def cross(name: str, value: ir.Value, said: Annotation, type_: ir.Type) -> ir.Value:
+            attributes = {"sharding": self.shardings.write(said), "manual_axes": axes}
+            return create(name, [type_], [value], attributes).results[0]
+
+        arguments = list(body(op).arguments)
+        with ir.InsertionPoint.at_block_begin(body(region)):
+            inside = [
+                cross("mesh.to_local", value, said, argument.type)
+                for value, said, argument in zip(op.operands, said_in, arguments, strict=True)
+            ]
+        with ir.InsertionPoint(operations(body(op))[-1]):
+            outside = [
+                cross("mesh.to_global", value, said, type_)
+                for value, said, type_ in zip(_returned(op), said_out, results, strict=True)
+            ]
+        self._move_body(op, region, inside, outside)
+
+    def _common_grid(self, said: Sequence[Annotation]) -> Grid:
+        grids = [self.shardings.grid(each.grid) for each in said if each.grid]
+        real = [grid for grid in grids if grid.rank]
+        if real:
+            return real[0]
+        return next((grid for grid in self.shardings.grids.values() if grid.rank), Grid("", ()))
+
+    def _region(self, op: ir.Operation, attributes: dict[str, ir.Attribute]) -> ir.Operation:
+        """An empty region op that gives what `op` gave."""
+        types = [result.type for result in op.results]
+        marks = {"no_inline": ir.UnitAttr.get()}
+        region = create("scf.execute_region", types, [], attributes | marks, regions=1)
+        region.regions[0].blocks.append()
+        return region
+
+    def _move_body(
+        self,
+        op: ir.Operation,
+        region: ir.Operation,
+        inside: Sequence[ir.Value],
+        outside: Sequence[ir.Value] | None = None,
+    ) -> None:
+        """Move the ops of the region over, its arguments replaced; it gives `outside`, if given."""
+        for argument, value in zip(body(op).arguments, inside, strict=True):
+            argument.replace_all_uses_with(value)
+        block = body(region)
+        *moved, terminator = operations(body(op))
+        for each in moved:
+            block.append(each)
+        with ir.InsertionPoint(block), terminator.location:
+            create("scf.yield", [], _returned(op) if outside is None else outside)
+        for old, new in zip(op.results, region.results, strict=True):
+            old.replace_all_uses_with(new)
+
+
+def _returned(op: ir.Operation) -> Sequence[ir.Value]:
+    return list(operations(body(op))[-1].operands)
+
+
+def _replace_uses_after(value: ir.Value, new: ir.Value, op: ir.Operation) -> None:
+    """Let the uses of `value` that come after `op` in its block, or inside there, be of `new`."""
+    for use in list(value.uses):
+        user = use.owner.operation
+        around = user
+        while around.block != op.block:
+            around = around.parent
+        if op.is_before_in_block(around):
+            user.operands[use.operand_number] = new
+
+
+_CONVERT: dict[str, Callable[[_Importer, ir.Operation], None]] = {
+    "sdy.mesh": _Importer.mesh,
+    "sdy.sharding_constraint": _Importer.constraint,
+    "sdy.reshard": _Importer.reshard,
+    "sdy.sharding_group": _Importer.group,
+    "sdy.propagation_barrier": _Importer.barrier,
+    "sdy.named_computation": _Importer.named,
+    "sdy.manual_computation": _Importer.manual,
+}
