@@ -1,0 +1,79 @@
+// RUN: shard-opt %s --split-input-file --verify-diagnostics
+
+func.func @unknown_grid(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{Undefined required grid symbol "g"}}
+  %0 = shard.gather %x on @g grid_axes = [0] gather_axis = 0 root = [0] : (tensor<4x8xf32>) -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
+shard.grid @g(shape = 2x2)
+func.func @axis_out_of_range(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{0-based grid axis index 2 is out of bounds. The referenced grid "g" is of rank 2}}
+  %0 = shard.gather %x on @g grid_axes = [2] gather_axis = 0 root = [0] : (tensor<4x8xf32>) -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
+shard.grid @g(shape = 2x2)
+func.func @axis_negative(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{0-based grid axis index -1 is out of bounds}}
+  %0 = shard.gather %x on @g grid_axes = [-1] gather_axis = 0 root = [0] : (tensor<4x8xf32>) -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
+shard.grid @g(shape = 2x3)
+func.func @root_negative(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{'shard.gather' op has coordinate -1 in root = [-1, 0] on axis 0 of grid @g, of size 2}}
+  %0 = shard.gather %x on @g grid_axes = [0, 1] gather_axis = 0 root = [-1, 0] : (tensor<4x8xf32>) -> tensor<24x8xf32>
+  return
+}
+
+// -----
+
+shard.grid @g(shape = 2x3)
+func.func @root_past_the_grid(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{Out of bounds coordinate 1 for in-group device "root". Got 3, but expected value in the range [0, 2]}}
+  %0 = shard.gather %x on @g grid_axes = [0, 1] gather_axis = 0 root = [1, 3] : (tensor<4x8xf32>) -> tensor<24x8xf32>
+  return
+}
+
+// -----
+
+shard.grid @g(shape = 2x3)
+func.func @root_of_another_rank(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{In-group device "root" has unexpected multi-index size 1. Expected 2}}
+  %0 = shard.gather %x on @g grid_axes = [0, 1] gather_axis = 0 root = [1] : (tensor<4x8xf32>) -> tensor<24x8xf32>
+  return
+}
+
+// -----
+
+shard.grid @g(shape = 2x3)
+func.func @root_unknown_without_operand(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{'shard.gather' op has 0 operands for the 1 unknown numbers in root = [0, ?]}}
+  %0 = shard.gather %x on @g grid_axes = [0, 1] gather_axis = 0 root = [0, -9223372036854775808] : (tensor<4x8xf32>) -> tensor<24x8xf32>
+  return
+}
+
+// -----
+
+shard.grid @g(shape = 2x2)
+func.func @gather_axis(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{Gather axis 2 is out of bounds [0, 2)}}
+  %0 = shard.gather %x on @g grid_axes = [0] gather_axis = 2 root = [0] : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+shard.grid @g(shape = 2x2)
+func.func @gathered_size(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{Dimension size mismatch for result axis 1. Expected 16, but got 17}}
+  %0 = shard.gather %x on @g grid_axes = [0] gather_axis = 1 root = [0] : (tensor<4x8xf32>) -> tensor<4x17xf32>
+  return
+}
