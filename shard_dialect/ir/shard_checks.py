@@ -15,6 +15,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.shard_text import MOST_DEVICES
 from shard_dialect.ir.sharding_checks import (
     check_axes,
     check_coordinates,
@@ -33,12 +34,9 @@ from shard_dialect.ir.spelling import scatter_dim
 from shard_dialect.model import ShardingError
 
 if TYPE_CHECKING:
-    from shard_dialect.ir.attributes import Shardings
+    from shard_dialect.ir.shardings import Shardings
 
     Check = Callable[[ir.Operation, Shardings], None]
-
-MOST_DEVICES = 2**63 - 1
-"""Upstream multiplies the sizes of grid axes in 64 bits."""
 
 
 def check(op: ir.Operation, shardings: Shardings) -> None:

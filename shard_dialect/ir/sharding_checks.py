@@ -21,7 +21,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import Grid, ShardingError
 
 if TYPE_CHECKING:
-    from shard_dialect.ir.attributes import Shardings
+    from shard_dialect.ir.shardings import Shardings
 
 DYNAMIC = -(2**63)
 """How MLIR writes in a list of integers that the number is one of the op's operands."""
