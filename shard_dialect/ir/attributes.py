@@ -23,6 +23,8 @@ MANUAL = "mesh.manual_axes"
 """On an `scf.execute_region`: its body is on pieces along these axes."""
 NAMED = "mesh.named_computation"
 """On an `scf.execute_region`: the name of what its body computes."""
+STANDS_FOR = "mesh.stands_for"
+"""On a `shard.shard` made of an attribute of ours: which, for the way back."""
 FORMS = ("propagated", "distributed", "local", "lowered")
 FORM = "mesh.form"
 """Function attribute: which of the five forms it is in; absent for annotated ones."""

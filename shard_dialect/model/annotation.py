@@ -70,6 +70,13 @@ class Annotation:
         """Whether it says all: no dimension may be split further."""
         return not self.open
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether everything is open: as good as no annotation."""
+        rank = self.sharding.rank
+        nothing = Annotation(Sharding.replicated(self.grid, rank), open=tuple(range(rank)))
+        return rank > 0 and self == nothing
+
     def check(self, grid: Grid, rank: int) -> None:
         """Raise `ShardingError` unless a tensor of `rank` dimensions on `grid` can have this."""
         self.sharding.check(grid, rank)

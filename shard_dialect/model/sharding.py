@@ -147,11 +147,8 @@ class Sharding:
                 f"sharding {self} has split axes for {self.rank} dimensions, "
                 f"but the tensor has {rank}"
             )
-        check_axes(self.axes, grid, self)
         for axes in (*self.split_axes, self.partial):
-            for a, b in pairwise(axes):
-                if follows(a, b):
-                    raise ShardingError(f"{a} and {b} in sharding {self} are one: write it as one")
+            check_axes(axes, grid, self)
         for dim, sizes in enumerate(self.offsets):
             axes = self.split_axes[dim]
             if sizes and _is_known(axes, grid) and len(sizes) != grid.axes_size(axes) + 1:
@@ -245,7 +242,10 @@ def _sizes_text(sizes: Sizes) -> str:
 
 
 def check_axes(axes: Axes, grid: Grid, what: object) -> None:
-    """Raise unless each of `axes`, of the sharding `what`, is one that `grid` has."""
+    """Raise unless the list `axes`, of the sharding `what`, is one that `grid` has."""
+    for a, b in pairwise(axes):
+        if follows(a, b):
+            raise ShardingError(f"sub-axes {a} and {b} in {what} are one: write them as one")
     for axis in axes:
         if whole(axis) >= grid.rank:
             raise ShardingError(

@@ -17,6 +17,9 @@ from shard_dialect.passes.base import Pass
 
 PASSES = {
     "import": "import_:Import",
+    "export-shard": "export_shard:ExportShard",
+    "export-mesh": "export_mesh:ExportMesh",
+    "export-sdy": "export_sdy:ExportSdy",
     "propagate": "propagate:Propagate",
     "materialize": "materialize:Materialize",
     "optimize-collectives": "optimize_collectives:OptimizeCollectives",

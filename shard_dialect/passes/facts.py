@@ -1,7 +1,7 @@
 """What the user said about one function, from which propagation infers the rest.
 
-Said by annotation ops, by `mesh.sharding` on arguments, by shardings in types; and by the
-attributes of the propagated form, which is read again after other passes have changed it.
+Said by annotation ops and by attributes, those of the propagated form too, which is read again
+after other passes have changed it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir import annotation, build
+from shard_dialect.ir import annotation
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.local import LOCAL_COLLECTIVES
@@ -47,7 +47,7 @@ class Facts:
 
 
 def read_facts(function: Function, shardings: Shardings) -> Facts:
-    """Read and check them; types become plain. Raises a located `ShardError`."""
+    """Read and check them. Raises a located `ShardError`."""
     _refuse_what_is_not_annotated(function)
     said = statements(function.handle, shardings)
     numbers = {value.handle: number for number, value in enumerate(function.values)}
@@ -58,8 +58,6 @@ def read_facts(function: Function, shardings: Shardings) -> Facts:
     for each in said:
         if each.strength == "weak" and each.value in numbers:
             known.setdefault(numbers[each.value], each.said)
-    for number, value in enumerate(function.values):
-        _make_plain(function, number, value.handle, shardings)
     hints = [
         Hint(numbers[each.value], each.said, each.location)
         for each in said
@@ -87,18 +85,6 @@ def _check(each: Statement, function: Function, number: int, shardings: Sharding
         sharding.local_shape(shape, shardings.grid(sharding.grid))
     except ShardError as error:
         raise error_at(each.location, error.message) from None
-
-
-def _make_plain(function: Function, number: int, value: ir.Value, shardings: Shardings) -> None:
-    """A sharding in a type is an annotation here; the propagated form has plain types."""
-    if shardings.of_type(value.type) is None:
-        return
-    if number not in function.arguments and build.is_constant(value.owner.operation):
-        raise error_at(
-            function.location_of(number),
-            "a constant's type has a sharding: annotate its result instead",
-        )
-    value.set_type(shardings.typed(value.type, None))
 
 
 def _refuse_what_is_not_annotated(function: Function) -> None:

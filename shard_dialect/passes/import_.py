@@ -6,7 +6,7 @@
 
     "sdy.sharding_constraint"(%0) {sharding = ...}           "mesh.annotate"(%0) {as_result = false}
 
-What is ours already stays as it is, and so does what is not an annotation.
+What is ours already is spelled in one way, and what is no annotation stays as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.import_mesh import import_mesh
 from shard_dialect.passes.import_sdy import import_sdy
 from shard_dialect.passes.import_shard import import_shard
 
@@ -33,3 +34,4 @@ def import_annotations(module: ir.Operation) -> None:
     """Change `module` in place. Raises a located `ShardError` for what cannot be said."""
     import_shard(module)
     import_sdy(module)
+    import_mesh(module)

@@ -28,6 +28,7 @@ from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Grid
 from shard_dialect.model.rule_text import write_rule
+from shard_dialect.passes.import_mesh import replace_uses_after
 
 
 def import_sdy(module: ir.Operation) -> None:
@@ -91,9 +92,7 @@ class _Importer:
             said = self.reader.per_value(op.attributes[sdy.SHARDING], types)
             del op.attributes[sdy.SHARDING]
             if said:
-                op.attributes[SHARDINGS] = ir.ArrayAttr.get(
-                    [self.shardings.write(each) for each in said]
-                )
+                op.attributes[SHARDINGS] = self._per_value(said)
         if sdy.RULE in op.attributes:
             op.attributes[RULE] = ir.StringAttr.get(write_rule(self.reader.rule(op)))
             del op.attributes[sdy.RULE]
@@ -101,6 +100,15 @@ class _Importer:
             with ir.InsertionPoint(op), op.location:
                 _CONVERT[op.name](self, op)
             self.done.insert(0, op)
+
+    def _per_value(self, said: Sequence[Annotation]) -> ir.ArrayAttr:
+        """One for each value; what is open everywhere says nothing."""
+        return ir.ArrayAttr.get(
+            [
+                ir.UnitAttr.get() if each.says_nothing else self.shardings.write(each)
+                for each in said
+            ]
+        )
 
     def _boundary(self, op: ir.Operation) -> None:
         type_ = op.attributes["function_type"].value
@@ -123,7 +131,7 @@ class _Importer:
             result.replace_all_uses_with(annotate(value, said, as_result=False))
             return
         new = annotate(value, said, as_result=True)
-        _replace_uses_after(value, new, op)
+        replace_uses_after(value, new, op)
 
     def reshard(self, op: ir.Operation) -> None:
         value = op.operands[0]
@@ -157,9 +165,7 @@ class _Importer:
         if "out_shardings" in op.attributes:
             types = [result.type for result in op.results]
             out = self.reader.per_value(op.attributes["out_shardings"], types)
-            region.attributes[SHARDINGS] = ir.ArrayAttr.get(
-                [self.shardings.write(each) for each in out]
-            )
+            region.attributes[SHARDINGS] = self._per_value(out)
         self._move_body(op, region, inside)
 
     def manual(self, op: ir.Operation) -> None:
@@ -226,17 +232,6 @@ class _Importer:
 
 def _returned(op: ir.Operation) -> Sequence[ir.Value]:
     return list(operations(body(op))[-1].operands)
-
-
-def _replace_uses_after(value: ir.Value, new: ir.Value, op: ir.Operation) -> None:
-    """Let the uses of `value` that come after `op` in its block, or inside there, be of `new`."""
-    for use in list(value.uses):
-        user = use.owner.operation
-        around = user
-        while around.block != op.block:
-            around = around.parent
-        if op.is_before_in_block(around):
-            user.operands[use.operand_number] = new
 
 
 _CONVERT: dict[str, Callable[[_Importer, ir.Operation], None]] = {

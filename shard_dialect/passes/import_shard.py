@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from shard_dialect.ir.attributes import symbol
+from collections.abc import Callable
+
+from shard_dialect.ir.attributes import SHARDING, SHARDINGS, STANDS_FOR, symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import annotate
+from shard_dialect.ir.build import annotate, create
 from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.function import boundary, set_boundary
 from shard_dialect.ir.grids import read_grid, write_cluster
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.upstream import grid_name, read_sharding_op, sharding_behind
@@ -26,7 +29,8 @@ def import_shard(module: ir.Operation) -> None:
         if op.name == "shard.shard":
             with located(op):
                 annotations.append((op, sharding_behind(op.operands[1])))
-    for op, made in annotations:
+    # Those that stand for an attribute go last: the op that gets it is ours by then.
+    for op, made in sorted(annotations, key=lambda each: STANDS_FOR in each[0].attributes):
         with located(op):
             _import_shard(op, made, shardings)
     _drop_unused(module)
@@ -37,15 +41,66 @@ def _import_shard(op: ir.Operation, made: ir.Operation, shardings: Shardings) ->
     source = op.operands[0]
     read = read_sharding_op(made, source.type.rank, shardings.grid(grid_name(made)))
     said = shardings.checked(Annotation(read.sharding), source.type.rank)
+    attribute = shardings.write(said)
+    stands_for = op.attributes[STANDS_FOR].value if STANDS_FOR in op.attributes else None
     with ir.InsertionPoint(op), op.location:
-        new = annotate(
-            source,
-            shardings.write(said),
-            read.sizes,
-            as_result="annotate_for_users" not in op.attributes,
-        )
+        if stands_for == "reshard":
+            new = create("mesh.reshard", [source.type], [source], {"sharding": attribute}).results[
+                0
+            ]
+        elif stands_for in _GIVE_BACK and _GIVE_BACK[stands_for](op, attribute):
+            new = source
+        else:
+            for_users = "annotate_for_users" in op.attributes
+            new = annotate(source, attribute, read.sizes, as_result=not for_users)
     op.results[0].replace_all_uses_with(new)
     op.erase()
+
+
+def _to_argument(op: ir.Operation, sharding: ir.Attribute) -> bool:
+    """Give the sharding to the argument that it was of; whether there is one."""
+    value = op.operands[0]
+    if not isinstance(value.owner, ir.Block):
+        return False
+    return _to_boundary(value.owner.owner, "arg_attrs", value.arg_number, sharding)
+
+
+def _to_result(op: ir.Operation, sharding: ir.Attribute) -> bool:
+    uses = list(op.results[0].uses)
+    if len(uses) != 1 or uses[0].owner.operation.name != "func.return":
+        return False
+    function = uses[0].owner.operation.parent
+    return _to_boundary(function, "res_attrs", uses[0].operand_number, sharding)
+
+
+def _to_boundary(function: ir.Operation, key: str, place: int, sharding: ir.Attribute) -> bool:
+    function = function.operation
+    if function.name != "func.func":
+        return False
+    entries = boundary(function, key)
+    entries[place][SHARDING] = sharding
+    set_boundary(function, key, entries)
+    return True
+
+
+def _to_op(op: ir.Operation, sharding: ir.Attribute) -> bool:
+    value = op.operands[0]
+    if isinstance(value.owner, ir.Block):
+        return False
+    maker = value.owner.operation
+    given = [ir.UnitAttr.get()] * len(maker.results)
+    if SHARDINGS in maker.attributes:
+        given = list(maker.attributes[SHARDINGS])
+    given[value.result_number] = sharding
+    maker.attributes[SHARDINGS] = ir.ArrayAttr.get(given)
+    return True
+
+
+_GIVE_BACK: dict[str, Callable[[ir.Operation, ir.Attribute], bool]] = {
+    "argument": _to_argument,
+    "op": _to_op,
+    "result": _to_result,
+}
 
 
 def _drop_unused(module: ir.Operation) -> None:

@@ -49,7 +49,8 @@ def to_sdy(said: Annotation, grid: Grid) -> TensorSharding:
         raise ShardingError(f"sharding {sharding} has halos or offsets, which Shardy cannot say")
     if sharding.partial and sharding.reduction != "sum":
         raise ShardingError(
-            f"sharding {sharding} is partial by {sharding.reduction}: Shardy can say sums only"
+            f"sharding {sharding} is partial by {sharding.reduction}, which Shardy cannot say: it "
+            "has sums only"
         )
     if is_maximal(grid):
         return TensorSharding(grid.name, ())

@@ -1,0 +1,112 @@
+"""Our own annotations in their one spelling: the last part of the pass `import`.
+
+    tensor<4xf32, #mesh.shard<@g, [[0]]>>      becomes an attribute of the argument, or of the op
+    "mesh.annotate"(%0) {sharding = [[0]]}     names its grid, and says whether it is required
+
+What an annotation of a value itself gives is that value, so all later uses go through it; one for
+its users that has none is dropped.
+"""
+
+from __future__ import annotations
+
+from shard_dialect.ir.annotation import default_grid
+from shard_dialect.ir.attributes import SHARDING, SHARDINGS, flag
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.build import is_constant
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import boundary, form_of, functions_of, set_boundary, update_type
+from shard_dialect.ir.notation import read_notation
+from shard_dialect.ir.shardings import Shardings, is_sharding
+from shard_dialect.ir.walk import body, walk
+from shard_dialect.model import Annotation
+
+
+def import_mesh(module: ir.Operation) -> None:
+    shardings = Shardings.of(module)
+    for function in functions_of(module):
+        if form_of(function) == "annotated":
+            _types_to_attributes(function, shardings)
+            for op in [
+                each for each in walk(function) if each.name in ("mesh.annotate", "mesh.reshard")
+            ]:
+                with located(op):
+                    _spell_out(op, shardings)
+
+
+def _types_to_attributes(function: ir.Operation, shardings: Shardings) -> None:
+    """A sharding in a type is an annotation here."""
+    entries = boundary(function, "arg_attrs")
+    for argument, entry in zip(body(function).arguments, entries, strict=True):
+        sharding = shardings.of_type(argument.type)
+        if sharding is not None:
+            said = Annotation(sharding)
+            if SHARDING in entry:
+                said = _both(
+                    said, shardings.read_annotation(entry[SHARDING], sharding.rank), function
+                )
+            entry[SHARDING] = shardings.write(said)
+            argument.set_type(shardings.typed(argument.type, None))
+    set_boundary(function, "arg_attrs", entries)
+    for op in walk(function):
+        _results_to_attributes(op, shardings)
+    update_type(function)
+
+
+def _results_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
+    found = {
+        number: Annotation(sharding)
+        for number, result in enumerate(op.results)
+        if (sharding := shardings.of_type(result.type)) is not None
+    }
+    if not found:
+        return
+    if is_constant(op):
+        raise error_at(op.location, "a constant's type has a sharding: annotate its result instead")
+    said = shardings.of_results(op)
+    for number, each in found.items():
+        said[number] = _both(each, said[number], op) if number in said else each
+        op.results[number].set_type(shardings.typed(op.results[number].type, None))
+    op.attributes[SHARDINGS] = ir.ArrayAttr.get(
+        [
+            shardings.write(said[number]) if number in said else ir.UnitAttr.get()
+            for number in range(len(op.results))
+        ]
+    )
+
+
+def _both(a: Annotation, b: Annotation, op: ir.Operation) -> Annotation:
+    both = a.meet(b)
+    if both is None:
+        raise error_at(op.location, f"one value is annotated {a} and {b}: they must agree")
+    return both
+
+
+def _spell_out(op: ir.Operation, shardings: Shardings) -> None:
+    value, result = op.operands[0], op.results[0]
+    attribute = op.attributes["sharding"]
+    if not is_sharding(attribute):
+        said = read_notation(default_grid(op), attribute, value.type.rank)
+        op.attributes["sharding"] = shardings.write(shardings.checked(said, value.type.rank))
+    else:
+        said = shardings.read_annotation(attribute, value.type.rank)
+        op.attributes["sharding"] = shardings.write(said)
+    if op.name != "mesh.annotate":
+        return
+    itself = flag(op, "as_result", default=True)
+    op.attributes["as_result"] = ir.BoolAttr.get(itself)
+    op.attributes["required"] = ir.BoolAttr.get(flag(op, "required", default=True))
+    if itself:
+        replace_uses_after(value, result, op)
+    elif not any(True for _ in result.uses):
+        op.erase()
+
+
+def replace_uses_after(value: ir.Value, new: ir.Value, op: ir.Operation) -> None:
+    """Let the uses of `value` that come after `op` in its block, or inside there, be of `new`."""
+    for use in list(value.uses):
+        user = use.owner.operation
+        around = user
+        while around.block != op.block:
+            around = around.parent
+        if op.is_before_in_block(around):
+            user.operands[use.operand_number] = new
