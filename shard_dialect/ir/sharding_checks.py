@@ -10,14 +10,13 @@ more than the shards along it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
-from shard_dialect.ir.attributes import STANDS_FOR, symbol
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.upstream import grid_name, split_axes
 from shard_dialect.model import Grid, ShardingError
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Layout:
     def of(cls, op: ir.Operation) -> Layout:
         offsets = sizes_in(op, "static_sharded_dims_offsets")
         halos = sizes_in(op, "static_halo_sizes")
-        return cls(symbol(op.attributes["grid"]), split_in(op), halos, offsets)
+        return cls(grid_name(op), split_axes(op), halos, offsets)
 
     @property
     def split_dims(self) -> list[int]:
@@ -86,19 +85,13 @@ def sizes_in(op: ir.Operation, key: str) -> Sizes:
     return tuple(None if value == DYNAMIC else value for value in values)
 
 
-def split_in(op: ir.Operation) -> tuple[tuple[int, ...], ...]:
-    """The lists of `split_axes = [[0], []]`."""
-    text = str(op.attributes["split_axes"]).removeprefix("#shard<axisarray").removesuffix(">")
-    return tuple(tuple(axes) for axes in json.loads(text))
-
-
 def shape_of(type_: ir.Type) -> Sizes:
     return tuple(None if size == DYNAMIC else size for size in type_.shape)
 
 
 def grid_of(op: ir.Operation, shardings: Shardings) -> Grid:
     """The grid that `op` names; MLIR has found it already, perhaps in a module further in."""
-    name, around = symbol(op.attributes["grid"]), op.parent
+    name, around = grid_name(op), op.parent
     while name not in shardings.grids and around is not None:
         for each in (each for region in around.regions for block in region for each in block):
             if each.operation.name == "shard.grid" and symbol_name(each.operation) == name:
@@ -250,11 +243,8 @@ def _check_agreement(op: ir.Operation, layout: Layout) -> None:
         %2 = shard.shard %0 to %t                       refused: so it does
         %2 = shard.shard %1 to %t annotate_for_users    fine: %0 is moved for %2's users
 
-    Nor may anything but a repetition follow an annotation for users; what `export-shard` makes of
-    a reshard or of a function's result does.
+    Nor may anything but a repetition follow an annotation for users.
     """
-    if STANDS_FOR in op.attributes:
-        return
     before = _annotation_before(op)
     for other in [before] if before else _earlier_twins(op):
         said = _layout_at(other)
@@ -345,7 +335,7 @@ def check_coordinates(key: str, device: Sizes, grid: Grid, axes: Sequence[int]) 
 
 def check_update_halo(op: ir.Operation, shardings: Shardings) -> None:
     """The buffer holds the halos too: around each end, and a middle that fills the neighbours'."""
-    grid, split, halos = grid_of(op, shardings), split_in(op), sizes_in(op, "static_halo_sizes")
+    grid, split, halos = grid_of(op, shardings), split_axes(op), sizes_in(op, "static_halo_sizes")
     check_axes(split, grid)
     check_operands("halo_sizes", halos, len(op.operands) - 1)
     layout = Layout(grid.name, split, halos, ())

@@ -22,10 +22,9 @@ from functools import cache
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import part
+from shard_dialect.ir.code import code_of
 from shard_dialect.ir.shard_text import refuse
 
-_ASIDE = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"')
-_NAME = re.compile(r'"[\w.$-]+"')
 _SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
 _FUNCTION = re.compile(r"\bfunc\.func\b")
 _CLUSTER = re.compile(r"\bmesh_cluster\s*=\s*(@[\w$.\-]+|@\"[^\"]*\")")
@@ -62,17 +61,12 @@ class Edit:
 
 def edits(text: str, place: Callable[[int], str]) -> list[Edit]:
     """The edits that make `text` parse, in order; `place` gives the location of an offset."""
-    code = _ASIDE.sub(lambda match: _blank(match[0]), text)
+    code = code_of(text)
     refuse(code, place)
     found = [*_short_shards(code, place)]
     for edits_of in (_renamed, _kinds, _types, _neighbors, _visibilities):
         found += edits_of(code)
     return sorted(found, key=lambda edit: edit.start)
-
-
-def _blank(aside: str) -> str:
-    """Spaces in place of a comment or a string; a quoted name stays, it may be an op's."""
-    return aside if _NAME.fullmatch(aside) else " " * len(aside)
 
 
 def _short_shards(code: str, place: Callable[[int], str]) -> Iterator[Edit]:

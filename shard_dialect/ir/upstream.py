@@ -32,7 +32,7 @@ class UpstreamSharding:
     sizes: tuple[ir.Value, ...] = ()
 
 
-def split_axes(op: ir.Operation) -> tuple[Axes, ...]:
+def split_axes(op: ir.Operation) -> tuple[tuple[int, ...], ...]:
     """The split axes of a `shard.sharding`, one entry for each dimension that it speaks of."""
     text = str(op.attributes["split_axes"]).removeprefix("#shard<axisarray").removesuffix(">")
     return tuple(tuple(axes) for axes in json.loads(text))
@@ -46,8 +46,6 @@ def grid_name(op: ir.Operation) -> str:
 def read_sharding_op(op: ir.Operation, rank: int, grid: Grid) -> UpstreamSharding:
     """What a `shard.sharding` says of a tensor of `rank` dimensions."""
     given = split_axes(op)
-    if not any(given[rank:]):
-        given = given[:rank]  # a scalar, too, needs one list to parse
     if len(given) > rank:
         raise ShardingError(
             f"has split axes {[list(axes) for axes in given]} for {len(given)} dimensions, "
