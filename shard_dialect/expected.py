@@ -137,7 +137,7 @@ def _pattern(text: str, has_regex: bool, place: str) -> re.Pattern[str]:
     try:
         return re.compile("".join(pieces) + re.escape(rest))
     except re.error as error:
-        raise ShardError(f"invalid regex: {error}", place) from None
+        raise ShardError(f"invalid regex: {error.msg}", place) from None
 
 
 def _match(

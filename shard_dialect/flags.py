@@ -164,7 +164,6 @@ def _add_instruments(group: _Group) -> None:
         help="print to files in this folder",
     )
     _flag(group, "--mlir-timing", "print the time of each pass", "timing")
-    _flag(group, "--mlir-pass-statistics", "print the statistics of passes", "pass_statistics")
 
 
 def _add_information(group: _Group) -> None:

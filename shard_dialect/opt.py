@@ -11,6 +11,7 @@ stand behind its name: --materialize=strict=true, --pass-pipeline='materialize{s
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import sys
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str]) -> int:
+    gc.set_threshold(50_000)  # a short run makes little garbage; looking for it takes 5 ms
     # numpy, which the bindings import, starts a thread a core; no pass multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     options, pipeline = parse_arguments(arguments, __doc__ or "")
@@ -68,7 +70,6 @@ def _instruments(options: argparse.Namespace) -> Instruments:
         print_ir_module_scope=options.print_ir_module_scope,
         print_ir_tree_dir=options.print_ir_tree_dir,
         timing=options.timing,
-        pass_statistics=options.pass_statistics,
         verify_each=options.verify_each,
         progress=sys.stderr.isatty(),
     )
@@ -128,6 +129,8 @@ class _Driver:
 
     def _printed(self, module: ir.Module) -> bytes:
         """Text or bytecode."""
+        from shard_dialect.ir.diagnostics import with_file_names
+
         options = self.options
         if options.emit_bytecode:
             file = io.BytesIO()
@@ -139,6 +142,8 @@ class _Driver:
             use_local_scope=options.mlir_print_local_scope,
             large_elements_limit=options.mlir_elide_elementsattrs_if_larger,
         )
+        if options.mlir_print_debuginfo:
+            text = with_file_names(text)
         return text.rstrip("\n").encode() + b"\n"
 
     def _dump_pipeline(self) -> None:

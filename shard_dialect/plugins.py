@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -59,6 +58,8 @@ def _said(error: BaseException) -> str:
 
 def _place(error: BaseException) -> str | None:
     """The innermost line outside of Python's and our own files, where something was raised."""
+    import traceback  # takes 2 ms, for failures only
+
     own = str(Path(__file__).parent)
     frames = traceback.extract_tb(error.__traceback__)
     outside = [

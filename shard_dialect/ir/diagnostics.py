@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,6 +47,17 @@ def location_text(location: ir.Location) -> str | None:
     if isinstance(location, ir.FusedLoc):
         return next((text for inner in location.locations if (text := location_text(inner))), None)
     return None
+
+
+def with_file_names(text: str) -> str:
+    """Printed IR with the locations that `location_text` gives, where MLIR calls the file `-`."""
+
+    def restored(match: re.Match[str]) -> str:
+        file, line, column = _shown.get()(f"-:{match[1]}").rsplit(":", 2)
+        quoted = file.replace("\\", "\\\\").replace('"', '\\"')
+        return f'loc("{quoted}":{line}:{column})'
+
+    return re.sub(r'\bloc\("-":(\d+:\d+)\)', restored, text)
 
 
 def error_at(location: ir.Location, message: str, *notes: Diagnostic) -> ShardError:

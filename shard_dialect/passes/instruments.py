@@ -1,4 +1,4 @@
-"""What is shown of a running pipeline, on stderr: dumps of the IR, times, statistics."""
+"""What is shown of a running pipeline, on stderr: dumps of the IR, and times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class Instruments:
     print_ir_module_scope: bool = False
     print_ir_tree_dir: str | None = None
     timing: bool = False
-    pass_statistics: bool = False
     verify_each: bool = True
     progress: bool = False
     """Say on stderr, a terminal, which pass has been running for more than two seconds."""
@@ -33,8 +32,6 @@ class Instruments:
         manager.enable_verifier(self.verify_each)
         if self.timing:
             manager.enable_timing()
-        if self.pass_statistics:
-            manager.enable_statistics()
         self.attach_printing(manager)
 
     def attach_printing(self, manager: PassManager) -> None:

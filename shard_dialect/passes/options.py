@@ -10,11 +10,8 @@ string below it as its help. Kinds are `bool`, `int`, `float`, `str` and `Litera
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
 import re
-import textwrap
 from dataclasses import dataclass
 from itertools import pairwise
 from types import NoneType
@@ -23,7 +20,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from shard_dialect.errors import ShardError
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
-_SETTING = re.compile(
+_SETTING = (  # compiled where it is used: most runs give no options
     r"""(?P<key>[^\s,={}'"]+)(?:=(?P<value>'[^']*'|"[^"]*"|\{[^{}]*\}|[^\s,{}'"]*))?[\s,]*"""
 )
 
@@ -104,6 +101,10 @@ def _option(field: dataclasses.Field[Any], hint: Any) -> Option:
 
 
 def _strings_below_fields(cls: type[Any]) -> dict[str, str]:
+    import ast
+    import inspect
+    import textwrap
+
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     except (OSError, TypeError):  # no source, as in a frozen program
@@ -132,7 +133,7 @@ def read_options(text: str, options: tuple[Option, ...], pass_name: str) -> dict
     values: dict[str, object] = {}
     rest = text.strip()
     while rest:
-        match = _SETTING.match(rest)
+        match = re.match(_SETTING, rest)
         if match is None:
             raise ShardError(f"cannot read the options of pass '{pass_name}' at '{rest}'")
         rest = rest[match.end() :]

@@ -7,7 +7,6 @@ Passes in Python are callbacks in it; everything else is upstream's, and parsed 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,8 +33,8 @@ _UPSTREAM = (
     "shard-simplify",
     "symbol-dce",
 )
-_UNKNOWN = re.compile(r"'([^']*)' does not refer to a registered pass")
-_RESTRICTED = re.compile(r"Can't add pass '\w+' restricted to '([\w.]+)'")
+_UNKNOWN = r"'([^']*)' does not refer to a registered pass"
+_RESTRICTED = r"Can't add pass '\w+' restricted to '([\w.]+)'"
 _Callback = Callable[[ir.Operation, object], None]
 
 
@@ -174,7 +173,7 @@ class _Builder:
         try:
             manager.add(str(node))
         except ValueError as error:
-            restricted = _RESTRICTED.search(str(error))
+            restricted = re.search(_RESTRICTED, str(error))
             if restricted is None or isinstance(node, Group):
                 raise _refused(node, str(error)) from None
             if not self.nests or anchor != _MODULE:
@@ -204,7 +203,7 @@ def _check_known(names: Sequence[str]) -> None:
             try:
                 PassManager("any").add(name)
             except ValueError as error:
-                if _UNKNOWN.search(str(error)):
+                if re.search(_UNKNOWN, str(error)):
                     raise _refused(Element(name), str(error)) from None
 
 
@@ -217,7 +216,7 @@ def _misplaced(node: Element, expected: str, anchor: str) -> ShardError:
 
 def _refused(node: Node, error: str) -> ShardError:
     """What MLIR says of an element that it does not take, in our words."""
-    unknown = _UNKNOWN.search(error)
+    unknown = re.search(_UNKNOWN, error)
     if unknown:
         return ShardError(f"unknown pass '{unknown[1]}'{_hint(unknown[1])}")
     reason = error.strip().splitlines()[0]
@@ -225,5 +224,7 @@ def _refused(node: Node, error: str) -> ShardError:
 
 
 def _hint(name: str) -> str:
+    import difflib  # for misspelt names only
+
     near = difflib.get_close_matches(name, (*pass_names(), *PIPELINES, *_UPSTREAM), n=1)
     return f": did you mean '{near[0]}'?" if near else ""

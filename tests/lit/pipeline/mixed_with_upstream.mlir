@@ -10,7 +10,7 @@
 
 // UNKNOWN: error: unknown pass 'propagat': did you mean 'propagate'?
 // OPTION: error: pass 'materialize' has no option 'strickt': its options are strict
-// NESTED: error: unknown pass 'propagate': it runs on the whole module, so it stands at the top of the pipeline
+// NESTED: error: pass 'propagate' runs on 'builtin.module', but stands in 'func.func(...)': write builtin.module(propagate)
 
 shard.grid @g(shape = 2)
 // CHECK-LABEL: func.func @main
