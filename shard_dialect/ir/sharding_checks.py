@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+from shard_dialect.ir.attributes import STANDS_FOR
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.upstream import grid_name, split_axes
 from shard_dialect.model import Grid, ShardingError
@@ -243,8 +244,11 @@ def _check_agreement(op: ir.Operation, layout: Layout) -> None:
         %2 = shard.shard %0 to %t                       refused: so it does
         %2 = shard.shard %1 to %t annotate_for_users    fine: %0 is moved for %2's users
 
-    Nor may anything but a repetition follow an annotation for users.
+    Nor may anything but a repetition follow an annotation for users; what `export-shard` makes of
+    a reshard or of a function's result does.
     """
+    if STANDS_FOR in op.attributes:
+        return
     before = _annotation_before(op)
     for other in [before] if before else _earlier_twins(op):
         said = _layout_at(other)

@@ -46,6 +46,8 @@ def grid_name(op: ir.Operation) -> str:
 def read_sharding_op(op: ir.Operation, rank: int, grid: Grid) -> UpstreamSharding:
     """What a `shard.sharding` says of a tensor of `rank` dimensions."""
     given = split_axes(op)
+    if not any(given[rank:]):
+        given = given[:rank]  # a scalar, too, needs one list to parse
     if len(given) > rank:
         raise ShardingError(
             f"has split axes {[list(axes) for axes in given]} for {len(given)} dimensions, "
