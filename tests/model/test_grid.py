@@ -187,7 +187,6 @@ def test_a_grid_without_axes_is_one_device() -> None:
     [
         (("x",), (), "grid @g has 1 axis names for 2 axes"),
         (("x", "x"), (), 'grid @g has two axes named "x"'),
-        ((), (0, 1, 2, 3), "grid @g has device ids 0 to 3 in order: leave them out"),
         ((), (3, 2, 1), "grid @g of 4 devices has device ids [3, 2, 1]: expected each of 0 to 3"),
         ((), (3, 2, 1, -1), "grid @g has device id -1"),
     ],
@@ -197,6 +196,10 @@ def test_names_and_devices_that_no_grid_has_are_refused(
 ) -> None:
     with pytest.raises(ShardError, match=re.escape(message)):
         Grid("g", (2, 2), names, ids)
+
+
+def test_devices_in_order_are_no_order() -> None:
+    assert Grid("g", (2, 2), device_ids=(0, 1, 2, 3)) == Grid("g", (2, 2))
 
 
 def test_default_axis_names_are_no_names() -> None:
