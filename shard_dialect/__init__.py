@@ -1,3 +1,71 @@
-"""A sharding compiler for MLIR."""
+"""A sharding compiler for MLIR.
+
+    import shard_dialect as sd
+
+    module = sd.parse(Path("in.mlir"))
+    sd.run_pipeline(module, "spmd")
+    print(sd.to_text(module), sd.communication(module))
+
+See docs/library.md. Nothing is imported before one of these names is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shard_dialect.api import (
+        Diagnostic,
+        Instruments,
+        Pass,
+        Query,
+        Report,
+        ShardError,
+        ShardingRule,
+        ShardWarning,
+        communication,
+        load_plugin,
+        make_context,
+        parse,
+        register_dialect,
+        register_pass,
+        run_pipeline,
+        sharding_rule,
+        to_text,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Diagnostic",
+    "Instruments",
+    "Pass",
+    "Query",
+    "Report",
+    "ShardError",
+    "ShardWarning",
+    "ShardingRule",
+    "communication",
+    "load_plugin",
+    "make_context",
+    "parse",
+    "register_dialect",
+    "register_pass",
+    "run_pipeline",
+    "sharding_rule",
+    "to_text",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from importlib import import_module
+
+    value: object = getattr(import_module("shard_dialect.api"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

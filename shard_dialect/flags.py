@@ -111,13 +111,7 @@ def _add_pipeline(group: _Group) -> None:
     group.add_argument(
         "--pass-pipeline", metavar="TEXT", help="a pipeline, as in 'builtin.module(propagate,cse)'"
     )
-    group.add_argument(
-        "--load-plugin",
-        action="append",
-        default=[],
-        metavar="FILE_OR_MODULE",
-        help="import Python that registers passes, rules or dialects; may be repeated",
-    )
+    plugins.add_argument(group)
     _flag(group, "--dump-pass-pipeline", "print the pipeline with all options on stderr")
 
 

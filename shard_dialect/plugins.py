@@ -11,6 +11,7 @@ entry points of packages in the group `shard_dialect.plugins` are loaded always.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,17 @@ from shard_dialect.errors import ShardError, cannot
 
 GROUP = "shard_dialect.plugins"
 _loaded: dict[str, ModuleType | None] = {}
+
+
+def add_argument(parser: argparse._ActionsContainer) -> None:
+    """Give a program's parser `--load-plugin`."""
+    parser.add_argument(
+        "--load-plugin",
+        action="append",
+        default=[],
+        metavar="FILE_OR_MODULE",
+        help="import Python that registers passes, rules or dialects; may be repeated",
+    )
 
 
 def load(named: Sequence[str] = ()) -> None:

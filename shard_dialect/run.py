@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Sequence
 
-from shard_dialect import __version__
+from shard_dialect import __version__, plugins
 from shard_dialect.cli import guarded
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import without_op_classes
@@ -65,6 +65,7 @@ def _main(options: argparse.Namespace, joined: list[Launched]) -> int:
 
 
 def _run(options: argparse.Namespace, peers: Launched | None) -> int:
+    plugins.load(options.load_plugin)
     with make_context():
         source = Source.read(options.input)
         executable = compile_sharded(source, options.entry)
@@ -119,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--reference", metavar="FILE", help="the unsharded program, for local and lowered inputs"
     )
+    plugins.add_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("--version", action="version", version=f"shard-run {__version__}")
     return parser

@@ -1,7 +1,8 @@
 """The passes, one a file, and the table of their names, which users may add theirs to.
 
-Beside them stand what several share (`base`, `options`, `pipeline`, `printing`) and parts of larger
-ones: `facts` of propagate; `choice` and `versions` of materialize; `consistency` of partition.
+Beside them stand what several share (`base` and `options`; `pipeline` with its `grammar`,
+`instruments` and `progress`) and parts of larger ones: `facts` of propagate; `choice` and
+`versions` of materialize; `consistency` of partition; `vocabulary` of import and export.
 """
 
 from __future__ import annotations

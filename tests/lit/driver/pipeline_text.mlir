@@ -2,7 +2,7 @@
 //
 // RUN: shard-opt %s --pass-pipeline='builtin.module( builtin.module( erase-sharding, func.func( cse ) ), any(any(canonicalize{max-iterations=3})) )' | filecheck %s
 // RUN: shard-opt %s --pass-pipeline='builtin.module(builtin.module(builtin.module(erase-sharding)))' | filecheck %s --check-prefix=KEPT
-// RUN: shard-opt %s -canonicalize -cse -llvm-request-c-wrappers | filecheck %s --check-prefix=ONE-DASH
+// RUN: shard-opt %s -canonicalize -cse -llvm-request-c-wrappers | filecheck %s --check-prefix=DASH
 // RUN: not shard-opt %s --pass-pipeline='builtin.module(cse,canonicalise)' 2>&1 | filecheck %s --check-prefix=UNKNOWN
 // RUN: not shard-opt %s --pass-pipeline='builtin.module(materialize{strict=maybe})' 2>&1 | filecheck %s --check-prefix=VALUE
 // RUN: not shard-opt %s --pass-pipeline='builtin.module(materialize{strict=1,strict=0})' 2>&1 | filecheck %s --check-prefix=TWICE
@@ -28,7 +28,7 @@
 // CHECK: module @inner
 // CHECK-NOT: shard.grid
 // KEPT: shard.grid
-// ONE-DASH: llvm.emit_c_interface
+// DASH: llvm.emit_c_interface
 module @outer {
   module @inner {
     shard.grid @g(shape = 2)

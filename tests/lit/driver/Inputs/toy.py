@@ -16,8 +16,9 @@ register_dialect(
     irdl.dialect @toy {
       irdl.operation @twice {
         %0 = irdl.any
+        %1 = irdl.any
         irdl.operands(x: %0)
-        irdl.results(y: %0)
+        irdl.results(y: %1)
       }
     }
     """,

@@ -1,0 +1,108 @@
+"""The package as a library: what `import shard_dialect` gives, imported when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from shard_dialect import plugins
+from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
+from shard_dialect.ir import context as contexts
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import with_file_names
+from shard_dialect.ir.extensions import register_dialect
+from shard_dialect.ir.source import Source
+from shard_dialect.model import ShardingRule
+from shard_dialect.passes import Pass, register_pass
+from shard_dialect.passes import pipeline as pipelines
+from shard_dialect.passes.instruments import Instruments
+from shard_dialect.rules import Query, sharding_rule
+from shard_dialect.runtime.lowered import Program, choose_entry
+from shard_dialect.runtime.report import Report
+
+# Where the text of a module came from, for as long as the module lives.
+_sources: WeakKeyDictionary[ir.Module, Source] = WeakKeyDictionary()
+
+
+def make_context(allow_unregistered: bool = False) -> ir.Context:
+    """A context with all dialects: upstream's, ours, and those of plugins that are installed."""
+    plugins.load()
+    return contexts.make_context(allow_unregistered)
+
+
+def parse(source: str | Path, context: ir.Context | None = None) -> ir.Module:
+    """The module in a text, or in the file at a `Path`; in a new context if none is given.
+
+    Raises `ShardError` for what cannot be read, with its line and column.
+    """
+    read = Source.read(str(source)) if isinstance(source, Path) else Source.of(source)
+    with context or make_context():
+        module = read.parse()
+    _sources[module] = read
+    return module
+
+
+def run_pipeline(
+    module: ir.Module,
+    pipeline: str | Sequence[str | Pass],
+    instruments: Instruments | None = None,
+) -> None:
+    """Run passes on `module`, in place: a text as for `--pass-pipeline`, or a list of passes.
+
+    Raises `ShardError` for unknown passes and options, and for what a pass refuses.
+    """
+    with _places(module):
+        pipelines.run_pipeline(module, pipeline, instruments)
+
+
+def to_text(module: ir.Module, generic: bool = False, locations: bool = False) -> str:
+    """The module as text that `parse` reads."""
+    with _places(module):
+        text = module.operation.get_asm(print_generic_op_form=generic, enable_debug_info=locations)
+        return with_file_names(text)
+
+
+def communication(module: ir.Module, entry: str | None = None) -> Report:
+    """What the function `entry` of a module in any form communicates, once it is sharded.
+
+    The module itself stays as it is. `entry` may be left out where there is one function, or a
+    `main`. Raises `ShardError` where `run` would.
+    """
+    with module.context, _places(module):
+        copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+        name = choose_entry(copy.operation, entry)
+        pipelines.run_pipeline(copy, "spmd,lower")
+        return Report.of(Program.read(copy.operation, name).calls)
+
+
+def load_plugin(name: str) -> None:
+    """Load a Python file or module that registers passes, rules or dialects."""
+    plugins.load([name])
+
+
+def _places(module: ir.Module) -> AbstractContextManager[None]:
+    source = _sources.get(module)
+    return source.places() if source else nullcontext()
+
+
+__all__ = [
+    "Diagnostic",
+    "Instruments",
+    "Pass",
+    "Query",
+    "Report",
+    "ShardError",
+    "ShardWarning",
+    "ShardingRule",
+    "communication",
+    "load_plugin",
+    "make_context",
+    "parse",
+    "register_dialect",
+    "register_pass",
+    "run_pipeline",
+    "sharding_rule",
+    "to_text",
+]

@@ -1,0 +1,111 @@
+"""`import shard_dialect` as a library, beyond the examples in docs/library.md."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import shard_dialect as sd
+from shard_dialect.ir.bindings import ir
+from tests.conftest import ROOT
+
+REMARK = """
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%root: !transform.any_op) {
+    transform.debug.emit_remark_at %root, "here" : !transform.any_op
+    transform.yield
+  }
+}
+"""
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    program = "import shard_dialect, sys; print([m for m in sys.modules if 'shard_' in m])"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "['shard_dialect']"
+
+
+def test_every_public_name_is_there() -> None:
+    from shard_dialect import api
+
+    assert sorted(sd.__all__) == sorted(api.__all__)
+    assert all(getattr(sd, name) is getattr(api, name) for name in sd.__all__)
+    assert set(sd.__all__) <= set(dir(sd))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = sd.nothing  # type: ignore[attr-defined]
+
+
+def test_a_file_is_read_by_its_path() -> None:
+    module = sd.parse(ROOT / "examples" / "mlp_1d.mlir")
+    sd.run_pipeline(module, "spmd")
+    assert "shard.reduce_scatter" in sd.to_text(module)
+    assert sd.communication(module).bytes_moved == sd.communication(module, "main").bytes_moved
+
+
+def test_errors_have_the_place_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "in.mlir"
+    path.write_text(
+        "shard.grid @g(shape = 2)\n"
+        "func.func @main(%x: tensor<5xf32>, %y: tensor<4xf32>) -> tensor<5xf32> {\n"
+        "  return %x : tensor<5xf32>\n"
+        "}\n"
+    )
+    module = sd.parse(path)
+    sd.run_pipeline(module, "propagate")
+    with pytest.raises(sd.ShardError, match="propagated form") as caught:
+        sd.run_pipeline(module, "partition")
+    assert caught.value.location == f"{path}:2:1"
+    assert f'loc("{path}":3:3)' in sd.to_text(module, locations=True)
+    assert '"func.return"' in sd.to_text(module, generic=True)
+
+
+def test_all_errors_of_a_module_are_there_with_their_notes() -> None:
+    text = "func.func @{0}(%x: i32) -> i64 {{ return %x : i32 }}\n"
+    with pytest.raises(sd.ShardError) as caught:
+        sd.parse(text.format("f") + text.format("g"))
+    first, second = caught.value.diagnostics
+    assert (first.location, second.location) == ("<string>:1:32", "<string>:2:32")
+    assert first.notes[0].severity == "note"
+    assert str(caught.value).count(": error: ") == 2
+
+
+def test_remarks_of_mlir_are_python_warnings() -> None:
+    module = sd.parse(REMARK)
+    with pytest.warns(sd.ShardWarning, match=r"<string>:2:1: remark: here"):
+        sd.run_pipeline(module, "transform-interpreter")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(sd.ShardWarning):
+            sd.run_pipeline(module, "transform-interpreter")
+
+
+def test_a_name_is_given_to_one_pass() -> None:
+    class Cse(sd.Pass):
+        """Ours."""
+
+        name = "propagate"
+
+        def rewrite(self, module: ir.Operation) -> None: ...
+
+    with pytest.raises(sd.ShardError, match="there is a pass 'propagate' already"):
+        sd.register_pass(Cse)
+
+
+def test_a_dialect_that_is_there_cannot_be_defined_again() -> None:
+    from shard_dialect.ir import extensions
+
+    sd.register_dialect("func", "irdl.dialect @func {}")
+    try:
+        with pytest.raises(sd.ShardError, match="there is a dialect 'func' already"):
+            sd.make_context()
+        sd.register_dialect("func", "no IRDL")
+        sd.register_dialect("test_wrong", "no IRDL")
+        del extensions._loaders["func"]
+        with pytest.raises(sd.ShardError, match="cannot load dialect 'test_wrong': "):
+            sd.make_context()
+    finally:
+        extensions._loaders.pop("func", None)
+        extensions._loaders.pop("test_wrong", None)
