@@ -43,6 +43,7 @@ from shard_dialect.model.plan import common_prefix
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.facts import Facts, grid_of, read_facts
 from shard_dialect.passes.import_ import import_annotations
+from shard_dialect.passes.inline_named import inline_named
 from shard_dialect.passes.loops import bound_loops
 from shard_dialect.rules import rule_of
 
@@ -58,6 +59,7 @@ class Propagate(Pass):
         shardings = Shardings.of(module)
         for handle in functions_of(module):
             if form_of(handle) in ("annotated", "propagated"):
+                inline_named(handle)
                 complete(read_function(handle), shardings)
 
 

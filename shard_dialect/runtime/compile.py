@@ -22,5 +22,5 @@ def compile_reference(source: Source, entry: str) -> Executable:
     with source.places():
         module = source.parse()
         choose_entry(module.operation, entry)
-        run_pipeline(module, "erase-sharding,lower")
+        run_pipeline(module, "import,erase-sharding,lower")
         return Executable(module, entry)

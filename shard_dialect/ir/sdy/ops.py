@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from shard_dialect.ir.attributes import expect, integer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.sdy import syntax
-from shard_dialect.ir.sdy.convert import axis_number, is_maximal, to_annotation
+from shard_dialect.ir.sdy.convert import axis_number, to_annotation
 from shard_dialect.ir.walk import operations
 from shard_dialect.model import Annotation, Grid, ShardingError
 from shard_dialect.model.axis import whole
@@ -165,7 +165,7 @@ def _check_manual(op: ir.Operation, reader: SdyReader) -> None:
         shardings = reader.per_value(_attribute(op, key), types)
         for number, said in enumerate(shardings):
             grid = reader.grids.get(said.grid)
-            if grid is None or is_maximal(grid):
+            if grid is None:
                 continue
             used.add(said.grid)
             axes = [axis_number(name, grid, "manual_axes") for name in manual]

@@ -55,7 +55,7 @@
 // PROPAGATED-NEXT{LITERAL}: module {
 // PROPAGATED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "grid"} : () -> ()
 // PROPAGATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<@grid, [[], [], [0]]>}, %arg1: tensor<8x32xf32> {mesh.sharding = #mesh.shard<@grid, [[], [0]]>}, %arg2: tensor<32x8xf32> {mesh.sharding = #mesh.shard<@grid, [[0], []]>}) -> (tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<@grid, [[], [], [0]]>}) attributes {mesh.form = "propagated", mesh_cluster = @grid} {
-// PROPAGATED-NEXT{LITERAL}:     %0 = "mesh.annotate"(%arg0) {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>], required = true, sharding = [[], [], [0]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %0 = "mesh.annotate"(%arg0) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [0]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // PROPAGATED-NEXT{LITERAL}:     %cst_0 = arith.constant {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} dense<0.000000e+00> : tensor<2x4x32xf32>
 // PROPAGATED-NEXT{LITERAL}:     %1 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} : tensor<2x4x32xf32>
@@ -65,8 +65,8 @@
 // PROPAGATED-NEXT{LITERAL}:     %5 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], []]>]} : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %6 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], []]>]} ins(%cst : f32) outs(%5 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %7 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [], [0]]>]} ins(%4, %arg2 : tensor<2x4x32xf32>, tensor<32x8xf32>) outs(%6 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %8 = "mesh.annotate"(%7) {mesh.shardings = [#mesh.shard<@grid, [[], [], [], [0]]>], required = true, sharding = [[], [], [], [0]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %9 = "mesh.annotate"(%8) {as_result = false, mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>], required = true, sharding = [[], [], [0]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %8 = "mesh.annotate"(%7) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[], [], [], [0]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [], [0]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %9 = "mesh.annotate"(%8) {as_result = false, mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [0]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:   }
 // PROPAGATED-NEXT{LITERAL}: }

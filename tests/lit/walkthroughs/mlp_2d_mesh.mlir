@@ -56,19 +56,19 @@
 // PROPAGATED-NEXT{LITERAL}: module {
 // PROPAGATED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2, 2, 2], rank = 3 : i64, sym_name = "grid"} : () -> ()
 // PROPAGATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<@grid, [[], [], [0, 1, 2]]>}, %arg1: tensor<8x32xf32> {mesh.sharding = #mesh.shard<@grid, [[0], [1, 2]]>}, %arg2: tensor<32x8xf32> {mesh.sharding = #mesh.shard<@grid, [[1, 2], [0]]>}) -> (tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<@grid, [[], [], [0, 1, 2]]>}) attributes {mesh.form = "propagated", mesh_cluster = @grid} {
-// PROPAGATED-NEXT{LITERAL}:     %0 = "mesh.annotate"(%arg0) {mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>], required = true, sharding = [[], [], [0, 1, 2]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %0 = "mesh.annotate"(%arg0) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [0, 1, 2]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // PROPAGATED-NEXT{LITERAL}:     %cst_0 = arith.constant {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} dense<0.000000e+00> : tensor<2x4x32xf32>
 // PROPAGATED-NEXT{LITERAL}:     %1 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} : tensor<2x4x32xf32>
 // PROPAGATED-NEXT{LITERAL}:     %2 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} ins(%cst : f32) outs(%1 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
 // PROPAGATED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2], [0]]>]} ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32>) outs(%2 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %4 = "mesh.annotate"(%3) {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2], [0]]>], required = true, sharding = [[], [], [1, 2], [0]]} : (tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %4 = "mesh.annotate"(%3) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2], [0]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [1, 2], [0]]>} : (tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
 // PROPAGATED-NEXT{LITERAL}:     %5 = arith.maximumf %4, %cst_0 {mesh.shardings = [#mesh.shard<@grid, [[], [], [1, 2]]>]} : tensor<2x4x32xf32>
 // PROPAGATED-NEXT{LITERAL}:     %6 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %7 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} ins(%cst : f32) outs(%6 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %8 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [0], [1, 2]]>]} ins(%5, %arg2 : tensor<2x4x32xf32>, tensor<32x8xf32>) outs(%7 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %9 = "mesh.annotate"(%8) {mesh.shardings = [#mesh.shard<@grid, [[], [], [0], [1, 2]]>], required = true, sharding = [[], [], [0], [1, 2]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %10 = "mesh.annotate"(%9) {as_result = false, mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>], required = true, sharding = [[], [], [0, 1, 2]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %9 = "mesh.annotate"(%8) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[], [], [0], [1, 2]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [0], [1, 2]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %10 = "mesh.annotate"(%9) {as_result = false, mesh.shardings = [#mesh.shard<@grid, [[], [], [0, 1, 2]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [0, 1, 2]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     return %10 : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:   }
 // PROPAGATED-NEXT{LITERAL}: }
