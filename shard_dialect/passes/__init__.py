@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from shard_dialect.errors import ShardError
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.options import options_of
 
 PASSES = {
     "import": "import_:Import",
@@ -51,6 +52,7 @@ def register_pass(cls: PassClass) -> PassClass:
     is_same = known is not None and _origin(known) == _origin(cls)
     if name in PASSES or name in PIPELINES or (known is not None and not is_same):
         raise ShardError(f"there is a pass '{name}' already: {cls.__name__} needs another name")
+    options_of(cls)  # so that what cannot be an option is said here
     _registered[name] = cls
     return cls
 

@@ -40,7 +40,7 @@ class Pass(ABC):
     @classmethod
     def summary(cls) -> str:
         """The first line of the class's docstring."""
-        return (cls.__doc__ or "").strip().splitlines()[0]
+        return (cls.__doc__ or "").strip().partition("\n")[0]
 
     def __str__(self) -> str:
         """The pass in a pipeline's text, with all of its options that are not `None`."""

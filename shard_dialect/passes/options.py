@@ -68,7 +68,7 @@ class Option:
 
 
 def options_of(cls: type[Any]) -> tuple[Option, ...]:
-    """The options of a pass's class, without their help.
+    """The options of a pass's class, without their help. `ShardError` for fields that are none.
 
     >>> @dataclass(frozen=True)
     ... class Example:
@@ -91,12 +91,17 @@ def documented_options(cls: type[Any]) -> tuple[Option, ...]:
 
 def _option(field: dataclasses.Field[Any], hint: Any) -> Option:
     arms = [arm for arm in get_args(hint) if arm is not NoneType]
-    if get_origin(hint) is not Literal and arms:
+    if get_origin(hint) is not Literal and len(arms) == 1:
         (hint,) = arms
     choices = tuple(map(str, get_args(hint))) if get_origin(hint) is Literal else ()
     kind = str if choices else hint
-    assert kind in (bool, int, float, str), f"option {field.name} cannot be of type {hint}"
-    assert field.default is not dataclasses.MISSING, f"option {field.name} has no default"
+    if kind not in (bool, int, float, str):
+        shown = getattr(hint, "__name__", None) or str(hint)
+        raise ShardError(
+            f"option {field.name} cannot be a {shown}: bool, int, float, str or Literal[...]"
+        )
+    if field.default is dataclasses.MISSING:
+        raise ShardError(f"option {field.name} has no default: give it one")
     return Option(field.name.replace("_", "-"), kind, choices, field.default)
 
 
