@@ -58,7 +58,7 @@ def refuse(code: str, place: Callable[[int], str]) -> None:
 def _ops(code: str) -> Iterator[_Op]:
     found = list(_OP.finditer(code))
     ends = [match.start() for match in found[1:]] + [len(code)]
-    for match, end in zip(found, ends, strict=True):
+    for match, end in zip(found, ends, strict=False):  # none found, one end
         yield _Op(match[1], match.start(), code[match.end() : end])
 
 
