@@ -25,14 +25,13 @@
 // SPMD: error: pipeline 'spmd' has no options: give them to its passes
 // BOTH: error: --pass-pipeline is given together with --cse: use one of them
 
-// CHECK: module @inner
-// CHECK-NOT: shard.grid
-// KEPT: shard.grid
+// CHECK: func.func @main
+// CHECK-NOT: mesh.form
+// KEPT: mesh.form
 // DASH: llvm.emit_c_interface
 module @outer {
   module @inner {
-    shard.grid @g(shape = 2)
-    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh.form = "propagated"} {
       return %x : tensor<4xf32>
     }
   }
