@@ -8,16 +8,23 @@ A page is a function that gives its text; PAGES names its file.
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 from shard_dialect.passes import PASSES, PIPELINES, Pass, pass_class
 from shard_dialect.passes.options import documented_options
 
 DOCS = Path(__file__).parent
+IR = DOCS.parent / "shard_dialect" / "ir"
+_OPERATION = re.compile(
+    r"((?:^ *//[^\n]*\n)+) *irdl\.operation @(\w+) \{(.*?)^  \}", re.MULTILINE | re.DOTALL
+)
 NOTICE = "<!-- Written by docs/generate.py: edit the code that it reads, not this file. -->"
 
 
@@ -65,7 +72,64 @@ def _pass(cls: type[Pass]) -> Iterator[str]:
         yield f"| `{each.name}` | {kind} | {each.default_text} | {text} |"
 
 
-PAGES: dict[str, Callable[[], str]] = {"passes.md": passes_page}
+def dialect_page() -> str:
+    """The `mesh` dialect from its IRDL definition, and our attributes from where they are named."""
+    lines = [NOTICE, "", "# The `mesh` dialect", "", _docstring("shard_dialect.ir.mesh")]
+    lines += ["", "## Shardings", "", _docstring("shard_dialect.ir.notation")]
+    lines += [
+        "",
+        "## Ops",
+        "",
+        "| op | operands | attributes | results | |",
+        "|---|---|---|---|---|",
+    ]
+    lines += _operations((IR / "mesh.irdl.mlir").read_text())
+    lines += ["", "## What users write", "", _docstring("shard_dialect.ir.annotation")]
+    lines += ["", "## Attributes on functions and other ops", "", "| attribute | |", "|---|---|"]
+    lines += _constants((IR / "attributes.py").read_text())
+    lines += ["", "## Spellings", "", _docstring("shard_dialect.ir.spelling")]
+    lines += ["", "## Shardy's text", "", _docstring("shard_dialect.ir.sdy.spelling")]
+    return "\n".join(lines) + "\n"
+
+
+def _docstring(module: str) -> str:
+    return inspect.cleandoc(import_module(module).__doc__ or "")
+
+
+def _operations(definition: str) -> Iterator[str]:
+    """A row for each `irdl.operation`; its comment has the optional attributes in brackets."""
+    for comment, name, text in _OPERATION.findall(definition):
+        summary, optional = _OPTIONAL.fullmatch(
+            " ".join(comment.replace("//", " ").split())
+        ).groups()
+        required = re.findall(r'"(\w+)" = %', text)
+        attributes = [f"`{each}`" for each in required]
+        attributes += [
+            f"[`{each.strip()}`]" for each in (optional or "").split(",") if each.strip()
+        ]
+        operands, results = (", ".join(_named(kind, text)) for kind in ("operands", "results"))
+        yield f"| `mesh.{name}` | {operands} | {', '.join(attributes)} | {results} | {summary} |"
+
+
+def _named(kind: str, text: str) -> Iterator[str]:
+    for inside in re.findall(rf"irdl\.{kind}\(([^)]*)\)", text):
+        for entry in inside.split(","):
+            name, _, constraint = entry.strip().partition(":")
+            yield f"{name}..." if "variadic" in constraint else name
+
+
+def _constants(source: str) -> Iterator[str]:
+    """A row for each name of an attribute that a docstring follows."""
+    body = ast.parse(source).body
+    for statement, following in pairwise(body):
+        if not isinstance(statement, ast.Assign) or not isinstance(following, ast.Expr):
+            continue
+        value, text = statement.value, following.value
+        if isinstance(value, ast.Constant) and isinstance(text, ast.Constant):
+            yield f"| `{value.value}` | {' '.join(str(text.value).split())} |"
+
+
+PAGES: dict[str, Callable[[], str]] = {"dialect.md": dialect_page, "passes.md": passes_page}
 
 
 def main() -> int:

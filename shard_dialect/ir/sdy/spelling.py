@@ -1,9 +1,9 @@
 """Shardy's generic text, spelled as bindings parse it that do not know Shardy.
 
-"sdy.reshard"(%0) <{sharding = ...}> :            properties become attributes: those of an
-                                                  unknown op cannot be read
-"sdy.named_computation"(%0) <{...}> ({ call }) :  a second, empty region: MLIR looks no function up
-                                                  through the only region of an unknown op
+    "sdy.reshard"(%0) <{sharding = ...}> :            properties become attributes: those of an
+                                                      unknown op cannot be read
+    "sdy.named_computation"(%0) <{...}> ({ call }) :  a second, empty region: MLIR looks no function up
+                                                      through the only region of an unknown op
 """
 
 from __future__ import annotations
