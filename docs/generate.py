@@ -99,14 +99,9 @@ def _docstring(module: str) -> str:
 def _operations(definition: str) -> Iterator[str]:
     """A row for each `irdl.operation`; its comment has the optional attributes in brackets."""
     for comment, name, text in _OPERATION.findall(definition):
-        summary, optional = _OPTIONAL.fullmatch(
-            " ".join(comment.replace("//", " ").split())
-        ).groups()
-        required = re.findall(r'"(\w+)" = %', text)
-        attributes = [f"`{each}`" for each in required]
-        attributes += [
-            f"[`{each.strip()}`]" for each in (optional or "").split(",") if each.strip()
-        ]
+        summary, _, optional = " ".join(comment.replace("//", " ").split()).partition(" [")
+        attributes = [f"`{each}`" for each in re.findall(r'"(\w+)" = %', text)]
+        attributes += [f"[`{each}`]" for each in re.findall(r"\w+", optional)]
         operands, results = (", ".join(_named(kind, text)) for kind in ("operands", "results"))
         yield f"| `mesh.{name}` | {operands} | {', '.join(attributes)} | {results} | {summary} |"
 

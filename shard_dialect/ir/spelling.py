@@ -1,13 +1,14 @@
 """What people write, spelled as the installed bindings parse it.
 
-    #mesh.shard<[[0]]>                          the RFC's short form: the grid is the function's
-                                                mesh_cluster, and is filled in
-    shard.scatter ... scatter_axis = 0          LLVM 22's name, or later ones' `scatter_dim`:
-                                                the one that is parsed here
-    reduction = <max>                           upstream's documentation; parsed is `max`
-    shard.sharding @g split_axes = [[0]]        its type, `: !shard.sharding`, may be left out
-    %i = shard.neighbors_linear_indices ... : index    the same, for its two results `: index, index`
-    shard.grid "private" @g(shape = 2)          later versions' visibility, an attribute before
+    #mesh.shard<[[0]]>                    the RFC's short form: the grid is the function's
+                                          mesh_cluster, and is filled in
+    shard.scatter ... scatter_axis = 0    LLVM 22's name, or later ones' `scatter_dim`:
+                                          the one that is parsed here
+    reduction = <max>                     upstream's documentation; parsed is `max`
+    shard.sharding @g split_axes = [[0]]  its type, `: !shard.sharding`, may be left out
+    shard.neighbors_linear_indices ... : index
+                                          its two results' types are `: index, index`
+    shard.grid "private" @g(shape = 2)    later versions' visibility, an attribute before
 
 Text that upstream's verifier must not see is refused here too (`shard_text`).
 """
