@@ -60,7 +60,7 @@ def _contents() -> Iterator[str]:
 def _pass(cls: type[Pass]) -> Iterator[str]:
     yield inspect.cleandoc(cls.__doc__ or "")
     yield ""
-    yield inspect.cleandoc(import_module(cls.__module__).__doc__ or "")
+    yield _docstring(cls.__module__)
     options = documented_options(cls)
     if options:
         yield ""
@@ -93,7 +93,7 @@ def dialect_page() -> str:
 
 
 def _docstring(module: str) -> str:
-    return inspect.cleandoc(import_module(module).__doc__ or "")
+    return (import_module(module).__doc__ or "").strip()
 
 
 def _operations(definition: str) -> Iterator[str]:
