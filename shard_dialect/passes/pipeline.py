@@ -8,6 +8,7 @@ Passes in Python are callbacks in it; everything else is upstream's, and parsed 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -137,6 +138,8 @@ class _Builder:
                 self._add_upstream(manager, anchor, node)
                 continue
             name, text, callback = self._ours(node, anchor)
+            if self.instruments.print_ir_after_failure and isinstance(node, Element):
+                callback = _printing_failure(callback, name)
             if anchor == _MODULE:
                 callback = self.progress.around(callback, name, _until_ours(nodes[number + 1 :]))
             manager.add(callback, name=name, argument=text if self.described else name)
@@ -186,6 +189,20 @@ def _run(manager: PassManager, op: ir.Operation) -> None:
         manager.run(op)
     except ir.MLIRError as error:
         raise from_mlir(error) from None
+
+
+def _printing_failure(callback: _Callback, name: str) -> _Callback:
+    """MLIR does not print where an exception comes out of a callback."""
+
+    def printing(op: ir.Operation, handle: object) -> None:
+        try:
+            callback(op, handle)
+        except ShardError:
+            print(f"// -----// IR Dump After {name} Failed //----- //", file=sys.stderr)
+            print(op.get_asm(), file=sys.stderr)
+            raise
+
+    return printing
 
 
 def _is_ours(node: Node) -> bool:
