@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.attributes import expect, i64_array, integer, ints
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.sdy.syntax import read_mesh
+from shard_dialect.ir.shard_text import MOST_DEVICES
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Grid, ShardingError
 
@@ -27,6 +30,10 @@ def grids_of(module: ir.Operation) -> dict[str, Grid]:
             continue
         if grid.name in grids:
             raise error_at(op.location, f"two grids are named @{grid.name}")
+        if prod(size for size in grid.shape if size is not None) > MOST_DEVICES:
+            raise error_at(
+                op.location, f"'{op.name}' op grid {grid} has more than {MOST_DEVICES} devices"
+            )
         grids[grid.name] = grid
     return grids
 

@@ -49,8 +49,14 @@ def merged(said: Iterable[Statement]) -> dict[ir.Value, Annotation]:
         have = together.get(each.value, each.said)
         both = have.meet(each.said)
         if both is None:
+            grids = [
+                f" on @{said.grid}" if have.grid != each.said.grid else ""
+                for said in (have, each.said)
+            ]
             raise error_at(
-                each.location, f"one value is annotated {have} and {each.said}: they must agree"
+                each.location,
+                f"one value is annotated {have}{grids[0]} and {each.said}{grids[1]}: "
+                "they must agree",
             )
         together[each.value] = both
     return together

@@ -45,6 +45,7 @@ def verify(module: ir.Operation) -> None:
     shardings = Shardings.of(module)
     for op in walk(module):
         try:
+            _check_place_of_module(op)
             _check_op(op, shardings)
         except ShardingError as error:
             message = f"'{op.name}' op {error.message}"
@@ -52,6 +53,17 @@ def verify(module: ir.Operation) -> None:
     for function in functions_of(module):
         if form_of(function) == "annotated":
             merged(statements(function, shardings))
+
+
+def _check_place_of_module(op: ir.Operation) -> None:
+    if op.name != "builtin.module":
+        return
+    for inner in walk(op):
+        if inner.name.partition(".")[0] in ("mesh", "sdy", "shard"):
+            raise ShardingError(
+                f"holds '{inner.name}' inside of another module: only the outermost one's "
+                "functions are read"
+            )
 
 
 def _check_op(op: ir.Operation, shardings: Shardings) -> None:
@@ -80,9 +92,17 @@ def _check_annotation(op: ir.Operation, shardings: Shardings) -> None:
     sharding.check_sizes(tuple(type_.shape), shardings.grid(sharding.grid))
 
 
+def _check_cluster(op: ir.Operation, shardings: Shardings) -> None:
+    if op.parent is None or op.parent.name != "builtin.module":
+        raise ShardingError("declares a grid inside of another op: expected it in the module")
+
+
 def _check_sub_cluster(op: ir.Operation, shardings: Shardings) -> None:
     """Its sizes are a box of the cluster that it is a part of."""
+    _check_cluster(op, shardings)
     whole = shardings.grid(symbol(op.attributes["cluster"]))
+    if whole.name == op.attributes["sym_name"].value:
+        raise ShardingError(f"is a part of @{whole.name}, which is itself")
     offsets, sizes = ints(op.attributes["offsets"]), ints(op.attributes["sizes"])
     if len(sizes) != whole.rank:
         raise ShardingError(f"has {len(sizes)} sizes for {whole}, which has {whole.rank} axes")
@@ -241,6 +261,7 @@ def _is_on_one_device(given: list[ir.Attribute], op: ir.Operation, shardings: Sh
 
 _CHECKS: dict[str, Callable[[ir.Operation, Shardings], None]] = {
     "func.func": _check_function,
+    "mesh.cluster": _check_cluster,
     "mesh.collective_permute": _check_permute,
     "mesh.idx": _check_place,
     "mesh.size": _check_place,
