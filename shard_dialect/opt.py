@@ -25,6 +25,7 @@ from shard_dialect import plugins
 from shard_dialect.cli import guarded
 from shard_dialect.errors import ShardError, cannot
 from shard_dialect.flags import STDOUT, parse_arguments
+from shard_dialect.supervise import doing, supervised
 
 if TYPE_CHECKING:
     from shard_dialect.ir.bindings import ir
@@ -36,8 +37,10 @@ _SEPARATOR = b"// -----\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run with `arguments` (the command line's if none); gives the exit status."""
-    return guarded(lambda: _main(sys.argv[1:] if arguments is None else arguments))
+    """Run with `arguments`; gives the exit status. Without, the command line's, and supervised."""
+    if arguments is None:
+        return supervised(lambda: guarded(lambda: _main(sys.argv[1:])))
+    return guarded(lambda: _main(arguments))
 
 
 def _main(arguments: Sequence[str]) -> int:
@@ -82,7 +85,6 @@ def _instruments(options: argparse.Namespace) -> Instruments:
         print_ir_tree_dir=options.print_ir_tree_dir,
         timing=options.timing,
         verify_each=options.verify_each,
-        progress=sys.stderr.isatty(),
     )
 
 
@@ -127,6 +129,7 @@ class _Driver:
             return verify_diagnostics(source, which, run) or b""
 
     def _transform(self, source: Source, pipeline: Pipeline) -> bytes:
+        doing("the parser", f"{source.name}:{source.lines_before + 1}:1")
         module = source.parse()
         if self.options.verify_roundtrip:
             from shard_dialect.roundtrip import verify_roundtrip
@@ -136,6 +139,7 @@ class _Driver:
             verify_roundtrip(module)
         else:
             pipeline.run(module)
+        doing("the printer")
         return self._printed(module)
 
     def _printed(self, module: ir.Module) -> bytes:

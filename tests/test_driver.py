@@ -113,6 +113,39 @@ class SlowPass(Pass):
 """
 
 
+CRASH = """
+import os, signal
+import shard_dialect as sd
+
+@sd.register_pass
+class Crash(sd.Pass):
+    "Crash as C++ does."
+    name = "crash"
+    def rewrite(self, module):
+        os.kill(os.getpid(), signal.SIGSEGV)
+"""
+
+
+def test_a_crash_is_an_error_with_a_place(opt: Program, tmp_path: Path) -> None:
+    plugin = tmp_path / "crash.py"
+    plugin.write_text(CRASH)
+    done = opt(EXAMPLE, "--load-plugin", plugin, "--cse", "--crash")
+    assert done.returncode == 1
+    assert done.stderr == f"{EXAMPLE}:1:1: error: MLIR crashed (SIGSEGV) in crash\n"
+
+
+def test_a_crash_of_the_parser_is_one_too(opt: Program, tmp_path: Path) -> None:
+    source = tmp_path / "in.mlir"
+    source.write_text("""func.func @f(%x: tensor<4x8xf32>, %y: tensor<4xf32>) {
+      %0 = linalg.reduce {arith.addf} ins(%x : tensor<4x8xf32>)
+                                      outs(%y : tensor<4xf32>) dimensions = 1]
+      return
+    }""")
+    done = opt(source)
+    assert done.returncode == 1
+    assert re.match(rf"{source}:\d+:\d+: error: ", done.stderr)
+
+
 def on_a_terminal(command: Sequence[str]) -> str:
     """What the command prints on a terminal."""
     ours, theirs = pty.openpty()

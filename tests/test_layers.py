@@ -8,7 +8,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "shard_dialect"
 LAYERS = (
-    ("errors",),
+    ("errors", "supervise"),
     ("model",),
     ("ir",),
     ("rules",),

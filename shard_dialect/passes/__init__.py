@@ -1,7 +1,7 @@
 """The passes, one a file, and the table of their names, which users may add theirs to.
 
 Beside them stand what several share (`base` and `options`; `pipeline` with its `grammar`,
-`instruments` and `progress`) and parts of larger ones: `facts` of propagate; `choice` and
+`instruments`) and parts of larger ones: `facts` of propagate; `choice` and
 `versions` of materialize; `consistency` of partition; `vocabulary` of import and export.
 """
 

@@ -25,8 +25,6 @@ class Instruments:
     print_ir_tree_dir: str | None = None
     timing: bool = False
     verify_each: bool = True
-    progress: bool = False
-    """Say on stderr, a terminal, which pass has been running for more than two seconds."""
 
     def attach(self, manager: PassManager) -> None:
         manager.enable_verifier(self.verify_each)

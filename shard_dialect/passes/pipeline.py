@@ -20,7 +20,7 @@ from shard_dialect.passes import PIPELINES, Pass, pass_class, pass_names
 from shard_dialect.passes.grammar import Element, Group, Node, elements_of, parse_pipeline
 from shard_dialect.passes.instruments import Instruments
 from shard_dialect.passes.options import options_of, read_options
-from shard_dialect.passes.progress import Progress
+from shard_dialect.supervise import doing
 
 _MODULE = "builtin.module"
 # Upstream's that people are likely to want here, for the nearest name to a misspelt one.
@@ -57,7 +57,8 @@ class Pipeline:
     """A pipeline in the current context, ready to run on modules of it."""
 
     manager: PassManager
-    progress: Progress
+    first: str
+    """What runs until a pass of ours does."""
 
     @classmethod
     def build(cls, pipeline: str | Sequence[str | Pass], instruments: Instruments) -> Pipeline:
@@ -67,12 +68,12 @@ class Pipeline:
         manager = PassManager(_MODULE)
         instruments.attach(manager)
         nodes = instruments.around(nodes)
-        progress = Progress(instruments.progress, _until_ours(nodes))
-        _Builder(instruments, progress, nests).fill(manager, _MODULE, nodes)
-        return cls(manager, progress)
+        _Builder(instruments, nests).fill(manager, _MODULE, nodes)
+        return cls(manager, _until_ours(nodes))
 
     def run(self, module: ir.Module) -> None:
-        with reporting(module.context), self.progress:
+        doing(self.first)
+        with reporting(module.context):
             _run(self.manager, module.operation)
 
 
@@ -80,7 +81,7 @@ def described(pipeline: str | Sequence[str | Pass]) -> str:
     """The pipeline as `--pass-pipeline` takes it, with all options of all passes."""
     nodes, nests = _read(pipeline)
     manager = PassManager(_MODULE)
-    builder = _Builder(Instruments(), Progress(shown=False), nests, described=True)
+    builder = _Builder(Instruments(), nests, described=True)
     builder.fill(manager, _MODULE, nodes)
     return str(manager)
 
@@ -125,7 +126,6 @@ def _expanded(nodes: Sequence[Node]) -> Iterator[Node]:
 @dataclass(frozen=True)
 class _Builder:
     instruments: Instruments
-    progress: Progress
     nests: bool
     """Put passes that are restricted to other ops than modules in groups for these."""
     described: bool = False
@@ -141,7 +141,7 @@ class _Builder:
             if self.instruments.print_ir_after_failure and isinstance(node, Element):
                 callback = _printing_failure(callback, name)
             if anchor == _MODULE:
-                callback = self.progress.around(callback, name, _until_ours(nodes[number + 1 :]))
+                callback = _announced(callback, name, _until_ours(nodes[number + 1 :]))
             manager.add(callback, name=name, argument=text if self.described else name)
 
     def _ours(self, node: Node, anchor: str) -> tuple[str, str, _Callback]:
@@ -189,6 +189,17 @@ def _run(manager: PassManager, op: ir.Operation) -> None:
         manager.run(op)
     except ir.MLIRError as error:
         raise from_mlir(error) from None
+
+
+def _announced(callback: _Callback, name: str, after: str) -> _Callback:
+    """`callback`, for a pass called `name`; `after` is what runs when it is done."""
+
+    def announced(op: ir.Operation, handle: object) -> None:
+        doing(name)
+        callback(op, handle)
+        doing(after)
+
+    return announced
 
 
 def _printing_failure(callback: _Callback, name: str) -> _Callback:
