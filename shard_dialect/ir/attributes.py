@@ -38,8 +38,10 @@ def expect(op: ir.Operation, name: str, kind: type, what: str) -> ir.Attribute:
     return attribute
 
 
-def integer(attribute: ir.IntegerAttr) -> int:
+def integer(attribute: ir.Attribute) -> int:
     """Its value; the bindings overflow past 64 bits."""
+    if not isinstance(attribute, ir.IntegerAttr):
+        raise ShardingError(f"expected an integer, found {attribute}")
     if isinstance(attribute.type, ir.IntegerType) and attribute.type.width > 64:
         raise ShardingError(f"{attribute} is wider than 64 bits")
     return attribute.value

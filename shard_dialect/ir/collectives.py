@@ -105,7 +105,10 @@ def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
 
 def _lists(op: ir.Operation, key: str, source: Sharding) -> Sharding:
     attribute = op.attributes[key]
-    return only_sharding(read_notation(source.grid, attribute, source.rank), attribute)
+    found = only_sharding(read_notation(source.grid, attribute, source.rank), attribute)
+    if found != Sharding(source.grid, found.split_axes):
+        raise ShardingError(f"{key} is {attribute}: expected the axes of each dimension, no more")
+    return found
 
 
 def _axes(op: ir.Operation) -> Axes:

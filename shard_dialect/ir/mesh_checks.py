@@ -67,6 +67,8 @@ def _place(op: ir.Operation) -> None:
 
 def _collective(op: ir.Operation) -> None:
     found = read_collective(op)
+    if found.source.grid != found.target.grid:
+        raise ShardingError(f"goes from grid @{found.source.grid} to @{found.target.grid}")
     expected = found.source
     for step in found.steps:
         expected = step.after(expected)
