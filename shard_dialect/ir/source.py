@@ -41,6 +41,8 @@ class Source:
     """Lines of the file in front of this text, where it is one part of several."""
     problem: ShardError | None = None
     """What is wrong already with how it is spelled; raised when it is parsed."""
+    pretty: str | None = None
+    """The file's own text, where `text` is what Shardy made of it."""
 
     @classmethod
     def read(cls, path: str) -> Source:
@@ -91,7 +93,8 @@ class Source:
         try:
             if pretty.is_pretty(text):
                 generic = pretty.to_generic(text, name, lines_before)
-                return cls(name, _edited(generic, list(sdy_edits(generic))), (), lines_before)
+                spelled = _edited(generic, list(sdy_edits(generic)))
+                return cls(name, spelled, lines_before=lines_before, pretty=text)
             found = sorted([*edits(text, place), *sdy_edits(text)], key=lambda edit: edit.start)
         except ShardError as error:
             return cls(name, text, lines_before=lines_before, problem=error)
