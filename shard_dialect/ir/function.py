@@ -69,8 +69,9 @@ def form_of(function: ir.Operation) -> str:
     """
     if FORM in function.attributes:
         return str(function.attributes[FORM].value)
-    if any(op.name in COLLECTIVES for op in operations(body(function))):
-        return "distributed"
+    for block in function.regions[0].blocks:  # none, if it is declared only
+        if any(op.name in COLLECTIVES for op in operations(block)):
+            return "distributed"
     return "annotated"
 
 

@@ -15,10 +15,14 @@ from shard_dialect.ir.attributes import (
     COLLECTIVE,
     FORM,
     FORMS,
+    MANUAL,
+    NAMED,
     RESULT,
+    RULE,
     SHARDING,
     SHARDINGS,
     expect,
+    i64_array,
     ints,
     symbol,
 )
@@ -32,9 +36,8 @@ from shard_dialect.ir.shard_checks import check as check_upstream
 from shard_dialect.ir.shardings import Shardings, rank_of
 from shard_dialect.ir.statements import merged, statements
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import Sharding, ShardingError
+from shard_dialect.model import Axes, Grid, Sharding, ShardingError
 from shard_dialect.model.axis import whole as whole_axis
-from shard_dialect.model.sharding import check_axes
 
 _LOCAL = ("local", "lowered")
 """The forms that have no sharded types any more."""
@@ -47,9 +50,11 @@ def verify(module: ir.Operation) -> None:
         try:
             _check_place_of_module(op)
             _check_op(op, shardings)
-        except ShardingError as error:
+        except ShardError as error:
+            if error.location is not None:
+                raise
             message = f"'{op.name}' op {error.message}"
-            raise ShardError(message, error.location or location_text(op.location)) from None
+            raise ShardError(message, location_text(op.location)) from None
     for function in functions_of(module):
         if form_of(function) == "annotated":
             merged(statements(function, shardings))
@@ -59,7 +64,7 @@ def _check_place_of_module(op: ir.Operation) -> None:
     if op.name != "builtin.module":
         return
     for inner in walk(op):
-        if inner.name.partition(".")[0] in ("mesh", "sdy", "shard"):
+        if inner.name == "shard.shard" or inner.name.startswith(("mesh.", "sdy.")):
             raise ShardingError(
                 f"holds '{inner.name}' inside of another module: only the outermost one's "
                 "functions are read"
@@ -68,8 +73,10 @@ def _check_place_of_module(op: ir.Operation) -> None:
 
 def _check_op(op: ir.Operation, shardings: Shardings) -> None:
     for result in op.results:
-        if shardings.of_type(result.type) is not None:
+        in_type = shardings.of_type(result.type)
+        if in_type is not None:
             _check_may_be_sharded(op)
+            _check_pieces(in_type, result.type, shardings)
     check_upstream(op, shardings)
     if op.name in annotation.OPS:
         _check_annotation(op, shardings)
@@ -77,6 +84,9 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
         _CHECKS[op.name](op, shardings)
     if SHARDINGS in op.attributes:
         _check_result_shardings(op, shardings)
+    if RULE in op.attributes:
+        sdy.rule_for(op, expect(op, RULE, ir.StringAttr, "a string").value)
+    _check_computation(op)
     annotation.read_loops(op, shardings)
     sdy.verify_op(op, sdy.SdyReader(shardings.grids))
 
@@ -126,8 +136,7 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
         raise ShardingError("permutes a tensor that is not sharded")
     grids = [shardings.grid(sharding.grid) for sharding in (source, target)]
     if "mesh_axis" in op.attributes:
-        axes = read_axes(op.attributes["mesh_axis"])
-        check_axes(axes, grids[0], source)
+        axes = _axes_of(op.attributes["mesh_axis"], grids[0])
         places = len(op.attributes["permutation"])
         if grids[0].is_static and grids[0].axes_size(axes) != places:
             raise ShardingError(
@@ -152,9 +161,9 @@ def _check_manual(op: ir.Operation, shardings: Shardings) -> None:
     local, whole = (given, made) if from_local else (made, given)
     said = annotation.said_in(op, "sharding", whole, shardings)
     grid = shardings.grid(said.grid)
-    manual = read_axes(op.attributes["manual_axes"])
-    check_axes(manual, grid, said)
-    if not isinstance(whole, ir.RankedTensorType):
+    manual = _axes_of(i64_array(ints(op.attributes["manual_axes"])), grid)
+    _check_is_in_computation(op)
+    if not isinstance(whole, ir.RankedTensorType) or not isinstance(local, ir.RankedTensorType):
         if whole != local:
             raise ShardingError(f"has pieces of type {local} of a {whole}")
         return
@@ -170,6 +179,32 @@ def _check_manual(op: ir.Operation, shardings: Shardings) -> None:
         sizes.append(size if size < 0 else size // count)
     if list(local.shape) != sizes or local.element_type != whole.element_type:
         raise ShardingError(f"has pieces of type {local}, expected the shape {sizes} of {whole}")
+
+
+def _axes_of(attribute: ir.Attribute, grid: Grid) -> Axes:
+    """The axes in a list: each of the grid's, and once."""
+    axes = read_axes(attribute)
+    Sharding(grid.name, (axes,)).check(grid, 1)
+    return axes
+
+
+def _check_is_in_computation(op: ir.Operation) -> None:
+    axes, around = ints(op.attributes["manual_axes"]), op.parent
+    if around is None or MANUAL not in around.attributes:
+        raise ShardingError(f"is not in an 'scf.execute_region' with {MANUAL}")
+    if sorted(ints(around.attributes[MANUAL])) != sorted(axes):
+        raise ShardingError(f"has manual_axes {axes} in a region with {around.attributes[MANUAL]}")
+
+
+def _check_computation(op: ir.Operation) -> None:
+    """What makes a region a computation stands on a region, and is of its kind."""
+    for name in (MANUAL, NAMED):
+        if name in op.attributes and op.name != "scf.execute_region":
+            raise ShardingError(f"has {name}, which only 'scf.execute_region' may have")
+    if MANUAL in op.attributes:
+        ints(op.attributes[MANUAL])
+    if NAMED in op.attributes:
+        expect(op, NAMED, ir.StringAttr, "a string")
 
 
 def _check_shard_sharding(op: ir.Operation, shardings: Shardings) -> None:
@@ -191,8 +226,11 @@ def _check_function(op: ir.Operation, shardings: Shardings) -> None:
     type_ = op.attributes["function_type"].value
     for key, types in (("arg_attrs", type_.inputs), ("res_attrs", type_.results)):
         for index, each in enumerate(types):
-            if shardings.of_type(each) is not None and form_of(op) in _LOCAL:
+            in_type = shardings.of_type(each)
+            if in_type is not None and form_of(op) in _LOCAL:
                 raise ShardingError(f"is in the {form_of(op)} form, which has no sharded types")
+            if in_type is not None:
+                _check_pieces(in_type, each, shardings)
             if key in op.attributes:
                 _check_boundary(op, each, op.attributes[key][index], shardings)
 
@@ -203,7 +241,8 @@ def _check_boundary(
     if SHARDING in attributes:
         if isinstance(type_, ir.UnrankedTensorType):
             raise error_at(op.location, f"{SHARDING} on a {type_}, which has no rank")
-        shardings.read_annotation(attributes[SHARDING], rank_of(type_))
+        said = shardings.read_annotation(attributes[SHARDING], rank_of(type_))
+        _check_pieces(said.sharding, type_, shardings)
     if sdy.SHARDING in attributes:
         sdy.SdyReader(shardings.grids).sharding(attributes[sdy.SHARDING], type_)
     for key in (ARGUMENT, RESULT):
@@ -249,7 +288,16 @@ def _check_result_shardings(op: ir.Operation, shardings: Shardings) -> None:
     given = list(expect(op, SHARDINGS, ir.ArrayAttr, "a list of shardings"))
     if len(given) != len(op.results) and not _is_on_one_device(given, op, shardings):
         raise ShardingError(f"has {len(given)} {SHARDINGS} for {len(op.results)} results")
-    shardings.of_results(op)
+    for number, said in shardings.of_results(op).items():
+        _check_pieces(said.sharding, op.results[number].type, shardings)
+
+
+def _check_pieces(sharding: Sharding, type_: ir.Type, shardings: Shardings) -> None:
+    """Halos and offsets that are said where no operand gives sizes fit the tensor."""
+    if None in (size for each in (*sharding.halos, *sharding.offsets) for size in each):
+        raise ShardingError(f"has a size in {sharding} that no operand gives")
+    if isinstance(type_, ir.RankedTensorType):
+        sharding.check_sizes(tuple(type_.shape), shardings.grid(sharding.grid))
 
 
 def _is_on_one_device(given: list[ir.Attribute], op: ir.Operation, shardings: Shardings) -> bool:

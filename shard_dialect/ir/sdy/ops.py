@@ -72,15 +72,20 @@ class SdyReader:
         text = str(op.attributes[RULE])
         if not text.startswith(_RULE_START) or not text.endswith(">"):
             raise ShardingError(f"{RULE} must be {_RULE_START}...>, found {text}")
-        written = read_rule(text[len(_RULE_START) : -1])
-        shapes = [
-            tuple(each.type.shape)
-            if isinstance(each.type, ir.RankedTensorType) and each.type.has_static_shape
-            else None
-            for each in (*op.operands, *op.results)
-        ]
-        check_rule(written.rule, shapes[: len(op.operands)], shapes[len(op.operands) :])
-        return written
+        return rule_for(op, text[len(_RULE_START) : -1])
+
+
+def rule_for(op: ir.Operation, text: str) -> WrittenRule:
+    """The rule in `text`, checked against the tensors of `op`."""
+    written = read_rule(text)
+    shapes = [
+        tuple(each.type.shape)
+        if isinstance(each.type, ir.RankedTensorType) and each.type.has_static_shape
+        else None
+        for each in (*op.operands, *op.results)
+    ]
+    check_rule(written.rule, shapes[: len(op.operands)], shapes[len(op.operands) :])
+    return written
 
 
 def _same_mesh(a: Grid, b: Grid) -> bool:
