@@ -45,7 +45,7 @@ def _of_op(code: str, text: str, at: int) -> Iterator[Edit]:
         end = _end_of(code, at)
         if end is None:
             return
-        if _CALL.search(code, at, end):
+        if _CALL.search(code, at, end) and _has_one_region(code, at):
             yield Edit(end - 1, 0, ", {}")
         at = end
     if not properties.strip():
@@ -56,6 +56,13 @@ def _of_op(code: str, text: str, at: int) -> Iterator[Edit]:
         yield Edit(dictionary + 1, 0, properties if is_empty else f"{properties}, ")
     else:
         yield Edit(at, 0, f" {{{properties}}} ")
+
+
+def _has_one_region(code: str, at: int) -> bool:
+    """Whether the list that opens at `at` holds one region; what we print holds the second too."""
+    first = _skip(code, at + 1)
+    end = _end_of(code, first) if code.startswith("{", first) else None
+    return end is not None and code.startswith(")", _skip(code, end))
 
 
 def _end_of(code: str, at: int) -> int | None:
