@@ -86,10 +86,8 @@ def _export_results(op: ir.Operation, shardings: Shardings) -> None:
     with located(op):
         found = shardings.of_results(op)
     del op.attributes[SHARDINGS]
-    block = op.block
-    following = operations(block)[operations(block).index(op) + 1]
     for number, said in found.items():
-        with ir.InsertionPoint(following), op.location:
+        with ir.InsertionPoint.after(op), op.location:
             _interpose(op.results[number], said, "op")
 
 
