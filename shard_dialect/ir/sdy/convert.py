@@ -27,18 +27,19 @@ def to_annotation(given: TensorSharding, grid: Grid, rank: int) -> Annotation:
         raise ShardingError(
             f"sharding {given} has {len(given.dims)} dimensions, but the tensor has {rank}"
         )
-    said = Annotation(
-        Sharding(
-            grid.name,
-            tuple(_axes(dim.axes, grid, given) for dim in given.dims),
-            _ordered(given.unreduced, "unreduced", grid, given),
-            given.reduction,
-        ),
-        tuple(number for number, dim in enumerate(given.dims) if dim.is_open),
-        tuple(dim.priority for dim in given.dims),
-        _ordered(given.replicated, "replicated", grid, given),
-    )
-    said.check(grid, rank)
+    split = tuple(_axes(dim.axes, grid, given) for dim in given.dims)
+    unreduced = _ordered(given.unreduced, "unreduced", grid, given)
+    replicated = _ordered(given.replicated, "replicated", grid, given)
+    is_open = tuple(number for number, dim in enumerate(given.dims) if dim.is_open)
+    priorities = tuple(dim.priority for dim in given.dims)
+    if not any(priority is not None for priority in priorities):
+        priorities = ()
+    try:
+        sharding = Sharding(grid.name, split, unreduced, given.reduction)
+        said = Annotation(sharding, is_open, priorities, replicated)
+        said.check(grid, rank)
+    except ShardingError as error:
+        raise ShardingError(f"in {given}: {error.message}") from None
     return said
 
 

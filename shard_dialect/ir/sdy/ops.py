@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.attributes import expect, integer
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.sdy import syntax
 from shard_dialect.ir.sdy.convert import axis_number, to_annotation
-from shard_dialect.ir.walk import operations
+from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Annotation, Grid, ShardingError
 from shard_dialect.model.axis import whole
 from shard_dialect.model.rule_text import WrittenRule, check_rule, read_rule
@@ -44,7 +45,10 @@ class SdyReader:
             raise ShardingError(f"mesh @{given.mesh} is not declared; the module's: {known}")
         if isinstance(type_, ir.UnrankedTensorType):
             raise ShardingError(f"has a sharding for a {type_}, which has no rank")
-        rank = type_.rank if isinstance(type_, ir.RankedTensorType) else 0
+        is_tensor = isinstance(type_, ir.RankedTensorType)
+        if not is_tensor and (given.replicated or given.unreduced):
+            raise ShardingError(f"has sharding {given}, with axes, for a {type_}, no tensor")
+        rank = type_.rank if is_tensor else 0
         said = to_annotation(given, grid, rank)
         for dim, axes in enumerate(said.sharding.split_axes):
             if axes and type_.shape[dim] == 0:
@@ -112,6 +116,26 @@ def verify_op(op: ir.Operation, reader: SdyReader) -> None:
         reader.per_value(op.attributes[SHARDING], [result.type for result in op.results])
     if RULE in op.attributes:
         reader.rule(op)
+    _check_free(op)
+
+
+def _check_free(op: ir.Operation) -> None:
+    """No sharding in a manual computation speaks of an axis that is manual there."""
+    given = [
+        each
+        for key, read in _SHARDINGS.items()
+        if key in op.attributes and (key == SHARDING or op.name.startswith("sdy."))
+        for each in read(str(op.attributes[key]))
+    ]
+    outer = _manual_around(op) if given else set()
+    for each in given if outer else ():
+        for ref in (
+            *(ref for dim in each.dims for ref in dim.axes),
+            *each.replicated,
+            *each.unreduced,
+        ):
+            if ref.name in outer:
+                raise ShardingError(f'has axis "{ref.name}" in {each}, which is manual here')
 
 
 def _check_mesh(op: ir.Operation, reader: SdyReader) -> None:
@@ -130,14 +154,21 @@ def _check_identity(op: ir.Operation) -> None:
         raise ShardingError("takes one value and gives it: expected one operand and result alike")
 
 
+def _check_ranked(op: ir.Operation) -> None:
+    if not isinstance(op.operands[0].type, ir.RankedTensorType):
+        raise ShardingError(f"is on a {op.operands[0].type}: expected a ranked tensor")
+
+
 def _check_group(op: ir.Operation, reader: SdyReader) -> None:
     integer(expect(op, "group_id", ir.IntegerAttr, "a number"))
     if len(op.operands) != 1 or len(op.results):
         raise ShardingError("takes one tensor and gives none")
+    _check_ranked(op)
 
 
 def _check_barrier(op: ir.Operation, reader: SdyReader) -> None:
     _check_identity(op)
+    _check_ranked(op)
     direction(op)
 
 
@@ -202,14 +233,21 @@ def _check_local(
 
 
 def _check_nesting(op: ir.Operation, manual: Sequence[str]) -> None:
+    outer = _manual_around(op)
+    for name in manual:
+        if name in outer:
+            raise ShardingError(f'axis "{name}" is manual already, in the op around it')
+
+
+def _manual_around(op: ir.Operation) -> set[str]:
+    """The axes that are manual where `op` stands."""
+    names: set[str] = set()
     parent = op.parent
     while parent is not None:
         if parent.name == "sdy.manual_computation":
-            outer = syntax.read_manual_axes(str(_attribute(parent, "manual_axes")))
-            for name in manual:
-                if name in outer:
-                    raise ShardingError(f'axis "{name}" is manual already, in the op around it')
+            names.update(syntax.read_manual_axes(str(_attribute(parent, "manual_axes"))))
         parent = parent.parent
+    return names
 
 
 def _check_region(op: ir.Operation) -> None:
@@ -220,6 +258,27 @@ def _check_region(op: ir.Operation) -> None:
     inside = operations(regions[0][0])
     if not inside or inside[-1].name != "sdy.return":
         raise ShardingError("must end in 'sdy.return'")
+    _check_isolation(op)
+
+
+def _check_isolation(op: ir.Operation) -> None:
+    known = set(_defined_in(op))
+    for inner in walk(op):
+        for operand in inner.operands:
+            if operand not in known:
+                raise error_at(
+                    inner.location,
+                    f"'{inner.name}' op uses a value from outside of the '{op.name}' around it",
+                )
+
+
+def _defined_in(op: ir.Operation) -> Iterator[ir.Value]:
+    for each in (op, *walk(op)):
+        for region in each.regions:
+            for block in region.blocks:
+                yield from block.arguments
+        if each is not op:
+            yield from each.results
 
 
 def _check_return(op: ir.Operation, reader: SdyReader) -> None:
@@ -240,6 +299,14 @@ def _terminator(op: ir.Operation) -> ir.Operation:
 def _types(values: Iterator[ir.Value] | Sequence[ir.Value]) -> list[ir.Type]:
     return [value.type for value in values]
 
+
+_SHARDINGS: dict[str, Callable[[str], Sequence[syntax.TensorSharding]]] = {
+    SHARDING: syntax.read_per_value,
+    "sharding": lambda text: (syntax.read_sharding(text),),
+    "in_shardings": syntax.read_per_value,
+    "out_shardings": syntax.read_per_value,
+}
+"""The attributes that hold shardings; all but the first on Shardy's own ops only."""
 
 _CHECKS: dict[str, Callable[[ir.Operation, SdyReader], None]] = {
     "sdy.mesh": _check_mesh,

@@ -258,4 +258,4 @@ class _Tokens:
         self.expect("{")
         found = self.listed("}", self.string)
         self.expect(">")
-        return found
+        return tuple(dict.fromkeys(found))
