@@ -1,5 +1,6 @@
 """lit's configuration: `lit tests` or, with everything else, `pytest`."""
 
+import importlib.util
 import os
 import sys
 
@@ -12,6 +13,9 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.test_source_root = root
 config.test_exec_root = os.path.join(root, "tests", "Output")
 config.suffixes = []  # named by the folders that have tests, in their lit.local.cfg
+
+if importlib.util.find_spec("jaxlib") is not None:
+    config.available_features.add("jaxlib")
 
 python = f'"{sys.executable}"'
 config.substitutions += [
