@@ -11,79 +11,30 @@ more than the shards along it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from shard_dialect.ir.attributes import STANDS_FOR
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.upstream import grid_name, split_axes
+from shard_dialect.ir.upstream import (
+    DYNAMIC,
+    Layout,
+    grid_name,
+    group_size,
+    lists,
+    owner,
+    sharding_behind,
+    shown,
+    sizes_in,
+)
 from shard_dialect.model import Grid, ShardingError
+from shard_dialect.model.sharding import Sizes
 
 if TYPE_CHECKING:
     from shard_dialect.ir.shardings import Shardings
 
-DYNAMIC = -(2**63)
-"""How MLIR writes in a list of integers that the number is one of the op's operands."""
-
 _LONGEST_CHAIN = 1000
 """Annotations of annotations that are followed: a module's own body may hold a ring of them."""
-
-Sizes = tuple[int | None, ...]
-"""Integers of a list; `None` is one that only the running program knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """What one `shard.sharding` says, as it is written."""
-
-    grid: str
-    split: tuple[tuple[int, ...], ...]
-    halos: Sizes
-    offsets: Sizes
-
-    @classmethod
-    def of(cls, op: ir.Operation) -> Layout:
-        offsets = sizes_in(op, "static_sharded_dims_offsets")
-        halos = sizes_in(op, "static_halo_sizes")
-        return cls(grid_name(op), split_axes(op), halos, offsets)
-
-    @property
-    def split_dims(self) -> list[int]:
-        return [dim for dim, axes in enumerate(self.split) if axes]
-
-    def offsets_by_dim(self, grid: Grid) -> list[tuple[int, Sizes]]:
-        """The offsets of each split dimension; too few where too few are written."""
-        rest = iter(self.offsets)
-        counts = [(dim, group_size(grid, self.split[dim])) for dim in self.split_dims]
-        return [(dim, tuple(islice(rest, size + 1))) for dim, size in counts if size is not None]
-
-    def lies_like(self, other: Layout) -> bool:
-        """Whether the pieces are the same. Halos are copies around a piece, not a part of it."""
-
-        def pieces(layout: Layout) -> tuple[object, ...]:
-            axes = [(dim, layout.split[dim]) for dim in layout.split_dims]
-            return (layout.grid, axes, layout.offsets)
-
-        return pieces(self) == pieces(other)
-
-    def __str__(self) -> str:
-        offsets = f" sharded_dims_offsets = {shown(self.offsets)}" if self.offsets else ""
-        return f"@{self.grid} {lists(self.split)}{offsets}"
-
-
-def lists(split: Sequence[Sequence[int]]) -> str:
-    return str([list(axes) for axes in split])
-
-
-def shown(sizes: Sizes) -> str:
-    return f"[{', '.join('?' if size is None else str(size) for size in sizes)}]"
-
-
-def sizes_in(op: ir.Operation, key: str) -> Sizes:
-    """The numbers of a list like `root = [1, %i]`, none where the op has no such attribute."""
-    values = op.attributes[key] if key in op.attributes else ()
-    return tuple(None if value == DYNAMIC else value for value in values)
 
 
 def shape_of(type_: ir.Type) -> Sizes:
@@ -103,11 +54,6 @@ def grid_of(op: ir.Operation, shardings: Shardings) -> Grid:
 
 def symbol_name(op: ir.Operation) -> str:
     return str(op.attributes["sym_name"].value)
-
-
-def group_size(grid: Grid, axes: Sequence[int]) -> int | None:
-    """The number of devices in a group along `axes`, `None` if it is not known."""
-    return None if any(grid.shape[axis] is None for axis in axes) else grid.axes_size(axes)
 
 
 def check_axes(split: Sequence[Sequence[int]], grid: Grid) -> None:
@@ -176,11 +122,11 @@ def _check_offsets(layout: Layout, grid: Grid) -> None:
 
 
 def check_shard(op: ir.Operation, shardings: Shardings) -> None:
-    made_by = _sharding_behind(op.operands[1])
+    made_by = sharding_behind(op.operands[1])
     if made_by is None:
         raise ShardingError("takes a sharding that no 'shard.sharding' op makes")
     # Upstream's canonicalization of two annotations of one value looks no further than that op.
-    if made_by != _owner(op.operands[1]) and len(_annotations(op.operands[0])) > 1:
+    if made_by != owner(op.operands[1]) and len(_annotations(op.operands[0])) > 1:
         raise ShardingError(
             "takes its sharding from another tensor, and annotates a value that is annotated "
             "twice: give it a 'shard.sharding' of its own"
@@ -190,27 +136,10 @@ def check_shard(op: ir.Operation, shardings: Shardings) -> None:
     _check_agreement(op, layout)
 
 
-def _sharding_behind(value: ir.Value) -> ir.Operation | None:
-    """The `shard.sharding` that makes `value`, or the tensor's whose sharding `value` is."""
-    for _ in range(_LONGEST_CHAIN):
-        op = _owner(value)
-        if op is None or op.name == "shard.sharding":
-            return op
-        annotated = _owner(op.operands[0]) if op.name == "shard.get_sharding" else None
-        if annotated is None or annotated.name != "shard.shard":
-            return None
-        value = annotated.operands[1]
-    return None
-
-
 def _layout_at(op: ir.Operation) -> Layout | None:
     """What the annotation `op` says."""
-    made_by = _sharding_behind(op.operands[1])
+    made_by = sharding_behind(op.operands[1])
     return None if made_by is None else Layout.of(made_by)
-
-
-def _owner(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
 def _check_fits(layout: Layout, shape: Sizes, grid: Grid) -> None:
@@ -269,10 +198,10 @@ def _check_agreement(op: ir.Operation, layout: Layout) -> None:
 def _annotation_before(op: ir.Operation) -> ir.Operation | None:
     """What annotates the op's operand, past those for users that repeat what they follow."""
     for _ in range(_LONGEST_CHAIN):
-        before = _owner(op.operands[0])
+        before = owner(op.operands[0])
         if before is None or before.name != "shard.shard":
             return None
-        own, earlier = _layout_at(before), _owner(before.operands[0])
+        own, earlier = _layout_at(before), owner(before.operands[0])
         if not _for_users(before) or earlier is None or earlier.name != "shard.shard":
             return before
         repeated = _layout_at(earlier)
@@ -313,7 +242,7 @@ def check_shard_shape(op: ir.Operation, shardings: Shardings) -> None:
         raise ShardingError(f"has {len(op.results)} results for dims = {shown(dims)}")
     if any(size is not None and size < 0 for size in dims):
         raise ShardingError(f"has a negative size in dims = {shown(dims)}")
-    made_by = _sharding_behind(op.operands[for_dims])
+    made_by = sharding_behind(op.operands[for_dims])
     if made_by is None:
         return
     grid = grid_of(made_by, shardings)

@@ -1,9 +1,10 @@
-"""Upstream's `shard.sharding` <-> a sharding, and `shard.shard` <-> an annotation.
+"""Upstream's `shard.sharding` <-> a sharding.
 
     %s = shard.sharding @g split_axes = [[], [0]] halo_sizes = [1, %h] : !shard.sharding
     [[], [0], {halo = [[], [1, "?"]]}]  and  (%h)
 
-Upstream writes sizes one after the other, for the split dimensions only.
+Upstream writes sizes one after the other, for the split dimensions only: two halos for each, and
+offsets one more than the shards along it.
 """
 
 from __future__ import annotations
@@ -13,23 +14,85 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from shard_dialect.errors import ShardError
 from shard_dialect.ir.attributes import symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
-from shard_dialect.model import Axes, Grid, Sharding, ShardingError
+from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.sharding import Sizes
 
-_DYNAMIC = -(2**63)
-SHARDING_TYPE = "!shard.sharding"
+DYNAMIC = -(2**63)
+"""How MLIR writes in a list of integers that the number is one of the op's operands."""
+
+_LONGEST_CHAIN = 1000
+"""Shardings of shardings that are followed: a module's own body may hold a ring of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamSharding:
-    """A sharding, and the values of its unknown sizes in their order."""
+class Layout:
+    """What one `shard.sharding` says, as it is written."""
 
-    sharding: Sharding
-    sizes: tuple[ir.Value, ...] = ()
+    grid: str
+    split: tuple[tuple[int, ...], ...]
+    halos: Sizes
+    offsets: Sizes
+
+    @classmethod
+    def of(cls, op: ir.Operation) -> Layout:
+        offsets = sizes_in(op, "static_sharded_dims_offsets")
+        halos = sizes_in(op, "static_halo_sizes")
+        return cls(grid_name(op), split_axes(op), halos, offsets)
+
+    @property
+    def split_dims(self) -> list[int]:
+        return [dim for dim, axes in enumerate(self.split) if axes]
+
+    def offsets_by_dim(self, grid: Grid) -> list[tuple[int, Sizes]]:
+        """The offsets of each split dimension; too few where too few are written."""
+        rest = iter(self.offsets)
+        counts = [(dim, group_size(grid, self.split[dim])) for dim in self.split_dims]
+        return [(dim, tuple(islice(rest, size + 1))) for dim, size in counts if size is not None]
+
+    def sharding(self, rank: int, grid: Grid) -> Sharding:
+        """The same of a tensor of `rank` dimensions; a scalar's `[[]]` speaks of none."""
+        split = (*self.split[:rank], *((),) * (rank - len(self.split)))
+        halos, offsets = [()] * rank, [()] * rank
+        for place, dim in enumerate(self.split_dims):
+            halos[dim] = self.halos[2 * place : 2 * place + 2]
+        for dim, sizes in self.offsets_by_dim(grid):
+            offsets[dim] = sizes
+        return Sharding(self.grid, split, halos=tuple(halos), offsets=tuple(offsets))
+
+    def lies_like(self, other: Layout) -> bool:
+        """Whether the pieces are the same. Halos are copies around a piece, not a part of it."""
+
+        def pieces(layout: Layout) -> tuple[object, ...]:
+            axes = [(dim, layout.split[dim]) for dim in layout.split_dims]
+            return (layout.grid, axes, layout.offsets)
+
+        return pieces(self) == pieces(other)
+
+    def __str__(self) -> str:
+        offsets = f" sharded_dims_offsets = {shown(self.offsets)}" if self.offsets else ""
+        return f"@{self.grid} {lists(self.split)}{offsets}"
+
+
+def lists(split: Sequence[Sequence[int]]) -> str:
+    return str([list(axes) for axes in split])
+
+
+def shown(sizes: Sizes) -> str:
+    return f"[{', '.join('?' if size is None else str(size) for size in sizes)}]"
+
+
+def sizes_in(op: ir.Operation, key: str) -> Sizes:
+    """The numbers of a list like `root = [1, %i]`, none where the op has no such attribute."""
+    values = op.attributes[key] if key in op.attributes else ()
+    return tuple(None if value == DYNAMIC else value for value in values)
+
+
+def group_size(grid: Grid, axes: Sequence[int]) -> int | None:
+    """The number of devices in a group along `axes`, `None` if it is not known."""
+    return None if any(grid.shape[axis] is None for axis in axes) else grid.axes_size(axes)
 
 
 def split_axes(op: ir.Operation) -> tuple[tuple[int, ...], ...]:
@@ -43,40 +106,21 @@ def grid_name(op: ir.Operation) -> str:
     return symbol(op.attributes["grid"])
 
 
-def read_sharding_op(op: ir.Operation, rank: int, grid: Grid) -> UpstreamSharding:
-    """What a `shard.sharding` says of a tensor of `rank` dimensions."""
-    given = split_axes(op)
-    if not any(given[rank:]):
-        given = given[:rank]  # a scalar, too, needs one list to parse
-    if len(given) > rank:
-        raise ShardingError(
-            f"has split axes {[list(axes) for axes in given]} for {len(given)} dimensions, "
-            f"but the tensor has {rank}"
-        )
-    split = (*given, *((),) * (rank - len(given)))
-    halos = _dealt(op, "static_halo_sizes", split, [2 for axes in split if axes])
-    offsets: tuple[Sizes, ...] = ()
-    if len(op.attributes["static_sharded_dims_offsets"]):
-        counts = [grid.axes_size(axes) + 1 for axes in split if axes]
-        offsets = _dealt(op, "static_sharded_dims_offsets", split, counts)
-    sharding = Sharding(grid.name, split, halos=halos, offsets=offsets)
-    return UpstreamSharding(sharding, tuple(op.operands))
+def sharding_behind(value: ir.Value) -> ir.Operation | None:
+    """The `shard.sharding` that makes `value`, or the tensor's whose sharding `value` is."""
+    for _ in range(_LONGEST_CHAIN):
+        op = owner(value)
+        if op is None or op.name == "shard.sharding":
+            return op
+        annotated = owner(op.operands[0]) if op.name == "shard.get_sharding" else None
+        if annotated is None or annotated.name != "shard.shard":
+            return None
+        value = annotated.operands[1]
+    return None
 
 
-def _dealt(
-    op: ir.Operation, key: str, split: Sequence[Axes], counts: Sequence[int]
-) -> tuple[Sizes, ...]:
-    """The sizes in `key` dealt to the split dimensions, `counts` to each."""
-    sizes = [None if size == _DYNAMIC else size for size in op.attributes[key]]
-    if not sizes:
-        return ()
-    if len(sizes) != sum(counts):
-        name = key.removeprefix("static_")
-        raise ShardingError(
-            f"has {len(sizes)} {name}: expected {sum(counts)}, for {len(counts)} split dimensions"
-        )
-    left, count = iter(sizes), iter(counts)
-    return tuple(tuple(islice(left, next(count))) if axes else () for axes in split)
+def owner(value: ir.Value) -> ir.Operation | None:
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
 def write_sharding_op(sharding: Sharding, sizes: Sequence[ir.Value]) -> ir.Value:
@@ -92,29 +136,10 @@ def write_sharding_op(sharding: Sharding, sizes: Sequence[ir.Value]) -> ir.Value
         "static_halo_sizes": ir.DenseI64ArrayAttr.get(halos),
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get(dynamic),
     }
-    return create("shard.sharding", [ir.Type.parse(SHARDING_TYPE)], sizes, attributes).results[0]
+    return create("shard.sharding", [ir.Type.parse("!shard.sharding")], sizes, attributes).results[
+        0
+    ]
 
 
 def _flat(by_dim: Sequence[Sizes]) -> list[int]:
-    return [_DYNAMIC if size is None else size for sizes in by_dim for size in sizes]
-
-
-def sharding_behind(value: ir.Value) -> ir.Operation:
-    """The `shard.sharding` op that makes `value`, or made that of `shard.get_sharding`'s tensor."""
-    for _ in range(1000):
-        owner = value.owner
-        if isinstance(owner, ir.Block):
-            break
-        op = owner.operation
-        if op.name == "shard.sharding":
-            return op
-        if op.name == "shard.get_sharding":
-            annotated = op.operands[0].owner
-            if isinstance(annotated, ir.Block) or annotated.operation.name != "shard.shard":
-                raise ShardError(
-                    "takes the sharding of a tensor that no 'shard.shard' op gives one"
-                )
-            value = annotated.operation.operands[1]
-            continue
-        break
-    raise ShardError("takes a sharding that no 'shard.sharding' op makes")
+    return [DYNAMIC if size is None else size for sizes in by_dim for size in sizes]

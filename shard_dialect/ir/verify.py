@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir import annotation, upstream
+from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import (
     ARGUMENT,
     COLLECTIVE,
@@ -207,12 +207,6 @@ def _check_computation(op: ir.Operation) -> None:
         expect(op, NAMED, ir.StringAttr, "a string")
 
 
-def _check_shard_sharding(op: ir.Operation, shardings: Shardings) -> None:
-    grid = shardings.grid(upstream.grid_name(op))
-    rank = len(upstream.split_axes(op))
-    upstream.read_sharding_op(op, rank, grid).sharding.check(grid, rank)
-
-
 def _check_function(op: ir.Operation, shardings: Shardings) -> None:
     if "mesh_cluster" in op.attributes:
         expect(op, "mesh_cluster", ir.FlatSymbolRefAttr, "the name of a grid")
@@ -316,5 +310,4 @@ _CHECKS: dict[str, Callable[[ir.Operation, Shardings], None]] = {
     "mesh.sub_cluster": _check_sub_cluster,
     "mesh.to_global": _check_manual,
     "mesh.to_local": _check_manual,
-    "shard.sharding": _check_shard_sharding,
 }

@@ -11,9 +11,9 @@ from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import boundary, set_boundary
 from shard_dialect.ir.grids import read_grid, write_cluster
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.ir.upstream import grid_name, read_sharding_op, sharding_behind
+from shard_dialect.ir.upstream import Layout, grid_name, sharding_behind
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Annotation
+from shard_dialect.model import Annotation, ShardingError
 
 _SHARDINGS = ("shard.get_sharding", "shard.sharding")
 """Ops without a use once the annotations are ours; last to first made."""
@@ -28,7 +28,7 @@ def import_shard(module: ir.Operation) -> None:
     for op in ours:
         if op.name == "shard.shard":
             with located(op):
-                annotations.append((op, sharding_behind(op.operands[1])))
+                annotations.append((op, _made_by(op)))
     # Those that stand for an attribute go last: the op that gets it is ours by then.
     for op, made in sorted(annotations, key=lambda each: STANDS_FOR in each[0].attributes):
         with located(op):
@@ -37,22 +37,28 @@ def import_shard(module: ir.Operation) -> None:
     _import_grids(module)
 
 
+def _made_by(op: ir.Operation) -> ir.Operation:
+    made = sharding_behind(op.operands[1])
+    if made is None:
+        raise ShardingError("takes a sharding that no 'shard.sharding' op makes")
+    return made
+
+
 def _import_shard(op: ir.Operation, made: ir.Operation, shardings: Shardings) -> None:
     source = op.operands[0]
-    read = read_sharding_op(made, source.type.rank, shardings.grid(grid_name(made)))
-    said = shardings.checked(Annotation(read.sharding), source.type.rank)
-    attribute = shardings.write(said)
+    rank = source.type.rank
+    sharding = Layout.of(made).sharding(rank, shardings.grid(grid_name(made)))
+    attribute = shardings.write(shardings.checked(Annotation(sharding), rank))
     stands_for = op.attributes[STANDS_FOR].value if STANDS_FOR in op.attributes else None
     with ir.InsertionPoint(op), op.location:
         if stands_for == "reshard":
-            new = create("mesh.reshard", [source.type], [source], {"sharding": attribute}).results[
-                0
-            ]
+            made_of = {"sharding": attribute}
+            new = create("mesh.reshard", [source.type], [source], made_of).results[0]
         elif stands_for in _GIVE_BACK and _GIVE_BACK[stands_for](op, attribute):
             new = source
         else:
             for_users = "annotate_for_users" in op.attributes
-            new = annotate(source, attribute, read.sizes, as_result=not for_users)
+            new = annotate(source, attribute, list(made.operands), as_result=not for_users)
     op.results[0].replace_all_uses_with(new)
     op.erase()
 
