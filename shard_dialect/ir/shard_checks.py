@@ -25,12 +25,11 @@ from shard_dialect.ir.sharding_checks import (
     check_sharding,
     check_update_halo,
     grid_of,
-    group_size,
     shape_of,
-    sizes_in,
     symbol_name,
 )
 from shard_dialect.ir.spelling import scatter_dim
+from shard_dialect.ir.upstream import group_size, sizes_in
 from shard_dialect.model import ShardingError
 
 if TYPE_CHECKING:

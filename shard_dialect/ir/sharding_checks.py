@@ -26,6 +26,7 @@ from shard_dialect.ir.upstream import (
     sharding_behind,
     shown,
     sizes_in,
+    split_axes,
 )
 from shard_dialect.model import Grid, ShardingError
 from shard_dialect.model.sharding import Sizes

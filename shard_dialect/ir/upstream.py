@@ -55,7 +55,8 @@ class Layout:
     def sharding(self, rank: int, grid: Grid) -> Sharding:
         """The same of a tensor of `rank` dimensions; a scalar's `[[]]` speaks of none."""
         split = (*self.split[:rank], *((),) * (rank - len(self.split)))
-        halos, offsets = [()] * rank, [()] * rank
+        halos: list[Sizes] = [()] * rank
+        offsets: list[Sizes] = [()] * rank
         for place, dim in enumerate(self.split_dims):
             halos[dim] = self.halos[2 * place : 2 * place + 2]
         for dim, sizes in self.offsets_by_dim(grid):
@@ -136,9 +137,8 @@ def write_sharding_op(sharding: Sharding, sizes: Sequence[ir.Value]) -> ir.Value
         "static_halo_sizes": ir.DenseI64ArrayAttr.get(halos),
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get(dynamic),
     }
-    return create("shard.sharding", [ir.Type.parse("!shard.sharding")], sizes, attributes).results[
-        0
-    ]
+    type_ = ir.Type.parse("!shard.sharding")
+    return create("shard.sharding", [type_], sizes, attributes).results[0]
 
 
 def _flat(by_dim: Sequence[Sizes]) -> list[int]:
