@@ -53,11 +53,18 @@ def drop_from_boundary(function: ir.Operation, prefix: str) -> None:
         set_boundary(function, key, kept)
 
 
+def returns_of(function: ir.Operation) -> list[ir.Operation]:
+    """Where the function returns: in one place, or at the end of several blocks."""
+    ends = [operations(block)[-1] for block in function.regions[0].blocks]
+    return [op for op in ends if op.name == "func.return"]
+
+
 def update_type(function: ir.Operation) -> None:
     """Make the function's type that of its block's arguments and its return's operands."""
-    block = body(function)
-    inputs = [argument.type for argument in block.arguments]
-    results = [operand.type for operand in operations(block)[-1].operands]
+    inputs = [argument.type for argument in body(function).arguments]
+    results = function.attributes["function_type"].value.results
+    for op in returns_of(function)[:1]:
+        results = [operand.type for operand in op.operands]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
 
 

@@ -15,9 +15,9 @@ from shard_dialect.ir.annotation import read_annotation
 from shard_dialect.ir.attributes import SHARDING
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import boundary, form_of
+from shard_dialect.ir.function import boundary, form_of, returns_of
 from shard_dialect.ir.shardings import Shardings, rank_of
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation
 
 
@@ -67,7 +67,7 @@ def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[Stat
     for value, entry in zip(body(function).arguments, attributes, strict=True):
         with located(function):
             yield from _in_type(value, function.location, shardings)
-            if SHARDING in entry:
+            if SHARDING in entry and _is_tensor(value):
                 said = shardings.read_annotation(entry[SHARDING], rank_of(value.type))
                 yield Statement(value, said, function.location)
 
@@ -79,7 +79,8 @@ def _of_ops(function: ir.Operation, shardings: Shardings) -> Iterator[Statement]
             for result in op.results:
                 yield from _in_type(result, op.location, shardings)
             for number, said in shardings.of_results(op).items():
-                yield Statement(op.results[number], said, op.location)
+                if _is_tensor(op.results[number]):
+                    yield Statement(op.results[number], said, op.location)
             annotated = read_annotation(op, shardings)
         if annotated is None:
             continue
@@ -96,13 +97,20 @@ def _of_ops(function: ir.Operation, shardings: Shardings) -> Iterator[Statement]
 
 def _of_results(function: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
     """What a result is to be says how its value should lie, where nothing else does."""
-    returned = operations(body(function))[-1].operands
     entries = boundary(function, "res_attrs")
+    returned = [
+        (op.operands[i], each) for op in returns_of(function) for i, each in enumerate(entries)
+    ]
     with located(function):
-        for value, entry in zip(returned, entries, strict=False):
-            if SHARDING in entry:
+        for value, entry in returned:
+            if SHARDING in entry and _is_tensor(value):
                 said = shardings.read_annotation(entry[SHARDING], rank_of(value.type))
                 yield Statement(value, said, function.location, "weak")
+
+
+def _is_tensor(value: ir.Value) -> bool:
+    """Whether what is said of it matters: Shardy has shardings of scalars too."""
+    return isinstance(value.type, ir.RankedTensorType)
 
 
 def _in_type(value: ir.Value, location: ir.Location, shardings: Shardings) -> Iterator[Statement]:

@@ -63,11 +63,26 @@ class EraseSharding(Pass):
         for op in operations(body(module)):
             if op.name in GRIDS:
                 op.erase()
+            elif op.name == "func.func" and not len(op.regions[0].blocks):
+                _erase_from_declaration(op, shardings)
+
+
+def _erase_from_declaration(op: ir.Operation, shardings: Shardings) -> None:
+    type_ = op.attributes["function_type"].value
+    inputs, results = (
+        [each if shardings.of_type(each) is None else shardings.typed(each, None) for each in types]
+        for types in (type_.inputs, type_.results)
+    )
+    op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
+    for prefix in (SHARDING, "sdy.sharding"):
+        drop_from_boundary(op, prefix)
 
 
 def _erase(handle: ir.Operation, shardings: Shardings) -> None:
-    for argument in body(handle).arguments:
-        _make_plain(argument, shardings)
+    for op in (handle, *walk(handle)):
+        for region in op.regions:
+            for argument in [each for block in region.blocks for each in block.arguments]:
+                _make_plain(argument, shardings)
     for op in list(walk(handle)):
         _erase_from(op, shardings)
     for op in reversed(list(walk(handle))):

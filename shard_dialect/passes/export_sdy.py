@@ -217,6 +217,7 @@ class _Exporter:
         stands = list(zip(arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block), terminator.location:
             create("sdy.return", [], results)
+        terminator.erase()  # it uses what is erased below
         for value, argument in stands:
             for user in walk(new):
                 user.replace_uses_of_with(value, argument)

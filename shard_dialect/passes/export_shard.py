@@ -16,7 +16,7 @@ from shard_dialect.ir.attributes import SHARDING, SHARDINGS, STANDS_FOR
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
 from shard_dialect.ir.diagnostics import located
-from shard_dialect.ir.function import boundary, functions_of, set_boundary
+from shard_dialect.ir.function import boundary, functions_of, returns_of, set_boundary
 from shard_dialect.ir.grids import read_grid, write_grid
 from shard_dialect.ir.shardings import Shardings, rank_of
 from shard_dialect.ir.upstream import write_sharding_op
@@ -102,20 +102,24 @@ def _export_boundary(function: ir.Operation, shardings: Shardings) -> None:
                 _interpose(argument, said, "argument")
     set_boundary(function, "arg_attrs", entries)
     entries = boundary(function, "res_attrs")
-    terminator = operations(block)[-1]
     for place, entry in enumerate(entries):
-        if SHARDING in entry:
-            value = terminator.operands[place]
-            said = shardings.read_annotation(entry.pop(SHARDING), rank_of(value.type))
-            with ir.InsertionPoint(terminator), function.location:
-                terminator.operands[place] = _shard(
-                    value, said, for_users=True, stands_for="result"
-                )
+        if SHARDING not in entry:
+            continue
+        attribute = entry.pop(SHARDING)
+        for end in returns_of(function):
+            value = end.operands[place]
+            if not isinstance(value.type, ir.RankedTensorType):
+                continue
+            said = shardings.read_annotation(attribute, rank_of(value.type))
+            with ir.InsertionPoint(end), function.location:
+                end.operands[place] = _shard(value, said, for_users=True, stands_for="result")
     set_boundary(function, "res_attrs", entries)
 
 
 def _interpose(value: ir.Value, said: Annotation, stands_for: str) -> None:
-    """Let all uses of `value` see it as `said`."""
+    """Let all uses of `value` see it as `said`. Upstream says nothing of scalars: they are whole."""
+    if not isinstance(value.type, ir.RankedTensorType):
+        return
     users = [(use.owner.operation, use.operand_number) for use in value.uses]
     new = _shard(value, said, stands_for=stands_for)
     for user, place in users:

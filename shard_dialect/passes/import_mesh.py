@@ -12,17 +12,29 @@ from __future__ import annotations
 from shard_dialect.ir.annotation import default_grid
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS, flag
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import is_constant
+from shard_dialect.ir.build import annotate, is_constant
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import boundary, form_of, functions_of, set_boundary, update_type
+from shard_dialect.ir.function import (
+    BOUNDARY,
+    boundary,
+    form_of,
+    functions_of,
+    set_boundary,
+    update_type,
+)
 from shard_dialect.ir.notation import read_notation
 from shard_dialect.ir.shardings import Shardings, is_sharding
-from shard_dialect.ir.walk import body, walk
+from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation
 
 
 def import_mesh(module: ir.Operation) -> None:
     shardings = Shardings.of(module)
+    forms = {form_of(function) for function in functions_of(module)}
+    for op in operations(body(module)):
+        is_declared = op.name == "func.func" and not len(op.regions[0].blocks)
+        if is_declared and forms <= {"annotated"}:  # else they are called with types of these forms
+            _declared_types_to_attributes(op, shardings)
     for function in functions_of(module):
         if form_of(function) == "annotated":
             _types_to_attributes(function, shardings)
@@ -47,9 +59,45 @@ def _types_to_attributes(function: ir.Operation, shardings: Shardings) -> None:
             entry[SHARDING] = shardings.write(said)
             argument.set_type(shardings.typed(argument.type, None))
     set_boundary(function, "arg_attrs", entries)
-    for op in walk(function):
+    for op in list(walk(function)):
         _results_to_attributes(op, shardings)
+        for block in [block for region in op.regions for block in region.blocks]:
+            _arguments_to_annotations(block, op, shardings)
+    for block in list(function.regions[0].blocks)[1:]:
+        _arguments_to_annotations(block, function, shardings)
     update_type(function)
+
+
+def _arguments_to_annotations(block: ir.Block, op: ir.Operation, shardings: Shardings) -> None:
+    """Arguments of other blocks than a function's first have no attributes."""
+    for argument in block.arguments:
+        sharding = shardings.of_type(argument.type)
+        if sharding is None:
+            continue
+        argument.set_type(shardings.typed(argument.type, None))
+        users = [(use.owner.operation, use.operand_number) for use in argument.uses]
+        with ir.InsertionPoint.at_block_begin(block), op.location:
+            new = annotate(argument, shardings.write(sharding), as_result=True)
+        for user, place in users:
+            user.operands[place] = new
+
+
+def _declared_types_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
+    type_ = op.attributes["function_type"].value
+    plain: list[list[ir.Type]] = []
+    for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
+        entries = boundary(op, key)
+        plain.append([])
+        for each, entry in zip(types, entries, strict=True):
+            sharding = shardings.of_type(each)
+            if sharding is not None:
+                said = Annotation(sharding)
+                if SHARDING in entry:
+                    said = _both(said, shardings.read_annotation(entry[SHARDING], each.rank), op)
+                entry[SHARDING] = shardings.write(said)
+            plain[-1].append(each if sharding is None else shardings.typed(each, None))
+        set_boundary(op, key, entries)
+    op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*plain))
 
 
 def _results_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
@@ -106,7 +154,7 @@ def replace_uses_after(value: ir.Value, new: ir.Value, op: ir.Operation) -> None
     for use in list(value.uses):
         user = use.owner.operation
         around = user
-        while around.block != op.block:
+        while around.parent is not None and around.block != op.block:
             around = around.parent
-        if op.is_before_in_block(around):
+        if around.parent is not None and op.is_before_in_block(around):
             user.operands[use.operand_number] = new

@@ -92,7 +92,7 @@ class _Importer:
             said = self.reader.per_value(op.attributes[sdy.SHARDING], types)
             del op.attributes[sdy.SHARDING]
             if said:
-                op.attributes[SHARDINGS] = self._per_value(said)
+                op.attributes[SHARDINGS] = self._per_value(said, types)
         if sdy.RULE in op.attributes:
             op.attributes[RULE] = ir.StringAttr.get(write_rule(self.reader.rule(op)))
             del op.attributes[sdy.RULE]
@@ -101,12 +101,17 @@ class _Importer:
                 _CONVERT[op.name](self, op)
             self.done.insert(0, op)
 
-    def _per_value(self, said: Sequence[Annotation]) -> ir.ArrayAttr:
-        """One for each value; what is open everywhere says nothing."""
+    def _per_value(self, said: Sequence[Annotation], types: Sequence[ir.Type]) -> ir.ArrayAttr:
+        """One for each value; what is open everywhere says nothing, nor does that of a scalar."""
+
+        def says_nothing(number: int, each: Annotation) -> bool:
+            is_scalar = number < len(types) and not isinstance(types[number], ir.RankedTensorType)
+            return each.says_nothing or (is_scalar and self.shardings.grid(each.grid).rank > 0)
+
         return ir.ArrayAttr.get(
             [
-                ir.UnitAttr.get() if each.says_nothing else self.shardings.write(each)
-                for each in said
+                ir.UnitAttr.get() if says_nothing(number, each) else self.shardings.write(each)
+                for number, each in enumerate(said)
             ]
         )
 
@@ -158,14 +163,14 @@ class _Importer:
             with ir.InsertionPoint.at_block_begin(body(region)):
                 inside = [
                     annotate(value, self.shardings.write(each), as_result=False)
-                    if isinstance(value.type, ir.RankedTensorType)
+                    if isinstance(value.type, ir.RankedTensorType) and not each.says_nothing
                     else value
                     for value, each in zip(inside, said, strict=True)
                 ]
         if "out_shardings" in op.attributes:
             types = [result.type for result in op.results]
             out = self.reader.per_value(op.attributes["out_shardings"], types)
-            region.attributes[SHARDINGS] = self._per_value(out)
+            region.attributes[SHARDINGS] = self._per_value(out, types)
         self._move_body(op, region, inside)
 
     def manual(self, op: ir.Operation) -> None:

@@ -1,9 +1,9 @@
 """Named computations taken apart: propagation goes through them as if they were not there.
 
-    %1 = scf.execute_region -> tensor<4xf32> no_inline {       %0 = math.tanh %x
-      %0 = math.tanh %x                                        %1 = "mesh.annotate"(%0) ...
-      scf.yield %0
-    } {mesh.named_computation = "f", mesh.shardings = [...]}
+%1 = scf.execute_region -> tensor<4xf32> no_inline {       %0 = math.tanh %x
+  %0 = math.tanh %x                                        %1 = "mesh.annotate"(%0) ...
+  scf.yield %0
+} {mesh.named_computation = "f", mesh.shardings = [...]}
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def _inline(op: ir.Operation) -> None:
     said = list(op.attributes[SHARDINGS]) if SHARDINGS in op.attributes else []
     with ir.InsertionPoint(op), op.location:
         for number, sharding in enumerate(said):
-            if not isinstance(sharding, ir.UnitAttr):
+            is_tensor = isinstance(given[number].type, ir.RankedTensorType)
+            if is_tensor and not isinstance(sharding, ir.UnitAttr):
                 given[number] = annotate(given[number], sharding, as_result=True)
     for result, value in zip(op.results, given, strict=True):
         result.replace_all_uses_with(value)
