@@ -55,6 +55,11 @@ def verify(module: ir.Operation) -> None:
                 raise
             message = f"'{op.name}' op {error.message}"
             raise ShardError(message, location_text(op.location)) from None
+    check_agreement(module, shardings)
+
+
+def check_agreement(module: ir.Operation, shardings: Shardings) -> None:
+    """Raise a located `ShardError` where annotations of one value say different things."""
     for function in functions_of(module):
         if form_of(function) == "annotated":
             merged(statements(function, shardings))
@@ -201,6 +206,10 @@ def _check_computation(op: ir.Operation) -> None:
     for name in (MANUAL, NAMED):
         if name in op.attributes and op.name != "scf.execute_region":
             raise ShardingError(f"has {name}, which only 'scf.execute_region' may have")
+    if MANUAL in op.attributes and NAMED in op.attributes:
+        raise ShardingError(f"has both {MANUAL} and {NAMED}: expected one region in the other")
+    if (MANUAL in op.attributes or NAMED in op.attributes) and len(op.regions[0].blocks) != 1:
+        raise ShardingError(f"is a computation of {len(op.regions[0].blocks)} blocks: expected one")
     if MANUAL in op.attributes:
         ints(op.attributes[MANUAL])
     if NAMED in op.attributes:

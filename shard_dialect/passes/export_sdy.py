@@ -157,6 +157,11 @@ class _Exporter:
         out = [value.owner.operation for value in inside[-1].operands if _is_made(value)]
         if len(out) != len(op.results) or any(each.name != "mesh.to_global" for each in out):
             raise ShardingError("has a manual computation that gives what no 'mesh.to_global' made")
+        for each in inside[:-1]:
+            if each.name == "mesh.to_global" and any(
+                use.owner.operation != inside[-1] for use in each.results[0].uses
+            ):
+                raise ShardingError("has a manual computation that reads a 'mesh.to_global'")
         _refuse_captures(op, [each.operands[0] for each in into])
         manual = [whole(axis) for axis in read_axes(op.attributes[MANUAL])]
         attributes = {

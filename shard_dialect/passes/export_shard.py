@@ -117,7 +117,7 @@ def _export_boundary(function: ir.Operation, shardings: Shardings) -> None:
 
 
 def _interpose(value: ir.Value, said: Annotation, stands_for: str) -> None:
-    """Let all uses of `value` see it as `said`. Upstream says nothing of scalars: they are whole."""
+    """Let all uses of `value` see it as `said`. Scalars are whole."""
     if not isinstance(value.type, ir.RankedTensorType):
         return
     users = [(use.owner.operation, use.operand_number) for use in value.uses]

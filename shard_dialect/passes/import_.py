@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.shardings import Shardings
+from shard_dialect.ir.verify import check_agreement
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.import_mesh import import_mesh
 from shard_dialect.passes.import_sdy import import_sdy
@@ -28,6 +30,7 @@ class Import(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         import_annotations(module)
+        check_agreement(module, Shardings.of(module))
 
 
 def import_annotations(module: ir.Operation) -> None:

@@ -105,8 +105,8 @@ class _Importer:
         """One for each value; what is open everywhere says nothing, nor does that of a scalar."""
 
         def says_nothing(number: int, each: Annotation) -> bool:
-            is_scalar = number < len(types) and not isinstance(types[number], ir.RankedTensorType)
-            return each.says_nothing or (is_scalar and self.shardings.grid(each.grid).rank > 0)
+            is_scalar = number < len(types) and self._is_of_scalar(each, types[number])
+            return each.says_nothing or is_scalar
 
         return ir.ArrayAttr.get(
             [
@@ -115,6 +115,11 @@ class _Importer:
             ]
         )
 
+    def _is_of_scalar(self, said: Annotation, type_: ir.Type) -> bool:
+        """Whether it says how a scalar lies, which is whole; not on which one device it is."""
+        is_tensor = isinstance(type_, ir.RankedTensorType)
+        return not is_tensor and self.shardings.grid(said.grid).rank > 0
+
     def _boundary(self, op: ir.Operation) -> None:
         type_ = op.attributes["function_type"].value
         for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
@@ -122,7 +127,8 @@ class _Importer:
             for entry, each in zip(entries, types, strict=True):
                 if sdy.SHARDING in entry:
                     said = self.reader.sharding(entry.pop(sdy.SHARDING), each)
-                    entry[SHARDING] = self.shardings.write(said)
+                    if not self._is_of_scalar(said, each):
+                        entry[SHARDING] = self.shardings.write(said)
             set_boundary(op, key, entries)
 
     def mesh(self, op: ir.Operation) -> None:
@@ -131,6 +137,9 @@ class _Importer:
     def constraint(self, op: ir.Operation) -> None:
         """One without uses says how its operand lies; so do all that come after it see it."""
         value, result = op.operands[0], op.results[0]
+        if not isinstance(value.type, ir.RankedTensorType):
+            result.replace_all_uses_with(value)  # a scalar is whole
+            return
         said = self.shardings.write(self.reader.sharding(op.attributes["sharding"], value.type))
         if any(True for _ in result.uses):
             result.replace_all_uses_with(annotate(value, said, as_result=False))
@@ -140,6 +149,9 @@ class _Importer:
 
     def reshard(self, op: ir.Operation) -> None:
         value = op.operands[0]
+        if not isinstance(value.type, ir.RankedTensorType):
+            op.results[0].replace_all_uses_with(value)
+            return
         said = self.shardings.write(self.reader.sharding(op.attributes["sharding"], value.type))
         new = create("mesh.reshard", [value.type], [value], {"sharding": said})
         op.results[0].replace_all_uses_with(new.results[0])

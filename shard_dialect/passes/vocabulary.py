@@ -11,6 +11,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, refuse_form
 from shard_dialect.ir.shardings import Shardings, rank_of
+from shard_dialect.ir.verify import check_agreement
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation
 from shard_dialect.passes.import_ import import_annotations
@@ -22,7 +23,9 @@ def prepare(module: ir.Operation) -> Shardings:
     for function in functions_of(module):
         if form_of(function) not in ("annotated", "propagated"):
             raise refuse_form(function, ": only annotated and propagated ones are exported")
-    return Shardings.of(module)
+    shardings = Shardings.of(module)
+    check_agreement(module, shardings)
+    return shardings
 
 
 def said_by_ops(
