@@ -89,6 +89,14 @@ def scalar(attribute: ir.Attribute) -> ir.Operation:
     return create("arith.constant", [attribute.type], [], {"value": attribute})
 
 
+def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
+    """`linalg.copy` between buffers, with its body."""
+    segments = ir.DenseI32ArrayAttr.get([1, 1])
+    op = create("linalg.copy", [], [value, into], {"operandSegmentSizes": segments}, 1)
+    linalg_queries.fill_builtin_region(op)
+    return op
+
+
 def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
     """`linalg.fill`, with its body."""
     segments = ir.DenseI32ArrayAttr.get([1, 1])
@@ -107,14 +115,14 @@ def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
     """The value that changes nothing under `reduction`, as an attribute of type `element`."""
     if isinstance(element, ir.FloatType):
         values = {"sum": 0.0, "product": 1.0, "max": -inf, "min": inf}
-        return ir.FloatAttr.get(element, values[reduction])
+        return ir.FloatAttr.get(element, values[reduction], loc=ir.Location.unknown())
     width = 64 if isinstance(element, ir.IndexType) else element.width
     top = 2 ** (width - 1)
     whole = {"sum": 0, "product": 1, "max": -top, "min": top - 1}
     return ir.IntegerAttr.get(element, whole[reduction])
 
 
-CONSTANTS = {"arith.constant": "value", "tosa.const": "values"}
+CONSTANTS = {"arith.constant": "value", "stablehlo.constant": "value", "tosa.const": "values"}
 """The ops that make constants, and the attribute that holds what they make."""
 
 

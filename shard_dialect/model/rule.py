@@ -89,7 +89,9 @@ class ShardingRule:
     def is_elementwise(self) -> bool:
         """Every tensor has the same factors in the same order: an index in, the same index out."""
         tensors = [dims for dims in self.operands + self.results if dims is not None]
-        return all(dims == tensors[0] for dims in tensors) and not (self.reductions or self.whole)
+        alike = all(dims == tensors[0] for dims in tensors)
+        each = alike and all(len(factors) == 1 for factors in tensors[0])
+        return each and not (self.reductions or self.whole)
 
     @cached_property
     def is_pass_through(self) -> bool:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import build
 from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, RESULT
-from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.bindings import PassManager, ir, part
 from shard_dialect.ir.diagnostics import from_mlir, located
 from shard_dialect.ir.function import (
     boundary,
@@ -40,6 +40,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, ReduceScatter
 from shard_dialect.passes.base import Pass
 
+_FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize,cse))"
 _TO_BUFFERS = (
     "builtin.module("
     "func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-arith,tosa-to-tensor),"
@@ -78,10 +79,15 @@ class Lower(Pass):
             _note_boundary(handle)
             set_form(handle, "lowered")
         try:
+            if any(op.name.startswith("stablehlo.") for op in walk(module)):
+                part("_mlir_libs._stablehlo").register_stablehlo_passes()
+                PassManager.parse(_FROM_STABLEHLO).run(module)
             PassManager.parse(_TO_BUFFERS).run(module)
             for handle in functions_of(module):
                 _return_apart(handle)
             PassManager.parse(_TO_ARGUMENTS).run(module)
+            for handle in functions_of(module):
+                _copy_by_loops(handle)
         except ir.MLIRError as error:
             raise from_mlir(error) from None
 
@@ -101,6 +107,20 @@ def _return_apart(handle: ir.Operation) -> None:
                 build.create("memref.copy", [], [value, into])
             terminator.operands[place] = into
         seen.append(value)
+
+
+def _copy_by_loops(handle: ir.Operation) -> None:
+    """Copy parts of buffers in loops: what MLIR would call for them is in no library here."""
+    for op in list(walk(handle)):
+        types = [operand.type for operand in op.operands]
+        if op.name == "memref.copy" and any(not _is_contiguous(type_) for type_ in types):
+            with ir.InsertionPoint(op), op.location:
+                build.copy(*op.operands)
+            op.erase()
+
+
+def _is_contiguous(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.MemRefType) and "strided" not in str(type_.layout)
 
 
 def _note_boundary(handle: ir.Operation) -> None:

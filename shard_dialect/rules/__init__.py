@@ -14,13 +14,14 @@ from collections.abc import Callable
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
-from shard_dialect.rules import linalg, pointwise, tensor, tosa
+from shard_dialect.rules import linalg, pointwise, stablehlo, tensor, tosa
 from shard_dialect.rules.query import Query
 
 RuleFunction = Callable[[Query], "ShardingRule | None"]
 
 _RULES: dict[str, RuleFunction] = {
     **pointwise.RULES,
+    **stablehlo.RULES,
     **tensor.RULES,
     **tosa.RULES,
 }

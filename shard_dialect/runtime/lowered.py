@@ -102,7 +102,7 @@ class Program:
 
 def choose_entry(module: ir.Operation, name: str | None) -> str:
     """The function to run: `name`, else `main`, else the only public one."""
-    public = [name_of(op) for op in functions_of(module) if "sym_visibility" not in op.attributes]
+    public = [name_of(op) for op in functions_of(module) if _is_public(op)]
     names = ", ".join(f"@{each}" for each in public) or "none"
     if name is not None:
         find_function(module, name)
@@ -114,6 +114,12 @@ def choose_entry(module: ir.Operation, name: str | None) -> str:
             f"which function to run is not clear: name one with --entry; there are {names}"
         )
     return public[0]
+
+
+def _is_public(op: ir.Operation) -> bool:
+    """JAX says so; what says nothing is, too."""
+    key = "sym_visibility"
+    return key not in op.attributes or op.attributes[key].value == "public"
 
 
 def find_function(module: ir.Operation, name: str) -> ir.Operation:
