@@ -13,7 +13,7 @@ dimension. A dimension without a factor (of size 1, say) is never split.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from shard_dialect.errors import ShardError
@@ -80,6 +80,23 @@ class ShardingRule:
         outs = tuple(dims(text, shape) for text, shape in zip(sides[1], results, strict=True))
         kinds = tuple((letters[letter], kind) for letter, kind in (reductions or {}).items())
         return cls(tuple(sizes), ins, outs, kinds)
+
+    def contiguous(self) -> ShardingRule:
+        """The same rule with the major factor alone of each dimension that has several.
+
+        Split by a minor one, a piece would be strided, which no sharding can say yet.
+        """
+        dims = [dim for tensor in (*self.operands, *self.results) for dim in tensor or ()]
+        minor = {factor for dim in dims for factor in dim[1:]}
+
+        def kept(tensor: Dims | None) -> Dims | None:
+            if tensor is None:
+                return None
+            return tuple(tuple(f for f in dim if f not in minor) for dim in tensor)
+
+        return replace(
+            self, operands=tuple(map(kept, self.operands)), results=tuple(map(kept, self.results))
+        )
 
     @cached_property
     def reduction_of(self) -> dict[int, Reduction]:

@@ -35,6 +35,12 @@ class WrittenRule:
     sets: tuple[tuple[int, ...], ...]
     is_custom: bool = False
 
+    @property
+    def kept_whole(self) -> frozenset[int]:
+        """The factors that no axis may split, or be propagated along."""
+        _, *others = self.sets
+        return frozenset(factor for members in others for factor in members)
+
 
 def read_rule(text: str) -> WrittenRule:
     """The rule in `text`. Raises `ShardError` where it contradicts itself."""

@@ -107,10 +107,7 @@ def transpose(query: Query) -> ShardingRule | None:
 def reshape(query: Query) -> ShardingRule | None:
     """The two shapes cut into as many common parts as there are, each part a factor.
 
-        [8, 6] -> [2, 4, 6]    ([a, c]) -> ([a, 1, c])
-
-    Of a dimension of several parts only the major one may be split: a piece of a minor one is no
-    contiguous piece of the whole.
+    [8, 6] -> [2, 4, 6]    ([ab, c]) -> ([a, b, c]), of which a and c may be split
     """
     operand, result = query.operands[0], query.results[0]
     if operand is None or result is None:
@@ -136,9 +133,7 @@ def reshape(query: Query) -> ShardingRule | None:
             dims[side][-1] += (len(sizes),)
             left[side] //= part
         sizes.append(part)
-    minor = {factor for dim in (*dims[0], *dims[1]) for factor in dim[1:]}
-    split = [tuple(tuple(f for f in dim if f not in minor) for dim in side) for side in dims]
-    return ShardingRule(tuple(sizes), (split[0],), (split[1],))
+    return ShardingRule(tuple(sizes), (tuple(dims[0]),), (tuple(dims[1]),)).contiguous()
 
 
 def _without_common_parts(operand: Shape, result: Shape) -> ShardingRule:

@@ -1,0 +1,30 @@
+// An op's own rule, as text, goes before that of its name; a custom call has no other.
+//
+// RUN: shard-opt %s --propagate | filecheck %s
+// RUN: shard-opt %s --spmd | filecheck %s --check-prefix=LOCAL
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+
+// CHECK-LABEL: func.func @custom
+// CHECK{LITERAL}: mesh.shardings = [#mesh.shard<@g, [[], [0]]>]
+// LOCAL-LABEL: func.func @custom
+// LOCAL: stablehlo.custom_call @scaled
+// LOCAL-SAME: (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+func.func @custom(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>},
+                  %y: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = stablehlo.custom_call @scaled(%x, %y) {
+      mesh.sharding_rule = "([i, j], [i, j])->([i, j]) {i=4, j=8}"
+    } : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+
+// CHECK-LABEL: func.func @kept
+// CHECK: math.tanh
+// CHECK-SAME{LITERAL}: [[], []]
+func.func @kept(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>})
+    -> tensor<4x8xf32> {
+  %0 = math.tanh %x {
+      mesh.sharding_rule = "([i, j])->([i, j]) {i=4, j=8} need_replication={j}"
+    } : tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
