@@ -141,6 +141,8 @@ class _Exporter:
         number = sdy.DIRECTIONS.index(op.attributes["allowed_direction"].value)
         i32 = ir.IntegerType.get_signless(32)
         direction = {"allowed_direction": ir.IntegerAttr.get(i32, number)}
+        if sdy.SHARDING in op.attributes:
+            direction[sdy.SHARDING] = op.attributes[sdy.SHARDING]
         new = create("sdy.propagation_barrier", [value.type], [value], direction)
         op.results[0].replace_all_uses_with(new.results[0])
         op.erase()

@@ -23,7 +23,7 @@ from shard_dialect.ir.function import (
     update_type,
 )
 from shard_dialect.ir.notation import read_notation
-from shard_dialect.ir.shardings import Shardings, is_sharding
+from shard_dialect.ir.shardings import Shardings, is_sharding, rank_of
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation
 
@@ -47,6 +47,14 @@ def import_mesh(module: ir.Operation) -> None:
 
 def _types_to_attributes(function: ir.Operation, shardings: Shardings) -> None:
     """A sharding in a type is an annotation here."""
+    type_ = function.attributes["function_type"].value
+    for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
+        entries = boundary(function, key)
+        for entry, each in zip(entries, types, strict=True):
+            if SHARDING in entry:
+                said = shardings.read_annotation(entry[SHARDING], rank_of(each))
+                entry[SHARDING] = shardings.write(said)
+        set_boundary(function, key, entries)
     entries = boundary(function, "arg_attrs")
     for argument, entry in zip(body(function).arguments, entries, strict=True):
         sharding = shardings.of_type(argument.type)
@@ -106,11 +114,11 @@ def _results_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
         for number, result in enumerate(op.results)
         if (sharding := shardings.of_type(result.type)) is not None
     }
-    if not found:
-        return
-    if is_constant(op):
-        raise error_at(op.location, "a constant's type has a sharding: annotate its result instead")
     said = shardings.of_results(op)
+    if not found and not said:
+        return
+    if found and is_constant(op):
+        raise error_at(op.location, "a constant's type has a sharding: annotate its result instead")
     for number, each in found.items():
         said[number] = _both(each, said[number], op) if number in said else each
         op.results[number].set_type(shardings.typed(op.results[number].type, None))

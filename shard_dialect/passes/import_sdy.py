@@ -142,10 +142,12 @@ class _Importer:
             return
         said = self.shardings.write(self.reader.sharding(op.attributes["sharding"], value.type))
         if any(True for _ in result.uses):
-            result.replace_all_uses_with(annotate(value, said, as_result=False))
-            return
-        new = annotate(value, said, as_result=True)
-        replace_uses_after(value, new, op)
+            new = annotate(value, said, as_result=False)
+            result.replace_all_uses_with(new)
+        else:
+            new = annotate(value, said, as_result=True)
+            replace_uses_after(value, new, op)
+        _keep_shardings(op, new)
 
     def reshard(self, op: ir.Operation) -> None:
         value = op.operands[0]
@@ -155,6 +157,7 @@ class _Importer:
         said = self.shardings.write(self.reader.sharding(op.attributes["sharding"], value.type))
         new = create("mesh.reshard", [value.type], [value], {"sharding": said})
         op.results[0].replace_all_uses_with(new.results[0])
+        _keep_shardings(op, new.results[0])
 
     def group(self, op: ir.Operation) -> None:
         create("mesh.sharding_group", [], [op.operands[0]], {"group_id": op.attributes["group_id"]})
@@ -164,6 +167,7 @@ class _Importer:
         direction = {"allowed_direction": ir.StringAttr.get(sdy.direction(op))}
         new = create("mesh.propagation_barrier", [value.type], [value], direction)
         op.results[0].replace_all_uses_with(new.results[0])
+        _keep_shardings(op, new.results[0])
 
     def named(self, op: ir.Operation) -> None:
         """The shardings of block arguments are annotations in the region; of results, on the op."""
@@ -245,6 +249,12 @@ class _Importer:
             create("scf.yield", [], _returned(op) if outside is None else outside)
         for old, new in zip(op.results, region.results, strict=True):
             old.replace_all_uses_with(new)
+
+
+def _keep_shardings(op: ir.Operation, new: ir.Value) -> None:
+    """What was said of the op's result is said of `new`."""
+    if SHARDINGS in op.attributes:
+        new.owner.operation.attributes[SHARDINGS] = op.attributes[SHARDINGS]
 
 
 def _returned(op: ir.Operation) -> Sequence[ir.Value]:
