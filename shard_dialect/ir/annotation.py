@@ -81,7 +81,10 @@ def has_loops(op: ir.Operation) -> bool:
     """Whether the op has the RFC's attribute, and not one of its own by this name."""
     if LOOPS not in op.attributes or op.name.partition(".")[0] in ("mesh", "shard", "sdy"):
         return False
-    return isinstance(op.attributes[LOOPS], ir.ArrayAttr)
+    attribute = op.attributes[LOOPS]
+    return isinstance(attribute, ir.ArrayAttr) and all(
+        isinstance(each, ir.ArrayAttr) for each in attribute
+    )
 
 
 def cluster_name(function: ir.Operation) -> str:

@@ -56,7 +56,9 @@ class Shardings:
 
     def write(self, said: Sharding | Annotation) -> ir.Attribute:
         if said not in self._written:
-            self._written[said] = ir.Attribute.parse(f"#mesh.shard<@{said.grid}, {said}>")
+            self._written[said] = ir.Attribute.parse(
+                f"#mesh.shard<{ir.FlatSymbolRefAttr.get(said.grid)}, {said}>"
+            )
         return self._written[said]
 
     def of_type(self, type_: ir.Type) -> Sharding | None:

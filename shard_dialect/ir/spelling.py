@@ -71,9 +71,10 @@ def edits(text: str, place: Callable[[int], str]) -> list[Edit]:
 
 
 def _short_shards(code: str, place: Callable[[int], str]) -> Iterator[Edit]:
-    functions = [match.start() for match in _FUNCTION.finditer(code)]
-    for match in _SHORT_SHARD.finditer(code):
-        grid = _default_grid(code, match.start(), functions)
+    shorts = list(_SHORT_SHARD.finditer(code))
+    default = _default_grids(code) if shorts else None
+    for match in shorts:
+        grid = default(match.start()) if default else None
         if grid is None:
             raise ShardError(
                 "#mesh.shard names no grid, and its function has no mesh_cluster: "
@@ -83,14 +84,15 @@ def _short_shards(code: str, place: Callable[[int], str]) -> Iterator[Edit]:
         yield Edit(match.end(), 0, f"{grid}, ")
 
 
-def _default_grid(code: str, at: int, functions: list[int]) -> str | None:
-    """The `mesh_cluster` of the function around offset `at`, or the file's only one."""
-    index = bisect_right(functions, at)
-    start = functions[index - 1] if index else 0
-    end = functions[index] if index < len(functions) else len(code)
-    near = _CLUSTER.findall(code, start, end) if index else []
-    named = near[:1] or sorted(set(_CLUSTER.findall(code)))
-    return str(named[0]) if len(named) == 1 else None
+def _default_grids(code: str) -> Callable[[int], str | None]:
+    """For an offset, the `mesh_cluster` of the function around it, or the file's only one."""
+    functions = [match.start() for match in _FUNCTION.finditer(code)]
+    named: dict[int, str] = {}
+    for match in _CLUSTER.finditer(code):
+        named.setdefault(bisect_right(functions, match.start()), match[1])
+    everywhere = set(named.values())
+    only = everywhere.pop() if len(everywhere) == 1 else None
+    return lambda at: named.get(bisect_right(functions, at) or -1, only)
 
 
 def _renamed(code: str) -> Iterator[Edit]:

@@ -77,6 +77,9 @@ class Annotation:
         nothing = Annotation(Sharding.replicated(self.grid, rank), open=tuple(range(rank)))
         return rank > 0 and self == nothing
 
+    def priority(self, dim: int) -> int | None:
+        return self.priorities[dim] if self.priorities else None
+
     def check(self, grid: Grid, rank: int) -> None:
         """Raise `ShardingError` unless a tensor of `rank` dimensions on `grid` can have this."""
         self.sharding.check(grid, rank)
@@ -103,10 +106,16 @@ class Annotation:
                 return None
             dims.append(long)
         try:
+            opened = tuple(dim for dim in self.open if dim in other.open)
             return Annotation(
                 replace(ours, split_axes=tuple(dims)),
-                tuple(dim for dim in self.open if dim in other.open),
-                self.priorities or other.priorities,
+                opened,
+                tuple(
+                    _first(self.priority(dim), other.priority(dim))
+                    if axes or dim in opened
+                    else None
+                    for dim, axes in enumerate(dims)
+                ),
                 tuple({*self.replicated, *other.replicated}),
             )
         except ShardingError:  # an axis that both give away
@@ -122,3 +131,8 @@ class Annotation:
         if self.replicated:
             fields.append(f"replicated = {axes_text(self.replicated)}")
         return joined(lists, fields)
+
+
+def _first(a: int | None, b: int | None) -> int | None:
+    """The one of two priorities that comes first; none is no wish."""
+    return min((each for each in (a, b) if each is not None), default=None)

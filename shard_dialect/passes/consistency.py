@@ -7,16 +7,34 @@ from __future__ import annotations
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.mesh import COLLECTIVES
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import Grid, Sharding, ShardingError, ShardingRule
+from shard_dialect.model import Grid, Sharding, ShardingError, ShardingRule, SubAxis
 from shard_dialect.model.axis import Axes
 from shard_dialect.passes.versions import FRESH
 from shard_dialect.rules import rule_of
 
 _FREE = (*COLLECTIVES, "func.call", "func.return")
 """Ops whose operands may lie in any way: others say, and check, what they must be."""
+
+
+def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
+    """Raise for a sharding in a type whose pieces no pass can make yet."""
+    for op in (function, *walk(function)):
+        arguments = [
+            each for region in op.regions for block in region.blocks for each in block.arguments
+        ]
+        with located(op):
+            for value in (*op.results, *arguments):
+                sharding = shardings.of_type(value.type)
+                if sharding is None:
+                    continue
+                if sharding.halos or sharding.offsets:
+                    raise ShardingError(f"cannot cut a tensor as {sharding}: its pieces are uneven")
+                if any(isinstance(axis, SubAxis) for axis in sharding.axes):
+                    raise ShardingError(f"cannot cut a tensor as {sharding}: it has sub-axes")
 
 
 def check_types(op: ir.Operation, shardings: Shardings) -> None:

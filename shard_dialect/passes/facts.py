@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import annotation
+from shard_dialect.ir.attributes import SHARDINGS
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.diagnostics import error_at, warn
 from shard_dialect.ir.local import LOCAL_COLLECTIVES
 from shard_dialect.ir.program import Function
 from shard_dialect.ir.shardings import Shardings
@@ -51,19 +52,33 @@ def read_facts(function: Function, shardings: Shardings) -> Facts:
     _refuse_what_is_not_annotated(function)
     said = statements(function.handle, shardings)
     numbers = {value.handle: number for number, value in enumerate(function.values)}
+    said = [
+        each
+        for each in said
+        if each.value in numbers and _holds(each, function, numbers[each.value], shardings)
+    ]
+    known = {numbers[value]: both for value, both in merged(said).items()}
     for each in said:
-        if each.value in numbers:
-            _check(each, function, numbers[each.value], shardings)
-    known = {numbers[value]: both for value, both in merged(said).items() if value in numbers}
-    for each in said:
-        if each.strength == "weak" and each.value in numbers:
+        if each.strength == "weak":
             known.setdefault(numbers[each.value], each.said)
     hints = [
         Hint(numbers[each.value], each.said, each.location)
         for each in said
-        if each.strength == "hint" and each.value in numbers
+        if each.strength == "hint"
     ]
     return Facts(known, tuple(hints))
+
+
+def _holds(each: Statement, function: Function, number: int, shardings: Shardings) -> bool:
+    """Whether a statement can be true; raises where one that binds cannot."""
+    try:
+        _check(each, function, number, shardings)
+    except ShardError as error:
+        if each.strength != "hint":
+            raise
+        warn(f"the hint {each.said} cannot hold: {error.message}", each.location)
+        return False
+    return True
 
 
 def _check(each: Statement, function: Function, number: int, shardings: Shardings) -> None:
@@ -96,17 +111,20 @@ def _refuse_what_is_not_annotated(function: Function) -> None:
         if op.name in _UNSUPPORTED:
             raise error_at(op.location, f"'{op.name}' op is read, but not propagated yet")
         for inner in walk(op.handle):
-            if inner.name in (*annotation.OPS, *_UNSUPPORTED):
+            if inner.name in (*annotation.OPS, *_UNSUPPORTED, *LOCAL_COLLECTIVES, "mesh.idx"):
                 raise error_at(
                     inner.location, f"'{inner.name}' op is inside a region: that is not read yet"
+                )
+            if SHARDINGS in inner.attributes or annotation.has_loops(inner):
+                raise error_at(
+                    inner.location,
+                    f"'{inner.name}' op says how it is split inside a region: that is not read yet",
                 )
 
 
 def grid_of(function: Function, facts: Facts, shardings: Shardings) -> Grid:
     """The one grid that the function's annotations are on, else its default, else the module's."""
-    names = sorted(
-        {said.grid for said in (*facts.known.values(), *(hint.said for hint in facts.hints))}
-    )
+    names = sorted({said.grid for said in facts.known.values()})
     if len(names) > 1:
         raise error_at(
             function.handle.location,

@@ -7,11 +7,13 @@ from shard_dialect.ir.annotation import LOOPS, read_loops
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.model import Assignment, ShardingRule
+from shard_dialect.model import Assignment, Grid, ShardingRule
 from shard_dialect.model.axis import axes_text
 
 
-def bound_loops(op: ir.Operation, rule: ShardingRule, shardings: Shardings) -> Assignment | None:
+def bound_loops(
+    op: ir.Operation, rule: ShardingRule, shardings: Shardings, grid: Grid
+) -> Assignment | None:
     """The axes that split each factor of the op's rule as the op asks, or `None` if it does not.
 
     Fewer lists than loops leave the last ones whole.
@@ -20,7 +22,11 @@ def bound_loops(op: ir.Operation, rule: ShardingRule, shardings: Shardings) -> A
         found = read_loops(op, shardings)
         if found is None:
             return None
-        grid, loops = shardings.grid(found[0]), found[1]
+        name, loops = found
+        if name != grid.name:
+            raise ShardError(
+                f"'{op.name}' op has {LOOPS} on grid @{name}, but its function is on @{grid.name}"
+            )
         if len(loops) > len(rule.sizes):
             raise ShardError(
                 f"'{op.name}' op has {LOOPS} for {len(loops)} loops: it has {len(rule.sizes)}"

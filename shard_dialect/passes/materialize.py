@@ -40,6 +40,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.choice import Choice, choose
+from shard_dialect.passes.import_ import import_annotations
 from shard_dialect.passes.loops import bound_loops
 from shard_dialect.passes.propagate import complete
 from shard_dialect.passes.versions import FRESH, Versions, is_fresh
@@ -58,6 +59,7 @@ class Materialize(Pass):
     """Make an op without a sharding rule an error."""
 
     def rewrite(self, module: ir.Operation) -> None:
+        import_annotations(module)
         shardings = Shardings.of(module)
         done = ("distributed", "local", "lowered")
         handles = [op for op in functions_of(module) if form_of(op) not in done]
@@ -175,7 +177,7 @@ class _Materializer:
             self._replicate(op)
             return
         self._take_whole(op)
-        loops = bound_loops(op.handle, rule, self.shardings)
+        loops = bound_loops(op.handle, rule, self.shardings, self.grid)
         choice = choose(op, rule, self.versions, self.wanted, loops)
         for place, target in enumerate(choice.operands):
             if target is not None:

@@ -47,6 +47,7 @@ from shard_dialect.model import (
     plan,
 )
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.consistency import check_can_be_cut
 from shard_dialect.rules import rule_of
 
 
@@ -61,6 +62,7 @@ class OptimizeCollectives(Pass):
         for handle in functions_of(module):
             if form_of(handle) != "distributed":
                 continue
+            check_can_be_cut(handle, shardings)
             rewriter = _Rewriter(shardings)
             changed = [True]
             while any(changed):

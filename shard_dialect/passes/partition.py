@@ -35,13 +35,14 @@ from shard_dialect.ir.function import (
     set_form,
     update_type,
 )
+from shard_dialect.ir.grids import write_grid
 from shard_dialect.ir.local import write_local
 from shard_dialect.ir.mesh import COLLECTIVES
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import AllSlice, Grid, ShardingError
+from shard_dialect.model import AllSlice, ShardingError
 from shard_dialect.passes.base import Pass
-from shard_dialect.passes.consistency import check_types
+from shard_dialect.passes.consistency import check_can_be_cut, check_types
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Partition(Pass):
                 raise refuse_form(
                     handle, ": run --propagate and --materialize first, or --spmd for all"
                 )
+            check_can_be_cut(handle, shardings)
             _partition(handle, shardings)
         _use_upstream_grids(module, shardings)
 
@@ -165,14 +167,5 @@ def _use_upstream_grids(module: ir.Operation, shardings: Shardings) -> None:
             continue
         grid = shardings.grid(name_of(op))
         with ir.InsertionPoint(op), op.location:
-            build.create("shard.grid", [], [], _grid_attributes(grid))
+            write_grid(grid)
         op.erase()
-
-
-def _grid_attributes(grid: Grid) -> dict[str, ir.Attribute]:
-    dynamic = ir.ShapedType.get_dynamic_size()
-    sizes = [dynamic if size is None else size for size in grid.shape]
-    return {
-        "sym_name": ir.StringAttr.get(grid.name),
-        "shape": ir.DenseI64ArrayAttr.get(sizes),
-    }

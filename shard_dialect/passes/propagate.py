@@ -24,9 +24,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
 
+from shard_dialect.ir.annotation import has_loops
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import location_text, warn
+from shard_dialect.ir.diagnostics import error_at, location_text, warn
 from shard_dialect.ir.function import (
     boundary,
     form_of,
@@ -41,7 +42,7 @@ from shard_dialect.model import Annotation, Assignment, Grid, Sharding, Sharding
 from shard_dialect.model.axis import Axes, Axis
 from shard_dialect.model.plan import common_prefix
 from shard_dialect.passes.base import Pass
-from shard_dialect.passes.facts import Facts, grid_of, read_facts
+from shard_dialect.passes.facts import Facts, Hint, grid_of, read_facts
 from shard_dialect.passes.import_ import import_annotations
 from shard_dialect.passes.inline_named import inline_named
 from shard_dialect.passes.loops import bound_loops
@@ -88,7 +89,7 @@ class _State:
         for value, said in facts.known.items():
             self.take(value, said)
         self.ops = [
-            _Passage(op, rule, bound_loops(op.handle, rule, shardings))
+            _Passage(op, rule, bound_loops(op.handle, rule, shardings, grid))
             for op in function.ops
             if (rule := _rule(op, function)) is not None
         ]
@@ -98,6 +99,27 @@ class _State:
         self.split[value] = list(said.sharding.split_axes)
         self.closed[value] = set(range(said.sharding.rank)) - set(said.open)
         self.barred[value] = {*said.replicated, *said.sharding.partial}
+
+    def follow(self, hint: Hint) -> bool:
+        """Let the value lie as the hint has it, as far as it is open to; whether it does."""
+        value, said = hint.value, hint.said
+        wanted, split = said.sharding.split_axes, self.split[value]
+        longest = []
+        for dim, (have, want) in enumerate(zip(split, wanted, strict=True)):
+            shorter, longer = sorted((have, want), key=len)
+            may_differ = dim not in self.closed[value] if longer == want else dim in said.open
+            if longer[: len(shorter)] != shorter or (have != want and not may_differ):
+                return False
+            longest.append(longer)
+        used = [axis for axes in longest for axis in axes]
+        if said.sharding.partial or said.grid != self.grid.name or len(set(used)) < len(used):
+            return False
+        if set(used) & (self.barred[value] | set(said.replicated)):
+            return False
+        self.split[value] = longest
+        self.closed[value] |= set(range(said.sharding.rank)) - set(said.open)
+        self.barred[value] |= set(said.replicated)
+        return True
 
     def sharding(self, value: int) -> Sharding:
         split = tuple(self.split[value])
@@ -112,7 +134,13 @@ def _rule(op: Op, function: Function) -> ShardingRule | None:
         dims = tuple((dim,) for dim in range(rank))
         operands = (dims, *(None for _ in op.operands[1:]))
         return ShardingRule(function.values[op.operands[0]].shape or (), operands, (dims,))
-    return rule_of(op.handle)
+    rule = rule_of(op.handle)
+    if rule is None and has_loops(op.handle):
+        raise error_at(
+            op.location,
+            f"'{op.name}' op says how its loops are split, and has no rule that says what they are",
+        )
+    return rule
 
 
 def _to_fixed_point(state: _State) -> None:
@@ -126,18 +154,12 @@ def _to_fixed_point(state: _State) -> None:
 
 def _follow_hints(state: _State) -> None:
     """Let each hint hold where facts left room for it; say which ones they overrule."""
+    overruled = [hint for hint in state.hints if not state.follow(hint)]
+    _to_fixed_point(state)
     told = set()
-    for hint in state.hints:
-        split = state.split[hint.value]
-        wanted = hint.said.sharding
-        agrees = all(
-            want[: len(have)] == have and (want == have or dim not in state.closed[hint.value])
-            for dim, (have, want) in enumerate(zip(split, wanted.split_axes, strict=True))
-        )
-        if agrees and not wanted.partial and not state.barred[hint.value] & set(wanted.axes):
-            state.take(hint.value, hint.said)
-            _to_fixed_point(state)
-        elif (place := location_text(hint.location)) not in told:  # one op speaks of two values
+    for hint in overruled:
+        place = location_text(hint.location)
+        if place not in told:  # one op may speak of two values
             told.add(place)
             warn(
                 f"the hint {hint.said} is overruled: other annotations make the value "

@@ -60,12 +60,16 @@ class TensorSharding:
     reduction: Reduction = "sum"
 
     def __str__(self) -> str:
-        mesh = f"@{self.mesh}" if isinstance(self.mesh, str) else f"mesh{mesh_body(self.mesh)}"
+        mesh = _symbol(self.mesh) if isinstance(self.mesh, str) else f"mesh{mesh_body(self.mesh)}"
         text = f"<{mesh}, [{', '.join(map(str, self.dims))}]"
         for name, axes in (("replicated", self.replicated), ("unreduced", self.unreduced)):
             if axes:
                 text += f", {name}={{{', '.join(map(str, axes))}}}"
         return text + ">"
+
+
+def _symbol(name: str) -> str:
+    return f"@{name}" if re.fullmatch(r"[A-Za-z_$.][\w$.-]*", name) else f'@"{name}"'
 
 
 def read_mesh(text: str, name: str) -> Grid:

@@ -1,0 +1,46 @@
+// RUN: shard-opt %s --split-input-file --verify-diagnostics --propagate
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+func.func @too_many(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh_cluster = @g} {
+  // expected-error@+1 {{'math.tanh' op has sharding for 2 loops: it has 1}}
+  %0 = math.tanh %x {sharding = [[0], []]} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+func.func @indivisible(%x: tensor<3xf32>) -> tensor<3xf32> attributes {mesh_cluster = @g} {
+  // expected-error@+1 {{cannot split loop 0 of size 3 along axes [0] of grid @g(2)}}
+  %0 = math.tanh %x {sharding = [[0]]} : tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+"mesh.cluster"() {sym_name = "h", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+func.func @other_grid(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<4xf32>
+    attributes {mesh_cluster = @h} {
+  // expected-error@+1 {{has sharding on grid @h, but its function is on @g}}
+  %0 = math.tanh %x {sharding = [[0]]} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+func.func @no_loops(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh_cluster = @g} {
+  // expected-error@+1 {{says how its loops are split, and has no rule that says what they are}}
+  %0 = tensor.cast %x {sharding = [[0]]} : tensor<4xf32> to tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+func.func @twice(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {mesh_cluster = @g} {
+  // expected-error@+1 {{grid axis 0 splits two loops in sharding = [[0], [0]]}}
+  %0 = math.tanh %x {sharding = [[0], [0]]} : tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
