@@ -21,6 +21,7 @@ from shard_dialect.ir.attributes import (
     RULE,
     SHARDING,
     SHARDINGS,
+    STANDS_FOR,
     expect,
     i64_array,
     ints,
@@ -91,6 +92,8 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
         _check_result_shardings(op, shardings)
     if RULE in op.attributes:
         sdy.rule_for(op, expect(op, RULE, ir.StringAttr, "a string").value)
+    if STANDS_FOR in op.attributes:
+        expect(op, STANDS_FOR, ir.StringAttr, "a string")
     _check_computation(op)
     annotation.read_loops(op, shardings)
     sdy.verify_op(op, sdy.SdyReader(shardings.grids))

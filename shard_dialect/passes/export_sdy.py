@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from shard_dialect.ir import build
 from shard_dialect.ir.annotation import read_annotation, said_in
 from shard_dialect.ir.attributes import MANUAL, NAMED, RULE, SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
@@ -29,7 +30,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Sharding, ShardingError
 from shard_dialect.model.axis import whole
 from shard_dialect.passes.base import Pass
-from shard_dialect.passes.vocabulary import prepare, refuse, refuse_ops
+from shard_dialect.passes.vocabulary import prepare, refuse, refuse_ops, refuse_what_is_left
 
 _TARGET = "Shardy's sdy dialect"
 _BEYOND = ("mesh.collective_permute", "mesh.idx", "mesh.size", "mesh.sub_cluster")
@@ -49,6 +50,7 @@ class ExportSdy(Pass):
         for op in reversed(list(walk(module))):  # what is inside goes first
             with located(op):
                 exporter.convert(op)
+        refuse_what_is_left(module, _TARGET)
 
 
 class _Exporter:
@@ -164,6 +166,7 @@ class _Exporter:
                 use.owner.operation != inside[-1] for use in each.results[0].uses
             ):
                 raise ShardingError("has a manual computation that reads a 'mesh.to_global'")
+        _take_constants_in(op)
         _refuse_captures(op, [each.operands[0] for each in into])
         manual = [whole(axis) for axis in read_axes(op.attributes[MANUAL])]
         attributes = {
@@ -221,13 +224,14 @@ class _Exporter:
         *moved, terminator = operations(body(op))
         for each in moved:
             block.append(each)
-        stands = list(zip(arguments, block.arguments, strict=True))
+        stands = dict(zip(arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block), terminator.location:
             create("sdy.return", [], results)
         terminator.erase()  # it uses what is erased below
-        for value, argument in stands:
-            for user in walk(new):
-                user.replace_uses_of_with(value, argument)
+        for user in walk(new):
+            for place, operand in enumerate(user.operands):
+                if operand in stands:
+                    user.operands[place] = stands[operand]
         for each in moved:
             if each.name in ("mesh.to_global", "mesh.to_local"):
                 each.erase()
@@ -267,7 +271,24 @@ def _refuse_calls(op: ir.Operation) -> None:
             )
 
 
-def _refuse_captures(op: ir.Operation, allowed: Sequence[ir.Value]) -> None:
+def _take_constants_in(op: ir.Operation) -> None:
+    """Make the constants that the region reads from outside in it: `cse` takes them out."""
+    for value in _captured(op):
+        maker = value.owner
+        is_constant = not isinstance(maker, ir.Block) and build.is_constant(maker.operation)
+        readers = [use.owner.operation for use in value.uses] if is_constant else []
+        inside = [
+            each for each in readers if each.name != "mesh.to_local" and each in list(walk(op))
+        ]
+        if inside:
+            with ir.InsertionPoint.at_block_begin(body(op)), op.location:
+                copy = maker.operation.clone().results[0]
+            for each in inside:
+                each.replace_uses_of_with(value, copy)
+
+
+def _refuse_captures(op: ir.Operation, given: Sequence[ir.Value]) -> None:
+    allowed = set(given)
     for value in _captured(op):
         if value not in allowed:
             raise ShardingError(

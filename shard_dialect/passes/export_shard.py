@@ -23,7 +23,13 @@ from shard_dialect.ir.upstream import write_sharding_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, SubAxis
 from shard_dialect.passes.base import Pass
-from shard_dialect.passes.vocabulary import prepare, refuse, refuse_ops, said_by_ops
+from shard_dialect.passes.vocabulary import (
+    prepare,
+    refuse,
+    refuse_ops,
+    refuse_what_is_left,
+    said_by_ops,
+)
 
 _TARGET = "upstream's shard dialect"
 _BEYOND = (
@@ -65,6 +71,7 @@ class ExportShard(Pass):
                 )
             op.results[0].replace_all_uses_with(new)
             op.erase()
+        refuse_what_is_left(module, _TARGET)
 
 
 def _export_grids(module: ir.Operation) -> None:

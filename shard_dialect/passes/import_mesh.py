@@ -9,7 +9,7 @@ its users that has none is dropped.
 
 from __future__ import annotations
 
-from shard_dialect.ir.annotation import default_grid
+from shard_dialect.ir.annotation import OPS, default_grid
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS, flag
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import annotate, is_constant
@@ -38,9 +38,8 @@ def import_mesh(module: ir.Operation) -> None:
     for function in functions_of(module):
         if form_of(function) == "annotated":
             _types_to_attributes(function, shardings)
-            for op in [
-                each for each in walk(function) if each.name in ("mesh.annotate", "mesh.reshard")
-            ]:
+            annotations = [each for each in walk(function) if each.name in OPS]
+            for op in reversed(annotations):  # one without uses may be the only use of another
                 with located(op):
                     _spell_out(op, shardings)
 

@@ -38,7 +38,7 @@ def import_sdy(module: ir.Operation) -> None:
     for op in list(walk(module)):  # each before those inside it
         with located(op):
             importer.convert(op)
-    for op in importer.done:
+    for op in reversed(importer.done):
         op.erase()
 
 
@@ -74,7 +74,7 @@ class _Declaring(sdy.SdyReader):
 
 
 class _Importer:
-    """Converts the ops of one module; those that gave way are in `done`, inner ones first."""
+    """Converts the ops of one module; those that gave way are in `done`, outer ones first."""
 
     def __init__(self, module: ir.Operation) -> None:
         self.module = module
@@ -99,7 +99,7 @@ class _Importer:
         if op.name in _CONVERT:
             with ir.InsertionPoint(op), op.location:
                 _CONVERT[op.name](self, op)
-            self.done.insert(0, op)
+            self.done.append(op)
 
     def _per_value(self, said: Sequence[Annotation], types: Sequence[ir.Type]) -> ir.ArrayAttr:
         """One for each value; what is open everywhere says nothing, nor does that of a scalar."""

@@ -31,7 +31,7 @@ def _inline(op: ir.Operation) -> None:
         for number, sharding in enumerate(said):
             is_tensor = isinstance(given[number].type, ir.RankedTensorType)
             if is_tensor and not isinstance(sharding, ir.UnitAttr):
-                given[number] = annotate(given[number], sharding, as_result=True)
+                given[number] = annotate(given[number], sharding, as_result=False)
     for result, value in zip(op.results, given, strict=True):
         result.replace_all_uses_with(value)
     op.erase()

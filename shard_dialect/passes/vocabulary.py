@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.annotation import AnnotationOp, read_annotation
-from shard_dialect.ir.attributes import SHARDING
+from shard_dialect.ir.annotation import AnnotationOp, has_loops, read_annotation
+from shard_dialect.ir.attributes import FORM, SHARDING, STANDS_FOR
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, refuse_form
+from shard_dialect.ir.grids import AXIS_NAMES
 from shard_dialect.ir.shardings import Shardings, rank_of
 from shard_dialect.ir.verify import check_agreement
 from shard_dialect.ir.walk import walk
@@ -61,6 +62,23 @@ def all_said(
 def refuse(location: ir.Location, what: str, target: str) -> ShardError:
     """The error for what the target vocabulary has no words for."""
     return error_at(location, f"{what} cannot be said in {target}")
+
+
+def refuse_what_is_left(module: ir.Operation, target: str) -> None:
+    """Raise for an attribute of ours that an export has not turned into one of the target's."""
+    for op in walk(module):
+        names = [each for each in op.attributes if each.startswith("mesh.") and each not in _KEPT]
+        if op.name == "func.func":
+            names += [each for key in BOUNDARY for entry in boundary(op, key) for each in entry]
+            names = [each for each in names if each.startswith("mesh.") and each not in _KEPT]
+        if names:
+            raise refuse(op.location, f"{names[0]} of '{op.name}' op", target)
+        if has_loops(op):
+            raise refuse(op.location, f"how the loops of '{op.name}' op are split", target)
+
+
+_KEPT = (AXIS_NAMES, FORM, STANDS_FOR)
+"""Attributes by which `import` finds the way back."""
 
 
 def refuse_ops(module: ir.Operation, names: tuple[str, ...], target: str) -> None:

@@ -69,10 +69,10 @@ def _end_of(code: str, at: int) -> int | None:
     """The place after the bracket that closes the one at `at`."""
     opened, closed = code[at], _PAIRS[code[at]]
     depth = 0
-    for match in re.finditer(f"[{re.escape(opened + closed)}]", code[at:]):
+    for match in re.compile(f"[{re.escape(opened + closed)}]").finditer(code, at):
         depth += 1 if match[0] == opened else -1
         if depth == 0:
-            return at + match.end()
+            return match.end()
     return None
 
 
