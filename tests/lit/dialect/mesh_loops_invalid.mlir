@@ -46,9 +46,9 @@ func.func @a_part_of_an_axis(%x: tensor<4x8xf32>) attributes {mesh_cluster = @g}
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @not_lists(%x: tensor<4x8xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{'math.tanh' op expected a list of integers, found 0 : i64}}
-  %0 = math.tanh %x {sharding = [0, 1]} : tensor<4x8xf32>
+func.func @not_axes(%x: tensor<4x8xf32>) attributes {mesh_cluster = @g} {
+  // expected-error@+1 {{'math.tanh' op expected an axis as 0, or a part of one as "0:(1)2", found unit}}
+  %0 = math.tanh %x {sharding = [[unit]]} : tensor<4x8xf32>
   return
 }
 
