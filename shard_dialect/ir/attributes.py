@@ -25,6 +25,8 @@ NAMED = "mesh.named_computation"
 """On an `scf.execute_region`: the name of what its body computes."""
 STANDS_FOR = "mesh.stands_for"
 """On a `shard.shard` made of an attribute of ours: which, for the way back."""
+DYNAMIC = -(2**63)
+"""How MLIR writes in a list of integers that a size is not known."""
 FORMS = ("propagated", "distributed", "local", "lowered")
 FORM = "mesh.form"
 """Function attribute: which of the five forms it is in; absent for annotated ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import expect, i64_array, integer, ints
+from shard_dialect.ir.attributes import DYNAMIC, expect, i64_array, integer, ints
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
 from shard_dialect.ir.diagnostics import error_at, located
@@ -17,7 +17,6 @@ from shard_dialect.model import Grid, ShardingError
 OPS = ("shard.grid", "mesh.cluster", "mesh.sub_cluster", "sdy.mesh")
 AXIS_NAMES = "mesh.axis_names"
 """On a `shard.grid`, which has no other place for them."""
-_DYNAMIC = -(2**63)
 _MAX_RANK = 64
 
 
@@ -42,7 +41,7 @@ def read_grid(op: ir.Operation) -> Grid | None:
     """The grid that `op` declares, or `None` if it declares none."""
     with located(op):
         if op.name == "shard.grid":
-            sizes = [None if size == _DYNAMIC else size for size in op.attributes["shape"]]
+            sizes = [None if size == DYNAMIC else size for size in op.attributes["shape"]]
             return Grid(op.attributes["sym_name"].value, tuple(sizes), _names(op, AXIS_NAMES))
         if op.name == "mesh.cluster":
             return _read_cluster(op)
@@ -66,7 +65,7 @@ def _read_cluster(op: ir.Operation) -> Grid:
     sizes = ints(op.attributes["dim_sizes"]) if "dim_sizes" in op.attributes else []
     if len(sizes) > rank:
         raise ShardError(f"cluster @{name} of rank {rank} has {len(sizes)} dim_sizes")
-    known = [None if size in (0, -1, _DYNAMIC) else size for size in sizes]
+    known = [None if size in (0, -1, DYNAMIC) else size for size in sizes]
     devices = tuple(ints(op.attributes["device_ids"])) if "device_ids" in op.attributes else ()
     if devices and (len(sizes) < rank or None in known):
         raise ShardError(f"cluster @{name} has device_ids, and sizes that are not known")
@@ -99,7 +98,7 @@ def write_cluster(grid: Grid) -> ir.Operation:
 
 def write_grid(grid: Grid) -> ir.Operation:
     """Make the `shard.grid` of a grid that has axes, its devices in order."""
-    sizes = [_DYNAMIC if size is None else size for size in grid.shape]
+    sizes = [DYNAMIC if size is None else size for size in grid.shape]
     attributes = {
         "sym_name": ir.StringAttr.get(grid.name),
         "shape": ir.DenseI64ArrayAttr.get(sizes),

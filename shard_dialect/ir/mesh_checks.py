@@ -14,6 +14,7 @@ from shard_dialect.ir.notation import read_axes
 from shard_dialect.model import ShardingError
 
 DIRECTIONS = ("none", "forward", "backward")
+"""Of a barrier, by Shardy's numbers; 3, both, would bar nothing."""
 
 
 def _cluster(op: ir.Operation) -> None:

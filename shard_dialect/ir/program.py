@@ -62,12 +62,6 @@ class Function:
         block = body(self.handle)
         return block.operations[len(block.operations) - 1].operation
 
-    def location_of(self, value: int) -> ir.Location:
-        """Where a value comes from: its op, or the function for an argument."""
-        if value in self.arguments:
-            return self.handle.location
-        return self.values[value].handle.owner.operation.location
-
 
 def read_function(handle: ir.Operation) -> Function:
     """Read a function with a body. Raises if it has more than one block."""

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from shard_dialect.ir.attributes import STANDS_FOR
+from shard_dialect.ir.attributes import DYNAMIC, STANDS_FOR
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.upstream import (
-    DYNAMIC,
     Layout,
     grid_name,
     group_size,

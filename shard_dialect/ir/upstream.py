@@ -14,14 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from shard_dialect.ir.attributes import symbol
+from shard_dialect.ir.attributes import DYNAMIC, symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.sharding import Sizes
-
-DYNAMIC = -(2**63)
-"""How MLIR writes in a list of integers that the number is one of the op's operands."""
 
 _LONGEST_CHAIN = 1000
 """Shardings of shardings that are followed: a module's own body may hold a ring of them."""

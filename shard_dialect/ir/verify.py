@@ -13,6 +13,7 @@ from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import (
     ARGUMENT,
     COLLECTIVE,
+    DYNAMIC,
     FORM,
     FORMS,
     MANUAL,
@@ -156,7 +157,7 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
     shape = tuple(op.operands[0].type.shape)
     if all(grid.is_static for grid in grids) and grids[0].size != grids[1].size:
         raise ShardingError(f"sends from {grids[0]} to {grids[1]}: expected as many devices")
-    if all(grid.is_static for grid in grids) and -(2**63) not in shape:
+    if all(grid.is_static for grid in grids) and DYNAMIC not in shape:
         pieces = [s.local_shape(shape, g) for s, g in zip((source, target), grids, strict=True)]
         if pieces[0] != pieces[1]:
             raise ShardingError(f"sends pieces of {list(pieces[0])} to be {list(pieces[1])}")

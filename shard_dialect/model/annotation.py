@@ -66,11 +66,6 @@ class Annotation:
         return self.sharding.grid
 
     @property
-    def is_closed(self) -> bool:
-        """Whether it says all: no dimension may be split further."""
-        return not self.open
-
-    @property
     def says_nothing(self) -> bool:
         """Whether everything is open: as good as no annotation."""
         rank = self.sharding.rank

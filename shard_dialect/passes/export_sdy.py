@@ -21,6 +21,7 @@ from shard_dialect.ir.build import create
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
 from shard_dialect.ir.grids import read_grid
+from shard_dialect.ir.mesh_checks import DIRECTIONS
 from shard_dialect.ir.notation import read_axes
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.sdy.convert import to_sdy
@@ -140,7 +141,7 @@ class _Exporter:
 
     def barrier(self, op: ir.Operation) -> None:
         value = op.operands[0]
-        number = sdy.DIRECTIONS.index(op.attributes["allowed_direction"].value)
+        number = DIRECTIONS.index(op.attributes["allowed_direction"].value)
         i32 = ir.IntegerType.get_signless(32)
         direction = {"allowed_direction": ir.IntegerAttr.get(i32, number)}
         if sdy.SHARDING in op.attributes:

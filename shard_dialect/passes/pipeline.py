@@ -228,7 +228,8 @@ def _until_ours(nodes: Sequence[Node]) -> str:
 def _check_known(names: Sequence[str]) -> None:
     for name in names:
         if name in PIPELINES:
-            raise ShardError(f"'{name}' is several passes: name one of {', '.join(PIPELINES[name])}")
+            parts = ", ".join(PIPELINES[name])
+            raise ShardError(f"'{name}' is several passes: name one of {parts}")
         if name not in pass_names():
             try:
                 PassManager("any").add(name)

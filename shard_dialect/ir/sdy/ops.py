@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from shard_dialect.ir.attributes import expect, integer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.mesh_checks import DIRECTIONS
 from shard_dialect.ir.sdy import syntax
 from shard_dialect.ir.sdy.convert import axis_number, to_annotation
 from shard_dialect.ir.walk import operations, walk
@@ -22,8 +23,6 @@ from shard_dialect.model.rule_text import WrittenRule, check_rule, read_rule
 SHARDING = "sdy.sharding"
 RULE = "sdy.sharding_rule"
 _RULE_START = "#sdy.op_sharding_rule<"
-DIRECTIONS = ("none", "forward", "backward")
-"""Of a barrier, by their number; 3, both, would bar nothing."""
 CONSTRAINTS = ("sdy.sharding_constraint", "sdy.reshard")
 COMPUTATIONS = ("sdy.manual_computation", "sdy.named_computation")
 
