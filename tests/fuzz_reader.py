@@ -4,8 +4,8 @@
 
 A case is a file of this repository, or a part of one, with a few of its tokens deleted, swapped,
 repeated, exchanged for others or changed in value; `opt` reads it and runs a few passes. Cases run
-one after the other in a child. Where one ends it, which is MLIR's fault, `opt` reads the case again
-as users run it, and has to end in a located error all the same.
+one after the other in a child. Where MLIR's parser ends it, `opt` reads the case again as users run
+it, and has to end in a located error all the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FOLDERS = (
     "examples",
-    *(f"tests/lit/{name}" for name in ("dialect", "sdy", "import", "materialize", "propagate")),
+    *(f"tests/lit/{name}" for name in ("dialect", "import", "materialize", "propagate", "sdy")),
 )
 TOKEN = re.compile(
     r'"(?:[^"\\\n]|\\.)*"|[%@#!^][\w.$-]+|0x[0-9A-Fa-f]+|\d+|[A-Za-z_][\w.$]*|//[^\n]*|\s+|->|.',
@@ -158,7 +158,9 @@ def fuzz(cases: int, seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
                 text=True,
                 timeout=SECONDS,
             )
-            is_told = alone.returncode == 1 and LOCATED.search(alone.stderr) is not None
+            # In a pass it might be ours, by ops that are erased while they are in use.
+            is_told = alone.returncode == 1 and "in the parser" in alone.stderr
+            is_told = is_told and LOCATED.search(alone.stderr) is not None
             counts["refused, MLIR crashed" if is_told else "wrong"] += 1
             if not is_told:
                 wrong.append(f"{running}: the process ended with {child.returncode}; see {kept}")

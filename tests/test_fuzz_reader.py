@@ -2,7 +2,14 @@
 
 from pathlib import Path
 
-from tests.fuzz_reader import fuzz
+from tests.fuzz_reader import FOLDERS, ROOT, corpus, fuzz
+
+
+def test_the_modules_to_start_from_are_in_all_vocabularies() -> None:
+    assert all(list((ROOT / folder).glob("*.mlir")) for folder in FOLDERS)
+    texts = corpus()
+    for words in ("shard.shard ", '"mesh.annotate"', '"sdy.sharding_constraint"', "sdy.mesh @"):
+        assert sum(words in text for text in texts) > 2, words
 
 
 def test_mutated_modules_end_in_success_or_a_located_error(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class _Declaring(sdy.SdyReader):
             names = (f"inlined_mesh_{number}" for number in count())
             found = replace(mesh, name=next(name for name in names if name not in self.grids))
             self.grids[found.name] = found
-            with ir.InsertionPoint.at_block_begin(body(self.module)):
+            with ir.InsertionPoint.at_block_begin(body(self.module)), self.module.location:
                 write_cluster(found)
         return found
 
