@@ -97,8 +97,8 @@ def write_cluster(grid: Grid) -> ir.Operation:
 
 
 def write_grid(grid: Grid) -> ir.Operation:
-    """Make the `shard.grid` of a grid that has axes, its devices in order."""
-    sizes = [DYNAMIC if size is None else size for size in grid.shape]
+    """Make the `shard.grid` of a grid; upstream gives the one of a single device an axis."""
+    sizes = [DYNAMIC if size is None else size for size in grid.shape] or [1]
     attributes = {
         "sym_name": ir.StringAttr.get(grid.name),
         "shape": ir.DenseI64ArrayAttr.get(sizes),

@@ -47,7 +47,12 @@ class Layout:
         """The offsets of each split dimension; too few where too few are written."""
         rest = iter(self.offsets)
         counts = [(dim, group_size(grid, self.split[dim])) for dim in self.split_dims]
-        return [(dim, tuple(islice(rest, size + 1))) for dim, size in counts if size is not None]
+        most = len(self.offsets)  # a group may have more devices than a list has entries
+        return [
+            (dim, tuple(islice(rest, min(size, most) + 1)))
+            for dim, size in counts
+            if size is not None
+        ]
 
     def sharding(self, rank: int, grid: Grid) -> Sharding:
         """The same of a tensor of `rank` dimensions; a scalar's `[[]]` speaks of none."""

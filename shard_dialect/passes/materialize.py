@@ -88,7 +88,7 @@ class _Signature:
         def read(key: str, types: Sequence[ir.Type]) -> tuple[Sharding | None, ...]:
             return tuple(
                 shardings.read_annotation(entry[SHARDING], each.rank).sharding
-                if SHARDING in entry
+                if SHARDING in entry and isinstance(each, ir.RankedTensorType)
                 else None
                 for entry, each in zip(boundary(handle, key), types, strict=True)
             )
