@@ -3,7 +3,7 @@
     shard.broadcast %x on @g grid_axes = [0] root = [-1]          no such device
     shard.all_reduce %x on @g : tensor<4xf32> -> tensor<4xi8>     no such reduction
 
-One table at the end maps an op to its checks; docs/upstream.md lists them with their tests. What
+One table at the end maps an op to its checks; docs/upstream.md lists them. What
 upstream refuses well (unknown grids, axes out of range, sizes that do not fit) is not repeated.
 """
 

@@ -1,0 +1,62 @@
+"""docs/vocabulary.md has a row for each op, and for each file that tests one."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from shard_dialect.ir.bindings import part
+from shard_dialect.ir.sdy import ops as sdy
+from tests.conftest import ROOT
+
+LIT = ROOT / "tests" / "lit"
+FOLDERS = ("dialect", "sdy")
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in (ROOT / "docs" / "vocabulary.md").read_text().splitlines()
+    if line.startswith("|") and not line.startswith("|---")
+]
+
+
+def quoted(cells: list[str]) -> set[str]:
+    return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+NAMED = quoted([row[0] for row in ROWS])
+TESTS = quoted([cell for row in ROWS for cell in row[2:]])
+
+
+def upstreams() -> list[str]:
+    bindings = vars(part("dialects.shard")).values()
+    names = {getattr(each, "OPERATION_NAME", None) for each in bindings}
+    return sorted(name for name in names if isinstance(name, str))
+
+
+def ours() -> list[str]:
+    text = (ROOT / "shard_dialect" / "ir" / "mesh.irdl.mlir").read_text()
+    return [f"mesh.{name}" for name in re.findall(r"irdl\.operation @(\w+)", text)]
+
+
+@pytest.mark.parametrize("name", [*upstreams(), *ours(), *sdy._CHECKS])
+def test_every_op_has_a_row(name: str) -> None:
+    assert name in NAMED
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_every_row_has_four_cells_and_tests_that_exist(row: list[str]) -> None:
+    assert len(row) == 4
+    for name in quoted(row[2:]):
+        assert (LIT / f"{name}.mlir").is_file(), name
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_test_of_a_vocabulary_is_in_a_row(folder: str) -> None:
+    files = {f"{folder}/{path.stem}" for path in Path(LIT / folder).glob("*.mlir")}
+    assert files <= TESTS
+
+
+def test_what_is_refused_stands_in_the_last_column() -> None:
+    refused = quoted([row[3] for row in ROWS])
+    printed = quoted([row[2] for row in ROWS])
+    assert all(name.endswith(("_invalid", "_undefined")) for name in refused)
+    assert not any(name.endswith("_invalid") for name in printed)
