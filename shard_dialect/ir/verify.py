@@ -39,7 +39,6 @@ from shard_dialect.ir.shardings import Shardings, rank_of
 from shard_dialect.ir.statements import merged, statements
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
-from shard_dialect.model.axis import whole as whole_axis
 
 _LOCAL = ("local", "lowered")
 """The forms that have no sharded types any more."""
@@ -176,16 +175,7 @@ def _check_manual(op: ir.Operation, shardings: Shardings) -> None:
         if whole != local:
             raise ShardingError(f"has pieces of type {local} of a {whole}")
         return
-    sizes = []
-    for dim, axes in enumerate(said.sharding.split_axes):
-        here = [whole_axis(axis) in manual for axis in axes]
-        if here != sorted(here, reverse=True):
-            raise ShardingError(f"splits dimension {dim} by a manual axis after a free one: {said}")
-        count = grid.axes_size([axis for axis in axes if whole_axis(axis) in manual])
-        size = whole.shape[dim]
-        if size >= 0 and size % count:
-            raise ShardingError(f"cuts dimension {dim} of size {size} in {count} in {said}")
-        sizes.append(size if size < 0 else size // count)
+    sizes = list(said.sharding.manual_shape(tuple(whole.shape), manual, grid))
     if list(local.shape) != sizes or local.element_type != whole.element_type:
         raise ShardingError(f"has pieces of type {local}, expected the shape {sizes} of {whole}")
 

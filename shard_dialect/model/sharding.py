@@ -200,6 +200,22 @@ class Sharding:
             size // grid.axes_size(axes) for size, axes in zip(shape, self.split_axes, strict=True)
         )
 
+    def manual_shape(self, shape: Shape, manual: Sequence[Axis], grid: Grid) -> Shape:
+        """The shape of what a device holds along the axes in `manual`; unknown sizes are negative.
+
+        They lead in each dimension, and divide it. Source: Shardy, ManualComputationOp.
+        """
+        sizes = []
+        for dim, (size, axes) in enumerate(zip(shape, self.split_axes, strict=True)):
+            here = [whole(axis) in manual for axis in axes]
+            if here != sorted(here, reverse=True):
+                raise ShardingError(f"a manual axis after a free one in dimension {dim} of {self}")
+            count = grid.axes_size([axis for axis in axes if whole(axis) in manual])
+            if size >= 0 and size % count:
+                raise ShardingError(f"dimension {dim} of size {size} is not cut in {count}")
+            sizes.append(size if size < 0 else size // count)
+        return tuple(sizes)
+
     def piece(self, rank: int, shape: Shape, grid: Grid) -> tuple[slice, ...]:
         """The part of a tensor of global `shape` that device `rank` holds."""
         local = self.local_shape(shape, grid)

@@ -17,7 +17,6 @@ from shard_dialect.ir.sdy import syntax
 from shard_dialect.ir.sdy.convert import axis_number, to_annotation
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Annotation, Grid, ShardingError
-from shard_dialect.model.axis import whole
 from shard_dialect.model.rule_text import WrittenRule, check_rule, read_rule
 
 SHARDING = "sdy.sharding"
@@ -216,16 +215,10 @@ def _check_local(
     """The manual axes lead in each dimension and divide it; what they leave is in the region."""
     if not isinstance(type_, ir.RankedTensorType):
         return
-    sizes = []
-    for dim, axes in enumerate(said.sharding.split_axes):
-        here = [whole(axis) in manual for axis in axes]
-        if here != sorted(here, reverse=True):
-            raise ShardingError(f"{what}: a manual axis after a free one in dimension {dim}")
-        count = grid.axes_size([axis for axis in axes if whole(axis) in manual])
-        size = type_.shape[dim]
-        if size >= 0 and size % count:
-            raise ShardingError(f"{what}: dimension {dim} of size {size} is not cut in {count}")
-        sizes.append(size if size < 0 else size // count)
+    try:
+        sizes = list(said.sharding.manual_shape(tuple(type_.shape), manual, grid))
+    except ShardingError as error:
+        raise ShardingError(f"{what}: {error.message}") from None
     is_tensor = isinstance(local, ir.RankedTensorType)
     if not is_tensor or list(local.shape) != sizes or local.element_type != type_.element_type:
         raise ShardingError(f"{what}: expected shape {sizes} of {type_} in the region, not {local}")
