@@ -66,7 +66,7 @@ class Grid:
             if len(ids) > 1:
                 raise ShardError(f"grid @{self.name} has {len(ids)} device ids and no axes")
             return
-        if sorted(ids) != list(range(self.size)):
+        if len(ids) != self.size or sorted(ids) != list(range(len(ids))):
             raise ShardError(
                 f"grid @{self.name} of {self.size} devices has device ids {list(ids)}: expected "
                 f"each of 0 to {self.size - 1} once"

@@ -84,8 +84,9 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
                 _cut_collective(op, collective, shardings)
             else:
                 _cut_results(op, shardings)
-    for argument in block.arguments:
-        _cut_value(argument, shardings)
+    with located(handle):
+        for argument in block.arguments:
+            _cut_value(argument, shardings)
     update_type(handle)
     set_form(handle, "local")
 
