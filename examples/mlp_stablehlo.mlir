@@ -1,0 +1,18 @@
+// A feed-forward layer as JAX lowers it: StableHLO, with Shardy's annotations in generic text.
+
+"sdy.mesh"() <{mesh = #sdy.mesh<["data"=2, "model"=2]>, sym_name = "mesh"}> : () -> ()
+
+func.func public @main(
+    %x: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>},
+    %w1: tensor<16x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"model"}]>},
+    %w2: tensor<64x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"model"}, {}]>})
+    -> (tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}) {
+  %0 = stablehlo.dot_general %x, %w1, contracting_dims = [1] x [0]
+    : (tensor<8x16xf32>, tensor<16x64xf32>) -> tensor<8x64xf32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %zeros = stablehlo.broadcast_in_dim %zero, dims = [] : (tensor<f32>) -> tensor<8x64xf32>
+  %1 = stablehlo.maximum %0, %zeros : tensor<8x64xf32>
+  %2 = stablehlo.dot_general %1, %w2, contracting_dims = [1] x [0]
+    : (tensor<8x64xf32>, tensor<64x16xf32>) -> tensor<8x16xf32>
+  return %2 : tensor<8x16xf32>
+}
