@@ -27,7 +27,7 @@ def test_every_check_line_has_a_prefix_that_is_used(path: Path) -> None:
     prefixes = set(re.findall(r"--check-prefix=(\w+)", text)) | {"RUN"}
     if re.search(r"filecheck %s(?! *(--input-file=\S+ *)?--check-prefix)", text):
         prefixes.add("CHECK")
-    found = {match.group(1) for match in DIRECTIVE.finditer(text)}
+    found = {match.group(1) for match in DIRECTIVE.finditer(text)} - {"REQUIRES"}
     assert found <= prefixes
     assert prefixes <= found
 

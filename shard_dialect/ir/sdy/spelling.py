@@ -1,9 +1,11 @@
 """Shardy's generic text, spelled as bindings parse it that do not know Shardy.
 
-"sdy.reshard"(%0) <{sharding = ...}>            properties become attributes: those of an op
-                                                that MLIR does not know cannot be read
-"sdy.named_computation"(%0) <{...}> ({ call })  a second, empty region: MLIR looks up nothing
-                                                through the only region of such an op
+    "sdy.reshard"(%0) <{sharding = ...}>            properties become attributes: those of an op
+                                                    that MLIR does not know cannot be read
+    "sdy.named_computation"(%0) <{...}> ({ call })  a second, empty region: MLIR looks up nothing
+                                                    through the only region of such an op
+
+Nothing changes lines, so that places stay true.
 """
 
 from __future__ import annotations
