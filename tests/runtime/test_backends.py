@@ -20,10 +20,12 @@ EXPECTED = {
         ("reduce_scatter", 4, 96),
     ],
     "megatron": [("all_reduce", 2, 256)],
+    "mlp_stablehlo": [("all_reduce", 2, 256)],
 }
 EXPECTED["mlp_1d_mesh"] = EXPECTED["mlp_1d"]
 EXPECTED["mlp_2d_mesh"] = EXPECTED["mlp_2d"]
 DEVICES = {"mlp_1d": 2, "mlp_1d_mesh": 2, "mlp_2d": 8, "mlp_2d_mesh": 8, "megatron": 4}
+DEVICES["mlp_stablehlo"] = 4
 
 needs_mpi = pytest.mark.skipif(
     not importlib.util.find_spec("mpi4py"), reason="pip install 'shard-dialect[mpi]'"
