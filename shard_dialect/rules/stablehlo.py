@@ -2,7 +2,7 @@
 
 A dimension that an op's attributes speak of (what is sliced, sorted, concatenated or padded) stays
 whole; so do reductions by anything but one of the four kinds, and those that do not start from the
-identity. Ops whose attributes hold sizes (slices, gathers) have no rule here.
+identity. Ops whose attributes hold sizes of what is split (slices) have no rule here.
 """
 
 from __future__ import annotations
@@ -50,17 +50,18 @@ def dot_general(query: Query) -> ShardingRule | None:
     lhs, rhs = query.operands
     if lhs is None or rhs is None:
         return None
-    text = str(query.op.attributes["dot_dimension_numbers"])
-
-    def listed(name: str) -> list[int]:
-        match = re.search(rf"{name} = \[([\d, ]*)\]", text)
-        return [int(each) for each in match[1].split(",")] if match and match[1] else []
-
+    numbers = str(query.op.attributes["dot_dimension_numbers"])
     sizes: list[int] = []
     left: list[tuple[int, ...]] = [()] * len(lhs)
     right: list[tuple[int, ...]] = [()] * len(rhs)
-    batch = (listed("lhs_batching_dimensions"), listed("rhs_batching_dimensions"))
-    summed = (listed("lhs_contracting_dimensions"), listed("rhs_contracting_dimensions"))
+    batch = (
+        _listed(numbers, "lhs_batching_dimensions"),
+        _listed(numbers, "rhs_batching_dimensions"),
+    )
+    summed = (
+        _listed(numbers, "lhs_contracting_dimensions"),
+        _listed(numbers, "rhs_contracting_dimensions"),
+    )
     result = []
     for pairs, is_batch in ((batch, True), (summed, False)):
         for a, b in zip(*pairs, strict=True):
@@ -236,6 +237,60 @@ def dynamic_update_slice(query: Query) -> ShardingRule | None:
     return _keeping(query, {dim for dim, (size, new) in enumerate(sizes) if size != new})
 
 
+def reduce_window(query: Query) -> ShardingRule | None:
+    """Dimensions pass where the window is one element, and moves by one."""
+    moves = {"window_dimensions", "window_strides", "base_dilations", "window_dilations"}
+    windows = [_ints(query.op, name) for name in moves if name in query.op.attributes]
+    whole = {dim for dims in windows for dim, size in enumerate(dims) if size != 1}
+    if "padding" in query.op.attributes:
+        padding = _ints(query.op, "padding")  # two for each dimension, in one list
+        whole |= {place // 2 for place, size in enumerate(padding) if size}
+    return _keeping(query, whole)
+
+
+def gather(query: Query) -> ShardingRule | None:
+    """What is batched over passes; the dimensions that are looked up, and their pieces, stay whole.
+
+    operand [v, d], indices [i, j, 1] -> [i, j, d]    ([1, 1], [a, b, 1]) -> ([a, b, 1])
+    """
+    operand, indices = query.operands
+    result = query.results[0]
+    if operand is None or indices is None or result is None:
+        return None
+    numbers = str(query.op.attributes["dimension_numbers"])
+    batch = [dim for dim in range(len(indices)) if dim != _number(numbers, "index_vector_dim")]
+    offset = _listed(numbers, "offset_dims")
+    factors = {dim: factor for factor, dim in enumerate(batch)}
+    of_operand: list[tuple[int, ...]] = [()] * len(operand)
+    for dim, of_indices in zip(
+        _listed(numbers, "operand_batching_dims"),
+        _listed(numbers, "start_indices_batching_dims"),
+        strict=True,
+    ):
+        of_operand[dim] = (factors[of_indices],)
+    order = iter(range(len(batch)))
+    return ShardingRule(
+        tuple(indices[dim] for dim in batch),
+        (
+            tuple(of_operand),
+            tuple((factors[dim],) if dim in factors else () for dim in range(len(indices))),
+        ),
+        (tuple(() if dim in offset else (next(order),) for dim in range(len(result))),),
+    )
+
+
+def _listed(numbers: str, name: str) -> list[int]:
+    """The dimensions in `name = [0, 1]`, none where it does not stand."""
+    match = re.search(rf"\b{name} = \[([\d, ]*)\]", numbers)
+    return [int(each) for each in match[1].split(",")] if match and match[1] else []
+
+
+def _number(numbers: str, name: str) -> int:
+    """The number in `name = 1`; 0, which is not printed, where it does not stand."""
+    match = re.search(rf"\b{name} = (\d+)", numbers)
+    return int(match[1]) if match else 0
+
+
 def convolution(query: Query) -> ShardingRule | None:
     """Batch, input and output features; what the window goes over stays whole."""
     lhs, rhs = query.operands[:2]
@@ -272,9 +327,11 @@ RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
     "stablehlo.convolution": convolution,
     "stablehlo.dot_general": dot_general,
     "stablehlo.dynamic_update_slice": dynamic_update_slice,
+    "stablehlo.gather": gather,
     "stablehlo.iota": all_but("iota_dimension"),
     "stablehlo.pad": pad,
     "stablehlo.reduce": reduce,
+    "stablehlo.reduce_window": reduce_window,
     "stablehlo.reshape": reshape,
     "stablehlo.reverse": all_but("dimensions"),
     "stablehlo.select": with_scalars,

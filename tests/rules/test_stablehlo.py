@@ -127,6 +127,31 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "tensor<4x12xf32>",
     ),
     "reverse": ((T,), f"%r = stablehlo.reverse %0, dims = [1] : {T}", T),
+    "gather rows": (
+        ("tensor<6x8xf32>", "tensor<4x2x1xi32>"),
+        '%r = "stablehlo.gather"(%0, %1) <{dimension_numbers = #stablehlo.gather<'
+        "offset_dims = [2], collapsed_slice_dims = [0], start_index_map = [0], "
+        "index_vector_dim = 2>, slice_sizes = array<i64: 1, 8>}> : "
+        "(tensor<6x8xf32>, tensor<4x2x1xi32>) -> tensor<4x2x8xf32>",
+        "tensor<4x2x8xf32>",
+    ),
+    "gather batched": (
+        ("tensor<4x8xf32>", "tensor<4x2x1xi32>"),
+        '%r = "stablehlo.gather"(%0, %1) <{dimension_numbers = #stablehlo.gather<'
+        "collapsed_slice_dims = [1], operand_batching_dims = [0], "
+        "start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, "
+        "slice_sizes = array<i64: 1, 1>}> : "
+        "(tensor<4x8xf32>, tensor<4x2x1xi32>) -> tensor<4x2xf32>",
+        "tensor<4x2xf32>",
+    ),
+    "reduce_window": (
+        (T,),
+        f'{ZERO}\n%r = "stablehlo.reduce_window"(%0, %z) <{{window_dimensions = array<i64: 1, 2>, '
+        "window_strides = array<i64: 1, 2>}> ({\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
+        "%s = stablehlo.add %a, %b : tensor<f32>\nstablehlo.return %s : tensor<f32>\n}) : "
+        f"({T}, tensor<f32>) -> tensor<4x4xf32>",
+        "tensor<4x4xf32>",
+    ),
     "convolution": (
         ("tensor<4x6x6x4xf32>", "tensor<3x1x4x8xf32>"),
         f"%r = stablehlo.convolution(%0, %1) {LAYOUT}, {WINDOW} {COUNTS}"
@@ -195,6 +220,9 @@ RULES_AS_TEXT = {
     "reduce that starts from one": "([a, b], []) -> ([a]) whole={b}",
     "broadcast_in_dim": "([c, 1]) -> ([a, b, c])",
     "sort": "([a, 1]) -> ([a, 1])",
+    "gather rows": "([1, 1], [a, b, 1]) -> ([a, b, 1])",
+    "gather batched": "([a, 1], [a, b, 1]) -> ([a, b])",
+    "reduce_window": "([a, 1], []) -> ([a, 1])",
     "dynamic_update_slice": "([a, 1], [a, 1], [], []) -> ([a, 1])",
     "convolution": "([a, 1, 1, b], [1, 1, b, c]) -> ([a, 1, 1, c]) reduction={b: sum}",
 }
