@@ -1,8 +1,9 @@
 """The passes, one a file, and the table of their names, which users may add theirs to.
 
-Beside them stand what several share (`base` and `options`; `pipeline` with its `grammar`,
-`instruments`) and parts of larger ones: `facts` of propagate; `choice` and
-`versions` of materialize; `consistency` of partition; `vocabulary` of import and export.
+Beside them stand what several share (`base` and `options`; `pipeline` with its `grammar` and
+`instruments`) and parts of larger ones: `facts`, `known`, `passages` and `loops` of propagate;
+`choice` and `versions` of materialize; `consistency` of partition; `import_sdy`, `import_shard`
+and `import_mesh` of import; `vocabulary` of the exports.
 """
 
 from __future__ import annotations

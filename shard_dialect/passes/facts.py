@@ -20,14 +20,16 @@ from shard_dialect.ir.statements import Statement, merged, statements
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Grid, SubAxis
 
-_UNSUPPORTED = (
-    "mesh.collective_permute",
+_UNSUPPORTED = ("mesh.collective_permute", "mesh.to_global", "mesh.to_local")
+"""Read, checked and converted; what propagation does not know what to do with yet."""
+_NOT_IN_REGIONS = (
+    *annotation.OPS,
+    *LOCAL_COLLECTIVES,
+    *_UNSUPPORTED,
+    "mesh.idx",
     "mesh.propagation_barrier",
     "mesh.sharding_group",
-    "mesh.to_global",
-    "mesh.to_local",
 )
-"""Read, checked and converted; what propagation does not know what to do with yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def _refuse_what_is_not_annotated(function: Function) -> None:
         if op.name in _UNSUPPORTED:
             raise error_at(op.location, f"'{op.name}' op is read, but not propagated yet")
         for inner in walk(op.handle):
-            if inner.name in (*annotation.OPS, *_UNSUPPORTED, *LOCAL_COLLECTIVES, "mesh.idx"):
+            if inner.name in _NOT_IN_REGIONS:
                 raise error_at(
                     inner.location, f"'{inner.name}' op is inside a region: that is not read yet"
                 )

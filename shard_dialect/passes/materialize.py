@@ -42,11 +42,20 @@ from shard_dialect.passes.base import Pass
 from shard_dialect.passes.choice import Choice, choose
 from shard_dialect.passes.import_ import import_annotations
 from shard_dialect.passes.loops import bound_loops
+from shard_dialect.passes.passages import BARRIER, GROUP
 from shard_dialect.passes.propagate import complete
 from shard_dialect.passes.versions import FRESH, Versions, is_fresh
 from shard_dialect.rules import rule_of
 
-_DROPPABLE = (*annotation.OPS, "shard.sharding", *COLLECTIVES, *FRESH, *build.CONSTANTS)
+_DROPPABLE = (
+    *annotation.OPS,
+    BARRIER,
+    GROUP,
+    "shard.sharding",
+    *COLLECTIVES,
+    *FRESH,
+    *build.CONSTANTS,
+)
 
 
 @dataclass(frozen=True)
@@ -130,8 +139,10 @@ class _Materializer:
 
     def _act_on(self, op: Op) -> Callable[[Op], None]:
         """What is to be done with an op, by its kind."""
-        if op.name in annotation.OPS:
+        if op.name in (*annotation.OPS, BARRIER):
             return self._annotate
+        if op.name == GROUP:
+            return lambda _: None
         if build.is_constant(op.handle):
             return self._keep_whole
         if is_fresh(op, self.function):
@@ -256,7 +267,7 @@ class _Materializer:
                 del op.attributes[SHARDINGS]
             if annotation.has_loops(op):
                 del op.attributes[annotation.LOOPS]
-            if op.name in _DROPPABLE and not any(True for _ in op.results[0].uses):
+            if op.name in _DROPPABLE and not any(True for each in op.results for _ in each.uses):
                 op.erase()
 
     def _read_wanted(self) -> dict[int, Sharding]:

@@ -10,24 +10,23 @@ becomes, the annotations still in place, what was inferred in attributes
     func.func @main(%x: ... {mesh.sharding = #mesh.shard<@g, [[], []]>}, %w: ...
       %1 = linalg.matmul {mesh.shardings = [#mesh.shard<@g, [[], [0]]>]} ins(...
 
-Annotations are facts; no other value is touched twice in one dimension but to split it further.
-Each op passes on, factor by factor, the longest split that its operands and results agree on. Ops
-that pass every factor through go first, so that a chain of them ends up in one sharding before a
-product or a reduction has a say; then all ops, backward before forward (upstream's order) until
-nothing changes. Where two factors of one tensor want the same axis, the larger source tensor wins:
-moving the smaller one is cheaper.
+Annotations are facts, in their turn by priority; no other value is touched twice in one dimension
+but to split it further. Each op passes on, factor by factor, the longest split that its operands
+and results agree on. Ops that pass every factor through go first, so that a chain of them ends up
+in one sharding before a product or a reduction has a say; then all ops, backward before forward
+(upstream's order) until nothing changes. Where two factors of one tensor want the same axis, the
+larger source tensor wins: moving the smaller one is cheaper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, prod
 
-from shard_dialect.ir.annotation import has_loops
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at, location_text, warn
+from shard_dialect.ir.diagnostics import location_text, warn
 from shard_dialect.ir.function import (
     boundary,
     form_of,
@@ -38,15 +37,15 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.program import Function, Op, read_function
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.model import Annotation, Assignment, Grid, Sharding, ShardingRule
+from shard_dialect.model import Annotation, Grid, ShardingRule
 from shard_dialect.model.axis import Axes, Axis
 from shard_dialect.model.plan import common_prefix
 from shard_dialect.passes.base import Pass
-from shard_dialect.passes.facts import Facts, Hint, grid_of, read_facts
+from shard_dialect.passes.facts import grid_of, read_facts
 from shard_dialect.passes.import_ import import_annotations
 from shard_dialect.passes.inline_named import inline_named
-from shard_dialect.passes.loops import bound_loops
-from shard_dialect.rules import rule_of
+from shard_dialect.passes.known import State
+from shard_dialect.passes.passages import Passage, passages_of
 
 
 @dataclass(frozen=True)
@@ -68,83 +67,19 @@ def complete(function: Function, shardings: Shardings) -> Grid:
     """Bring one function to the propagated form; what it says already stays. Gives its grid."""
     facts = read_facts(function, shardings)
     grid = grid_of(function, facts, shardings)
-    state = _State(function, facts, shardings, grid)
-    _to_fixed_point(state)
-    _follow_hints(state)
+    state = State(function, facts, grid)
+    passages = passages_of(function, shardings, grid)
+    _to_fixed_point(state, passages)
+    for priority in state.priorities():
+        state.release(priority)
+        _to_fixed_point(state, passages)
+    _follow_hints(state, passages)
     _write(function, state, shardings)
     return grid
 
 
-class _State:
-    """What is known so far: for each value the axes of each dimension, and which are facts."""
-
-    def __init__(self, function: Function, facts: Facts, shardings: Shardings, grid: Grid) -> None:
-        self.grid = grid
-        self.facts = facts.known
-        self.hints = facts.hints
-        self.shapes = [value.shape for value in function.values]
-        self.split: list[list[Axes]] = [[()] * len(value.shape or ()) for value in function.values]
-        self.closed: list[set[int]] = [set() for _ in function.values]
-        self.barred: list[set[Axis]] = [set() for _ in function.values]
-        for value, said in facts.known.items():
-            self.take(value, said)
-        self.ops = [
-            _Passage(op, rule, bound_loops(op.handle, rule, shardings, grid))
-            for op in function.ops
-            if (rule := _rule(op, function)) is not None
-        ]
-
-    def take(self, value: int, said: Annotation) -> None:
-        """Let the value lie so, and change no more of it than `said` leaves open."""
-        self.split[value] = list(said.sharding.split_axes)
-        self.closed[value] = set(range(said.sharding.rank)) - set(said.open)
-        self.barred[value] = {*said.replicated, *said.sharding.partial}
-
-    def follow(self, hint: Hint) -> bool:
-        """Let the value lie as the hint has it, as far as it is open to; whether it does."""
-        value, said = hint.value, hint.said
-        wanted, split = said.sharding.split_axes, self.split[value]
-        longest = []
-        for dim, (have, want) in enumerate(zip(split, wanted, strict=True)):
-            shorter, longer = sorted((have, want), key=len)
-            may_differ = dim not in self.closed[value] if longer == want else dim in said.open
-            if longer[: len(shorter)] != shorter or (have != want and not may_differ):
-                return False
-            longest.append(longer)
-        used = [axis for axes in longest for axis in axes]
-        if said.sharding.partial or said.grid != self.grid.name or len(set(used)) < len(used):
-            return False
-        if set(used) & (self.barred[value] | set(said.replicated)):
-            return False
-        self.split[value] = longest
-        self.closed[value] |= set(range(said.sharding.rank)) - set(said.open)
-        self.barred[value] |= set(said.replicated)
-        return True
-
-    def sharding(self, value: int) -> Sharding:
-        split = tuple(self.split[value])
-        if value in self.facts:
-            return replace(self.facts[value].sharding, split_axes=split)
-        return Sharding(self.grid.name, split)
-
-
-def _rule(op: Op, function: Function) -> ShardingRule | None:
-    if op.name == "mesh.annotate":
-        rank = len(function.values[op.operands[0]].shape or ())
-        dims = tuple((dim,) for dim in range(rank))
-        operands = (dims, *(None for _ in op.operands[1:]))
-        return ShardingRule(function.values[op.operands[0]].shape or (), operands, (dims,))
-    rule = rule_of(op.handle)
-    if rule is None and has_loops(op.handle):
-        raise error_at(
-            op.location,
-            f"'{op.name}' op says how its loops are split, and has no rule that says what they are",
-        )
-    return rule
-
-
-def _to_fixed_point(state: _State) -> None:
-    for ops in ([each for each in state.ops if each.rule.is_pass_through], state.ops):
+def _to_fixed_point(state: State, passages: Sequence[Passage]) -> None:
+    for ops in ([each for each in passages if each.rule.is_pass_through], passages):
         changed = True
         while changed:
             backward = [_step(state, each) for each in reversed(ops)]
@@ -152,10 +87,10 @@ def _to_fixed_point(state: _State) -> None:
             changed = any(backward + forward)
 
 
-def _follow_hints(state: _State) -> None:
+def _follow_hints(state: State, passages: Sequence[Passage]) -> None:
     """Let each hint hold where facts left room for it; say which ones they overrule."""
     overruled = [hint for hint in state.hints if not state.follow(hint)]
-    _to_fixed_point(state)
+    _to_fixed_point(state, passages)
     told = set()
     for hint in overruled:
         place = location_text(hint.location)
@@ -168,15 +103,6 @@ def _follow_hints(state: _State) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Passage:
-    """An op that passes shardings on by its rule; `loops` is the split that it asks for, if any."""
-
-    op: Op
-    rule: ShardingRule
-    loops: Assignment | None
-
-
 @dataclass
 class _Offer:
     """The axes that one tensor offers a factor, and the elements of that tensor."""
@@ -185,29 +111,29 @@ class _Offer:
     elements: float
 
 
-def _step(state: _State, passage: _Passage) -> bool:
+def _step(state: State, passage: Passage) -> bool:
     """Pass shardings through one op; whether any value changed."""
     op, rule = passage.op, passage.rule
-    tensors = [
-        (value, dims)
-        for value, dims in (
-            *zip(op.results, rule.results, strict=True),
-            *zip(op.operands, rule.operands, strict=True),
-        )
-        if dims is not None
-    ]
-    offers = _offers(state, tensors, rule)
+    results, operands = (
+        [(value, dims) for value, dims in zip(values, rows, strict=True) if dims is not None]
+        for values, rows in ((op.results, rule.results), (op.operands, rule.operands))
+    )
+    tensors = results + operands
+    offers = _offers(
+        state, {"forward": operands, "backward": results}.get(passage.to, tensors), rule
+    )
     _fix_partial_loops(state, op, rule, offers)
     if passage.loops is not None:
         offers = {f: _Offer(axes, inf) for f, axes in enumerate(passage.loops) if axes}
-    changed = [_project(state, value, dims, offers) for value, dims in tensors]
+    targets = {"forward": results, "backward": operands}.get(passage.to, tensors)
+    changed = [_project(state, value, dims, offers) for value, dims in targets]
     return any(changed)
 
 
 _Tensors = Sequence[tuple[int, tuple[tuple[int, ...], ...]]]
 
 
-def _offers(state: _State, tensors: _Tensors, rule: ShardingRule) -> dict[int, _Offer]:
+def _offers(state: State, tensors: _Tensors, rule: ShardingRule) -> dict[int, _Offer]:
     """The best offer for each factor: the longest that agree, or the larger tensor's."""
     best: dict[int, _Offer] = {}
     for value, dims in tensors:
@@ -225,9 +151,7 @@ def _offers(state: _State, tensors: _Tensors, rule: ShardingRule) -> dict[int, _
     return best
 
 
-def _fix_partial_loops(
-    state: _State, op: Op, rule: ShardingRule, offers: dict[int, _Offer]
-) -> None:
+def _fix_partial_loops(state: State, op: Op, rule: ShardingRule, offers: dict[int, _Offer]) -> None:
     """A result annotated partial says exactly how the reduction loops are split."""
     partial = [state.facts[value].sharding.partial for value in op.results if value in state.facts]
     axes = tuple(axis for each in partial for axis in each)
@@ -243,7 +167,7 @@ def _fix_partial_loops(
 
 
 def _project(
-    state: _State, value: int, dims: tuple[tuple[int, ...], ...], offers: dict[int, _Offer]
+    state: State, value: int, dims: tuple[tuple[int, ...], ...], offers: dict[int, _Offer]
 ) -> bool:
     """Split the value's dimensions further by what is offered to their factors."""
     shape = state.shapes[value]
@@ -282,7 +206,7 @@ def _usable(axes: Axes, taken: set[Axis], size: int, grid: Grid) -> Axes:
     return axes[:count]
 
 
-def _write(function: Function, state: _State, shardings: Shardings) -> None:
+def _write(function: Function, state: State, shardings: Shardings) -> None:
     def attribute(value: int) -> ir.Attribute:
         if state.shapes[value] is None:
             return ir.UnitAttr.get()

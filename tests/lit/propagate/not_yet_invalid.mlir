@@ -3,24 +3,6 @@
 // RUN: shard-opt %s --propagate --split-input-file --verify-diagnostics
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @a_group(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{'mesh.sharding_group' op is read, but not propagated yet}}
-  "mesh.sharding_group"(%x) {group_id = 1 : i64} : (tensor<16x16xf32>) -> ()
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @a_barrier(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{'mesh.propagation_barrier' op is read, but not propagated yet}}
-  %0 = "mesh.propagation_barrier"(%x) {allowed_direction = "none"} : (tensor<16x16xf32>) -> tensor<16x16xf32>
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @a_sub_axis(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
   // expected-error@+1 {{sub-axis 1:(1)2 in [["1:(1)2"], []]: sub-axes are not propagated yet}}
   %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [["1:(1)2"]]>} : (tensor<16x16xf32>) -> tensor<16x16xf32>
