@@ -151,13 +151,18 @@ def fuzz(cases: int, seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
         if running:
             kept = folder / f"case-{at - 1}.mlir"
             kept.write_text((folder / "case.mlir").read_text())
-            alone = subprocess.run(
-                [sys.executable, "-m", "shard_dialect.opt", str(kept), *running.split()[2:]],
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-            )
+            try:
+                alone = subprocess.run(
+                    [sys.executable, "-m", "shard_dialect.opt", str(kept), *running.split()[2:]],
+                    cwd=ROOT,
+                    capture_output=True,
+                    text=True,
+                    timeout=SECONDS,
+                )
+            except subprocess.TimeoutExpired:
+                counts["wrong"] += 1
+                wrong.append(f"{running}: not done after {SECONDS} s; see {kept}")
+                continue
             # In a pass it might be ours, by ops that are erased while they are in use.
             is_told = alone.returncode == 1 and "in the parser" in alone.stderr
             is_told = is_told and LOCATED.search(alone.stderr) is not None

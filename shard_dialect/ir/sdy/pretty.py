@@ -45,6 +45,7 @@ def _context() -> tuple[Any, Any]:
     except ImportError:
         raise MissingExtra("jaxlib, which reads Shardy's pretty text,", "jax") from None
     context = ir.Context()
+    context.enable_multithreading(False)  # a thread with an error would wait for the interpreter
     registry = ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(registry)
     context.append_dialect_registry(registry)
