@@ -55,7 +55,7 @@ def drop_from_boundary(function: ir.Operation, prefix: str) -> None:
 
 def returns_of(function: ir.Operation) -> list[ir.Operation]:
     """Where the function returns: in one place, or at the end of several blocks."""
-    ends = [operations(block)[-1] for block in function.regions[0].blocks]
+    ends = [op for block in function.regions[0].blocks for op in operations(block)[-1:]]
     return [op for op in ends if op.name == "func.return"]
 
 

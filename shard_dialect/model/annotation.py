@@ -91,8 +91,8 @@ class Annotation:
         None
         """
         ours, theirs = self.sharding, other.sharding
-        if replace(ours, split_axes=theirs.split_axes) != theirs:
-            return None  # other grids, partial sums, halos or offsets
+        if _but_for_axes(ours) != _but_for_axes(theirs):
+            return None
         dims = []
         for dim, (a, b) in enumerate(zip(ours.split_axes, theirs.split_axes, strict=True)):
             long, short = (a, b) if len(a) >= len(b) else (b, a)
@@ -126,6 +126,12 @@ class Annotation:
         if self.replicated:
             fields.append(f"replicated = {axes_text(self.replicated)}")
         return joined(lists, fields)
+
+
+def _but_for_axes(sharding: Sharding) -> tuple[object, ...]:
+    """All that it says but how its dimensions are split."""
+    rest = (sharding.grid, sharding.rank, sharding.partial, sharding.reduction)
+    return (*rest, sharding.halos, sharding.offsets)
 
 
 def _first(a: int | None, b: int | None) -> int | None:
