@@ -15,6 +15,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import name_of
 from shard_dialect.ir.shard_text import MOST_DEVICES
 from shard_dialect.ir.sharding_checks import (
     check_axes,
@@ -26,7 +27,6 @@ from shard_dialect.ir.sharding_checks import (
     check_update_halo,
     grid_of,
     shape_of,
-    symbol_name,
 )
 from shard_dialect.ir.spelling import scatter_dim
 from shard_dialect.ir.upstream import group_size, sizes_in
@@ -47,9 +47,9 @@ def check(op: ir.Operation, shardings: Shardings) -> None:
 def _check_grid(op: ir.Operation, _: Shardings) -> None:
     sizes = [size for size in sizes_in(op, "shape") if size is not None]
     if 0 in sizes:
-        raise ShardingError(f"grid @{symbol_name(op)} has size 0 on an axis: sizes are at least 1")
+        raise ShardingError(f"grid @{name_of(op)} has size 0 on an axis: sizes are at least 1")
     if prod(sizes) > MOST_DEVICES:
-        raise ShardingError(f"grid @{symbol_name(op)} has more than {MOST_DEVICES} devices")
+        raise ShardingError(f"grid @{name_of(op)} has more than {MOST_DEVICES} devices")
 
 
 def _check_neighbors(op: ir.Operation, shardings: Shardings) -> None:

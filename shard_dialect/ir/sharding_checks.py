@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from shard_dialect.ir.attributes import DYNAMIC, STANDS_FOR
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import name_of
 from shard_dialect.ir.upstream import (
     Layout,
     grid_name,
@@ -46,14 +47,10 @@ def grid_of(op: ir.Operation, shardings: Shardings) -> Grid:
     name, around = grid_name(op), op.parent
     while name not in shardings.grids and around is not None:
         for each in (each for region in around.regions for block in region for each in block):
-            if each.operation.name == "shard.grid" and symbol_name(each.operation) == name:
+            if each.operation.name == "shard.grid" and name_of(each.operation) == name:
                 return Grid(name, sizes_in(each.operation, "shape"))
         around = around.parent
     return shardings.grid(name)
-
-
-def symbol_name(op: ir.Operation) -> str:
-    return str(op.attributes["sym_name"].value)
 
 
 def check_axes(split: Sequence[Sequence[int]], grid: Grid) -> None:
