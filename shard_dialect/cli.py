@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 from shard_dialect.errors import ShardError, ShardWarning
@@ -13,25 +14,9 @@ from shard_dialect.errors import ShardError, ShardWarning
 
 def guarded(program: Callable[[], int]) -> int:
     """Run `program`; a user's mistake becomes one line on stderr and exit status 1."""
-    warnings.simplefilter("always", ShardWarning)
-    default = warnings.showwarning
-
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        if isinstance(message, ShardWarning):
-            print(message, file=sys.stderr)
-        else:
-            default(message, category, filename, lineno, file, line)
-
-    warnings.showwarning = show
     try:
-        return program()
+        with warnings_to(lambda warning: print(warning, file=sys.stderr)):
+            return program()
     except ShardError as error:
         print(error, file=sys.stderr)
         return 1
@@ -43,5 +28,27 @@ def guarded(program: Callable[[], int]) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    finally:
-        warnings.showwarning = default
+
+
+@contextmanager
+def warnings_to(receive: Callable[[ShardWarning], None]) -> Iterator[None]:
+    """Hand every `ShardWarning` to `receive`; other warnings are shown as they were."""
+    show_other = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if isinstance(message, ShardWarning):
+            receive(message)
+        else:
+            show_other(message, category, filename, lineno, file, line)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ShardWarning)
+        warnings.showwarning = show
+        yield

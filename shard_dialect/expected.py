@@ -14,13 +14,12 @@ diagnostic or more of its line, and each diagnostic must be expected.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TextIO, TypeVar, cast
+from typing import TypeVar, cast
 
-from shard_dialect.errors import Diagnostic, Severity, ShardError, ShardWarning
+from shard_dialect.cli import warnings_to
+from shard_dialect.errors import Diagnostic, Severity, ShardError
 from shard_dialect.ir.source import Source
 
 _COMMENT = re.compile(
@@ -57,7 +56,7 @@ def verify_diagnostics(source: Source, which: str, run: Callable[[], Result]) ->
     expectations = _read(source)
     found: list[Diagnostic] = []
     result = None
-    with _collecting_warnings(found):
+    with warnings_to(lambda warning: found.append(warning.diagnostic)):
         try:
             result = run()
         except ShardError as error:
@@ -67,29 +66,6 @@ def verify_diagnostics(source: Source, which: str, run: Callable[[], Result]) ->
         first, *further = problems
         raise ShardError(first.message, first.location, (), further)
     return result
-
-
-@contextmanager
-def _collecting_warnings(found: list[Diagnostic]) -> Iterator[None]:
-    show_other = warnings.showwarning
-
-    def collect(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        if isinstance(message, ShardWarning):
-            found.append(message.diagnostic)
-        else:
-            show_other(message, category, filename, lineno, file, line)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", ShardWarning)
-        warnings.showwarning = collect
-        yield
 
 
 def _read(source: Source) -> list[_Expectation]:
