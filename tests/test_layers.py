@@ -10,6 +10,7 @@ PACKAGE = Path(__file__).parent.parent / "shard_dialect"
 LAYERS = (
     ("errors", "supervise"),
     ("model",),
+    ("propagation",),
     ("ir",),
     ("rules",),
     ("passes",),
@@ -54,8 +55,9 @@ def test_mlir_is_found_in_one_place(path: Path) -> None:
     assert not [name for name in imported(path) if name.split(".")[0] in ("mlir", "torch_mlir")]
 
 
-def test_the_model_needs_no_mlir() -> None:
-    outside = {name for path in (PACKAGE / "model").glob("*.py") for name in imported(path)}
+@pytest.mark.parametrize("layer", ["model", "propagation"])
+def test_needs_no_mlir(layer: str) -> None:
+    outside = {name for path in (PACKAGE / layer).glob("*.py") for name in imported(path)}
     assert not [name for name in outside if name.startswith("shard_dialect.ir")]
 
 

@@ -13,27 +13,38 @@ dimension. A dimension without a factor (of size 1, say) is never split.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from shard_dialect.errors import ShardError
-from shard_dialect.model.axis import Axes
+from shard_dialect.model.axis import Axes, axes_text
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.sharding import Reduction, Shape, Sharding
+from shard_dialect.model.projection import FactorSplit, axes_of, parts_of, project, unproject
+from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
 
 Dims = tuple[tuple[int, ...], ...]
 Assignment = tuple[Axes, ...]
 """The axes that split each factor of a rule, major to minor."""
+Role = Literal["", "elementwise", "pass", "forward", "broadcast", "other"]
+"""How early propagation goes through an op: see `propagation.schedule`."""
 
 
 @dataclass(frozen=True)
 class ShardingRule:
     """`sizes[f]` is factor f's size; `operands[i][d]` are the factors of operand i's dimension d.
 
-    `None` stands for an operand or result that is no tensor. `reductions` gives the kind for each
-    reduction factor; `whole` are the factors that no axis may split (their index is read, say).
-    `inits` are the operands that the results start from, `linalg`'s outs: under a split reduction
-    they would be counted once a device, so materialization adds them after the reduction.
+    `None` stands for an operand or result that is no tensor. A factor may be split freely unless it
+    is one of
+
+    * `reductions`, with the kind: the results are then partial;
+    * `whole`: the op needs all of it (to sort, say), so that the operands are gathered first;
+    * `permuted`: what a device makes of its piece is in part another's (of a slice, say).
+
+    Shardings pass along them all but those that are `blocked`. `inits` are the operands that the
+    results start from, `linalg`'s outs: under a split reduction they would be counted once a
+    device, so materialization adds them after the reduction. `role` is found from the rest where
+    it is not given.
     """
 
     sizes: tuple[int, ...]
@@ -41,7 +52,23 @@ class ShardingRule:
     results: tuple[Dims | None, ...]
     reductions: tuple[tuple[int, Reduction], ...] = ()
     whole: frozenset[int] = frozenset()
+    permuted: frozenset[int] = frozenset()
+    blocked: frozenset[int] = frozenset()
     inits: tuple[int, ...] = ()
+    role: Role = ""
+
+    def __post_init__(self) -> None:
+        if not self.role:
+            object.__setattr__(self, "role", self._role())
+
+    def _role(self) -> Role:
+        if self.is_elementwise:
+            return "elementwise"
+        special = {factor for factor, _ in self.reductions} | self.whole | self.permuted
+        tensors = [dims for dims in self.operands + self.results if dims]
+        sized = {factor for factor, size in enumerate(self.sizes) if size != 1}
+        in_all = all(sized <= {factor for dim in dims for factor in dim} for dims in tensors)
+        return "pass" if in_all and not special and any(self.operands) else "other"
 
     @classmethod
     def einsum(
@@ -81,46 +108,30 @@ class ShardingRule:
         kinds = tuple((letters[letter], kind) for letter, kind in (reductions or {}).items())
         return cls(tuple(sizes), ins, outs, kinds)
 
-    def contiguous(self) -> ShardingRule:
-        """The same rule with the major factor alone of each dimension that has several.
-
-        Split by a minor one, a piece would be strided, which no sharding can say yet.
-        """
-        dims = [dim for tensor in (*self.operands, *self.results) for dim in tensor or ()]
-        minor = {factor for dim in dims for factor in dim[1:]}
-
-        def kept(tensor: Dims | None) -> Dims | None:
-            if tensor is None:
-                return None
-            return tuple(tuple(f for f in dim if f not in minor) for dim in tensor)
-
-        return replace(
-            self, operands=tuple(map(kept, self.operands)), results=tuple(map(kept, self.results))
-        )
-
     @cached_property
     def reduction_of(self) -> dict[int, Reduction]:
         return dict(self.reductions)
 
     @cached_property
-    def is_elementwise(self) -> bool:
-        """Every tensor has the same factors in the same order: an index in, the same index out."""
-        tensors = [dims for dims in self.operands + self.results if dims is not None]
-        alike = all(dims == tensors[0] for dims in tensors)
-        each = alike and all(len(factors) == 1 for factors in tensors[0])
-        return each and not (self.reductions or self.whole)
+    def unsplit(self) -> frozenset[int]:
+        """The factors that are whole on every device that runs the op."""
+        return self.whole | self.permuted
 
     @cached_property
-    def is_pass_through(self) -> bool:
-        """Every factor is in every operand and result: nothing is reduced or broadcast."""
-        tensors = [dims for dims in self.operands + self.results if dims is not None]
-        factors = [{factor for dim in dims for factor in dim} for dims in tensors]
-        return all(found == set(range(len(self.sizes))) for found in factors)
+    def is_elementwise(self) -> bool:
+        """Every tensor has the same factors in the same order: an index in, the same index out.
+
+        But for scalars, that go with every element.
+        """
+        tensors = [dims for dims in self.operands + self.results if dims]
+        alike = all(dims == tensors[0] for dims in tensors)
+        each = alike and all(len(dim) == 1 for dims in tensors for dim in dims)
+        return each and not (self.reductions or self.unsplit or self.blocked)
 
     def operand_sharding(self, index: int, assignment: Assignment, grid: Grid) -> Sharding | None:
         """What operand `index` must be when `assignment` splits the factors."""
         dims = self.operands[index]
-        return None if dims is None else Sharding(grid.name, _split(dims, assignment))
+        return None if dims is None else Sharding(grid.name, self._split(dims, assignment, grid))
 
     def result_sharding(self, index: int, assignment: Assignment, grid: Grid) -> Sharding | None:
         """What result `index` is when `assignment` splits the factors, partial sums included."""
@@ -132,7 +143,33 @@ class ShardingRule:
         assert len(kinds) <= 1, f"{self} cannot reduce by {sorted(kinds)} at once"
         partial = tuple(axis for factor in split for axis in assignment[factor])
         reduction: Reduction = next(iter(kinds), "sum")
-        return Sharding(grid.name, _split(dims, assignment), partial, reduction)
+        return Sharding(grid.name, self._split(dims, assignment, grid), partial, reduction)
+
+    def factors_of(self, dims: Dims, sharding: Sharding, grid: Grid) -> dict[int, Axes]:
+        """How a tensor made of `dims` that lies so splits each factor.
+
+        Raises `ShardingError` where some of its axes split none.
+        """
+        if all(len(dim) == 1 for dim in dims):
+            return {dim[0]: axes for dim, axes in zip(dims, sharding.split_axes, strict=True)}
+        split = [parts_of(axes, grid) for axes in sharding.split_axes]
+        found = project(dims, self.sizes, split, [False] * len(dims))
+        for dim, axes in zip(dims, sharding.split_axes, strict=True):
+            if any(found[factor].overflow for factor in dim) or (axes and not dim):
+                raise ShardingError(f"axes {axes_text(axes)} of {sharding} split no factor")
+        return {factor: axes_of(each.axes, grid) for factor, each in found.items()}
+
+    def _split(self, dims: Dims, assignment: Assignment, grid: Grid) -> tuple[Axes, ...]:
+        """The axes of each dimension. Raises `ShardingError` where the pieces would be strided."""
+        if all(len(dim) <= 1 for dim in dims):
+            return tuple(assignment[dim[0]] if dim else () for dim in dims)
+        used = {f: FactorSplit(parts_of(assignment[f], grid)) for dim in dims for f in dim}
+        split = tuple(axes_of(parts, grid) for parts in unproject(dims, self.sizes, used))
+        for dim, axes in zip(dims, split, strict=True):
+            wanted = grid.axes_size([axis for factor in dim for axis in assignment[factor]])
+            if grid.axes_size(axes) != wanted:
+                raise ShardingError(f"pieces of dimension {dim} of rule {self} would be strided")
+        return split
 
     def __str__(self) -> str:
         def name(factor: int) -> str:
@@ -150,10 +187,8 @@ class ShardingRule:
         if self.reductions:
             kinds = ", ".join(f"{name(factor)}: {kind}" for factor, kind in self.reductions)
             text += f" reduction={{{kinds}}}"
-        if self.whole:
-            text += f" whole={{{', '.join(map(name, sorted(self.whole)))}}}"
+        for kind in ("whole", "permuted", "blocked"):
+            factors = getattr(self, kind)
+            if factors:
+                text += f" {kind}={{{', '.join(map(name, sorted(factors)))}}}"
         return text
-
-
-def _split(dims: Dims, assignment: Assignment) -> tuple[Axes, ...]:
-    return tuple(tuple(axis for factor in dim for axis in assignment[factor]) for dim in dims)

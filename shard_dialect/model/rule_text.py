@@ -4,73 +4,86 @@
     ([ij])->([i, j]) {i=2, j=4}                   a dimension of two factors, major to minor
     ([i, *])->([i, *]) {i=8} need_replication={}  `*`: a dimension without factors
 
-Factors are letters from `i` to `z`, then `z_1`, `z_2`. Source: Shardy, OpShardingRuleAttr.
+Factors are letters, or a letter with a number: `i`, `z_1`. Where the shapes are known the sizes may
+be left out; a dimension of several factors then needs all but one of them elsewhere. A kind of
+reduction other than the sum is written behind the factor:
+
+    ([i, k]) -> ([i]) reduction={k: max}
+
+Source: Shardy, OpShardingRuleAttr, whose sizes come in the order of the factors from `i` on.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import cast
 
 from shard_dialect.errors import ShardError
 from shard_dialect.model.rule import Dims, ShardingRule
-from shard_dialect.model.sharding import Shape
+from shard_dialect.model.sharding import REDUCTIONS, Reduction, Shape
 
 KINDS = ("reduction", "need_replication", "permutation", "blocked_propagation")
 _RULE = re.compile(
-    r"\((?P<operands>[^()]*)\)\s*->\s*\((?P<results>[^()]*)\)\s*\{(?P<sizes>[^{}]*)\}"
+    r"\((?P<operands>[^()]*)\)\s*->\s*\((?P<results>[^()]*)\)\s*(?:\{(?P<sizes>[^{}]*)\})?"
     r"(?P<sets>(?:\s*[a-z_]+\s*=\s*\{[^{}]*\})*)\s*(?P<custom>,\s*custom)?"
 )
 _SET = re.compile(r"([a-z_]+)\s*=\s*\{([^{}]*)\}")
-_FACTOR = re.compile(r"z_\d{1,4}|[i-z]")
-_DIM = re.compile(r"\*|(?:z_\d{1,4}|[i-z])+")
+_NAME = r"[a-z](?:_\d{1,4})?"
+_DIM = re.compile(rf"\*|1|(?:{_NAME})+")
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenRule:
-    """The rule, its sets of factors in the order of `KINDS`, and whether it is a user's own."""
+    """A rule, and whether it is a user's own."""
 
     rule: ShardingRule
-    sets: tuple[tuple[int, ...], ...]
     is_custom: bool = False
 
-    @property
-    def kept_whole(self) -> frozenset[int]:
-        """The factors that no axis may split, or be propagated along."""
-        _, *others = self.sets
-        return frozenset(factor for members in others for factor in members)
 
+def read_rule(text: str, shapes: Sequence[Shape | None] | None = None) -> WrittenRule:
+    """The rule in `text`, of tensors of these `shapes`, operands first.
 
-def read_rule(text: str) -> WrittenRule:
-    """The rule in `text`. Raises `ShardError` where it contradicts itself."""
+    Raises `ShardError` where it contradicts itself, or the shapes.
+    """
     match = _RULE.fullmatch(text.strip())
     if match is None:
         raise ShardError(
             f"expected a rule as ([i, k], [k, j])->([i, j]) {{i=4, j=8, k=2}} reduction={{k}}, "
             f"found {text}"
         )
-    sizes = _sizes(match["sizes"])
+    sides = [_tensors(match[side]) for side in ("operands", "results")]
+    if match["sizes"] is not None:
+        sizes = _sizes(match["sizes"])
+    elif shapes is not None:
+        sizes = _sizes_in([*sides[0], *sides[1]], shapes, text)
+    else:
+        raise ShardError(f"rule {text} has no sizes: write them behind it, as {{i=4, j=8}}")
+    numbers = {name: number for number, name in enumerate(sizes)}
     found = dict(_SET.findall(match["sets"]))
     for name in found:
         if name not in KINDS:
             raise ShardError(f"unknown set of factors '{name}': expected {', '.join(KINDS)}")
-    sets = tuple(_members(found.get(name, ""), name, sizes) for name in KINDS)
-    special = [factor for members in sets[:3] for factor in members]
-    for factor in special:
-        if special.count(factor) > 1:
-            raise ShardError(f"factor {letter(factor)} of rule {text} is of two kinds")
-    operands = _tensors(match["operands"], sizes)
-    results = _tensors(match["results"], sizes)
-    _check_use(text, sizes, operands, results, sets[0])
+    reductions, *others = (_members(found.get(name, ""), name, numbers) for name in KINDS)
+    special = [*reductions, *others[0], *others[1]]
+    for name, number in numbers.items():
+        if special.count(number) > 1:
+            raise ShardError(f"factor {name} of rule {text} is of two kinds")
+    operands, results = (tuple(_dims(names, numbers, sizes) for names in side) for side in sides)
+    _check_use(text, tuple(numbers), operands, results, reductions)
+    whole, permuted, blocked = (frozenset(each) for each in others)
     rule = ShardingRule(
         tuple(sizes.values()),
         operands,
         results,
-        tuple((factor, "sum") for factor in sets[0]),
-        frozenset((*sets[1], *sets[2])),
+        tuple(reductions.items()),
+        whole,
+        permuted,
+        blocked,
     )
-    return WrittenRule(rule, sets, match["custom"] is not None)
+    return WrittenRule(rule, match["custom"] is not None)
 
 
 def write_rule(written: WrittenRule) -> str:
@@ -79,9 +92,16 @@ def write_rule(written: WrittenRule) -> str:
     sizes = ", ".join(f"{letter(factor)}={size}" for factor, size in enumerate(rule.sizes))
     sides = (_side(rule.operands), _side(rule.results))
     text = f"({sides[0]})->({sides[1]}) {{{sizes}}}"
-    for name, members in zip(KINDS, written.sets, strict=True):
-        if members:
-            text += f" {name}={{{', '.join(map(letter, members))}}}"
+    reductions = (
+        letter(factor) + ("" if kind == "sum" else f": {kind}") for factor, kind in rule.reductions
+    )
+    others = (
+        (letter(factor) for factor in sorted(factors))
+        for factors in (rule.whole, rule.permuted, rule.blocked)
+    )
+    for name, members in zip(KINDS, (reductions, *others), strict=True):
+        listed = ", ".join(members)
+        text += f" {name}={{{listed}}}" if listed else ""
     return text + (", custom" if written.is_custom else "")
 
 
@@ -118,75 +138,113 @@ def letter(factor: int) -> str:
     return chr(ord("i") + factor) if factor <= last else f"z_{factor - last}"
 
 
-def _number(name: str) -> int:
-    last = ord("z") - ord("i")
-    return last + int(name[2:]) if name.startswith("z_") else ord(name) - ord("i")
-
-
-def _sizes(text: str) -> dict[int, int]:
-    sizes: dict[int, int] = {}
+def _sizes(text: str) -> dict[str, int]:
+    sizes: dict[str, int] = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
-        match = re.fullmatch(r"(z_\d{1,4}|[i-z])\s*=\s*(\d{1,18})", entry)
-        if match is None or _number(match[1]) != len(sizes):
+        match = re.fullmatch(rf"({_NAME})\s*=\s*(\d{{1,18}})", entry)
+        if match is None or match[1] != letter(len(sizes)):
             raise ShardError(
                 f"expected the size of factor {letter(len(sizes))}, found '{entry}' in {{{text}}}"
             )
-        sizes[len(sizes)] = int(match[2])
+        sizes[match[1]] = int(match[2])
     return sizes
 
 
-def _members(text: str, kind: str, sizes: dict[int, int]) -> tuple[int, ...]:
-    names = [each.strip() for each in text.split(",")] if text.strip() else []
-    if not all(_FACTOR.fullmatch(name) for name in names):
-        raise ShardError(f"expected factors in {kind}={{{text}}}")
-    members = tuple(map(_number, names))
-    for factor in members:
-        if factor not in sizes:
-            raise ShardError(f"factor {letter(factor)} in {kind}={{{text}}} has no size")
-    if list(members) != sorted(set(members)):
-        raise ShardError(f"expected each factor once and in order in {kind}={{{text}}}")
+def _sizes_in(
+    tensors: Sequence[Sequence[str]], shapes: Sequence[Shape | None], text: str
+) -> dict[str, int]:
+    """The size of each factor, in the order in which they come."""
+    if [len(names) for names in tensors] != [len(shape or ()) for shape in shapes]:
+        listed = ", ".join(str(list(shape or ())) for shape in shapes)
+        raise ShardError(f"rule {text} is for tensors of other ranks than those here: {listed}")
+    dims = [
+        (re.findall(_NAME, name), size)
+        for names, shape in zip(tensors, shapes, strict=True)
+        for name, size in zip(names, shape or (), strict=True)
+    ]
+    sizes: dict[str, int | None] = {factor: None for factors, _ in dims for factor in factors}
+    for _ in sizes:  # each round finds one at least
+        for factors, size in dims:
+            open_ones = [factor for factor in factors if sizes[factor] is None]
+            known = prod(sizes[factor] or 1 for factor in factors)
+            if len(open_ones) == 1 and size % known == 0:
+                sizes[open_ones[0]] = size // known
+    for factor, found in sizes.items():
+        if found is None:
+            raise ShardError(f"the size of factor {factor} of rule {text} is not known: give it")
+    for factors, size in dims:
+        if factors and prod(cast("int", sizes[factor]) for factor in factors) != size:
+            raise ShardError(
+                f"dimension {''.join(factors)} of rule {text} is of size {size} in one tensor, and "
+                "of another elsewhere"
+            )
+    return cast("dict[str, int]", sizes)
+
+
+def _members(text: str, kind: str, numbers: dict[str, int]) -> dict[int, Reduction]:
+    """The factors of a set, each with its reduction, which matters in one set only."""
+    members: dict[int, Reduction] = {}
+    for each in text.split(",") if text.strip() else ():
+        name, _, reduction = (part.strip() for part in each.partition(":"))
+        if not re.fullmatch(_NAME, name) or (reduction and kind != "reduction"):
+            raise ShardError(f"expected factors in {kind}={{{text}}}")
+        if name not in numbers:
+            raise ShardError(f"factor {name} in {kind}={{{text}}} has no size")
+        if reduction and reduction not in REDUCTIONS:
+            raise ShardError(
+                f"unknown reduction '{reduction}' in {kind}={{{text}}}: expected "
+                f"{', '.join(REDUCTIONS)}"
+            )
+        if numbers[name] <= max(members, default=-1):
+            raise ShardError(f"expected each factor once and in order in {kind}={{{text}}}")
+        members[numbers[name]] = reduction or "sum"
     return members
 
 
-def _tensors(text: str, sizes: dict[int, int]) -> tuple[Dims, ...]:
+def _tensors(text: str) -> list[list[str]]:
+    """The names of the dimensions of each tensor."""
     if not re.fullmatch(r"\s*(?:\[[^\[\]]*\]\s*(?:,\s*\[[^\[\]]*\]\s*)*)?", text):
         raise ShardError(f"expected tensors as [i, j], found ({text})")
-    return tuple(_dims(each, sizes) for each in re.findall(r"\[([^\[\]]*)\]", text))
+    tensors = []
+    for inside in re.findall(r"\[([^\[\]]*)\]", text):
+        names = [name.strip() for name in inside.split(",")] if inside.strip() else []
+        for name in names:
+            if not _DIM.fullmatch(name):
+                raise ShardError(f"expected factors or *, found '{name}' in [{inside}]")
+        tensors.append(names)
+    return tensors
 
 
-def _dims(text: str, sizes: dict[int, int]) -> Dims:
-    dims = []
-    for entry in (each.strip() for each in text.split(",")) if text.strip() else ():
-        if not _DIM.fullmatch(entry):
-            raise ShardError(f"expected factors or *, found '{entry}' in [{text}]")
-        dims.append(tuple(map(_number, _FACTOR.findall(entry))))
+def _dims(names: Sequence[str], numbers: dict[str, int], sizes: dict[str, int]) -> Dims:
+    dims = [re.findall(_NAME, name) for name in names]
     used = [factor for dim in dims for factor in dim]
+    shown = f"[{', '.join(names)}]"
     for factor in used:
-        if factor not in sizes:
-            raise ShardError(f"factor {letter(factor)} in [{text}] has no size")
+        if factor not in numbers:
+            raise ShardError(f"factor {factor} in {shown} has no size")
         if used.count(factor) > 1:
-            raise ShardError(f"factor {letter(factor)} is twice in [{text}]")
+            raise ShardError(f"factor {factor} is twice in {shown}")
     for dim in dims:
         if len(dim) > 1 and any(sizes[factor] == 1 for factor in dim):
-            raise ShardError(f"a dimension of [{text}] has a factor of size 1 among others")
-    return tuple(dims)
+            raise ShardError(f"a dimension of {shown} has a factor of size 1 among others")
+    return tuple(tuple(numbers[factor] for factor in dim) for dim in dims)
 
 
 def _check_use(
     text: str,
-    sizes: dict[int, int],
+    names: Sequence[str],
     operands: Sequence[Dims],
     results: Sequence[Dims],
-    reductions: Sequence[int],
+    reductions: Iterable[int],
 ) -> None:
     made = {factor for dims in results for dim in dims for factor in dim}
     used = made | {factor for dims in operands for dim in dims for factor in dim}
-    for factor in sizes:
+    for factor, name in enumerate(names):
         if factor not in used:
-            raise ShardError(f"factor {letter(factor)} of rule {text} is in no tensor")
+            raise ShardError(f"factor {name} of rule {text} is in no tensor")
     for factor in reductions:
         if factor in made:
-            raise ShardError(f"factor {letter(factor)} of rule {text} is reduced, and in a result")
+            raise ShardError(f"factor {names[factor]} of rule {text} is reduced, and in a result")
 
 
 def _side(tensors: Sequence[Dims | None]) -> str:

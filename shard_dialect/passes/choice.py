@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, takewhile
 from math import inf, prod
 
 from shard_dialect.errors import ShardError
@@ -22,6 +22,7 @@ from shard_dialect.model import (
     ShardingRule,
 )
 from shard_dialect.model.axis import Axes
+from shard_dialect.model.rule import Dims
 from shard_dialect.passes.versions import Versions
 
 MAX_COMBINATIONS = 20_000
@@ -95,7 +96,7 @@ class _Problem:
         rule, grid = self.rule, self.versions.grid
         found: list[set[Axes]] = [{()} for _ in rule.sizes]
         for factor, axes in self._offers():
-            if factor in rule.whole:
+            if factor in rule.unsplit:
                 continue
             for count in range(1, len(axes) + 1):
                 if rule.sizes[factor] % grid.axes_size(axes[:count]) == 0:
@@ -111,12 +112,25 @@ class _Problem:
             if dims is None or value not in self.wanted:
                 continue
             for sharding in (self.wanted[value], *self.versions.shardings(value)):
-                for factors, axes in zip(dims, sharding.split_axes, strict=True):
-                    yield from ((factor, axes) for factor in factors if len(factors) == 1)
+                yield from self._split_by(dims, sharding)
         for value in self.op.results:
             if value in self.wanted:
                 partial = self.wanted[value].partial
                 yield from ((factor, partial) for factor, _ in self.rule.reductions)
+
+    def _split_by(self, dims: Dims, sharding: Sharding) -> Iterator[tuple[int, Axes]]:
+        """How a tensor made of `dims` that lies so splits each factor, in whole grid axes."""
+        for dim, axes in zip(dims, sharding.split_axes, strict=True):
+            for count in range(len(axes), 0, -1) if dim else ():
+                try:
+                    found = self.rule.factors_of(
+                        (dim,), Sharding(sharding.grid, (axes[:count],)), self.versions.grid
+                    )
+                except ShardingError:
+                    continue
+                for factor, each in found.items():
+                    yield factor, tuple(takewhile(lambda axis: isinstance(axis, int), each))
+                break
 
     def choice(self, assignment: Assignment) -> Choice:
         """What `assignment` asks of the operands and makes of the results."""

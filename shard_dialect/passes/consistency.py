@@ -77,7 +77,7 @@ def _check(
     results: list[Sharding | None],
     grid: Grid,
 ) -> None:
-    assignment = _assignment(op, rule, operands, results)
+    assignment = _assignment(op, rule, operands, results, grid)
     for index, found in enumerate(results):
         expected = rule.result_sharding(index, assignment, grid)
         if op.name in (*FRESH, *build.CONSTANTS) and found is not None:
@@ -104,6 +104,7 @@ def _assignment(
     rule: ShardingRule,
     operands: list[Sharding | None],
     results: list[Sharding | None],
+    grid: Grid,
 ) -> tuple[Axes, ...]:
     """The axes of each factor, by the first tensor that has it; reductions from the operands."""
     axes: dict[int, Axes] = {}
@@ -113,15 +114,17 @@ def _assignment(
     ):
         if dims is None or sharding is None:
             continue
-        for factors, split in zip(dims, sharding.split_axes, strict=True):
-            if len(factors) == 1 and split:
-                axes.setdefault(factors[0], split)
-            elif split:
-                raise ShardingError(
-                    f"'{op.name}' op splits a dimension that its rule {rule} keeps whole"
-                )
-    whole = sorted(factor for factor in axes if factor in rule.whole)
-    if whole:
+        try:
+            found = rule.factors_of(dims, sharding, grid)
+        except ShardingError:
+            raise ShardingError(
+                f"'{op.name}' op splits a dimension that its rule {rule} keeps whole"
+            ) from None
+        for factor, split in found.items():
+            if split:
+                axes.setdefault(factor, split)
+    unsplit = sorted(factor for factor in axes if factor in rule.unsplit)
+    if unsplit:
         raise ShardingError(f"'{op.name}' op splits a loop that its rule {rule} keeps whole")
     return tuple(axes.get(factor, ()) for factor in range(len(rule.sizes)))
 

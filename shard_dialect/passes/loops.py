@@ -32,7 +32,7 @@ def bound_loops(
                 f"'{op.name}' op has {LOOPS} for {len(loops)} loops: it has {len(rule.sizes)}"
             )
         for loop, axes in enumerate(loops):
-            if axes and (loop in rule.whole or rule.sizes[loop] % grid.axes_size(axes)):
+            if axes and (loop in rule.unsplit or rule.sizes[loop] % grid.axes_size(axes)):
                 raise ShardError(
                     f"'{op.name}' op cannot split loop {loop} of size {rule.sizes[loop]} along "
                     f"axes {axes_text(axes)} of grid {grid}"

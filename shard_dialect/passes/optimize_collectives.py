@@ -152,7 +152,7 @@ class _Rewriter:
             for place, operand in enumerate(user.operands):
                 if operand == op.results[0]:
                     user.operands[place] = pieces
-                elif isinstance(operand.type, ir.RankedTensorType):
+                elif isinstance(operand.type, ir.RankedTensorType) and operand.type.rank:
                     user.operands[place] = self._piece(operand, found.target, cut)
         result = user.results[0]
         result.set_type(self.shardings.typed(result.type, lies))

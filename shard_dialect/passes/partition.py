@@ -41,8 +41,10 @@ from shard_dialect.ir.mesh import COLLECTIVES
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import AllSlice, ShardingError
+from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.consistency import check_can_be_cut, check_types
+from shard_dialect.rules import cut_attributes
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,16 @@ def _cut_value(value: ir.Value, shardings: Shardings) -> None:
 def _cut_results(op: ir.Operation, shardings: Shardings) -> None:
     if build.is_constant(op) and shardings.of_type(op.results[0].type) is not None:
         _cut_constant(op, shardings)
+    types = [result.type for result in op.results]
+    if any(shardings.of_type(type_) is not None for type_ in types):
+        cut_attributes(op, [_local_shape(type_, shardings) for type_ in types])
     for result in op.results:
         _cut_value(result, shardings)
+
+
+def _local_shape(type_: ir.Type, shardings: Shardings) -> Shape | None:
+    is_tensor = isinstance(type_, ir.RankedTensorType)
+    return tuple(shardings.local(type_).shape) if is_tensor else None
 
 
 def _cut_constant(op: ir.Operation, shardings: Shardings) -> None:

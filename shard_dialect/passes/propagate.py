@@ -79,7 +79,7 @@ def complete(function: Function, shardings: Shardings) -> Grid:
 
 
 def _to_fixed_point(state: State, passages: Sequence[Passage]) -> None:
-    for ops in ([each for each in passages if each.rule.is_pass_through], passages):
+    for ops in ([each for each in passages if each.rule.role in ("elementwise", "pass")], passages):
         changed = True
         while changed:
             backward = [_step(state, each) for each in reversed(ops)]
@@ -140,7 +140,7 @@ def _offers(state: State, tensors: _Tensors, rule: ShardingRule) -> dict[int, _O
         elements = prod(state.shapes[value] or ())
         for dim, factors in enumerate(dims):
             axes = state.split[value][dim]
-            if len(factors) != 1 or not axes or factors[0] in rule.whole:
+            if len(factors) != 1 or not axes or factors[0] in rule.unsplit:
                 continue
             have = best.get(factors[0])
             agree = have is not None and common_prefix(have.axes, axes) == min(

@@ -4,25 +4,32 @@
     def _(query):
         return elementwise(query)
 
+    sharding_rule("mydialect.outer")("([i], [j]) -> ([i, j])")
+
 On one op, its rule may stand as text in `mesh.sharding_rule` (`model.rule_text`).
 
-A rule function sees the op and its global shapes and gives a `ShardingRule`, or `None` where the
-op, as it stands, has none; the op then runs replicated, with a warning.
+A rule function sees the op and its global shapes and gives a `ShardingRule`, a rule as text, or
+`None` where the op, as it stands, has none; the op then runs replicated, with a warning.
+
+Most ops on pieces are the same op on smaller tensors. Where attributes speak of sizes, a second
+function changes them, registered with `@cutting("mydialect.crop")`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from shard_dialect.ir.attributes import RULE
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.rule_text import read_rule
+from shard_dialect.model.sharding import Shape
 from shard_dialect.rules import linalg, pointwise, stablehlo, tensor, tosa
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.query import CutFunction, Query
 
-RuleFunction = Callable[[Query], "ShardingRule | None"]
+RuleFunction = Callable[[Query], "ShardingRule | str | None"]
+_Given = TypeVar("_Given", bound="RuleFunction | str")
 
 _RULES: dict[str, RuleFunction] = {
     **pointwise.RULES,
@@ -32,15 +39,36 @@ _RULES: dict[str, RuleFunction] = {
 }
 
 
-def sharding_rule(*names: str) -> Callable[[RuleFunction], RuleFunction]:
-    """Register the decorated function as the rule of the ops called `names`."""
+def sharding_rule(*names: str) -> Callable[[_Given], _Given]:
+    """Register the decorated function, or a rule as text, as the rule of the ops called `names`."""
 
-    def register(function: RuleFunction) -> RuleFunction:
+    def register(given: _Given) -> _Given:
+        rule: RuleFunction = (lambda _: given) if isinstance(given, str) else given
         for name in names:
-            _RULES[name] = function
+            _RULES[name] = rule
+        return given
+
+    return register
+
+
+_CUTS: dict[str, CutFunction] = {**stablehlo.CUTS}
+
+
+def cutting(*names: str) -> Callable[[CutFunction], CutFunction]:
+    """Register the decorated function as what cuts the attributes of the ops called `names`."""
+
+    def register(function: CutFunction) -> CutFunction:
+        for name in names:
+            _CUTS[name] = function
         return function
 
     return register
+
+
+def cut_attributes(op: ir.Operation, results: Sequence[Shape | None]) -> None:
+    """Make the op's attributes those of the op that gives `results`, local shapes."""
+    if op.name in _CUTS:
+        _CUTS[op.name](op, results)
 
 
 def rule_of(op: ir.Operation) -> ShardingRule | None:
@@ -48,14 +76,17 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
 
     The one written on the op goes before that of its name.
     """
-    if RULE in op.attributes:
-        written = read_rule(op.attributes[RULE].value)
-        return replace(written.rule, whole=written.kept_whole).contiguous()
     function = _RULES.get(op.name)
+    if RULE in op.attributes:
+        text = op.attributes[RULE].value
+        function = lambda _: text  # noqa: E731
     if function is None and op.name.startswith("linalg."):
         function = linalg.structured
     query = Query.of(op) if function else None
-    return function(query) if function and query else None
+    found = function(query) if function and query else None
+    if query is not None and isinstance(found, str):
+        return read_rule(found, (*query.operands, *query.results)).rule
+    return None if isinstance(found, str) else found
 
 
-__all__ = ["Query", "rule_of", "sharding_rule"]
+__all__ = ["Query", "cut_attributes", "cutting", "rule_of", "sharding_rule"]

@@ -50,7 +50,7 @@ def structured(query: Query) -> ShardingRule | None:
         results,
         tuple(reductions),
         frozenset(whole),
-        tuple(range(first, len(operands))),
+        inits=tuple(range(first, len(operands))),
     )
 
 

@@ -8,7 +8,7 @@ identity. Ops whose attributes hold sizes of what is split (slices) have no rule
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import identity, splat_value
@@ -16,7 +16,8 @@ from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Reduction, ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.pointwise import elementwise
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.query import CutFunction, Query
+from shard_dialect.rules.reshape import reshaped
 
 _Dims = tuple[tuple[int, ...], ...]
 
@@ -106,48 +107,8 @@ def transpose(query: Query) -> ShardingRule | None:
 
 
 def reshape(query: Query) -> ShardingRule | None:
-    """The two shapes cut into as many common parts as there are, each part a factor.
-
-    [8, 6] -> [2, 4, 6]    ([ab, c]) -> ([a, b, c]), of which a and c may be split
-    """
     operand, result = query.operands[0], query.results[0]
-    if operand is None or result is None:
-        return None
-    if 0 in operand:
-        return None
-    sizes: list[int] = []
-    dims: tuple[list[tuple[int, ...]], list[tuple[int, ...]]] = ([], [])
-    place, left = [0, 0], [1, 1]
-    shapes = (operand, result)
-    while True:
-        for side in (0, 1):
-            while left[side] == 1 and place[side] < len(shapes[side]):
-                left[side] = shapes[side][place[side]]
-                place[side] += 1
-                dims[side].append(())
-        if left[0] == 1 or left[1] == 1:
-            break
-        part = min(left)
-        if max(left) % part:
-            return _without_common_parts(operand, result)
-        for side in (0, 1):
-            dims[side][-1] += (len(sizes),)
-            left[side] //= part
-        sizes.append(part)
-    return ShardingRule(tuple(sizes), (tuple(dims[0]),), (tuple(dims[1]),)).contiguous()
-
-
-def _without_common_parts(operand: Shape, result: Shape) -> ShardingRule:
-    """Equal leading dimensions pass; nothing is known of the rest."""
-    count = 0
-    while count < min(len(operand), len(result)) and operand[count] == result[count]:
-        count += 1
-    kept = tuple((dim,) for dim in range(count))
-    return ShardingRule(
-        operand[:count],
-        (kept + ((),) * (len(operand) - count),),
-        (kept + ((),) * (len(result) - count),),
-    )
+    return None if operand is None or result is None else reshaped(operand, result)
 
 
 def reduce(query: Query) -> ShardingRule | None:
@@ -217,6 +178,33 @@ def _keeping(query: Query, whole: set[int]) -> ShardingRule | None:
         return passed if len(other) == len(shape) else ((),) * len(other)
 
     return ShardingRule(shape, tuple(map(dims, query.operands)), tuple(map(dims, query.results)))
+
+
+def slice_(query: Query) -> ShardingRule | None:
+    """Dimensions that are not sliced pass; of others a piece's slice is in part another's."""
+    return _mismatch(query.operands[0], query.results[0], permuted=True)
+
+
+def _mismatch(
+    operand: Shape | None, result: Shape | None, *, permuted: bool = False
+) -> ShardingRule | None:
+    """Dimension by dimension; where sizes differ they are `permuted`, or else needed whole."""
+    if operand is None or result is None:
+        return None
+    differ = frozenset(dim for dim, size in enumerate(operand) if size != result[dim])
+    whole = tuple((dim,) for dim in range(len(operand)))
+    if permuted:
+        return ShardingRule(operand, (whole,), (whole,), permuted=differ)
+    return ShardingRule(operand, (whole,), (whole,), whole=differ)
+
+
+def cut_slice(op: ir.Operation, results: Sequence[Shape | None]) -> None:
+    """What is split is not sliced: it ends where the piece does."""
+    ends, shape = _ints(op, "limit_indices"), results[0]
+    before = tuple(op.results[0].type.shape)
+    assert shape is not None, "a slice of known size"
+    ends = [new if new != old else end for end, old, new in zip(ends, before, shape, strict=True)]
+    op.attributes["limit_indices"] = ir.DenseI64ArrayAttr.get(ends)
 
 
 def pad(query: Query) -> ShardingRule | None:
@@ -335,6 +323,11 @@ RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
     "stablehlo.reshape": reshape,
     "stablehlo.reverse": all_but("dimensions"),
     "stablehlo.select": with_scalars,
+    "stablehlo.slice": slice_,
     "stablehlo.sort": all_but("dimension"),
     "stablehlo.transpose": transpose,
+}
+
+CUTS: dict[str, CutFunction] = {
+    "stablehlo.slice": cut_slice,
 }

@@ -95,7 +95,7 @@ def test_einsum_wants_a_letter_for_each_dimension() -> None:
         (BATCH, 1, ((0,), (), (1,), (2,)), "[[0], [1], [2]]"),
         (ROW_ADD, 1, ((0,), (1,)), "[[], [1]]"),
         (TRANSPOSE, 0, ((0,), (1,)), "[[0], [1]]"),
-        (RESHAPE, 0, ((1,), (0, 2)), "[[1, 0, 2]]"),
+        (RESHAPE, 0, ((2,), (0,)), "[[2, 0]]"),
     ],
 )
 def test_an_operand_is_split_as_its_factors(
@@ -124,7 +124,7 @@ def test_an_operand_that_is_no_tensor_has_no_sharding() -> None:
         (ROW_ADD, ((0,), (1,)), "[[0], [1]]"),
         (TRANSPOSE, ((0,), (1,)), "[[1], [0]]"),
         (TOP, ((0,), (1,)), "[[0], {max = [1]}]"),
-        (RESHAPE, ((1,), (0, 2)), "[[1], [0, 2]]"),
+        (RESHAPE, ((2,), (0,)), "[[2], [0]]"),
     ],
 )
 def test_a_result_is_split_as_its_factors_and_partial_over_the_reduced(
@@ -186,19 +186,36 @@ def test_is_elementwise(rule: ShardingRule, truth: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "truth"),
+    ("rule", "role"),
     [
-        (ADD, True),
-        (WITH_SCALAR, True),
-        (TRANSPOSE, True),
-        (RESHAPE, True),
-        (GATHERED, True),
-        (ROW_ADD, False),
-        (MATMUL, False),
-        (TOP, False),
-        (ShardingRule.einsum("i->ij", [(4,)], [(4, 8)]), False),
+        (ADD, "elementwise"),
+        (WITH_SCALAR, "elementwise"),
+        (TRANSPOSE, "pass"),
+        (RESHAPE, "pass"),
+        (GATHERED, "other"),
+        (ROW_ADD, "other"),
+        (MATMUL, "other"),
+        (TOP, "other"),
+        (ShardingRule.einsum("i->ij", [(4,)], [(4, 8)]), "other"),
+        (ShardingRule.einsum("i->1i", [(4,)], [(1, 4)]), "pass"),
     ],
     ids=str,
 )
-def test_is_pass_through(rule: ShardingRule, truth: bool) -> None:
-    assert rule.is_pass_through is truth
+def test_role(rule: ShardingRule, role: str) -> None:
+    assert rule.role == role
+
+
+def test_role_may_be_given() -> None:
+    assert ShardingRule((4,), (((0,),),), (((0,),),), role="broadcast").role == "broadcast"
+
+
+def test_a_split_whose_pieces_are_strided_is_refused() -> None:
+    assert str(RESHAPE.operand_sharding(0, ((0, 2), ()), GRID)) == "[[0, 2]]"
+    with pytest.raises(ShardError, match="strided"):
+        RESHAPE.operand_sharding(0, ((0,), (2,)), GRID)
+
+
+def test_a_minor_factor_is_split_after_the_major_one_is_to_the_end() -> None:
+    rule = ShardingRule((2, 8), (((0, 1),),), (((0,), (1,)),))
+    assert str(rule.operand_sharding(0, ((0,), (2,)), GRID)) == "[[0, 2]]"
+    assert str(rule.result_sharding(0, ((0,), (2,)), GRID)) == "[[0], [2]]"

@@ -115,6 +115,11 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "%r = stablehlo.multiply %0, %c : tensor<2x4xf32>",
         "tensor<2x4xf32>",
     ),
+    "slice": (
+        ("tensor<4x8x2xf32>",),
+        "%r = stablehlo.slice %0 [0:4, 2:8:3, 0:2] : (tensor<4x8x2xf32>) -> tensor<4x2x2xf32>",
+        "tensor<4x2x2xf32>",
+    ),
     "concatenate": (
         (T, "tensor<4x2xf32>"),
         f"%r = stablehlo.concatenate %0, %1, dim = 1 : ({T}, tensor<4x2xf32>) -> tensor<4x10xf32>",
@@ -213,9 +218,9 @@ def test_cut_at_random_it_equals_the_unsharded_op(name: str, seed: int) -> None:
 
 RULES_AS_TEXT = {
     "dot_general": "([a, c, b], [b, a, d]) -> ([a, c, d]) reduction={b: sum}",
-    "reshape that splits": "([a, b]) -> ([a, b, 1])",
-    "reshape that merges": "([a, 1, c]) -> ([a, c])",
-    "reshape without common parts": "([a, 1, 1]) -> ([a, 1, 1])",
+    "reshape that splits": "([a, bc]) -> ([a, b, c])",
+    "reshape that merges": "([a, b, c]) -> ([ab, c])",
+    "reshape without common parts": "([a, bc, fg]) -> ([a, bd, eg]) whole={c, d, e, f}",
     "reduce by add over [1]": "([a, b], []) -> ([a]) reduction={b: sum}",
     "reduce that starts from one": "([a, b], []) -> ([a]) whole={b}",
     "broadcast_in_dim": "([c, 1]) -> ([a, b, c])",

@@ -1,0 +1,208 @@
+"""Between the dimensions of a tensor and the factors of a rule.
+
+    rule ([ij]) -> ([i, j]) {i=2, j=4}, grid axes x=4 and y=2
+
+    operand [{x, y}]        i takes the major half of x, j the minor half and then y
+    result  [{?}, {?}]      neither is split
+
+Within here an axis is always a *part*: its number, pre-size and size, whole ones too.
+
+Source: Shardy, docs/propagation.md and sharding_projection.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from shard_dialect.model.axis import Axes, Axis, SubAxis
+from shard_dialect.model.grid import Grid
+
+Part = tuple[int, int, int]
+"""Grid axis, pre-size, size."""
+Parts = tuple[Part, ...]
+
+
+def parts_of(axes: Iterable[Axis], grid: Grid) -> Parts:
+    """The axes as parts.
+
+    >>> parts_of((1, SubAxis(0, 2, 2)), Grid("g", (4, 2)))
+    ((1, 1, 2), (0, 2, 2))
+    """
+    return tuple(
+        (axis.axis, axis.pre, axis.size)
+        if isinstance(axis, SubAxis)
+        else (axis, 1, grid.axes_size((axis,)))
+        for axis in axes
+    )
+
+
+def axes_of(parts: Iterable[Part], grid: Grid) -> Axes:
+    """The way back; neighbours that continue each other become one.
+
+    >>> axes_of(((0, 1, 2), (0, 2, 2), (1, 1, 1)), Grid("g", (4, 2)))
+    (0, SubAxis(axis=1, pre=1, size=1))
+    """
+    merged: list[Part] = []
+    for axis, pre, size in parts:
+        if merged and merged[-1][0] == axis and merged[-1][1] * merged[-1][2] == pre:
+            before = merged.pop()
+            merged.append((axis, before[1], before[2] * size))
+        else:
+            merged.append((axis, pre, size))
+    return tuple(
+        axis if size == grid.axes_size((axis,)) else SubAxis(axis, pre, size)
+        for axis, pre, size in merged
+    )
+
+
+def overlaps(a: Part, b: Part) -> bool:
+    return a[0] == b[0] and a[1] < b[1] * b[2] and b[1] < a[1] * a[2]
+
+
+def without(part: Part, others: Iterable[Part]) -> Part | None:
+    """The longest major piece of `part` that no other overlaps, if there is one.
+
+    >>> without((0, 1, 8), [(0, 4, 2)]), without((0, 2, 4), [(0, 1, 4)])
+    ((0, 1, 4), None)
+    """
+    axis, pre, size = part
+    for other in others:
+        if overlaps((axis, pre, size), other):
+            if other[1] <= pre:
+                return None
+            size = other[1] // pre
+    return (axis, pre, size)
+
+
+def begins(short: Part, long: Part) -> bool:
+    """Whether `short` is `long` or a major piece of it."""
+    return short[0] == long[0] and short[1] == long[1] and short[2] <= long[2]
+
+
+def is_prefix(short: Parts, long: Parts) -> bool:
+    """Whether `short` begins `long`, the last part perhaps only in its major piece.
+
+    >>> is_prefix(((0, 1, 2),), ((0, 1, 4), (1, 1, 2))), is_prefix(((1, 1, 2),), ((0, 1, 4),))
+    (True, False)
+    """
+    if not short:
+        return True
+    if len(short) > len(long) or short[:-1] != long[: len(short) - 1]:
+        return False
+    return begins(short[-1], long[len(short) - 1])
+
+
+def joint(a: Parts, b: Parts, may_grow: bool) -> tuple[Parts, bool]:
+    """The longest split that agrees with both, and whether a third may still lengthen it.
+
+    Where they part, what they share is all there is. Without `may_grow`, `b` lengthens nothing.
+
+    >>> x, y, z = (0, 1, 4), (1, 1, 2), (2, 1, 2)
+    >>> joint((x,), (x, y), True)
+    (((0, 1, 4), (1, 1, 2)), True)
+    >>> joint((x, y), (x, z), True)
+    (((0, 1, 4),), False)
+    """
+    found: list[Part] = []
+    for place in range(min(len(a), len(b))):
+        ours, theirs = a[place], b[place]
+        if ours == theirs:
+            found.append(ours)
+        elif begins(theirs, ours):
+            if len(b) > place + 1:
+                return (*found, theirs), False
+            found.append(ours)
+        elif begins(ours, theirs):
+            if not may_grow or len(a) > place + 1:
+                return (*found, ours), False
+            found.append(theirs)
+        else:
+            return tuple(found), False
+    rest = a[len(b) :] or (b[len(a) :] if may_grow else ())
+    return (*found, *rest), may_grow
+
+
+@dataclass(slots=True)
+class FactorSplit:
+    """How one tensor splits one factor.
+
+    `overflow` are the axes that the factor cannot hold, where other factors follow in its
+    dimension: they stay with the dimension, and keep the factor from growing.
+    """
+
+    axes: Parts = ()
+    overflow: Parts = ()
+    is_closed: bool = False
+    is_minor: bool = True
+    """Whether the factor is the last of its dimension, so that it may be split unevenly."""
+
+
+def project(
+    dims: Sequence[tuple[int, ...]],
+    sizes: Sequence[int],
+    split: Sequence[Parts],
+    closed: Sequence[bool],
+) -> dict[int, FactorSplit]:
+    """How each factor of a tensor is split, whose dimensions are made of `dims`."""
+    found: dict[int, FactorSplit] = {}
+    for factors, parts, is_closed in zip(dims, split, closed, strict=True):
+        left = list(parts)
+        overflowed = False
+        for factor in factors:
+            here = found[factor] = FactorSplit(is_closed=is_closed or overflowed)
+            here.is_minor = factor == factors[-1]
+            if overflowed:
+                continue
+            if here.is_minor:
+                here.axes = tuple(left)
+                break
+            here.axes, rest, room = _fill(sizes[factor], left)
+            left = rest
+            if room > 1 and left:
+                here.overflow, overflowed = tuple(left), True
+    return found
+
+
+def _fill(size: int, parts: Sequence[Part]) -> tuple[Parts, list[Part], int]:
+    """The axes that a factor of `size` takes, those left, and the size that is left of it."""
+    taken: list[Part] = []
+    left = list(parts)
+    while left:
+        axis, pre, count = left[0]
+        common = gcd(size, count)
+        if common == 1 and count != 1:
+            break
+        taken.append((axis, pre, common))
+        size //= common
+        left[0] = (axis, pre * common, count // common)
+        if left[0][2] == 1:
+            del left[0]
+    return tuple(taken), left, size
+
+
+def unproject(
+    dims: Sequence[tuple[int, ...]], sizes: Sequence[int], factors: dict[int, FactorSplit]
+) -> tuple[Parts, ...]:
+    """The axes of each dimension.
+
+    What would be split behind a factor that is not split to the end is left out: its pieces would
+    be strided.
+    """
+    return tuple(_dimension(each, sizes, factors) for each in dims)
+
+
+def _dimension(
+    dim: tuple[int, ...], sizes: Sequence[int], factors: dict[int, FactorSplit]
+) -> Parts:
+    parts: list[Part] = []
+    for factor in dim:
+        here = factors[factor]
+        parts += [*here.axes, *here.overflow]
+        count = 1
+        for _, _, size in here.axes:
+            count *= size
+        if here.overflow or count < sizes[factor]:
+            break
+    return tuple(parts)

@@ -1,0 +1,295 @@
+"""What one op does for the shardings of its operands and results, by its rule.
+
+    ([i, k], [k, j]) -> ([i, j])       lhs [{x}, {}], rhs [{}, {y}], result [{?}, {?}]
+    basic                              result [{x}, {y}]
+
+*Basic*: along each factor the longest split that all tensors with it agree on, given only if no
+tensor would use an axis twice by it.
+
+*Aggressive* differs where tensors are in conflict: basic leaves such an axis out for all, while
+here each tensor takes what it can, the factors in a stated order: that from the largest tensor
+first; of an elementwise op then the one that is split most; then that from the first tensor; then
+the first. The smallest case where they part:
+
+    ([i, j], [i, j]) -> ([i, j])       lhs [{x}, {?}], rhs [{?}, {x}], result [{?}, {?}]
+    basic                              nothing
+    aggressive                         result [{x}, {?}]
+
+Source: Shardy, docs/propagation.md, BasicFactorPropagation and AggressiveFactorPropagation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import gcd, prod
+from typing import Literal
+
+from shard_dialect.model import Annotation, Grid, Sharding, ShardingRule
+from shard_dialect.model.projection import (
+    FactorSplit,
+    Part,
+    Parts,
+    axes_of,
+    is_prefix,
+    joint,
+    parts_of,
+    project,
+    unproject,
+    without,
+)
+
+Direction = Literal["both", "forward", "backward", "none"]
+"""Whether shardings pass to all tensors of an op, to its results, or to its operands."""
+_Dims = tuple[tuple[int, ...], ...]
+_Fits = Callable[[Part, int], "Part | None"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A rule made ready: each dimension has a factor, each tensor a place.
+
+    `tensors` are the operands, and from `results` on the results; those that are no tensors have
+    no dimensions.
+    """
+
+    tensors: tuple[_Dims, ...]
+    results: int
+    sizes: tuple[int, ...]
+    blocked: frozenset[int]
+    is_elementwise: bool
+
+    @classmethod
+    def of(cls, rule: ShardingRule) -> Form:
+        sizes = list(rule.sizes)
+
+        def filled(dims: _Dims | None) -> _Dims:
+            made = []
+            for dim in dims or ():
+                if not dim:
+                    dim = (len(sizes),)  # its own, which no other tensor shares
+                    sizes.append(1)
+                made.append(dim)
+            return tuple(made)
+
+        tensors = tuple(filled(dims) for dims in (*rule.operands, *rule.results))
+        return cls(
+            tensors, len(rule.operands), tuple(sizes), rule.blocked, rule.role == "elementwise"
+        )
+
+
+@dataclass(slots=True)
+class _Tensor:
+    factors: dict[int, FactorSplit]
+    barred: Parts
+    """Axes that the tensor is replicated or partial along."""
+
+
+def step(
+    form: Form,
+    said: Sequence[Annotation | None],
+    directions: Sequence[Direction],
+    grid: Grid,
+    aggressive: bool = True,
+) -> dict[int, Annotation]:
+    """What is new for which tensor, by its place; `directions` has one for each factor."""
+    tensors = [_projected(form, place, each, grid) for place, each in enumerate(said)]
+    wanted = [
+        _wanted(tensors, form.results, factor, "none" if factor in form.blocked else direction)
+        for factor, direction in enumerate(directions)
+    ]
+    wanted += [()] * (len(form.sizes) - len(wanted))
+    if not any(wanted):
+        return {}
+    grow = _grow_each if aggressive else _grow_together
+    changed = grow(form, tensors, wanted)
+    made = {}
+    for place in sorted(changed):
+        new = _annotation(form, place, tensors[place], said[place], grid)
+        if new is not None:
+            made[place] = new
+    return made
+
+
+def _projected(form: Form, place: int, said: Annotation | None, grid: Grid) -> _Tensor:
+    dims = form.tensors[place]
+    if said is None:
+        nothing = [()] * len(dims)
+        return _Tensor(project(dims, form.sizes, nothing, [False] * len(dims)), ())
+    split = [parts_of(axes, grid) for axes in said.sharding.split_axes[: len(dims)]]
+    closed = [dim not in said.open for dim in range(len(dims))]
+    barred = parts_of((*said.replicated, *said.sharding.partial), grid)
+    return _Tensor(project(dims, form.sizes, split, closed), barred)
+
+
+def _wanted(tensors: Sequence[_Tensor], results: int, factor: int, direction: Direction) -> Parts:
+    """The longest split of the factor that its tensors agree on, conflicts aside.
+
+    In one direction those on its far side are looked at for conflicts, but give nothing.
+    """
+    if direction == "none":
+        return ()
+    near, far = tensors[:results], tensors[results:]
+    if direction == "backward":
+        near, far = far, near
+    axes: Parts = ()
+    may_grow = True
+    for side in (near, far):
+        if side is far and direction != "both":
+            may_grow = False
+        for tensor in side:
+            if factor in tensor.factors:
+                axes, may_grow = joint(axes, tensor.factors[factor].axes, may_grow)
+    return axes
+
+
+def _grow_together(form: Form, tensors: list[_Tensor], wanted: list[Parts]) -> set[int]:
+    """Basic: a factor grows only as far as it can in all tensors."""
+    changed = set()
+    for factor, axes in enumerate(wanted):
+
+        def fits(part: Part, before: int, factor: int = factor) -> Part | None:
+            kept: Part | None = part
+            for tensor in tensors:
+                kept = kept and _clear_of_others(kept, tensor, factor)
+                if kept and factor in tensor.factors:
+                    kept = _fitting(kept, tensor, factor, before, form.sizes[factor])
+            return kept
+
+        axes = _truncated(axes, fits)
+        for place, tensor in enumerate(tensors):
+            if _extend(tensor, factor, axes):
+                changed.add(place)
+    return changed
+
+
+def _grow_each(form: Form, tensors: list[_Tensor], wanted: list[Parts]) -> set[int]:
+    """Aggressive: each tensor takes what it can; results first."""
+    order = _order(form, tensors, wanted)
+    changed = set()
+    for place in (*range(form.results, len(tensors)), *range(form.results)):
+        tensor = tensors[place]
+        for factor in order:
+            if factor not in tensor.factors or not wanted[factor]:
+                continue
+            axes = _longest(form, tensor, factor, wanted[factor])
+            if axes and place < form.results and form.is_elementwise:
+                axes = _no_further_than_results(form, tensors, factor, axes)
+            if _extend(tensor, factor, axes):
+                changed.add(place)
+    return changed
+
+
+def _longest(form: Form, tensor: _Tensor, factor: int, wanted: Parts) -> Parts:
+    """What the tensor can take of `wanted`; () if that is no more than it has."""
+
+    def fits(part: Part, before: int) -> Part | None:
+        return _fitting(part, tensor, factor, before, form.sizes[factor])
+
+    axes = _truncated(wanted, fits)
+    have = tensor.factors[factor].axes
+    if axes == have or not is_prefix(have, axes):
+        return ()
+    return _truncated(axes, lambda part, _: _clear_of_others(part, tensor, factor))
+
+
+def _no_further_than_results(form: Form, tensors: list[_Tensor], factor: int, axes: Parts) -> Parts:
+    """Sideways to an operand only what a result has too.
+
+    Where the result of an addition must stay whole, splitting its second operand like its first
+    would only make the one more tensor to gather.
+    """
+    for result in tensors[form.results :]:
+        if factor in result.factors:
+            have = result.factors[factor].axes
+            if have != axes and is_prefix(have, axes):
+                axes = have
+    return axes
+
+
+def _order(form: Form, tensors: list[_Tensor], wanted: list[Parts]) -> list[int]:
+    """The factors in the order in which conflicts are resolved."""
+    elements = [prod(form.sizes[factor] for factor in tensor.factors) for tensor in tensors]
+
+    def key(factor: int) -> tuple[int, int, int, int]:
+        sources = [
+            (-elements[place], place)
+            for place, tensor in enumerate(tensors)
+            if wanted[factor]
+            and factor in tensor.factors
+            and is_prefix(wanted[factor], tensor.factors[factor].axes)
+        ]
+        largest, first = min(sources, default=(1, -1))
+        count = prod(size for _, _, size in wanted[factor]) if form.is_elementwise else 0
+        return largest, -count, first, factor
+
+    return sorted(range(len(wanted)), key=key)
+
+
+def _fitting(part: Part, tensor: _Tensor, factor: int, before: int, size: int) -> Part | None:
+    """The major piece of `part` that the tensor's factor has or can take; `before` it is split."""
+    kept = without(part, tensor.barred)
+    if kept is None:
+        return None
+    here = tensor.factors[factor]
+    axis, pre, count = kept
+    if any(a == axis and p <= pre and pre * count <= p * c for a, p, c in here.axes):
+        return kept
+    if not here.is_closed and not here.overflow:
+        if here.is_minor:
+            return kept
+        if size % before == 0:
+            common = gcd(size // before, count)
+            if common != 1 or count == 1:
+                return (axis, pre, common)
+    last = here.axes[-1] if here.axes else None
+    return last if last and last[:2] == (axis, pre) and last[2] <= count else None
+
+
+def _clear_of_others(part: Part, tensor: _Tensor, factor: int) -> Part | None:
+    """The major piece of `part` that splits none of the tensor's other factors."""
+    kept: Part | None = part
+    for other, here in tensor.factors.items():
+        if other != factor and kept is not None:
+            kept = without(kept, here.overflow)
+            kept = kept and without(kept, here.axes)
+    return kept
+
+
+def _truncated(axes: Parts, fits: _Fits) -> Parts:
+    """The axes up to the first that does not fit whole; `fits` knows how much came before."""
+    kept: list[Part] = []
+    count = 1
+    for part in axes:
+        found = fits(part, count)
+        if found is not None:
+            kept.append(found)
+        if found != part:
+            break
+        count *= part[2]
+    return tuple(kept)
+
+
+def _extend(tensor: _Tensor, factor: int, axes: Parts) -> bool:
+    """Split the tensor's factor by `axes` if that is more of the same; whether it was."""
+    if factor not in tensor.factors:
+        return False
+    here = tensor.factors[factor]
+    if axes == here.axes or not is_prefix(here.axes, axes):
+        return False
+    here.axes = axes
+    return True
+
+
+def _annotation(
+    form: Form, place: int, tensor: _Tensor, before: Annotation | None, grid: Grid
+) -> Annotation | None:
+    """What is known of the tensor now, or `None` if it is what was known before."""
+    parts = unproject(form.tensors[place], form.sizes, tensor.factors)
+    split = tuple(axes_of(each, grid) for each in parts)
+    if before is None:
+        after = Annotation(Sharding(grid.name, split), open=tuple(range(len(split))))
+        return after if any(split) else None
+    if split == before.sharding.split_axes:
+        return None
+    return replace(before, sharding=replace(before.sharding, split_axes=split))
