@@ -1,44 +1,77 @@
 """A function read once into plain Python: the passes think here and touch the IR once, to write.
 
-Calls into the bindings cost microseconds each; integers and tuples do not. A `Function` numbers
-the values and ops of a `func.func` with one block. Attributes, regions and types stay in the IR,
-reachable through the handles.
+Calls into the bindings cost microseconds each; integers and tuples do not. A `Function` numbers the
+values and ops of a `func.func`, those in the regions of loops and branches too (`ir.flow`); other
+regions (the body of a `linalg.generic`) stay in the IR. So do attributes and types, reachable
+through the handles.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.flow import FLOWS
 from shard_dialect.ir.function import name_of
-from shard_dialect.ir.walk import body, operations
+from shard_dialect.ir.walk import operations
 from shard_dialect.model.sharding import Shape
 
 
-@dataclass(slots=True)
-class Value:
-    """An SSA value; `shape` is its global shape, or `None` if it is no static tensor."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Kind:
+    """A type; `shape` is its global shape, or `None` if it is no static tensor."""
 
-    handle: ir.Value
+    type: ir.Type
     shape: Shape | None
     itemsize: int
     is_tensor: bool
 
 
 @dataclass(slots=True)
-class Op:
-    """An op of the function's block; operands and results are value numbers.
+class Value:
+    """An SSA value. Values of one type in a function share their `kind`."""
 
-    `captures` are the tensors that its regions read from outside: each the op inside, the place
-    among its operands, and the value.
+    handle: ir.Value
+    kind: Kind
+
+    @property
+    def shape(self) -> Shape | None:
+        return self.kind.shape
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.kind.is_tensor
+
+
+@dataclass(slots=True)
+class Block:
+    """A block's arguments by their numbers, its ops in order, and the op that ends it."""
+
+    handle: ir.Block
+    arguments: tuple[int, ...]
+    ops: list[Op] = field(default_factory=list)
+
+    @property
+    def end(self) -> Op:
+        return self.ops[-1]
+
+
+@dataclass(slots=True)
+class Op:
+    """An op; operands and results are value numbers.
+
+    `blocks` are those of its regions, of each in turn, if data flows through them as `ir.flow`
+    says. Of other regions `captures` are the tensors that they read from outside: each the op
+    inside, the place among its operands, and the value.
     """
 
     handle: ir.Operation
     name: str
     operands: tuple[int, ...]
     results: tuple[int, ...]
+    blocks: tuple[Block, ...] = ()
     captures: tuple[tuple[ir.Operation, int, int], ...] = ()
 
     @property
@@ -48,57 +81,108 @@ class Op:
 
 @dataclass
 class Function:
-    """One function of the module, its body in order, the terminator apart."""
+    """One function of the module."""
 
     handle: ir.Operation
     name: str
     values: list[Value] = field(default_factory=list)
-    arguments: tuple[int, ...] = ()
-    ops: list[Op] = field(default_factory=list)
-    returned: tuple[int, ...] = ()
+    blocks: tuple[Block, ...] = ()
 
     @property
-    def terminator(self) -> ir.Operation:
-        block = body(self.handle)
-        return block.operations[len(block.operations) - 1].operation
+    def arguments(self) -> tuple[int, ...]:
+        return self.blocks[0].arguments
+
+    @property
+    def returns(self) -> list[Op]:
+        """The ops that the function returns by."""
+        return [block.end for block in self.blocks if block.end.name == "func.return"]
+
+    def count_uses(self) -> Counter[int]:
+        """How often each value is used."""
+        uses: Counter[int] = Counter()
+        for op in self.every_op():
+            uses.update(op.operands)
+            uses.update(value for _, _, value in op.captures)
+        return uses
+
+    def every_op(self) -> Iterator[Op]:
+        """All ops, each before those inside it; the ones that end blocks too."""
+        for block in self.blocks:
+            yield from _inside(block)
 
 
 def read_function(handle: ir.Operation) -> Function:
-    """Read a function with a body. Raises if it has more than one block."""
-    region = handle.regions[0]
-    name = name_of(handle)
-    if len(region.blocks) != 1:
-        raise error_at(
-            handle.location,
-            f"function @{name} has {len(region.blocks)} blocks: only one is supported yet",
-        )
-    function = Function(handle, name)
-    numbers: dict[ir.Value, int] = {}
-
-    def number(value: ir.Value) -> int:
-        numbers[value] = len(function.values)
-        function.values.append(_read_value(value))
-        return numbers[value]
-
-    block = region.blocks[0]
-    function.arguments = tuple(number(argument) for argument in block.arguments)
-    for op in operations(block):
-        operands = tuple(numbers[operand] for operand in op.operands)
-        if op.name == "func.return":
-            function.returned = operands
-            break
-        captures = tuple(_captures(op, numbers)) if len(op.regions) else ()
-        results = tuple(number(result) for result in op.results)
-        function.ops.append(Op(op, op.name, operands, results, captures))
-    return function
+    """Read a function with a body."""
+    return _Reader(handle).read()
 
 
-def _read_value(value: ir.Value) -> Value:
-    type_ = value.type
+class _Reader:
+    def __init__(self, handle: ir.Operation) -> None:
+        self.function = Function(handle, name_of(handle))
+        self._numbers: dict[ir.Value, int] = {}
+        self._kinds: dict[ir.Type, Kind] = {}
+
+    def read(self) -> Function:
+        self.function.blocks = self._blocks(self.function.handle)
+        return self.function
+
+    def _blocks(self, op: ir.Operation) -> tuple[Block, ...]:
+        handles = [block for region in op.regions for block in region.blocks]
+        # All arguments first: a block may branch to one that stands before it.
+        blocks = tuple(Block(each, tuple(map(self._number, each.arguments))) for each in handles)
+        found = [operations(each) for each in handles]
+        if len(blocks) > 1 and len(op.regions) == 1:  # and one may use what a later one makes
+            for ops in found:
+                for inner in ops:
+                    for result in inner.results:
+                        self._number(result)
+        for block, ops in zip(blocks, found, strict=True):
+            block.ops = [self._op(inner) for inner in ops]
+        return blocks
+
+    def _op(self, handle: ir.Operation) -> Op:
+        name = handle.name
+        numbers = self._numbers
+        op = Op(handle, name, tuple([numbers[operand] for operand in handle.operands]), ())
+        if len(handle.regions):
+            if name in FLOWS:
+                op.blocks = self._blocks(handle)
+            else:
+                op.captures = tuple(self._captures(handle))
+        op.results = tuple([self._number(result) for result in handle.results])
+        return op
+
+    def _number(self, value: ir.Value) -> int:
+        if value not in self._numbers:
+            self._numbers[value] = len(self.function.values)
+            type_ = value.type
+            if type_ not in self._kinds:
+                self._kinds[type_] = _read_type(type_)
+            self.function.values.append(Value(value, self._kinds[type_]))
+        return self._numbers[value]
+
+    def _captures(self, op: ir.Operation) -> Iterator[tuple[ir.Operation, int, int]]:
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in operations(block):
+                    for place, operand in enumerate(inner.operands):
+                        if operand in self._numbers and isinstance(operand.type, ir.ShapedType):
+                            yield inner, place, self._numbers[operand]
+                    yield from self._captures(inner)
+
+
+def _inside(block: Block) -> Iterator[Op]:
+    for op in block.ops:
+        yield op
+        for inner in op.blocks:
+            yield from _inside(inner)
+
+
+def _read_type(type_: ir.Type) -> Kind:
     if not isinstance(type_, ir.RankedTensorType):
-        return Value(value, None, 0, isinstance(type_, ir.UnrankedTensorType))
+        return Kind(type_, None, 0, isinstance(type_, ir.UnrankedTensorType))
     shape = tuple(type_.shape) if type_.has_static_shape else None
-    return Value(value, shape, itemsize(type_.element_type), True)
+    return Kind(type_, shape, itemsize(type_.element_type), True)
 
 
 def itemsize(element: ir.Type) -> int:
@@ -107,15 +191,3 @@ def itemsize(element: ir.Type) -> int:
         return 2 * itemsize(element.element_type)
     width = getattr(element, "width", 64)
     return max(1, int(width) // 8)
-
-
-def _captures(
-    op: ir.Operation, numbers: dict[ir.Value, int]
-) -> Iterator[tuple[ir.Operation, int, int]]:
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in operations(block):
-                for place, operand in enumerate(inner.operands):
-                    if operand in numbers and isinstance(operand.type, ir.ShapedType):
-                        yield inner, place, numbers[operand]
-                yield from _captures(inner, numbers)

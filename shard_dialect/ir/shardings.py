@@ -26,6 +26,7 @@ class Shardings:
         self._read: dict[tuple[ir.Attribute, int], Annotation] = {}
         self._written: dict[Sharding | Annotation, ir.Attribute] = {}
         self._types: dict[tuple[ir.Type, Sharding | None], ir.Type] = {}
+        self._in_types: dict[ir.Type, Sharding | None] = {}
 
     @classmethod
     def of(cls, module: ir.Operation) -> Shardings:
@@ -63,11 +64,15 @@ class Shardings:
 
     def of_type(self, type_: ir.Type) -> Sharding | None:
         """The sharding in a tensor type, or `None` for a plain type."""
-        if not isinstance(type_, ir.RankedTensorType) or type_.encoding is None:
-            return None
-        if not is_sharding(type_.encoding):
-            return None
-        return self.read(type_.encoding, type_.rank)
+        if type_ not in self._in_types:
+            encoding = type_.encoding if isinstance(type_, ir.RankedTensorType) else None
+            is_ours = encoding is not None and is_sharding(encoding)
+            self._in_types[type_] = self.read(encoding, type_.rank) if is_ours else None
+        return self._in_types[type_]
+
+    def is_plain(self, type_: ir.Type) -> bool:
+        """Whether the type is known to say nothing."""
+        return type_ in self._in_types and self._in_types[type_] is None
 
     def of_results(self, op: ir.Operation) -> dict[int, Annotation]:
         """What is said of an op's results, by result number."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from shard_dialect.ir.annotation import read_annotation
-from shard_dialect.ir.attributes import SHARDING
+from shard_dialect.ir.annotation import OPS, read_annotation
+from shard_dialect.ir.attributes import SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import boundary, form_of, returns_of
+from shard_dialect.ir.function import boundary, form_of
 from shard_dialect.ir.shardings import Shardings, rank_of
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation
@@ -36,7 +36,6 @@ def statements(function: ir.Operation, shardings: Shardings) -> list[Statement]:
     return [
         *_of_arguments(function, shardings),
         *_of_ops(function, shardings),
-        *_of_results(function, shardings),
     ]
 
 
@@ -65,8 +64,8 @@ def merged(said: Iterable[Statement]) -> dict[ir.Value, Annotation]:
 def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
     attributes = boundary(function, "arg_attrs")
     for value, entry in zip(body(function).arguments, attributes, strict=True):
+        yield from _in_type(value, function, shardings)
         with located(function):
-            yield from _in_type(value, function.location, shardings)
             if SHARDING in entry and _is_tensor(value):
                 said = shardings.read_annotation(entry[SHARDING], rank_of(value.type))
                 yield Statement(value, said, function.location)
@@ -75,37 +74,42 @@ def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[Stat
 def _of_ops(function: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
     is_propagated = form_of(function) == "propagated"
     for op in walk(function):
-        with located(op):
-            for result in op.results:
-                yield from _in_type(result, op.location, shardings)
-            for number, said in shardings.of_results(op).items():
-                if _is_tensor(op.results[number]):
-                    yield Statement(op.results[number], said, op.location)
-            annotated = read_annotation(op, shardings)
-        if annotated is None:
-            continue
-        strength = "binding" if annotated.required else "hint"
-        said = annotated.said
-        if not is_propagated:
-            yield Statement(op.results[0], said, op.location, strength)
-            if not annotated.for_users:
-                yield Statement(op.operands[0], said, op.location, strength)
-        elif annotated.required:
-            yield Statement(op.results[0], said, op.location, "weak")
-            yield Statement(op.operands[0], said, op.location, "weak")
+        if SHARDINGS in op.attributes or op.name in OPS:
+            yield from _of_op(op, shardings, is_propagated)
+        for result in op.results:
+            yield from _in_type(result, op, shardings)
 
 
-def _of_results(function: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
-    """What a result is to be says how its value should lie, where nothing else does."""
-    entries = boundary(function, "res_attrs")
-    returned = [
-        (op.operands[i], each) for op in returns_of(function) for i, each in enumerate(entries)
-    ]
+def _of_op(op: ir.Operation, shardings: Shardings, is_propagated: bool) -> Iterator[Statement]:
+    with located(op):
+        for number, said in shardings.of_results(op).items():
+            if _is_tensor(op.results[number]):
+                yield Statement(op.results[number], said, op.location)
+        annotated = read_annotation(op, shardings)
+    if annotated is None:
+        return
+    strength = "binding" if annotated.required else "hint"
+    said = annotated.said
+    if not is_propagated:
+        yield Statement(op.results[0], said, op.location, strength)
+        if not annotated.for_users:
+            yield Statement(op.operands[0], said, op.location, strength)
+    elif annotated.required:
+        yield Statement(op.results[0], said, op.location, "weak")
+        yield Statement(op.operands[0], said, op.location, "weak")
+
+
+def said_of_results(function: ir.Operation, shardings: Shardings) -> dict[int, Annotation]:
+    """What is said of how the results of a function lie for its callers, by their places."""
+    types = function.attributes["function_type"].value.results
     with located(function):
-        for value, entry in returned:
-            if SHARDING in entry and _is_tensor(value):
-                said = shardings.read_annotation(entry[SHARDING], rank_of(value.type))
-                yield Statement(value, said, function.location, "weak")
+        return {
+            place: shardings.read_annotation(entry[SHARDING], type_.rank)
+            for place, (entry, type_) in enumerate(
+                zip(boundary(function, "res_attrs"), types, strict=True)
+            )
+            if SHARDING in entry and isinstance(type_, ir.RankedTensorType)
+        }
 
 
 def _is_tensor(value: ir.Value) -> bool:
@@ -113,7 +117,12 @@ def _is_tensor(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType)
 
 
-def _in_type(value: ir.Value, location: ir.Location, shardings: Shardings) -> Iterator[Statement]:
-    sharding = shardings.of_type(value.type)
+def _in_type(value: ir.Value, op: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
+    """What the type of a value says that `op` makes, or takes as an argument."""
+    type_ = value.type
+    if shardings.is_plain(type_):
+        return
+    with located(op):
+        sharding = shardings.of_type(type_)
     if sharding is not None:
-        yield Statement(value, Annotation(sharding), location)
+        yield Statement(value, Annotation(sharding), op.location)

@@ -51,6 +51,17 @@ def in_order(axis: Axis) -> tuple[int, int]:
     return (axis.axis, axis.pre) if isinstance(axis, SubAxis) else (axis, 0)
 
 
+def part_of(axis: Axis, size: int, full: int) -> Axis:
+    """The major part of `size` of an axis of size `full`.
+
+    >>> part_of(0, 8, 8), str(part_of(0, 2, 8)), str(part_of(SubAxis(0, 2, 4), 2, 4))
+    (0, '0:(1)2', '0:(2)2')
+    """
+    if size == full:
+        return axis
+    return SubAxis(whole(axis), axis.pre if isinstance(axis, SubAxis) else 1, size)
+
+
 def overlap(a: Axis, b: Axis) -> bool:
     """Whether both hold some part of one grid axis.
 

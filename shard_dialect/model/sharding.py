@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import prod
+from math import gcd, prod
 from typing import Literal, get_args
 
 from shard_dialect.errors import ShardError
@@ -32,6 +32,7 @@ from shard_dialect.model.axis import (
     first_overlap,
     follows,
     in_order,
+    part_of,
     whole,
 )
 from shard_dialect.model.grid import Grid
@@ -181,6 +182,27 @@ class Sharding:
             if axes and shape[dim] % grid.axes_size(axes):
                 return dim
         return None
+
+    def even_part(self, shape: Shape, grid: Grid) -> Sharding:
+        """The major part of the split of each dimension of a tensor of `shape` that divides it.
+
+        >>> grid = Grid("g", (4, 2))
+        >>> str(Sharding("g", ((0, 1), ())).even_part((6, 3), grid))
+        '[["0:(1)2"], []]'
+        """
+        if self.uneven_dim(shape, grid) is None:
+            return self
+        split = []
+        for size, axes in zip(shape, self.split_axes, strict=True):
+            kept: list[Axis] = []
+            for axis in axes:
+                common = gcd(size, grid.axes_size((axis,)))
+                kept += [part_of(axis, common, grid.axes_size((axis,)))] if common > 1 else []
+                size //= common
+                if common < grid.axes_size((axis,)):
+                    break
+            split.append(tuple(kept))
+        return replace(self, split_axes=tuple(split))
 
     def local_shape(self, shape: Shape, grid: Grid) -> Shape:
         """The shape of one device's piece of a tensor of global `shape`; it must divide.

@@ -12,24 +12,18 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import SHARDINGS
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at, warn
+from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.local import LOCAL_COLLECTIVES
-from shard_dialect.ir.program import Function
+from shard_dialect.ir.program import Function, Op
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.ir.statements import Statement, merged, statements
+from shard_dialect.ir.statements import Statement, merged, said_of_results, statements
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import Annotation, Grid, SubAxis
+from shard_dialect.model import Annotation, Grid
 
 _UNSUPPORTED = ("mesh.collective_permute", "mesh.to_global", "mesh.to_local")
 """Read, checked and converted; what propagation does not know what to do with yet."""
-_NOT_IN_REGIONS = (
-    *annotation.OPS,
-    *LOCAL_COLLECTIVES,
-    *_UNSUPPORTED,
-    "mesh.idx",
-    "mesh.propagation_barrier",
-    "mesh.sharding_group",
-)
+_SCALAR_CODE = ("linalg", "stablehlo", "tensor", "tosa")
+"""Dialects whose regions, where no values flow through them, hold no tensors of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +37,28 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of each value, by its number, and what is only wished."""
+    """What is said of each value of a function, by its number, and what is only wished.
+
+    `constrained` are values of which only their users are told something, all of them the same and
+    final: as well they may lie so themselves. `returned` is what is said of the function's results.
+    """
 
     known: dict[int, Annotation]
     hints: tuple[Hint, ...]
+    constrained: dict[int, Annotation]
+    returned: dict[int, Annotation]
 
 
 def read_facts(function: Function, shardings: Shardings) -> Facts:
     """Read and check them. Raises a located `ShardError`."""
     _refuse_what_is_not_annotated(function)
-    said = statements(function.handle, shardings)
     numbers = {value.handle: number for number, value in enumerate(function.values)}
-    said = [
-        each
-        for each in said
-        if each.value in numbers and _holds(each, function, numbers[each.value], shardings)
-    ]
+    said = []
+    for each in statements(function.handle, shardings):
+        if each.value not in numbers:
+            raise error_at(each.location, "an annotation inside of this region is not read yet")
+        if _holds(each, function, numbers[each.value], shardings):
+            said.append(each)
     known = {numbers[value]: both for value, both in merged(said).items()}
     for each in said:
         if each.strength == "weak":
@@ -68,7 +68,26 @@ def read_facts(function: Function, shardings: Shardings) -> Facts:
         for each in said
         if each.strength == "hint"
     ]
-    return Facts(known, tuple(hints))
+    returned = said_of_results(function.handle, shardings)
+    return Facts(known, tuple(hints), _constrained(function, known, shardings), returned)
+
+
+def _constrained(
+    function: Function, known: dict[int, Annotation], shardings: Shardings
+) -> dict[int, Annotation]:
+    found: dict[int, set[Annotation]] = {}
+    for op in function.every_op():
+        if op.name != "mesh.annotate" or op.operands[0] in known:
+            continue
+        with located(op.handle):
+            annotated = annotation.read_annotation(op.handle, shardings)
+        if annotated is not None and annotated.for_users and annotated.required:
+            found.setdefault(op.operands[0], set()).add(annotated.said)
+    return {
+        value: said
+        for value, (said, *others) in found.items()
+        if not others and not said.open and not said.sharding.partial
+    }
 
 
 def _holds(each: Statement, function: Function, number: int, shardings: Shardings) -> bool:
@@ -88,67 +107,51 @@ def _check(each: Statement, function: Function, number: int, shardings: Sharding
     sharding, shape = each.said.sharding, function.values[number].shape
     if shape is None:
         raise error_at(each.location, f"sharding {sharding} is on a tensor of unknown size")
-    for axis in (*sharding.axes, *each.said.replicated):
-        if isinstance(axis, SubAxis):
-            raise error_at(
-                each.location, f"sub-axis {axis} in {each.said}: sub-axes are not propagated yet"
-            )
     if number in function.arguments and sharding.partial:
         raise error_at(
             each.location,
             f"an argument is annotated {sharding}: only a value that an op makes can be partial",
         )
-    try:
-        sharding.local_shape(shape, shardings.grid(sharding.grid))
-    except ShardError as error:
-        raise error_at(each.location, error.message) from None
 
 
 def _refuse_what_is_not_annotated(function: Function) -> None:
-    for op in function.ops:
+    for op in function.every_op():
         if op.name in (*LOCAL_COLLECTIVES, "mesh.idx"):
             raise error_at(
                 op.location, f"'{op.name}' op is of the local form: here tensors are global"
             )
         if op.name in _UNSUPPORTED:
             raise error_at(op.location, f"'{op.name}' op is read, but not propagated yet")
-        for inner in walk(op.handle):
-            if inner.name in _NOT_IN_REGIONS:
-                raise error_at(
-                    inner.location, f"'{inner.name}' op is inside a region: that is not read yet"
-                )
-            if SHARDINGS in inner.attributes or annotation.has_loops(inner):
-                raise error_at(
-                    inner.location,
-                    f"'{inner.name}' op says how it is split inside a region: that is not read yet",
-                )
+        if not op.blocks and not op.name.startswith(_SCALAR_CODE) and len(op.handle.regions):
+            _refuse_inside(op)
 
 
-def grid_of(function: Function, facts: Facts, shardings: Shardings) -> Grid:
-    """The one grid that the function's annotations are on, else its default, else the module's."""
-    names = sorted({said.grid for said in facts.known.values()})
-    if len(names) > 1:
-        raise error_at(
-            function.handle.location,
-            f"function @{function.name} is annotated on grids @{names[0]} and @{names[1]}: "
-            "one grid a function is supported yet",
-        )
-    if not names and "mesh_cluster" in function.handle.attributes:
+def _refuse_inside(op: Op) -> None:
+    """Refuse what speaks of sharding in a region through which no values are known to flow."""
+    for inner in walk(op.handle):
+        is_ours = inner.name.startswith(("mesh.", "shard."))
+        if is_ours or SHARDINGS in inner.attributes or annotation.has_loops(inner):
+            raise error_at(
+                inner.location,
+                f"'{inner.name}' op is inside a region of a '{op.name}' op: that is not read yet",
+            )
+
+
+def default_grid(function: Function, shardings: Shardings) -> Grid:
+    """The grid of what nothing is said of: the function's, or the module's first."""
+    names = list(shardings.grids)[:1]
+    if "mesh_cluster" in function.handle.attributes:
         names = [annotation.cluster_name(function.handle)]
-    if not names:
-        names = list(shardings.grids)[:1]
     if not names:
         raise error_at(
             function.handle.location,
             "the module has no grid: declare one, as in `shard.grid @grid(shape = 2x4)`",
         )
-    grid = shardings.grid(names[0])
-    if grid.device_ids:
-        raise error_at(
-            function.handle.location,
-            f"grid {grid} of function @{function.name} has its devices in an order of its own: "
-            "that is not followed yet",
-        )
+    return shardings.grid(names[0])
+
+
+def check_grid(grid: Grid, function: Function) -> Grid:
+    """The same grid; raises unless its sizes are known."""
     if not grid.is_static:
         raise error_at(
             function.handle.location,

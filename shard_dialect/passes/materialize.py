@@ -16,36 +16,35 @@ without a rule gets whole operands and runs replicated, with a warning (`strict`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from shard_dialect.ir import annotation, build
-from shard_dialect.ir.attributes import SHARDING, SHARDINGS
+from shard_dialect.ir.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
+from shard_dialect.ir.flow import FLOWS, LOOPS, Flow, flows_between, flows_through
 from shard_dialect.ir.function import (
-    boundary,
     drop_from_boundary,
     form_of,
     functions_of,
-    name_of,
     refuse_form,
     set_form,
     update_type,
 )
 from shard_dialect.ir.mesh import COLLECTIVES
-from shard_dialect.ir.program import Function, Op, read_function
+from shard_dialect.ir.program import Block, Op, read_function
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Grid, Sharding
+from shard_dialect.ir.walk import walk
+from shard_dialect.model import Sharding
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.choice import Choice, choose
 from shard_dialect.passes.import_ import import_annotations
-from shard_dialect.passes.loops import bound_loops
-from shard_dialect.passes.passages import BARRIER, GROUP
+from shard_dialect.passes.mirror import BARRIER, GROUP
 from shard_dialect.passes.propagate import complete
 from shard_dialect.passes.versions import FRESH, Versions, is_fresh
-from shard_dialect.rules import rule_of
+from shard_dialect.passes.wanted import Signature, Wanted, read_wanted
+from shard_dialect.rules.memo import RuleMemo
 
 _DROPPABLE = (
     *annotation.OPS,
@@ -75,34 +74,12 @@ class Materialize(Pass):
         for handle in handles:
             if form_of(handle) != "propagated":
                 raise refuse_form(handle, ": run --propagate first")
-        # Other passes may have made ops since.
-        grids = [complete(read_function(handle), shardings) for handle in handles]
-        signatures = {name_of(handle): _Signature.of(handle, shardings) for handle in handles}
-        for handle, grid in zip(handles, grids, strict=True):
-            function = read_function(handle)
-            _Materializer(function, grid, shardings, signatures, self.strict).run()
-
-
-@dataclass(frozen=True)
-class _Signature:
-    """The shardings of a function's arguments and results, `None` for what is no tensor."""
-
-    arguments: tuple[Sharding | None, ...]
-    results: tuple[Sharding | None, ...]
-
-    @classmethod
-    def of(cls, handle: ir.Operation, shardings: Shardings) -> _Signature:
-        type_ = handle.attributes["function_type"].value
-
-        def read(key: str, types: Sequence[ir.Type]) -> tuple[Sharding | None, ...]:
-            return tuple(
-                shardings.read_annotation(entry[SHARDING], each.rank).sharding
-                if SHARDING in entry and isinstance(each, ir.RankedTensorType)
-                else None
-                for entry, each in zip(boundary(handle, key), types, strict=True)
-            )
-
-        return cls(read("arg_attrs", type_.inputs), read("res_attrs", type_.results))
+        complete(handles, shardings)  # other passes may have made ops since
+        functions = [read_function(handle) for handle in handles]
+        wanted = read_wanted(module, functions, shardings)
+        signatures = {each.function.name: each.signature for each in wanted}
+        for each in wanted:
+            _Materializer(each, shardings, signatures, self.strict).run()
 
 
 class _Materializer:
@@ -110,32 +87,60 @@ class _Materializer:
 
     def __init__(
         self,
-        function: Function,
-        grid: Grid,
+        wanted: Wanted,
         shardings: Shardings,
-        signatures: dict[str, _Signature],
+        signatures: dict[str, Signature],
         strict: bool,
     ) -> None:
-        self.function = function
+        self.function = wanted.function
         self.shardings = shardings
         self.signatures = signatures
-        self.signature = signatures[function.name]
+        self.signature = wanted.signature
         self.strict = strict
-        self.wanted = self._read_wanted()
-        self.grid = grid
-        self.versions = Versions(function, shardings, grid)
+        self.wanted = wanted.of
+        self.loops = wanted.loops
+        self.grid = wanted.grid
+        self.rules = RuleMemo()
+        self.versions = Versions(wanted.function, shardings, wanted.grid)
+        self.ends: dict[tuple[int, int], Sharding] = {}
+        """What the ops that end blocks pass on, by the op and the place."""
 
     def run(self) -> None:
         function = self.function
-        for number, sharding in zip(function.arguments, self.signature.arguments, strict=True):
-            if sharding is not None:
-                self._retype(number, sharding)
-                self.versions.add(number, function.values[number].handle, sharding)
-        for op in function.ops:
+        for number in function.arguments:
+            self._enter(number)
+        for flow in flows_between(function.blocks):
+            self._take_in(flow)
+        for block in function.blocks:
+            with self.versions.block():
+                self._go_through(block)
+        drop_from_boundary(function.handle, SHARDING)
+        update_type(function.handle)
+        set_form(function.handle, "distributed")
+        self._clean_up()
+
+    def _go_through(self, block: Block) -> None:
+        for op in block.ops:
             with located(op.handle):
                 self._act_on(op)(op)
-        self._return()
-        self._clean_up()
+
+    def _enter(self, number: int) -> None:
+        """Begin with a value that comes from elsewhere."""
+        sharding = self.wanted.get(number)
+        if sharding is not None:
+            self._retype(number, sharding)
+            self.versions.add(number, self.function.values[number].handle, sharding)
+
+    def _take_in(self, flow: Flow) -> None:
+        """Begin with the targets of a flow, and note what its sources are to be."""
+        sharding = self.wanted.get(flow.targets[0])
+        if sharding is None:
+            return
+        for value in flow.targets:
+            self.wanted[value] = sharding  # whatever else is written on one of them
+            self._enter(value)
+        for op, place in flow.sources:
+            self.ends[id(op), place] = sharding
 
     def _act_on(self, op: Op) -> Callable[[Op], None]:
         """What is to be done with an op, by its kind."""
@@ -143,16 +148,38 @@ class _Materializer:
             return self._annotate
         if op.name == GROUP:
             return lambda _: None
+        if op.name in FLOWS:
+            return self._flow
         if build.is_constant(op.handle):
             return self._keep_whole
         if is_fresh(op, self.function):
             return self._defer
         if op.name == "func.call":
             return self._call
+        if op.name == "func.return":
+            return self._return
         tensors = (*op.operands, *op.results)
+        if any((id(op), place) in self.ends for place in range(len(op.operands))):
+            return self._pass_on
         if not op.captures and not any(self.function.values[v].is_tensor for v in tensors):
             return lambda _: None
         return self._compute
+
+    def _pass_on(self, op: Op) -> None:
+        """Let the sources of flows lie as their targets do."""
+        for place, value in enumerate(op.operands):
+            if (id(op), place) in self.ends:
+                target = self.ends[id(op), place]
+                op.handle.operands[place] = self.versions.get(value, target, op)
+
+    def _flow(self, op: Op) -> None:
+        flows = flows_through(op)
+        for flow in flows:
+            self._take_in(flow)
+        self._pass_on(op)
+        for block in op.blocks:
+            with self.versions.block(op if op.name in LOOPS else None):
+                self._go_through(block)
 
     def _annotate(self, op: Op) -> None:
         target = self.wanted[op.results[0]]
@@ -183,12 +210,12 @@ class _Materializer:
                 self._define(op, value, sharding)
 
     def _compute(self, op: Op) -> None:
-        rule = rule_of(op.handle)
+        rule = self.rules.rule_of(op, self.function.values)
         if rule is None:
             self._replicate(op)
             return
         self._take_whole(op)
-        loops = bound_loops(op.handle, rule, self.shardings, self.grid)
+        loops = self.loops(op, rule)
         choice = choose(op, rule, self.versions, self.wanted, loops)
         for place, target in enumerate(choice.operands):
             if target is not None:
@@ -248,37 +275,22 @@ class _Materializer:
         handle = self.function.values[value].handle
         handle.set_type(self.shardings.typed(handle.type, sharding))
 
-    def _return(self) -> None:
-        function = self.function
-        terminator = function.terminator
-        for place, (value, sharding) in enumerate(
-            zip(function.returned, self.signature.results, strict=True)
-        ):
+    def _return(self, op: Op) -> None:
+        for place, sharding in enumerate(self.signature.results):
             if sharding is not None:
-                terminator.operands[place] = self.versions.get(value, sharding, None)
-        drop_from_boundary(function.handle, SHARDING)
-        update_type(function.handle)
-        set_form(function.handle, "distributed")
+                value = op.operands[place]
+                op.handle.operands[place] = self.versions.get(value, sharding, op)
 
     def _clean_up(self) -> None:
         """Drop annotations, and whatever the rewriting left without a use."""
-        for op in reversed(operations(body(self.function.handle))):
-            if SHARDINGS in op.attributes:
-                del op.attributes[SHARDINGS]
+        for key in (BLOCKS, SHARDINGS):
+            if key in self.function.handle.attributes:
+                del self.function.handle.attributes[key]
+        for op in reversed(list(walk(self.function.handle))):
+            for key in (BLOCKS, SHARDINGS):
+                if key in op.attributes:
+                    del op.attributes[key]
             if annotation.has_loops(op):
                 del op.attributes[annotation.LOOPS]
             if op.name in _DROPPABLE and not any(True for each in op.results for _ in each.uses):
                 op.erase()
-
-    def _read_wanted(self) -> dict[int, Sharding]:
-        wanted = {
-            number: sharding
-            for number, sharding in zip(
-                self.function.arguments, self.signature.arguments, strict=True
-            )
-            if sharding is not None
-        }
-        for op in self.function.ops:
-            found = self.shardings.of_results(op.handle)
-            wanted |= {op.results[place]: said.sharding for place, said in found.items()}
-        return wanted

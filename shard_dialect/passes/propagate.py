@@ -10,21 +10,16 @@ becomes, the annotations still in place, what was inferred in attributes
     func.func @main(%x: ... {mesh.sharding = #mesh.shard<@g, [[], []]>}, %w: ...
       %1 = linalg.matmul {mesh.shardings = [#mesh.shard<@g, [[], [0]]>]} ins(...
 
-Annotations are facts, in their turn by priority; no other value is touched twice in one dimension
-but to split it further. Each op passes on, factor by factor, the longest split that its operands
-and results agree on. Ops that pass every factor through go first, so that a chain of them ends up
-in one sharding before a product or a reduction has a say; then all ops, backward before forward
-(upstream's order) until nothing changes. Where two factors of one tensor want the same axis, the
-larger source tensor wins: moving the smaller one is cheaper.
+The module is read once into a graph (`mirror`), the graph is brought to its fixed point
+(`propagation`), and what came of it is written once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, prod
 
-from shard_dialect.ir.attributes import SHARDING, SHARDINGS
+from shard_dialect.ir.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, warn
 from shard_dialect.ir.function import (
@@ -35,17 +30,18 @@ from shard_dialect.ir.function import (
     set_form,
     update_type,
 )
-from shard_dialect.ir.program import Function, Op, read_function
+from shard_dialect.ir.program import Block, Function, Op, read_function
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.model import Annotation, Grid, ShardingRule
-from shard_dialect.model.axis import Axes, Axis
-from shard_dialect.model.plan import common_prefix
+from shard_dialect.model import Annotation, Grid, Sharding
 from shard_dialect.passes.base import Pass
-from shard_dialect.passes.facts import grid_of, read_facts
+from shard_dialect.passes.facts import Facts, check_grid, default_grid, read_facts
+from shard_dialect.passes.hints import followed
 from shard_dialect.passes.import_ import import_annotations
 from shard_dialect.passes.inline_named import inline_named
-from shard_dialect.passes.known import State
-from shard_dialect.passes.passages import Passage, passages_of
+from shard_dialect.passes.mirror import Mirror, mirror
+from shard_dialect.passes.split_constants import SplitConstants
+from shard_dialect.propagation.engine import Engine
+from shard_dialect.propagation.schedule import STRATEGIES
 
 
 @dataclass(frozen=True)
@@ -54,178 +50,160 @@ class Propagate(Pass):
 
     name = "propagate"
 
+    strategy: str = "user-priority"
+    """How far to go, and how conflicts are resolved: see docs/propagation.md."""
+
     def rewrite(self, module: ir.Operation) -> None:
         import_annotations(module)
-        shardings = Shardings.of(module)
-        for handle in functions_of(module):
-            if form_of(handle) in ("annotated", "propagated"):
-                inline_named(handle)
-                complete(read_function(handle), shardings)
+        handles = [
+            handle
+            for handle in functions_of(module)
+            if form_of(handle) in ("annotated", "propagated")
+        ]
+        for handle in handles:
+            inline_named(handle)
+        complete(handles, Shardings.of(module), self.strategy)
 
 
-def complete(function: Function, shardings: Shardings) -> Grid:
-    """Bring one function to the propagated form; what it says already stays. Gives its grid."""
-    facts = read_facts(function, shardings)
-    grid = grid_of(function, facts, shardings)
-    state = State(function, facts, grid)
-    passages = passages_of(function, shardings, grid)
-    _to_fixed_point(state, passages)
-    for priority in state.priorities():
-        state.release(priority)
-        _to_fixed_point(state, passages)
-    _follow_hints(state, passages)
-    _write(function, state, shardings)
-    return grid
+def complete(
+    handles: Sequence[ir.Operation], shardings: Shardings, strategy: str = "user-priority"
+) -> None:
+    """Bring functions to the propagated form; what they say already stays."""
+    functions = [read_function(handle) for handle in handles]
+    facts = [read_facts(function, shardings) for function in functions]
+    if not functions:
+        return
+    grids = [_grid_of(*each, shardings) for each in zip(functions, facts, strict=True)]
+    mirrored = mirror(functions, facts, shardings, grids[0].name)
+    engine = Engine(mirrored.graph, shardings.grids, STRATEGIES[strategy])
+    engine.run()
+    for number, each in enumerate(facts):
+        _follow_hints(engine, mirrored, number, each)
+    SplitConstants(mirrored, engine, shardings).run()
+    for number, function in enumerate(functions):
+        _Writer(mirrored, number, engine, grids[number], shardings, facts[number]).write(function)
 
 
-def _to_fixed_point(state: State, passages: Sequence[Passage]) -> None:
-    for ops in ([each for each in passages if each.rule.role in ("elementwise", "pass")], passages):
-        changed = True
-        while changed:
-            backward = [_step(state, each) for each in reversed(ops)]
-            forward = [_step(state, each) for each in ops]
-            changed = any(backward + forward)
+def _grid_of(function: Function, facts: Facts, shardings: Shardings) -> Grid:
+    """The grid of the values that nothing reaches: the one that is spoken of, or the default."""
+    names = sorted({said.grid for said in (*facts.known.values(), *facts.returned.values())})
+    for name in names:
+        check_grid(shardings.grid(name), function)
+    if len(names) == 1:
+        return shardings.grid(names[0])
+    return check_grid(default_grid(function, shardings), function)
 
 
-def _follow_hints(state: State, passages: Sequence[Passage]) -> None:
+def _follow_hints(engine: Engine, mirrored: Mirror, number: int, facts: Facts) -> None:
     """Let each hint hold where facts left room for it; say which ones they overrule."""
-    overruled = [hint for hint in state.hints if not state.follow(hint)]
-    _to_fixed_point(state, passages)
+    overruled = []
+    for hint in facts.hints:
+        value = mirrored.number_of(number, hint.value)
+        both = followed(engine.known(value), hint.said)
+        if both is None:
+            overruled.append((hint, value))
+        else:
+            engine.learn(value, both)
+    if facts.hints:
+        engine.settle()
     told = set()
-    for hint in overruled:
+    for hint, value in overruled:
         place = location_text(hint.location)
         if place not in told:  # one op may speak of two values
             told.add(place)
+            found = engine.known(value)
             warn(
                 f"the hint {hint.said} is overruled: other annotations make the value "
-                f"{state.sharding(hint.value)}",
+                f"{found.sharding if found else 'replicated'}",
                 hint.location,
             )
 
 
 @dataclass
-class _Offer:
-    """The axes that one tensor offers a factor, and the elements of that tensor."""
+class _Writer:
+    """Writes what is known of one function's values."""
 
-    axes: Axes
-    elements: float
+    mirrored: Mirror
+    number: int
+    engine: Engine
+    grid: Grid
+    shardings: Shardings
+    facts: Facts
 
+    def write(self, function: Function) -> None:
+        self.function = function
+        self._boundary("arg_attrs", [self._known(value) for value in function.arguments])
+        exits = [self.mirrored.exits.get((self.number, place)) for place in range(self._results())]
+        self._boundary("res_attrs", [self._lies(place, at) for place, at in enumerate(exits)])
+        self._blocks(function.handle, function.blocks[1:])
+        for op in function.every_op():
+            self._op(op)
+        update_type(function.handle)
+        set_form(function.handle, "propagated")
 
-def _step(state: State, passage: Passage) -> bool:
-    """Pass shardings through one op; whether any value changed."""
-    op, rule = passage.op, passage.rule
-    results, operands = (
-        [(value, dims) for value, dims in zip(values, rows, strict=True) if dims is not None]
-        for values, rows in ((op.results, rule.results), (op.operands, rule.operands))
-    )
-    tensors = results + operands
-    offers = _offers(
-        state, {"forward": operands, "backward": results}.get(passage.to, tensors), rule
-    )
-    _fix_partial_loops(state, op, rule, offers)
-    if passage.loops is not None:
-        offers = {f: _Offer(axes, inf) for f, axes in enumerate(passage.loops) if axes}
-    targets = {"forward": results, "backward": operands}.get(passage.to, tensors)
-    changed = [_project(state, value, dims, offers) for value, dims in targets]
-    return any(changed)
+    def _op(self, op: Op) -> None:
+        if op.results and any(self._is_sized(value) for value in op.results):
+            entries = [self._attribute(value) for value in op.results]
+            op.handle.attributes[SHARDINGS] = ir.ArrayAttr.get(entries)
+        self._blocks(op.handle, op.blocks)
 
+    def _blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
+        if any(self._is_sized(value) for block in blocks for value in block.arguments):
+            handle.attributes[BLOCKS] = ir.ArrayAttr.get(
+                [
+                    ir.ArrayAttr.get([self._attribute(value) for value in block.arguments])
+                    for block in blocks
+                ]
+            )
 
-_Tensors = Sequence[tuple[int, tuple[tuple[int, ...], ...]]]
+    def _is_sized(self, value: int) -> bool:
+        return self.function.values[value].shape is not None
 
+    def _attribute(self, value: int) -> ir.Attribute:
+        known = self._known(value)
+        return ir.UnitAttr.get() if known is None else self.shardings.write(known)
 
-def _offers(state: State, tensors: _Tensors, rule: ShardingRule) -> dict[int, _Offer]:
-    """The best offer for each factor: the longest that agree, or the larger tensor's."""
-    best: dict[int, _Offer] = {}
-    for value, dims in tensors:
-        elements = prod(state.shapes[value] or ())
-        for dim, factors in enumerate(dims):
-            axes = state.split[value][dim]
-            if len(factors) != 1 or not axes or factors[0] in rule.unsplit:
+    def _known(self, value: int) -> Sharding | None:
+        """How a value lies; `None` for what is no tensor of known size."""
+        if not self._is_sized(value):
+            return None
+        found = self.engine.known(self.mirrored.number_of(self.number, value))
+        return found.sharding if found is not None else self._whole(value)
+
+    def _whole(self, value: int) -> Sharding:
+        return Sharding.replicated(self.grid.name, len(self.function.values[value].shape or ()))
+
+    def _results(self) -> int:
+        return len(self.function.handle.attributes["function_type"].value.results)
+
+    def _lies(self, place: int, exit_value: int | None) -> Sharding | None:
+        """How a result lies for callers: as is said, or what is returned."""
+        if exit_value is not None:
+            found = self.engine.known(exit_value)
+            if found is not None:
+                return found.sharding
+        returned = [end.operands[place] for end in self.function.returns]
+        return self._known(returned[0]) if returned else None
+
+    def _boundary(self, key: str, known: Sequence[Sharding | None]) -> None:
+        entries = boundary(self.function.handle, key)
+        for place, (sharding, attributes) in enumerate(zip(known, entries, strict=True)):
+            if sharding is None:
                 continue
-            have = best.get(factors[0])
-            agree = have is not None and common_prefix(have.axes, axes) == min(
-                len(have.axes), len(axes)
-            )
-            if have is None or (len(axes) > len(have.axes) if agree else elements > have.elements):
-                best[factors[0]] = _Offer(axes, elements)
-    return best
+            whole = sharding.with_partial(())  # callers cannot sum up pieces
+            if SHARDING in attributes:
+                said = self.shardings.read_annotation(attributes[SHARDING], whole.rank)
+                whole = (said.meet(Annotation(whole)) or said).sharding
+            else:
+                whole = self._even(key, place, whole)
+            attributes[SHARDING] = self.shardings.write(whole)
+        set_boundary(self.function.handle, key, entries)
 
-
-def _fix_partial_loops(state: State, op: Op, rule: ShardingRule, offers: dict[int, _Offer]) -> None:
-    """A result annotated partial says exactly how the reduction loops are split."""
-    partial = [state.facts[value].sharding.partial for value in op.results if value in state.facts]
-    axes = tuple(axis for each in partial for axis in each)
-    if not axes:
-        return
-    for factor, _ in rule.reductions:
-        divides = rule.sizes[factor] % state.grid.axes_size(axes) == 0
-        if divides:
-            offers[factor] = _Offer(axes, max(prod(state.shapes[op.results[0]] or ()), 1))
-            axes = ()
+    def _even(self, key: str, place: int, sharding: Sharding) -> Sharding:
+        """As much of an inferred sharding as divides: callers are not to deal with padding."""
+        if key == "arg_attrs":
+            value = self.function.arguments[place]
         else:
-            offers.pop(factor, None)
-
-
-def _project(
-    state: State, value: int, dims: tuple[tuple[int, ...], ...], offers: dict[int, _Offer]
-) -> bool:
-    """Split the value's dimensions further by what is offered to their factors."""
-    shape = state.shapes[value]
-    if shape is None:
-        return False
-    split = state.split[value]
-    wanted = [
-        (offers[factors[0]], dim)
-        for dim, factors in enumerate(dims)
-        if len(factors) == 1 and factors[0] in offers
-    ]
-    changed = False
-    for offer, dim in sorted(wanted, key=lambda each: -each[0].elements):
-        have = split[dim]
-        if dim in state.closed[value]:
-            continue
-        taken = state.barred[value] | {
-            axis for other, axes in enumerate(split) if other != dim for axis in axes
-        }
-        axes = _usable(offer.axes, taken, shape[dim], state.grid)
-        if len(axes) > len(have) and axes[: len(have)] == have:
-            split[dim] = axes
-            changed = True
-    return changed
-
-
-def _usable(axes: Axes, taken: set[Axis], size: int, grid: Grid) -> Axes:
-    """The major part of `axes` that is free and divides the dimension."""
-    count = 0
-    while (
-        count < len(axes)
-        and axes[count] not in taken
-        and size % grid.axes_size(axes[: count + 1]) == 0
-    ):
-        count += 1
-    return axes[:count]
-
-
-def _write(function: Function, state: State, shardings: Shardings) -> None:
-    def attribute(value: int) -> ir.Attribute:
-        if state.shapes[value] is None:
-            return ir.UnitAttr.get()
-        return shardings.write(state.sharding(value))
-
-    for key, values in (("arg_attrs", function.arguments), ("res_attrs", function.returned)):
-        entries = boundary(function.handle, key)
-        for value, attributes in zip(values, entries, strict=True):
-            if state.shapes[value] is not None:
-                whole = state.sharding(value).with_partial(())  # callers cannot sum up pieces
-                if SHARDING in attributes:
-                    said = shardings.read_annotation(attributes[SHARDING], whole.rank)
-                    whole = (said.meet(Annotation(whole)) or said).sharding
-                attributes[SHARDING] = shardings.write(whole)
-        set_boundary(function.handle, key, entries)
-    for op in function.ops:
-        if any(state.shapes[value] is not None for value in op.results):
-            op.handle.attributes[SHARDINGS] = ir.ArrayAttr.get(
-                [attribute(value) for value in op.results]
-            )
-    update_type(function.handle)
-    set_form(function.handle, "propagated")
+            value = self.function.returns[0].operands[place]
+        shape = self.function.values[value].shape or ()
+        return sharding.even_part(shape, self.shardings.grid(sharding.grid))

@@ -4,11 +4,17 @@ different ways. A version is made once, where it is first needed, and shared fro
 Two kinds of value cost nothing to have in any sharding. A *constant* is whole on every device, and
 a slice of it is free. A *fresh* value (`tensor.empty`, `linalg.fill`) holds nothing that came from
 elsewhere: it is made again for each sharding. Both can be partial where what they repeat allows it.
+
+A version made in a block is no use outside of it, so they are kept by level: the function's block,
+and the region of each loop or branch that is entered. What is needed in a loop of a value from
+outside is made before the loop, once.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
@@ -25,6 +31,14 @@ def is_fresh(op: Op, function: Function) -> bool:
     return op.name in FRESH and function.values[op.results[0]].shape is not None
 
 
+@dataclass
+class _Level:
+    """A block that is being worked on, and the versions made there; `loop` repeats it, if one."""
+
+    loop: Op | None = None
+    made: dict[int, dict[Sharding, ir.Value]] = field(default_factory=dict)
+
+
 class Versions:
     """The versions of a function's values, on one grid."""
 
@@ -34,18 +48,35 @@ class Versions:
         self._attributes = shardings
         self._of: dict[int, dict[Sharding, ir.Value]] = {}
         self._fresh: dict[int, Op] = {}
-        self._uses = _count_uses(function)
+        self._uses = function.count_uses()
+        self._levels = [_Level()]
+        self._level_of: dict[int, int] = {}
+
+    @contextmanager
+    def block(self, loop: Op | None = None) -> Iterator[None]:
+        """While working on a block, of a region of `loop` if it is one."""
+        self._levels.append(_Level(loop))
+        yield
+        self._levels.pop()
 
     def shardings(self, value: int) -> list[Sharding]:
-        return list(self._of.get(value, ()))
+        return list(self._visible(value))
+
+    def _visible(self, value: int) -> dict[Sharding, ir.Value]:
+        found = dict(self._of.get(value, ()))
+        for level in self._levels:
+            found |= level.made.get(value, {})
+        return found
 
     def add(self, value: int, handle: ir.Value, sharding: Sharding) -> None:
         """Note that `handle` is `value`, lying as `sharding`."""
+        self._level_of.setdefault(value, len(self._levels) - 1)
         self._of.setdefault(value, {})[sharding] = handle
 
     def add_fresh(self, value: int, op: Op) -> None:
         """Note that `op` makes `value` from nothing, and may be made again at will."""
         self._fresh[value] = op
+        self._level_of[value] = len(self._levels) - 1
         self._of[value] = {}
 
     def define(self, value: int, produced: Sharding, wanted: Sharding, op: Op) -> None:
@@ -67,30 +98,45 @@ class Versions:
         if source in self._fresh:
             self.add_fresh(value, self._fresh[source])
         elif self._uses[value]:
-            self._of[value] = {sharding: self.get(source, sharding, op)}
+            self.add(value, self.get(source, sharding, op), sharding)
 
     def price(self, value: int, target: Sharding) -> int:
         """The bytes moved per device to have `value` lie as `target`."""
-        if value in self._fresh or target in self._of[value]:
+        if value in self._fresh or target in self._visible(value):
             return 0
         if target.partial and self.can_be_partial(value, target):
             return 0
         return self._best(value, target)[1].bytes_moved
 
-    def get(self, value: int, target: Sharding, before: Op | None) -> ir.Value:
-        """`value` lying as `target`, made in front of `before` (or of the return) if need be."""
-        versions = self._of[value]
+    def get(self, value: int, target: Sharding, before: Op) -> ir.Value:
+        """`value` lying as `target`, made in front of `before` if need be."""
+        versions = self._visible(value)
         if target not in versions:
-            user = before.handle if before else self.function.terminator
-            with ir.InsertionPoint(user), user.location:
+            user, level = self._place(value, before)
+            with ir.InsertionPoint(user.handle), user.location:
                 if value in self._fresh:
-                    versions[target] = self._make_again(self._fresh[value], target)
+                    made = self._make_again(self._fresh[value], target)
                 elif target.partial and self.can_be_partial(value, target):
-                    versions[target] = self._splat_constant(value, target)
+                    made = self._splat_constant(value, target)
                 else:
-                    source, _ = self._best(value, target)
-                    versions[target] = self._emit(value, versions[source], source, target)
+                    source, _ = self._best(value, target, level)
+                    made = self._emit(value, versions[source], source, target)
+            self._levels[level].made.setdefault(value, {})[target] = made
+            return made
         return versions[target]
+
+    def _place(self, value: int, before: Op) -> tuple[Op, int]:
+        """Where to make a version that `before` wants: in front of the loops it does not vary in.
+
+        And the number of the level that this is on.
+        """
+        level = len(self._levels) - 1
+        while level > self._level_of.get(value, 0):
+            loop = self._levels[level].loop
+            if loop is None:
+                break
+            before, level = loop, level - 1
+        return before, level
 
     def whole(self, value: int, before: Op) -> ir.Value:
         """`value`, whole on every device."""
@@ -126,11 +172,19 @@ class Versions:
             combined = build.combine(produced.reduction, start, reduced)
         self._of[value] = {wanted: combined.results[0]}
 
-    def _best(self, value: int, target: Sharding) -> tuple[Sharding, Plan]:
-        """The version that is cheapest to bring to `target`; of equals, the first made."""
+    def _best(
+        self, value: int, target: Sharding, level: int | None = None
+    ) -> tuple[Sharding, Plan]:
+        """The version that is cheapest to bring to `target`; of equals, the first made.
+
+        Of those that are seen on `level`.
+        """
         plans = []
         refusal: ReshardError | None = None
-        for source in self._of[value]:
+        sources = dict(self._of.get(value, ()))
+        for each in self._levels[: len(self._levels) if level is None else level + 1]:
+            sources |= each.made.get(value, {})
+        for source in sources:
             try:
                 plans.append((source, self.plan(value, source, target)))
             except ReshardError as error:
@@ -142,7 +196,7 @@ class Versions:
     def plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
         """The plan from the one sharding of `value` to the other."""
         of = self.function.values[value]
-        return plan(source, target, self._shape(value), of.itemsize, self.grid)
+        return plan(source, target, self._shape(value), of.kind.itemsize, self.grid)
 
     def _shape(self, value: int) -> Shape:
         shape = self.function.values[value].shape
@@ -164,11 +218,3 @@ class Versions:
         element = build.splat_value(self.function.values[value].handle)
         splat = ir.DenseElementsAttr.get_splat(type_, element)
         return build.scalar(splat).results[0]
-
-
-def _count_uses(function: Function) -> Counter[int]:
-    uses = Counter(function.returned)
-    for op in function.ops:
-        uses.update(op.operands)
-        uses.update(value for _, _, value in op.captures)
-    return uses

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import Literal
 
-from shard_dialect.model import Annotation, Grid, Sharding, ShardingRule
+from shard_dialect.model import Annotation, Axes, Grid, Sharding, ShardingRule
 from shard_dialect.model.projection import (
     FactorSplit,
     Part,
@@ -57,10 +57,20 @@ class Form:
     results: int
     sizes: tuple[int, ...]
     blocked: frozenset[int]
+    special: frozenset[int]
+    """The factors that are reduced, needed whole, or permuted."""
     is_elementwise: bool
+    pinned: tuple[tuple[int, Axes], ...] = ()
+    """Factors whose split is given, whatever the tensors say, and on which grid."""
+    pinned_on: str | None = None
 
     @classmethod
-    def of(cls, rule: ShardingRule) -> Form:
+    def of(
+        cls,
+        rule: ShardingRule,
+        pinned: tuple[tuple[int, Axes], ...] = (),
+        pinned_on: str | None = None,
+    ) -> Form:
         sizes = list(rule.sizes)
 
         def filled(dims: _Dims | None) -> _Dims:
@@ -73,9 +83,9 @@ class Form:
             return tuple(made)
 
         tensors = tuple(filled(dims) for dims in (*rule.operands, *rule.results))
-        return cls(
-            tensors, len(rule.operands), tuple(sizes), rule.blocked, rule.role == "elementwise"
-        )
+        special = rule.unsplit | {factor for factor, _ in rule.reductions}
+        is_elementwise = rule.role == "elementwise"
+        return cls(tensors, len(rule.operands), tuple(sizes), rule.blocked, special, is_elementwise)
 
 
 @dataclass(slots=True)
@@ -98,7 +108,8 @@ def step(
         _wanted(tensors, form.results, factor, "none" if factor in form.blocked else direction)
         for factor, direction in enumerate(directions)
     ]
-    wanted += [()] * (len(form.sizes) - len(wanted))
+    for factor, axes in form.pinned:
+        wanted[factor] = parts_of(axes, grid)
     if not any(wanted):
         return {}
     grow = _grow_each if aggressive else _grow_together

@@ -79,13 +79,13 @@ class SdyReader:
 
 def rule_for(op: ir.Operation, text: str) -> WrittenRule:
     """The rule in `text`, checked against the tensors of `op`."""
-    written = read_rule(text)
     shapes = [
         tuple(each.type.shape)
         if isinstance(each.type, ir.RankedTensorType) and each.type.has_static_shape
         else None
         for each in (*op.operands, *op.results)
     ]
+    written = read_rule(text, shapes)
     check_rule(written.rule, shapes[: len(op.operands)], shapes[len(op.operands) :])
     return written
 

@@ -1,0 +1,81 @@
+"""A grid seen more finely, so that sub-axes of it are whole axes.
+
+    @g(8x2) with 0:(1)2 in use    @g_2x4x2: axis 0 is axes 0 and 1, and 0:(1)2 is axis 0
+
+The devices are the same, in the same order, so nothing else changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from shard_dialect.model.axis import Axes, Axis, SubAxis
+from shard_dialect.model.grid import Grid
+from shard_dialect.model.projection import parts_of
+from shard_dialect.model.sharding import Sharding, ShardingError
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """`axes[a]` are the parts that axis a of `grid` is seen as, and their axes in `fine`."""
+
+    grid: Grid
+    fine: Grid
+    axes: tuple[tuple[tuple[int, int, int], ...], ...]
+    """For each axis (pre-size, size, new axis), major to minor."""
+
+    @classmethod
+    def of(cls, grid: Grid, used: Iterable[Axis]) -> Refinement | None:
+        """What makes whole axes of those `used`; `None` if all of them are.
+
+        Raises `ShardingError` where two parts cross, as 2 of 6 and 3 of 6 do.
+
+        >>> found = Refinement.of(Grid("g", (8, 2)), [SubAxis(0, 2, 2)])
+        >>> str(found.fine), str(found.refined(Sharding("g", ((0, 1), (), ()))))
+        ('@g_2x2x2x2(2x2x2x2)', '[[0, 1, 2, 3], [], []]')
+        """
+        parts = [axis for axis in used if isinstance(axis, SubAxis)]
+        if not parts:
+            return None
+        sizes: list[int] = []
+        axes = []
+        for number, full in enumerate(grid.shape):
+            cuts = {1, full or 1}
+            for part in parts:
+                if part.axis == number:
+                    cuts |= {part.pre, part.end}
+            ordered = sorted(cuts)
+            found = []
+            for pre, end in pairwise(ordered):
+                if end % pre:
+                    raise ShardingError(
+                        f"axis {number} of grid {grid} is used in parts of {pre} and {end}, which "
+                        "cross each other"
+                    )
+                found.append((pre, end // pre, len(sizes)))
+                sizes.append(end // pre)
+            if not found:  # an axis of size 1
+                found.append((1, 1, len(sizes)))
+                sizes.append(1)
+            axes.append(tuple(found))
+        name = f"{grid.name}_{'x'.join(map(str, sizes))}"
+        return cls(grid, replace(grid, name=name, shape=tuple(sizes), axis_names=()), tuple(axes))
+
+    def refined(self, sharding: Sharding) -> Sharding:
+        """The same sharding, on the finer grid."""
+        return replace(
+            sharding,
+            grid=self.fine.name,
+            split_axes=tuple(map(self.refined_axes, sharding.split_axes)),
+            partial=self.refined_axes(sharding.partial),
+        )
+
+    def refined_axes(self, axes: Axes) -> Axes:
+        return tuple(
+            new
+            for axis, pre, size in parts_of(axes, self.grid)
+            for at, count, new in self.axes[axis]
+            if pre <= at and at * count <= pre * size
+        )

@@ -1,0 +1,39 @@
+"""Hints: how a value is to lie as far as facts leave it open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shard_dialect.model import Annotation, ShardingError
+
+
+def followed(known: Annotation | None, hint: Annotation) -> Annotation | None:
+    """What is known of a value when it follows a hint too; `None` if the two contradict.
+
+    >>> from shard_dialect.model import Sharding
+    >>> open_row = Annotation(Sharding("g", ((), (1,))), open=(0,))
+    >>> print(followed(open_row, Annotation(Sharding("g", ((0,), (1,))))))
+    [[0], [1]]
+    >>> print(followed(open_row, Annotation(Sharding("g", ((0,), ())))))
+    None
+    """
+    if known is None:
+        return None if hint.sharding.partial else hint
+    if hint.sharding.partial or hint.grid != known.grid:
+        return None
+    longest = []
+    pairs = zip(known.sharding.split_axes, hint.sharding.split_axes, strict=True)
+    for dim, (have, want) in enumerate(pairs):
+        shorter, longer = sorted((have, want), key=len)
+        may_differ = dim in known.open if longer == want else dim in hint.open
+        if longer[: len(shorter)] != shorter or (have != want and not may_differ):
+            return None
+        longest.append(longer)
+    try:
+        return Annotation(
+            replace(known.sharding, split_axes=tuple(longest)),
+            open=tuple(dim for dim in known.open if dim in hint.open),
+            replicated=tuple({*known.replicated, *hint.replicated}),
+        )
+    except ShardingError:  # an axis that one bars and the other takes
+        return None

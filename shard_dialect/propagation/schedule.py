@@ -1,0 +1,74 @@
+"""Which ops have their turn when, and in which direction.
+
+A strategy adds one thing to the one before it:
+
+    basic           along factors, what all tensors agree on
+    aggressive      conflicts are resolved (`step`)
+    op-priority     five stages, each with the turns of those before it; the cheap decisions first
+    user-priority   all of that for each priority of the annotations, the first one first
+
+The stages, by the role of a rule:
+
+    role            0              1          2                       3          4
+    elementwise,    both, of ops   both       both                    both       both
+      pass            used once
+    forward         forward        forward    both (free factors)     both       both
+    broadcast       -              -          backward (free ones)    backward   both
+    other           -              -          both (free factors)     both       both
+
+"Used once" are ops whose operands have no other user, whom a change could surprise. A factor is
+free if it is not reduced, nor needed whole, nor permuted.
+
+Source: Shardy, docs/propagation.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shard_dialect.model.rule import Role
+from shard_dialect.propagation.step import Direction, Form
+
+Directions = tuple[Direction, ...]
+"""One for each factor."""
+STAGES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """`by_cost` is of what the others leave undecided: `propagation.cost`."""
+
+    aggressive: bool = True
+    stages: bool = True
+    priorities: bool = True
+    by_cost: bool = False
+
+
+STRATEGIES = {
+    "basic": Strategy(aggressive=False, stages=False, priorities=False),
+    "aggressive": Strategy(stages=False, priorities=False),
+    "op-priority": Strategy(priorities=False),
+    "user-priority": Strategy(),
+}
+
+_BY_ROLE: dict[Role, tuple[Direction, ...]] = {
+    "elementwise": ("both", "both", "both", "both", "both"),
+    "pass": ("both", "both", "both", "both", "both"),
+    "forward": ("forward", "forward", "both", "both", "both"),
+    "broadcast": ("none", "none", "backward", "backward", "both"),
+    "other": ("none", "none", "both", "both", "both"),
+}
+
+
+def directions(form: Form, role: Role, used_once: bool, stage: int) -> Directions:
+    """The direction in which each factor has its turn in a stage."""
+    now = _BY_ROLE[role][stage]
+    before: Direction = "none"
+    if stage == 0 and not used_once:
+        now = "none"
+    if stage == 2:
+        before = _BY_ROLE[role][1]
+    count = len(form.sizes)
+    if stage == 2 and role not in ("elementwise", "pass"):
+        return tuple(before if factor in form.special else now for factor in range(count))
+    return (now,) * count

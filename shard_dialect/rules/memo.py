@@ -1,0 +1,57 @@
+"""Rules worked out once for ops that are alike: programs repeat their layers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.program import Op, Value
+from shard_dialect.ir.walk import operations
+from shard_dialect.model import ShardingRule
+from shard_dialect.rules import rule_of
+
+_SAID_BY_BODY = ("linalg.generic", "linalg.map", "linalg.reduce")
+"""The `linalg` ops whose name does not say what their body does."""
+
+
+class RuleMemo:
+    """The rules of one module's ops."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, ShardingRule | None] = {}
+
+    def rule_of(self, op: Op, values: Sequence[Value]) -> ShardingRule | None:
+        """As `rules.rule_of`: what a rule may look at makes the key."""
+        key = (
+            op.name,
+            tuple([values[value].kind for value in op.operands]),
+            tuple([values[value].kind for value in op.results]),
+            tuple(op.handle.attributes.items()),
+            _body_of(op),
+        )
+        if key not in self._found:
+            self._found[key] = rule_of(op.handle)
+        return self._found[key]
+
+
+def _body_of(op: Op) -> Hashable:
+    """What stands in the regions, with values by their numbers; those from outside are -1."""
+    if op.name.startswith("linalg.") and op.name not in _SAID_BY_BODY:
+        return None
+    regions = op.handle.regions
+    return tuple(_inside(regions)) if len(regions) else None
+
+
+def _inside(regions: ir.RegionSequence) -> Iterator[Hashable]:
+    numbers: dict[ir.Value, int] = {}
+    for region in regions:
+        for block in region.blocks:
+            for argument in block.arguments:
+                numbers[argument] = len(numbers)
+            for inner in operations(block):
+                operands = tuple(numbers.get(operand, -1) for operand in inner.operands)
+                yield inner.name, operands, tuple(inner.attributes.items())
+                if len(inner.regions):
+                    yield str(inner)  # seldom: a loop in a body
+                for result in inner.results:
+                    numbers[result] = len(numbers)
