@@ -85,7 +85,16 @@ class Form:
         tensors = tuple(filled(dims) for dims in (*rule.operands, *rule.results))
         special = rule.unsplit | {factor for factor, _ in rule.reductions}
         is_elementwise = rule.role == "elementwise"
-        return cls(tensors, len(rule.operands), tuple(sizes), rule.blocked, special, is_elementwise)
+        return cls(
+            tensors,
+            len(rule.operands),
+            tuple(sizes),
+            rule.blocked,
+            special,
+            is_elementwise,
+            pinned,
+            pinned_on,
+        )
 
 
 @dataclass(slots=True)

@@ -1,0 +1,130 @@
+"""What Shardy itself says, through jaxlib: its passes run on text, and shardings read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.function import boundary, functions_of
+from shard_dialect.ir.program import Function, Op, read_function
+from shard_dialect.ir.shardings import Shardings
+from shard_dialect.ir.source import Source
+from shard_dialect.model import Sharding
+from shard_dialect.passes.constants import Constants
+from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.rules import rule_of
+
+PIPELINE = (
+    "builtin.module(symbol-dce,sdy-lift-inlined-meshes,sdy-constant-or-scalar-splitter,symbol-dce,"
+    "sdy-manual-axes-cleanup,sdy-add-data-flow-edges,sdy-flatten-call-graph,symbol-dce,"
+    "sdy-import-func-calls{add-data-flow-edges-on-named-computations=true},symbol-dce,"
+    "sdy-apply-sharding-constraints,sdy-sharding-group-import,sdy-pre-order-funcs,"
+    "sdy-user-priority-propagate,sdy-export-named-computations,sdy-propagate-to-func-results,"
+    "sdy-unflatten-call-graph{dedup-functions-fully=false},symbol-dce,"
+    "func.func(sdy-sink-data-flow-edges),sdy-remove-sharding-groups,"
+    "sdy-update-non-divisible-input-output-shardings)"
+)
+"""`sdy-propagation-pipeline` up to where it inserts reshards, without merging constants again."""
+
+
+def run(text: str, pipeline: str = PIPELINE) -> str:
+    """The generic form of what the pipeline makes of a module."""
+    import jax._src.interpreters.mlir as jax_mlir
+    from jaxlib.mlir import ir, passmanager
+
+    with jax_mlir.make_ir_context() as context:
+        context.enable_multithreading(False)
+        module = ir.Module.parse(text)
+        passmanager.PassManager.parse(pipeline).run(module.operation)
+        return str(module.operation.get_asm(print_generic_op_form=True))
+
+
+@dataclass(frozen=True)
+class Lying:
+    """How one value lies: which value, and the axes of each dimension as text."""
+
+    what: str
+    axes: str
+
+
+def shardings_of(text: str, passes: str = "import") -> list[Lying]:
+    """How the values of a module's functions lie after some of our passes, in order.
+
+    Constants, which either side has as often as it likes, count where they are used.
+    """
+    with make_context():
+        module = Source.of(text.replace('"sdy.constant"', '"stablehlo.constant"')).parse()
+        run_pipeline(module, passes)
+        shardings = Shardings.of(module.operation)
+        found = []
+        for handle in functions_of(module.operation):
+            found += _Reader(read_function(handle), shardings).read()
+        return found
+
+
+class _Reader:
+    def __init__(self, function: Function, shardings: Shardings) -> None:
+        self.function = function
+        self.shardings = shardings
+        self.constants = Constants(function)
+        self.found: list[Lying] = []
+
+    def read(self) -> list[Lying]:
+        handle = self.function.handle
+        types = handle.attributes["function_type"].value
+        for key, values in (("arg_attrs", types.inputs), ("res_attrs", types.results)):
+            for place, (entry, type_) in enumerate(zip(boundary(handle, key), values, strict=True)):
+                if isinstance(type_, ir.RankedTensorType) and type_.rank:
+                    said = self._even(entry.get("mesh.sharding"), type_)
+                    self.found.append(Lying(f"{key} {place}", said))
+        for op in self.function.every_op():
+            rule = rule_of(op.handle) if not op.blocks else None
+            if not self.constants.add(op, rule):
+                self._read(op)
+        return self.found
+
+    def _read(self, op: Op) -> None:
+        for place, value in enumerate(op.operands):
+            if value in self.constants and self.function.values[value].shape:
+                made = self.constants[value]
+                axes = self._of(made.handle, 0, len(self.function.values[value].shape or ()))
+                self.found.append(Lying(f"{op.name} operand {place}", axes))
+        for place, value in enumerate(op.results):
+            if self.function.values[value].shape:
+                rank = len(self.function.values[value].shape or ())
+                self.found.append(Lying(f"{op.name} {place}", self._of(op.handle, place, rank)))
+
+    def _of(self, op: ir.Operation, place: int, rank: int) -> str:
+        if "mesh.shardings" in op.attributes:
+            return self._axes(op.attributes["mesh.shardings"][place], rank)
+        if op.name in ("mesh.annotate", "mesh.reshard"):
+            return self._axes(op.attributes["sharding"], rank)
+        return self._axes(None, rank)
+
+    def _even(self, attribute: ir.Attribute | None, type_: ir.Type) -> str:
+        """What divides: Shardy drops the rest where a user has written it, too."""
+        if attribute is None:
+            return self._axes(None, type_.rank)
+        said = self.shardings.read_annotation(attribute, type_.rank).sharding
+        grid = self.shardings.grid(said.grid)
+        return str(Sharding("", said.even_part(tuple(type_.shape), grid).split_axes))
+
+    def _axes(self, attribute: ir.Attribute | None, rank: int) -> str:
+        if attribute is None or isinstance(attribute, ir.UnitAttr):
+            return str(Sharding.replicated("", rank))
+        said = self.shardings.read_annotation(attribute, rank).sharding
+        return str(Sharding("", said.split_axes))
+
+
+def compare(text: str, ours: str = "propagate") -> tuple[list[tuple[Lying, Lying]], int]:
+    """The values that lie otherwise in what we make of a module than in what Shardy makes of it.
+
+    And how many there are in all. Raises `ValueError` where the two are not the same program.
+    """
+    theirs = shardings_of(run(text))
+    mine = shardings_of(text, ours)
+    if [each.what for each in mine] != [each.what for each in theirs]:
+        raise ValueError("not the same program")
+    differ = [pair for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1]]
+    return differ, len(mine)
