@@ -229,8 +229,7 @@ RULES_AS_TEXT = {
     "gather batched": "([a, c], [a, b, d]) -> ([a, b]) whole={c, d}",
     "reduce_window": "([a, b], []) -> ([a, b]) permuted={b}",
     "dynamic_update_slice": "([a, b], [a, c], [], []) -> ([a, b]) whole={b, c}",
-    "convolution": "([a, b, c, d], [1, 1, d, e]) -> ([a, b, c, e]) "
-    "reduction={d: sum} permuted={b}",
+    "convolution": "([a, b, c, d], [1, 1, d, e]) -> ([a, b, c, e]) reduction={d: sum} permuted={b}",
 }
 
 
