@@ -95,7 +95,6 @@ BITWISE = "and or xor shift_left shift_right_arithmetic shift_right_logical".spl
 def elementwise(rng: random.Random) -> Iterator[Case]:
     for shape in ((4, 6), (6,), (2, 1, 4)):
         real, whole, bits = (typed(shape, element) for element in ("f32", "i32", "i1"))
-        wide = typed(shape, "complex<f32>")
         for name in UNARY:
             yield Case(name, [real], [real])
         for name in BINARY:
@@ -105,9 +104,6 @@ def elementwise(rng: random.Random) -> Iterator[Case]:
         for name in ("count_leading_zeros", "not", "popcnt"):
             yield Case(name, [whole], [whole])
         yield Case("is_finite", [real], [bits])
-        yield Case("complex", [real] * 2, [wide])
-        yield Case("real", [wide], [real])
-        yield Case("imag", [wide], [real])
         yield Case("convert", [real], [whole])
         yield Case(
             "reduce_precision", [real], [real], "exponent_bits = 5 : i32, mantissa_bits = 2 : i32"
@@ -134,10 +130,6 @@ def bitcasts(rng: random.Random) -> Iterator[Case]:
 
 
 def dots(rng: random.Random) -> Iterator[Case]:
-    yield Case("dot", ["4x6xf32", "6x2xf32"], ["4x2xf32"])
-    yield Case("dot", ["6xf32", "6x2xf32"], ["2xf32"])
-    yield Case("dot", ["4x6xf32", "6xf32"], ["4xf32"])
-    yield Case("dot", ["6xf32", "6xf32"], ["f32"])
     for number in range(16):
         element = ("f32", "i32", "i1")[number % 5 % 3]
         batch, summed, left, right = (
@@ -539,14 +531,30 @@ def sorts(rng: random.Random) -> Iterator[Case]:
             yield Case("sort", types, types, said, compare("LT", count=count))
 
 
-FAMILIES: dict[str, Callable[[random.Random], Iterator[Case]]] = {
-    each.__name__: each
-    for each in (
-        elementwise, bitcasts, dots, convolutions, broadcasts, transposes, reshapes, slices, pads,
-        joins, reductions, windows, gathers, scatters, dynamic_slices, sorts,
+def plain_dots(rng: random.Random) -> Iterator[Case]:
+    yield Case("dot", ["4x6xf32", "6x2xf32"], ["4x2xf32"])
+    yield Case("dot", ["6xf32", "6x2xf32"], ["2xf32"])
+    yield Case("dot", ["4x6xf32", "6xf32"], ["4xf32"])
+    yield Case("dot", ["6xf32", "6xf32"], ["f32"])
+
+
+def complexes(rng: random.Random) -> Iterator[Case]:
+    wide, real = typed((4, 6), "complex<f32>"), typed((4, 6))
+    yield Case("complex", [real] * 2, [wide])
+    yield Case("real", [wide], [real])
+    yield Case("imag", [wide], [real])
+    said = "dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [1], "
+    said += "rhs_contracting_dimensions = [0]>"
+    yield Case("dot_general", [wide, "6x4xcomplex<f32>"], ["4x4xcomplex<f32>"], said)
+    said = f"dimensions = {array([1])}"
+    yield Case(
+        "reduce",
+        [wide, "complex<f32>"],
+        ["4xcomplex<f32>"],
+        said,
+        joining("add", "complex<f32>"),
+        {1: "(0.0, 0.0)"},
     )
-}  # fmt: skip
-"""Ops that StableHLO's interpreter runs, but `dot`."""
 
 
 def algebra(rng: random.Random) -> Iterator[Case]:
@@ -578,6 +586,26 @@ def algebra(rng: random.Random) -> Iterator[Case]:
         yield Case("batch_norm_inference", [full, *[vector] * 4], [full], said)
         yield Case("batch_norm_training", [full, *[vector] * 2], [full, vector, vector], said)
         yield Case("batch_norm_grad", [full, *[vector] * 3, full], [full, vector, vector], said)
+
+
+Family = Callable[[random.Random], Iterator[Case]]
+
+
+def named(*families: Family) -> dict[str, Family]:
+    return {family.__name__: family for family in families}
+
+
+INTERPRETED = named(
+    elementwise, bitcasts, dots, broadcasts, transposes, reshapes, slices, pads, joins, reductions,
+    windows, gathers, scatters, dynamic_slices, sorts,
+)  # fmt: skip
+"""What StableHLO's interpreter runs."""
+
+COMPILED = named(plain_dots, complexes, convolutions, algebra)
+"""What only XLA does, or better."""
+
+
+def generators(rng: random.Random) -> Iterator[Case]:
     for shape in ((4, 6), (8,), ()):
         yield Case(
             "rng_bit_generator",
@@ -636,7 +664,10 @@ def custom_calls(rng: random.Random) -> Iterator[Case]:
     yield call("unknown", [full], [full])
 
 
-def drawn(family: Callable[[random.Random], Iterator[Case]]) -> dict[str, Case]:
+NOT_RUN = named(generators, collectives, custom_calls)
+
+
+def drawn(family: Family) -> dict[str, Case]:
     """The family's cases by name, the same at every run."""
     name = family.__name__
     return {

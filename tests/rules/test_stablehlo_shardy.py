@@ -12,20 +12,14 @@ from shard_dialect.model import ShardingRule
 from shard_dialect.model.rule_text import read_rule
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.stablehlo import RULES
-from tests.rules import stablehlo_ops
-from tests.rules.stablehlo_ops import FAMILIES, drawn
+from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, NOT_RUN, drawn
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed"
 )
 CASES = {
     name: case
-    for family in (
-        *FAMILIES.values(),
-        stablehlo_ops.algebra,
-        stablehlo_ops.collectives,
-        stablehlo_ops.custom_calls,
-    )
+    for family in (INTERPRETED | COMPILED | NOT_RUN).values()
     for name, case in drawn(family).items()
 }
 BY_NEIGHBOURS = {
