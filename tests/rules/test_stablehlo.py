@@ -217,19 +217,19 @@ def test_cut_at_random_it_equals_the_unsharded_op(name: str, seed: int) -> None:
 
 
 RULES_AS_TEXT = {
-    "dot_general": "([a, c, b], [b, a, d]) -> ([a, c, d]) reduction={b: sum}",
+    "dot_general": "([a, b, d], [d, a, c]) -> ([a, b, c]) reduction={d: sum}",
     "reshape that splits": "([a, bc]) -> ([a, b, c])",
     "reshape that merges": "([a, b, c]) -> ([ab, c])",
     "reshape without common parts": "([a, bc, fg]) -> ([a, bd, eg]) whole={c, d, e, f}",
     "reduce by add over [1]": "([a, b], []) -> ([a]) reduction={b: sum}",
     "reduce that starts from one": "([a, b], []) -> ([a]) whole={b}",
-    "broadcast_in_dim": "([c, 1]) -> ([a, b, c])",
-    "sort": "([a, 1]) -> ([a, 1])",
-    "gather rows": "([1, 1], [a, b, 1]) -> ([a, b, 1])",
-    "gather batched": "([a, 1], [a, b, 1]) -> ([a, b])",
-    "reduce_window": "([a, 1], []) -> ([a, 1])",
-    "dynamic_update_slice": "([a, 1], [a, 1], [], []) -> ([a, 1])",
-    "convolution": "([a, 1, 1, b], [1, 1, b, c]) -> ([a, 1, 1, c]) reduction={b: sum}",
+    "broadcast_in_dim": "([d, a]) -> ([b, c, d])",
+    "sort": "([a, b]) -> ([a, b]) whole={b}",
+    "gather rows": "([d, c], [a, b, e]) -> ([a, b, c]) whole={d, e}",
+    "gather batched": "([a, c], [a, b, d]) -> ([a, b]) whole={c, d}",
+    "reduce_window": "([a, b], []) -> ([a, b]) permuted={b}",
+    "dynamic_update_slice": "([a, b], [a, c], [], []) -> ([a, b]) whole={b, c}",
+    "convolution": "([a, b, c, d], [1, 1, d, e]) -> ([a, b, c, e]) reduction={d: sum} permuted={b}",
 }
 
 

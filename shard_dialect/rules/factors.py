@@ -1,0 +1,99 @@
+"""A rule built factor by factor, each with the dimension that it has in every tensor.
+
+    factors = Factors(query)                  # of [4, 8] x [8, 2] -> [4, 2]
+    factors.add(4, (0, None), (0,))
+    factors.add(2, (None, 1), (1,))
+    factors.add(8, (1, 0), kind="sum")
+    factors.rule()                            # ([a, c], [c, b]) -> ([a, b]) reduction={c: sum}
+
+The order in which factors come counts: propagation settles ties by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from shard_dialect.model import Reduction, ShardingRule
+from shard_dialect.model.rule import Dims, Role
+from shard_dialect.model.sharding import Shape
+from shard_dialect.rules.query import Query
+
+Kind = Reduction | Literal["passed", "whole", "permuted"]
+Places = Sequence[int | None]
+"""A dimension for each operand, or each result; `None`, or none at all, where it has no part."""
+
+
+class Factors:
+    """The factors of an op's rule so far.
+
+    `operands` and `results` are the op's shapes, those of what is no tensor without dimensions.
+    """
+
+    def __init__(self, query: Query) -> None:
+        self.op = query.op
+        self.operands: tuple[Shape, ...] = tuple(shape or () for shape in query.operands)
+        self.results: tuple[Shape, ...] = tuple(shape or () for shape in query.results)
+        self._sizes: list[int] = []
+        self._operands = [_bare(shape) for shape in query.operands]
+        self._results = [_bare(shape) for shape in query.results]
+        self._reductions: list[tuple[int, Reduction]] = []
+        self._whole: set[int] = set()
+        self._permuted: set[int] = set()
+        self._blocked: set[int] = set()
+
+    def add(
+        self,
+        size: int,
+        operands: Places,
+        results: Places = (),
+        kind: Kind = "passed",
+        *,
+        blocked: bool = False,
+    ) -> None:
+        """A factor, minor to those before it in the same dimensions."""
+        factor = len(self._sizes)
+        self._sizes.append(size)
+        for tensors, places in ((self._operands, operands), (self._results, results)):
+            for dims, dim in zip(tensors, places, strict=False):
+                if dims is not None and dim is not None and (size != 1 or not dims[dim]):
+                    dims[dim] += (factor,)
+        if kind == "whole":
+            self._whole.add(factor)
+        elif kind == "permuted":
+            self._permuted.add(factor)
+        elif kind != "passed":
+            self._reductions.append((factor, kind))
+        if blocked:
+            self._blocked.add(factor)
+
+    def add_to_all(
+        self, dim: int, size: int, kind: Kind = "passed", *, blocked: bool = False
+    ) -> None:
+        """A factor that is dimension `dim` of every tensor but scalars."""
+        operands, results = (
+            [dim if dims else None for dims in tensors]
+            for tensors in (self._operands, self._results)
+        )
+        self.add(size, operands, results, kind, blocked=blocked)
+
+    def rule(self, role: Role = "other", inits: tuple[int, ...] = ()) -> ShardingRule:
+        return ShardingRule(
+            tuple(self._sizes),
+            tuple(map(_done, self._operands)),
+            tuple(map(_done, self._results)),
+            tuple(self._reductions),
+            frozenset(self._whole),
+            frozenset(self._permuted),
+            frozenset(self._blocked),
+            inits,
+            role,
+        )
+
+
+def _bare(shape: Shape | None) -> list[tuple[int, ...]] | None:
+    return None if shape is None else [()] * len(shape)
+
+
+def _done(dims: list[tuple[int, ...]] | None) -> Dims | None:
+    return None if dims is None else tuple(dims)

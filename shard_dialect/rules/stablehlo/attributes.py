@@ -1,0 +1,22 @@
+"""Reading StableHLO's attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shard_dialect.ir.bindings import ir, part
+
+
+def numbers(op: ir.Operation, name: str, kind: str) -> Any:
+    """The attribute `name` as the bindings' class `kind`, which has a field for each list in it."""
+    return getattr(part("_mlir_libs._stablehlo"), kind)(op.attributes[name])
+
+
+def integers(op: ir.Operation, name: str, default: Sequence[int] = ()) -> list[int]:
+    """The attribute `name`, a list of integers, flat; `default` where there is none."""
+    return list(op.attributes[name] if name in op.attributes else default)
+
+
+def integer(op: ir.Operation, name: str) -> int:
+    return op.attributes[name].value

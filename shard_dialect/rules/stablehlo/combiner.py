@@ -1,0 +1,64 @@
+"""How the region of a reduction joins two elements, and from what reductions start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.build import identity, splat_value
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model import Reduction
+
+_COMBINERS: dict[str, Reduction] = {
+    "stablehlo.add": "sum",
+    "stablehlo.multiply": "product",
+    "stablehlo.maximum": "max",
+    "stablehlo.minimum": "min",
+}
+_REPEATABLE = ("max", "min")
+"""Joining twice with the same element changes nothing."""
+
+
+def combiner(op: ir.Operation, count: int) -> Reduction | None:
+    """The one kind by which the region joins its arguments in pairs, the k-th with the k-th."""
+    block = body(op)
+    made = list(operations(block)[-1].operands)
+    arguments = list(block.arguments)
+    found = {
+        _joining(value, pair)
+        for value, pair in zip(made, zip(arguments, arguments[count:], strict=False), strict=True)
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _joining(value: ir.Value, pair: tuple[ir.Value, ir.Value]) -> Reduction | None:
+    owner = value.owner
+    if isinstance(owner, ir.Block) or list(owner.operation.operands) not in (
+        list(pair),
+        list(reversed(pair)),
+    ):
+        return None
+    kind = _COMBINERS.get(owner.operation.name)
+    return kind if kind is not None and _collectives_do(kind, value.type.element_type) else None
+
+
+def _collectives_do(kind: Reduction, element: ir.Type) -> bool:
+    """Whether they join elements as the region does: of i1 add is or, a signed 1 is -1."""
+    if isinstance(element, ir.IntegerType):
+        return element.width > 1 and (element.is_signless or kind in ("sum", "product"))
+    return isinstance(element, ir.FloatType)
+
+
+def can_be_added_up(element: ir.Type) -> bool:
+    """Whether sums of parts are the sum."""
+    return _collectives_do("sum", element) or isinstance(element, ir.ComplexType)
+
+
+def may_start_often(kind: Reduction, inits: Iterable[ir.Value]) -> bool:
+    """Whether every device may start from `inits`, and the results still be joined by `kind`."""
+    return kind in _REPEATABLE or all(_is_identity(kind, init) for init in inits)
+
+
+def _is_identity(kind: Reduction, init: ir.Value) -> bool:
+    start = splat_value(init)
+    return start is not None and start.value == identity(kind, start.type).value

@@ -1,0 +1,126 @@
+"""StableHLO's products: `dot`, `dot_general`, `convolution`.
+
+dot_general     ([a, b, d], [d, a, c]) -> ([a, b, c]) reduction={d: sum}
+convolution     ([a, b, d], [c, d, e]) -> ([a, b, e]) reduction={d: sum} whole={c} permuted={b}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.model import ShardingRule
+from shard_dialect.model.sharding import Shape
+from shard_dialect.rules.factors import Factors, Kind, Places
+from shard_dialect.rules.query import Query
+from shard_dialect.rules.stablehlo.attributes import integer, integers, numbers
+from shard_dialect.rules.stablehlo.combiner import can_be_added_up
+
+
+def dot_general(query: Query) -> ShardingRule | None:
+    """Batch dimensions, those of the left side, those of the right; contracted ones are summed."""
+    given = numbers(query.op, "dot_dimension_numbers", "DotDimensionNumbers")
+    batch = (given.lhs_batching_dimensions, given.rhs_batching_dimensions)
+    summed = (given.lhs_contracting_dimensions, given.rhs_contracting_dimensions)
+    return _product(query, batch, summed)
+
+
+def dot(query: Query) -> ShardingRule | None:
+    """Of vectors and matrices: the last dimension of the left with the first of the right."""
+    left = query.operands[0]
+    return _product(query, ([], []), ([len(left or ()) - 1], [0]))
+
+
+_Pairs = tuple[Sequence[int], Sequence[int]]
+
+
+def _product(query: Query, batch: _Pairs, summed: _Pairs) -> ShardingRule | None:
+    factors = Factors(query)
+    left, right = factors.operands
+    made = iter(range(len(factors.results[0])))
+    for a, b in zip(*batch, strict=True):
+        factors.add(left[a], (a, b), (next(made),))
+    for dim, size in enumerate(left):
+        if dim not in (*batch[0], *summed[0]):
+            factors.add(size, (dim, None), (next(made),))
+    for dim, size in enumerate(right):
+        if dim not in (*batch[1], *summed[1]):
+            factors.add(size, (None, dim), (next(made),))
+    for a, b in zip(*summed, strict=True):
+        factors.add(left[a], (a, b), (), _sum(query.op))
+    return factors.rule()
+
+
+def _sum(op: ir.Operation) -> Kind:
+    return "sum" if can_be_added_up(op.results[0].type.element_type) else "whole"
+
+
+_Factor = tuple[int, Places, Places, Kind]
+
+
+def convolution(query: Query) -> ShardingRule | None:
+    """Batch, window, groups, input and output features, in this order.
+
+    A group is the major part of the dimensions it cuts: of the batch or the input's features, and
+    of the output's features. Both have kernels of their own, so groups split as batches do.
+
+    An input dimension that the window goes over is made of the place of the window and the place in
+    it, the larger one first, as far as its size goes. Where all windows are one element they pass.
+    """
+    factors = Factors(query)
+    (left, right), made = factors.operands, factors.results[0]
+    given = numbers(query.op, "dimension_numbers", "ConvDimensionNumbers")
+    of_batch, of_features = given.output_batch_dimension, given.output_feature_dimension
+    channels, kernels = given.kernel_input_feature_dimension, given.kernel_output_feature_dimension
+    groups = integer(query.op, "feature_group_count")
+    batch_groups = integer(query.op, "batch_group_count")
+    if batch_groups > 1:
+        factors.add(batch_groups, (given.input_batch_dimension, kernels), (of_features,))
+    factors.add(made[of_batch], (given.input_batch_dimension,), (of_batch,))
+    spatial = zip(
+        given.input_spatial_dimensions,
+        given.kernel_spatial_dimensions,
+        given.output_spatial_dimensions,
+        strict=True,
+    )
+    for number, (a, b, c) in enumerate(spatial):
+        is_beside = right[b] == 1 and _is_dense(query.op, number)
+        windows: _Factor = (made[c], (a, None), (c,), "passed" if is_beside else "permuted")
+        window: _Factor = (right[b], (a, b), (), "whole")
+        _add_within(factors, left[a], windows, window)
+    if groups > 1:
+        factors.add(groups, (given.input_feature_dimension, kernels), (of_features,))
+    factors.add(right[channels], (given.input_feature_dimension, channels), (), _sum(query.op))
+    of_group = made[of_features] // (groups * batch_groups)
+    if of_group > 1:
+        factors.add(of_group, (None, kernels), (of_features,))
+    return factors.rule()
+
+
+def _add_within(factors: Factors, size: int, *given: _Factor) -> None:
+    """Factors of one dimension of `size`, the larger first, each as large as there is room."""
+    for wanted, operands, results, kind in sorted(given, key=lambda each: -each[0]):
+        taken = min(wanted, size)
+        if taken > 1:
+            factors.add(taken, operands, results, kind)
+            size //= taken
+
+
+def _is_dense(op: ir.Operation, number: int) -> bool:
+    """Whether windows begin at each element of spatial dimension `number`, and nowhere else."""
+    rates = (integers(op, name) for name in ("window_strides", "lhs_dilation"))
+    is_padded = any(integers(op, "padding")[2 * number : 2 * number + 2])
+    return not is_padded and all(not each or each[number] == 1 for each in rates)
+
+
+def cut_convolution(op: ir.Operation, results: Sequence[Shape | None]) -> None:
+    """The groups of this piece, which its shapes tell."""
+    given = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
+    left, right = (operand.type.shape for operand in op.operands)
+    made = results[0]
+    assert made is not None, "a convolution of known size"
+    features = left[given.input_feature_dimension], right[given.kernel_input_feature_dimension]
+    batches = left[given.input_batch_dimension], made[given.output_batch_dimension]
+    for name, (all_groups, one) in (("feature", features), ("batch", batches)):
+        count = op.attributes[f"{name}_group_count"]
+        op.attributes[f"{name}_group_count"] = ir.IntegerAttr.get(count.type, all_groups // one)

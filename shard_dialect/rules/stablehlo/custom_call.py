@@ -1,0 +1,146 @@
+"""`stablehlo.custom_call`, by the target it calls: those that Shardy knows.
+
+    Eigh    ([a, b, c]) -> ([a, b, c], [a, c]) whole={b, c}
+
+A call of something else brings its rule (`mesh.sharding_rule`), or runs whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from shard_dialect.model import ShardingRule
+from shard_dialect.model.rule import Role
+from shard_dialect.rules.factors import Factors, Kind
+from shard_dialect.rules.query import Query
+
+
+def custom_call(query: Query) -> ShardingRule | None:
+    rule = _TARGETS.get(query.op.attributes["call_target_name"].value)
+    return rule(query) if rule else None
+
+
+def alike(query: Query, needed: int | None = 0, role: Role = "other") -> ShardingRule | None:
+    """Each dimension is one of all tensors; the last `needed` ones are not split, `None`: none."""
+    factors = Factors(query)
+    shape = factors.results[0]
+    if query.results[0] is None:
+        return None
+    split = 0 if needed is None else len(shape) - needed
+    for dim, size in enumerate(shape):
+        factors.add_to_all(dim, size, "passed" if dim < split else "whole")
+    return factors.rule(role)
+
+
+def eigh(query: Query) -> ShardingRule | None:
+    """The last two dimensions of vectors, the last of values, are a matrix's."""
+    factors = _batched(query)
+    shape = factors.operands[0]
+    row, column = len(shape) - 2, len(shape) - 1
+    factors.add(shape[row], (row,), (row,), "whole")
+    factors.add(shape[column], (column,), (column, row), "whole")
+    return factors.rule()
+
+
+def qr(query: Query) -> ShardingRule | None:
+    """`q`, or what makes it, is as the operand; the other result has a batch of vectors or so."""
+    factors = _batched(query)
+    shape, other = factors.operands[0], factors.results[1]
+    row, column = len(shape) - 2, len(shape) - 1
+    factors.add(shape[row], (row,), (row,), "whole")
+    factors.add(shape[column], (column,), (column,), "whole")
+    factors.add(other[row], (), (None, row), "whole")
+    return factors.rule()
+
+
+def householder_product(query: Query) -> ShardingRule | None:
+    factors = _batched(query)
+    shape, taus = factors.operands
+    row, column = len(shape) - 2, len(shape) - 1
+    factors.add(shape[row], (row,), (row,), "whole")
+    factors.add(shape[column], (column,), (column,), "whole")
+    factors.add(taus[row], (None, row), (), "whole")
+    return factors.rule()
+
+
+def _batched(query: Query) -> Factors:
+    """All dimensions of the first operand but the last two."""
+    factors = Factors(query)
+    for dim, size in enumerate(factors.operands[0][:-2]):
+        factors.add_to_all(dim, size)
+    return factors
+
+
+def top_k(query: Query) -> ShardingRule | None:
+    """The largest along the last dimension, in order, even where that is all."""
+    factors = Factors(query)
+    shape, made = factors.operands[0], factors.results[0]
+    for dim, size in enumerate(shape):
+        kind: Kind = "passed" if dim < len(shape) - 1 else "whole"
+        factors.add_to_all(dim, size, kind, blocked=size != made[dim])
+    return factors.rule()
+
+
+def approximate_top_k(query: Query) -> ShardingRule | None:
+    """Along one dimension, named out of our sight: where none shrinks it may be any."""
+    factors = Factors(query)
+    shape, made = factors.operands[0], factors.results[0]
+    for dim, (size, kept) in enumerate(zip(shape, made, strict=True)):
+        if size == kept:
+            factors.add_to_all(dim, size, "whole" if shape == made else "passed")
+        else:
+            factors.add(size, (dim, dim), (), "whole")
+            factors.add(kept, (), (dim, dim), "whole", blocked=True)
+    return factors.rule()
+
+
+def combine_words(query: Query) -> ShardingRule | None:
+    """Elementwise; but the state of a generator is kept as it is, on every device."""
+    makes_state = any(
+        use.owner.operation.name == "stablehlo.rng_bit_generator"
+        for use in query.op.results[0].uses
+    )
+    if not makes_state:
+        return alike(query)
+    factors = Factors(query)
+    factors.add_to_all(0, factors.results[0][0], "whole", blocked=True)
+    return factors.rule()
+
+
+_TARGETS: dict[str, Callable[[Query], ShardingRule | None]] = {
+    **dict.fromkeys(("ApproxTopK", "PartialReduce"), approximate_top_k),
+    **dict.fromkeys(
+        (
+            "LayoutConstraint",
+            "X64SplitHigh",
+            "X64SplitLow",
+            "annotate_device_placement",
+            "mhlo.erf",
+        ),
+        alike,
+    ),
+    **dict.fromkeys(("MoveToDevice", "MoveToHost"), partial(alike, role="pass")),
+    **dict.fromkeys(
+        ("Cholesky", "InvertDiagBlocksLowerTriangular", "InvertDiagBlocksUpperTriangular"),
+        partial(alike, needed=2),
+    ),
+    **dict.fromkeys(
+        (
+            "CompactWyHelper",
+            "InspectSharding",
+            "_SPMDInternalOp_MultiPad",
+            "_SPMDInternalOp_MultiRotate",
+            "_SPMDInternalOp_MultiSlice",
+            "_SPMDInternalOp_RotateRight",
+            "_SPMDInternalOp_Wrap",
+            "xla.megascale.provide_metadata",
+        ),
+        partial(alike, needed=None),
+    ),
+    "Eigh": eigh,
+    "ProductOfElementaryHouseholderReflectors": householder_product,
+    **dict.fromkeys(("Qr", "QrDecompositionBlock"), qr),
+    "X64Combine": combine_words,
+    "mhlo.topk": top_k,
+}

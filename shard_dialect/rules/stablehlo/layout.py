@@ -1,0 +1,164 @@
+"""StableHLO ops that move elements: shapes, slices, joining, padding.
+
+    transpose [2, 0, 1]     ([b, c, a]) -> ([a, b, c])
+    slice [0:4, 2:8]        ([a, b]) -> ([a, b]) permuted={b}
+    concatenate dim 1       ([a, b], [a, b]) -> ([a, b]) whole={b}
+
+The size of a factor that the tensors have in different sizes is the operand's, of `concatenate` the
+result's. Source of these rules' factors, as of all in this package: Shardy's registry of rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.model import ShardingRule
+from shard_dialect.model.sharding import Shape
+from shard_dialect.rules.factors import Factors, Kind
+from shard_dialect.rules.query import Query
+from shard_dialect.rules.reshape import reshaped
+from shard_dialect.rules.stablehlo.attributes import integer, integers
+
+
+def elementwise(query: Query) -> ShardingRule | None:
+    """Each dimension is one of all tensors; scalars (`clamp`'s bounds) go with every element."""
+    shape = query.results[0]
+    if shape is None:
+        return None
+    dims = tuple((dim,) for dim in range(len(shape)))
+    operands = (None if each is None else dims if each else () for each in query.operands)
+    return ShardingRule(shape, tuple(operands), (dims,) * len(query.results), role="elementwise")
+
+
+def alike(query: Query) -> ShardingRule | None:
+    """As elementwise ops, but for the order of propagation: `map`, whose region is any."""
+    factors = Factors(query)
+    for dim, size in enumerate(factors.results[0]):
+        factors.add_to_all(dim, size)
+    return factors.rule()
+
+
+def all_whole(query: Query) -> ShardingRule | None:
+    """Each dimension is one of all tensors, but what a piece is needs the rest."""
+    factors = Factors(query)
+    for dim, size in enumerate(factors.results[0]):
+        factors.add_to_all(dim, size, "whole")
+    return factors.rule()
+
+
+def bitcast_convert(query: Query) -> ShardingRule | None:
+    """Elementwise; between widths the wider element is one more dimension of narrower ones."""
+    factors = Factors(query)
+    source, target = factors.operands[0], factors.results[0]
+    common = min(len(source), len(target))
+    for dim in range(common):
+        factors.add_to_all(dim, source[dim])
+    if len(target) > common:
+        factors.add(target[-1], (), (common,), "whole")
+    elif len(source) > common:
+        factors.add(source[-1], (common,), (), "whole")
+    return factors.rule("elementwise" if source == target else "other")
+
+
+def broadcast_in_dim(query: Query) -> ShardingRule | None:
+    """Each dimension of the operand is one of the result's, or of size 1 and repeated."""
+    factors = Factors(query)
+    source_of = {to: dim for dim, to in enumerate(integers(query.op, "broadcast_dimensions"))}
+    for dim, size in enumerate(factors.results[0]):
+        source = source_of.get(dim)
+        if source is not None and factors.operands[0][source] != size:
+            factors.add(1, (source,))
+            source = None
+        factors.add(size, (source,), (dim,))
+    return factors.rule("broadcast")
+
+
+def transpose(query: Query) -> ShardingRule | None:
+    factors = Factors(query)
+    for to, dim in enumerate(integers(query.op, "permutation")):
+        factors.add(factors.operands[0][dim], (dim,), (to,))
+    return factors.rule("pass")
+
+
+def reshape(query: Query) -> ShardingRule | None:
+    operand, result = query.operands[0], query.results[0]
+    return None if operand is None or result is None else reshaped(operand, result)
+
+
+def reverse(query: Query) -> ShardingRule | None:
+    """A piece of a reversed dimension comes from the other end."""
+    factors = Factors(query)
+    turned = integers(query.op, "dimensions")
+    for dim, size in enumerate(factors.results[0]):
+        factors.add_to_all(dim, size, "permuted" if dim in turned else "passed")
+    return factors.rule()
+
+
+def concatenate(query: Query) -> ShardingRule | None:
+    """Along the dimension joined a piece of the result is of one operand or more.
+
+    Where slices are joined, of what may be one tensor rolled around, neighbours have what is
+    missing; elsewhere all of it is needed.
+    """
+    factors = Factors(query)
+    joined = integer(query.op, "dimension")
+    kind: Kind = "permuted" if _rolls(list(query.op.operands)) else "whole"
+    for dim, size in enumerate(factors.results[0]):
+        factors.add_to_all(dim, size, kind if dim == joined else "passed")
+    return factors.rule()
+
+
+def _rolls(values: Sequence[ir.Value]) -> bool:
+    """Whether all are slices, or slices of one tensor and that tensor itself."""
+    sliced = [_sliced(value) for value in values]
+    if all(sliced):
+        return True
+    sources = {source or value for value, source in zip(values, sliced, strict=True)}
+    return len(sources) == 1 and any(sliced)
+
+
+def _sliced(value: ir.Value) -> ir.Value | None:
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.slice":
+        return None
+    return owner.operation.operands[0]
+
+
+def slice_(query: Query) -> ShardingRule | None:
+    """Dimensions that are not sliced pass."""
+    factors = Factors(query)
+    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
+        factors.add_to_all(dim, size, "passed" if size == made else "permuted")
+    return factors.rule()
+
+
+def cut_slice(op: ir.Operation, results: Sequence[Shape | None]) -> None:
+    """What is split is not sliced: it ends where the piece does."""
+    ends, shape = integers(op, "limit_indices"), results[0]
+    before = tuple(op.results[0].type.shape)
+    assert shape is not None, "a slice of known size"
+    ends = [new if new != old else end for end, old, new in zip(ends, before, shape, strict=True)]
+    op.attributes["limit_indices"] = ir.DenseI64ArrayAttr.get(ends)
+
+
+def pad(query: Query) -> ShardingRule | None:
+    """Dimensions without padding pass, but not those that only keep their size by it."""
+    factors = Factors(query)
+    edges = zip(
+        *(integers(query.op, f"edge_padding_{end}") for end in ("low", "high")), strict=True
+    )
+    sizes = zip(factors.operands[0], factors.results[0], strict=True)
+    for dim, ((size, made), padded) in enumerate(zip(sizes, edges, strict=True)):
+        is_same = size == made and not any(padded)
+        factors.add_to_all(dim, size, "passed" if is_same else "permuted")
+    return factors.rule()
+
+
+def iota(query: Query) -> ShardingRule | None:
+    """What a piece of the dimension counted holds depends on where it begins."""
+    factors = Factors(query)
+    along = integer(query.op, "iota_dimension")
+    for dim, size in enumerate(factors.results[0]):
+        factors.add_to_all(dim, size, "whole" if dim == along else "passed")
+    return factors.rule()

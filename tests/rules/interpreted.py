@@ -1,0 +1,246 @@
+"""Ops on pieces, beside the whole op: run by StableHLO's interpreter, or by XLA.
+
+    python -m tests.rules.interpreted interpreter < calls > outputs
+
+in a child process: the interpreter ends the process when it meets what it does not know.
+"""
+
+import pickle
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_dialect.ir.bindings import ir, part
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model import Assignment, Grid, Reduction, Sharding, ShardingError, ShardingRule
+from shard_dialect.rules import cut_attributes, rule_of
+from shard_dialect.runtime.collectives import REDUCE
+from tests.conftest import ROOT
+
+Array = NDArray[Any]
+Call = tuple[str, list[Array]]
+GRIDS = (Grid("g", (2, 2)), Grid("g", (2, 3)), Grid("g", (4, 2)))
+DTYPES: dict[str, Any] = {
+    "f32": np.float32, "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32,
+    "ui32": np.uint32, "ui64": np.uint64, "complex<f32>": np.complex64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An op, whole and on the pieces that `assignment` makes."""
+
+    text: str
+    local: str
+    rule: ShardingRule
+    assignment: Assignment
+    grid: Grid
+    inputs: Sequence[Array]
+    operands: Sequence[int]
+    """For each of the inputs, which operand it is; the others are constants."""
+
+    def __str__(self) -> str:
+        return f"{self.text}{self.rule}\n{self.grid} {self.assignment}\n{self.local}"
+
+    def calls(self) -> Iterator[Call]:
+        """That of the whole op, then one for each device."""
+        yield self.text, list(self.inputs)
+        for rank in range(self.grid.size):
+            pieces = map(self._piece, self.operands, self.inputs, [rank] * len(self.inputs))
+            yield self.local, list(pieces)
+
+    def _piece(self, operand: int, array: Array, rank: int) -> Array:
+        """What the device has of an input; of one that is added later the identity."""
+        sharding = self.rule.operand_sharding(operand, self.assignment, self.grid)
+        piece = array[_sharding(sharding).piece(rank, array.shape, self.grid)]
+        result = self._result(0)
+        if result.partial and operand in self.rule.inits:
+            return np.full_like(piece, _identity(result.reduction, piece.dtype))
+        return np.ascontiguousarray(piece)
+
+    def _result(self, number: int) -> Sharding:
+        return _sharding(self.rule.result_sharding(number, self.assignment, self.grid))
+
+    def check(self, outputs: Sequence[list[Array]], tolerance: float) -> None:
+        """Each device has its piece of the whole op's results, or its part of the piece."""
+        whole, *devices = outputs
+        for number, expected in enumerate(whole):
+            sharding = self._result(number)
+            for rank in range(self.grid.size):
+                place = sharding.piece(rank, expected.shape, self.grid)
+                group = self.grid.group_of(rank, sharding.partial)
+                parts = [devices[member][number] for member in group]
+                if sharding.partial and self.rule.inits:
+                    parts.append(self.inputs[self.operands.index(number)][place])
+                np.testing.assert_allclose(
+                    REDUCE[sharding.reduction](np.stack(parts)) if len(parts) > 1 else parts[0],
+                    expected[place],
+                    rtol=tolerance,
+                    atol=tolerance,
+                    err_msg=str(self),
+                )
+
+
+def _sharding(found: Sharding | None) -> Sharding:
+    assert found is not None, "these ops have tensors only"
+    return found
+
+
+def _identity(kind: Reduction, dtype: np.dtype[Any]) -> Any:
+    if kind in ("sum", "product"):
+        return {"sum": 0, "product": 1}[kind]
+    if dtype.kind == "f":
+        return -np.inf if kind == "max" else np.inf
+    return np.iinfo(dtype).min if kind == "max" else np.iinfo(dtype).max
+
+
+def trials(name: str, text: str, count: int) -> Iterator[Trial]:
+    """The op, the last but the return, split in some ways: each factor alone, and at random."""
+    rng = random.Random(text)
+    with make_context():
+        module = Source.of(text).parse()
+        op, arguments = _op_of(module)
+        rule = rule_of(op)
+        if rule is None:
+            return
+        operands = [list(op.operands).index(argument) for argument in arguments]
+        inputs = [draw(name, place, argument.type) for place, argument in enumerate(arguments)]
+        for grid, assignment in _assignments(rule, rng, count):
+            try:
+                local = _cut(text, rule, assignment, grid)
+            except ShardingError:  # the pieces would be strided
+                continue
+            yield Trial(text, local, rule, assignment, grid, inputs, operands)
+
+
+def _op_of(module: ir.Module) -> tuple[ir.Operation, list[ir.Value]]:
+    block = body(operations(module.body)[0])
+    return operations(block)[-2], list(block.arguments)
+
+
+def _assignments(
+    rule: ShardingRule, rng: random.Random, count: int
+) -> Iterator[tuple[Grid, Assignment]]:
+    free = [factor for factor in range(len(rule.sizes)) if factor not in rule.unsplit]
+    seen = set()
+    for number in range(count + len(free) if free else 0):
+        grid = rng.choice(GRIDS)
+        split: list[list[int]] = [[] for _ in rule.sizes]
+        for axis in rng.sample(range(grid.rank), grid.rank):
+            factor = rng.choice(free) if number >= len(free) else free[number]
+            if rule.sizes[factor] % grid.axes_size([*split[factor], axis]) == 0:
+                split[factor].append(axis)
+        made = grid, tuple(map(tuple, split))
+        kinds = {kind for factor, kind in rule.reductions if split[factor]}
+        if any(split) and len(kinds) <= 1 and made not in seen:
+            seen.add(made)
+            yield made
+
+
+def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid) -> str:
+    """The op on one device's pieces. Raises `ShardingError` where there are no such."""
+    module = Source.of(text).parse()
+    op, arguments = _op_of(module)
+
+    def local(value: ir.Value, sharding: Sharding | None) -> ir.Type:
+        shape = _sharding(sharding).local_shape(tuple(value.type.shape), grid)
+        return ir.RankedTensorType.get(shape, value.type.element_type)
+
+    with ir.Location.unknown():
+        for place, value in enumerate(op.operands):
+            type_ = local(value, rule.operand_sharding(place, assignment, grid))
+            assert value in arguments or type_ == value.type, "constants are not cut here"
+            value.set_type(type_)
+        made = [
+            local(value, rule.result_sharding(place, assignment, grid))
+            for place, value in enumerate(op.results)
+        ]
+        cut_attributes(op, [tuple(type_.shape) for type_ in made])
+        for value, type_ in zip(op.results, made, strict=True):
+            value.set_type(type_)
+        function = operations(module.body)[0]
+        type_ = ir.FunctionType.get([argument.type for argument in arguments], made)
+        function.attributes["function_type"] = ir.TypeAttr.get(type_)
+    module.operation.verify()
+    return str(module)
+
+
+def draw(name: str, place: int, type_: ir.Type) -> Array:
+    """Small integers; of a matrix to be solved for, a diagonal that makes it easy."""
+    shape, dtype = tuple(type_.shape), DTYPES[str(type_.element_type)]
+    rng = np.random.default_rng(place)
+    low = 0 if np.dtype(dtype).kind in "bu" else -4
+    array = rng.integers(low, 2 if dtype == np.bool_ else 5, shape).astype(dtype)
+    if name in ("cholesky", "triangular_solve") and place == 0:
+        array = array + np.swapaxes(array, -1, -2) + 32 * np.eye(shape[-1], dtype=dtype)
+    if name.startswith("batch_norm") and len(shape) == 1:
+        array = abs(array)
+    return array
+
+
+def run(runner: str, calls: Sequence[Call]) -> list[list[Array]]:
+    """What each call gives."""
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.rules.interpreted", runner],
+        cwd=ROOT, input=pickle.dumps(list(calls)), capture_output=True, check=False, timeout=600,
+    )  # fmt: skip
+    outputs = child.stdout.split(_END)[:-1]
+    if len(outputs) < len(calls):
+        raise AssertionError(f"{calls[len(outputs)][0]}\n{child.stderr.decode()}")
+    return [pickle.loads(each) for each in outputs]
+
+
+_END = b"-- end of these outputs --"
+
+
+def _interpreter() -> Callable[[str, list[Array]], list[Array]]:
+    stablehlo = part("_mlir_libs._stablehlo")
+    context = ir.Context()
+    stablehlo.register_dialect(context, load=True)
+    modules: dict[str, ir.Module] = {}
+
+    def call(text: str, inputs: list[Array]) -> list[Array]:
+        if text not in modules:
+            modules[text] = ir.Module.parse(text, context)
+        types = operations(modules[text].body)[0].attributes["function_type"].value.inputs
+        with context, ir.Location.unknown():
+            given = [
+                ir.DenseElementsAttr.get(array, type=type_, signless=False)
+                for array, type_ in zip(inputs, types, strict=True)
+            ]
+            return [np.array(each) for each in stablehlo.eval_module(modules[text], given)]
+
+    return call
+
+
+def _xla() -> Callable[[str, list[Array]], list[Array]]:
+    import jax
+    from jax.extend.backend import get_backend
+    from jaxlib import _jax
+
+    client = get_backend("cpu")
+    devices = _jax.DeviceList(tuple(client.local_devices()[:1]))
+    programs: dict[str, Any] = {}
+    jax.config.update("jax_enable_x64", True)
+
+    def call(text: str, inputs: list[Array]) -> list[Array]:
+        if text not in programs:
+            programs[text] = client.compile_and_load(text, devices, _jax.CompileOptions())
+        return [np.asarray(each) for each in programs[text].execute([*map(jax.device_put, inputs)])]
+
+    return call
+
+
+if __name__ == "__main__":
+    evaluate = {"interpreter": _interpreter, "xla": _xla}[sys.argv[1]]()
+    for each in pickle.load(sys.stdin.buffer):
+        sys.stdout.buffer.write(pickle.dumps(evaluate(*each)) + _END)
+        sys.stdout.buffer.flush()

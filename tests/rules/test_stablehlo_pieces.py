@@ -1,0 +1,30 @@
+"""Each StableHLO op, split in every way that its rule allows, gives the pieces of the whole op."""
+
+import importlib.util
+
+import pytest
+
+from tests.rules.interpreted import run, trials
+from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, Family, drawn
+
+
+def check(family: Family, runner: str, tolerance: float = 0) -> None:
+    made = [
+        trial for case in drawn(family).values() for trial in trials(case.name, str(case), count=4)
+    ]
+    assert made
+    calls = [list(trial.calls()) for trial in made]
+    outputs = iter(run(runner, [call for each in calls for call in each]))
+    for trial, each in zip(made, calls, strict=True):
+        trial.check([next(outputs) for _ in each], tolerance)
+
+
+@pytest.mark.parametrize("family", INTERPRETED.values(), ids=INTERPRETED)
+def test_pieces_of_the_op_are_the_op_on_pieces(family: Family) -> None:
+    check(family, "interpreter")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed")
+@pytest.mark.parametrize("family", COMPILED.values(), ids=COMPILED)
+def test_pieces_of_what_only_xla_runs(family: Family) -> None:
+    check(family, "xla", tolerance=1e-5)
