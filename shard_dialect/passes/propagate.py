@@ -79,7 +79,7 @@ def complete(
     engine.run()
     for number, each in enumerate(facts):
         _follow_hints(engine, mirrored, number, each)
-    SplitConstants(mirrored, engine, shardings).run()
+    SplitConstants(mirrored, engine, shardings, grids[0].name).run()
     for number, function in enumerate(functions):
         _Writer(mirrored, number, engine, grids[number], shardings, facts[number]).write(function)
 
@@ -178,12 +178,11 @@ class _Writer:
 
     def _lies(self, place: int, exit_value: int | None) -> Sharding | None:
         """How a result lies for callers: as is said, or what is returned."""
-        if exit_value is not None:
-            found = self.engine.known(exit_value)
-            if found is not None:
-                return found.sharding
         returned = [end.operands[place] for end in self.function.returns]
-        return self._known(returned[0]) if returned else None
+        if exit_value is None or not returned:
+            return self._known(returned[0]) if returned else None
+        found = self.engine.known(exit_value)
+        return found.sharding if found is not None else self._whole(returned[0])
 
     def _boundary(self, key: str, known: Sequence[Sharding | None]) -> None:
         entries = boundary(self.function.handle, key)

@@ -31,6 +31,8 @@ class SplitConstants:
     mirrored: Mirror
     engine: Engine
     shardings: Shardings
+    default: str
+    """The grid of what nothing reaches."""
     _made: dict[_Key, ir.Value] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -69,9 +71,9 @@ class SplitConstants:
         with ir.InsertionPoint.after(copy.op.handle):
             made = copy.op.handle.clone().operation
         _set_operands(made, values)
-        lies = self._lies(copy)
-        if lies is not None:
-            made.attributes[SHARDINGS] = ir.ArrayAttr.get([self.shardings.write(lies)])
+        type_ = made.results[0].type
+        lies = self._lies(copy) or Sharding.replicated(self.default, type_.rank)
+        made.attributes[SHARDINGS] = ir.ArrayAttr.get([self.shardings.write(lies)])
         return made.results[0]
 
 
