@@ -202,11 +202,9 @@ class _Program:
         low = [int(d == dim) * shape[dim] for d in range(len(shape))]
         made = tuple(size + low[d] for d, size in enumerate(shape))
         none = [0] * len(shape)
+        edges = f"low = {low}, high = {none}, interior = {none}"
         types = f"({tensor(shape)}, tensor<f32>) -> {tensor(made)}"
-        self.add(
-            made,
-            f"stablehlo.pad {value}, {zero}, low = {low}, high = {none}, interior = {none} : {types}",
-        )
+        self.add(made, f"stablehlo.pad {value}, {zero}, {edges} : {types}")
 
     def reverse(self) -> None:
         value, shape = self.pick(1)
@@ -299,9 +297,11 @@ class _Program:
         counter = f"%i{self.count}"
         text = "\n".join(used(inside, [found[-1]]))
         self.lines.append(
-            f"{name}:2 = stablehlo.while({counter} = {zero}, {state} = {value}) : tensor<i32>, {kind}\n"
-            f"cond {{\n%p = stablehlo.compare LT, {counter}, {limit} : (tensor<i32>, tensor<i32>) -> "
-            f"tensor<i1>\nstablehlo.return %p : tensor<i1>\n}} do {{\n{text}\n"
+            f"{name}:2 = stablehlo.while({counter} = {zero}, {state} = {value}) : "
+            f"tensor<i32>, {kind}\ncond {{\n"
+            f"%p = stablehlo.compare LT, {counter}, {limit} : "
+            "(tensor<i32>, tensor<i32>) -> tensor<i1>\n"
+            f"stablehlo.return %p : tensor<i1>\n}} do {{\n{text}\n"
             f"%n = stablehlo.add {counter}, {one} : tensor<i32>\n"
             f"stablehlo.return %n, {found[-1]} : tensor<i32>, {kind}\n}}"
         )

@@ -100,10 +100,6 @@ READING = {
 }
 
 PROPAGATING = {
-    "uneven dimension": (
-        upstream("[[0]]").replace("4x8", "5x8"),
-        "4:8: error: dimension 0 of size 5 does not divide by 2 devices in sharding [[0], []]",
-    ),
     "two annotations that disagree": (
         upstream("[[0]]").replace(
             "  return",

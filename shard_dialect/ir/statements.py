@@ -74,10 +74,10 @@ def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[Stat
 def _of_ops(function: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
     is_propagated = form_of(function) == "propagated"
     for op in walk(function):
-        if SHARDINGS in op.attributes or op.name in OPS:
-            yield from _of_op(op, shardings, is_propagated)
         for result in op.results:
             yield from _in_type(result, op, shardings)
+        if SHARDINGS in op.attributes or op.name in OPS:
+            yield from _of_op(op, shardings, is_propagated)
 
 
 def _of_op(op: ir.Operation, shardings: Shardings, is_propagated: bool) -> Iterator[Statement]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.ir import annotation, build
-from shard_dialect.ir.attributes import FORM, MANUAL, NAMED, RULE, SHARDING, SHARDINGS
+from shard_dialect.ir.attributes import BLOCKS, FORM, MANUAL, NAMED, RULE, SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import (
@@ -42,7 +42,7 @@ _ALIASES = (
 _SILENT = ("mesh.sharding_group", "sdy.sharding_group", "shard.get_sharding", "shard.sharding")
 """Ops that give no tensor; dropped last first, so that none has a use any more."""
 _LOCAL = ("mesh.collective_permute", "mesh.idx", "mesh.size", "mesh.to_global", "mesh.to_local")
-_ATTRIBUTES = (SHARDINGS, RULE, MANUAL, NAMED, "sdy.sharding", "sdy.sharding_rule")
+_ATTRIBUTES = (SHARDINGS, BLOCKS, RULE, MANUAL, NAMED, "sdy.sharding", "sdy.sharding_rule")
 
 
 @dataclass(frozen=True)

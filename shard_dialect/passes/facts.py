@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import annotation
-from shard_dialect.ir.attributes import SHARDINGS
+from shard_dialect.ir.attributes import MANUAL, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.local import LOCAL_COLLECTIVES
@@ -112,6 +112,8 @@ def _check(each: Statement, function: Function, number: int, shardings: Sharding
             each.location,
             f"an argument is annotated {sharding}: only a value that an op makes can be partial",
         )
+    if each.strength == "hint":
+        sharding.local_shape(shape, shardings.grid(sharding.grid))
 
 
 def _refuse_what_is_not_annotated(function: Function) -> None:
@@ -119,6 +121,11 @@ def _refuse_what_is_not_annotated(function: Function) -> None:
         if op.name in (*LOCAL_COLLECTIVES, "mesh.idx"):
             raise error_at(
                 op.location, f"'{op.name}' op is of the local form: here tensors are global"
+            )
+        if op.blocks and MANUAL in op.handle.attributes:
+            raise error_at(
+                op.location,
+                f"'{op.name}' op is a manual computation: it is read, but not propagated yet",
             )
         if op.name in _UNSUPPORTED:
             raise error_at(op.location, f"'{op.name}' op is read, but not propagated yet")

@@ -2,7 +2,7 @@
 
 sdy.sharding = #sdy.sharding<...>        on arguments and results: mesh.sharding
 sdy.sharding = #sdy.sharding_per_value   on ops: mesh.shardings
-sdy.sharding_constraint                  mesh.annotate, for its users
+sdy.sharding_constraint                  mesh.annotate, for users; itself, if it has none
 sdy.manual_computation                   scf.execute_region {mesh.manual_axes}, whose operands
                                          go in by mesh.to_local and come out by mesh.to_global
 sdy.named_computation                    scf.execute_region {mesh.named_computation}
@@ -28,6 +28,7 @@ from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Grid
 from shard_dialect.model.rule_text import write_rule
+from shard_dialect.passes.import_mesh import replace_uses_after
 
 
 def import_sdy(module: ir.Operation) -> None:
@@ -134,14 +135,18 @@ class _Importer:
         write_cluster(self.shardings.grids[op.attributes["sym_name"].value])
 
     def constraint(self, op: ir.Operation) -> None:
-        """What its users see; where it has none, its operand may still lie so."""
+        """One without uses says how its operand lies; so do all that come after it see it."""
         value, result = op.operands[0], op.results[0]
         if not isinstance(value.type, ir.RankedTensorType):
             result.replace_all_uses_with(value)  # a scalar is whole
             return
         said = self.shardings.write(self.reader.sharding(op.attributes["sharding"], value.type))
-        new = annotate(value, said, as_result=False)
-        result.replace_all_uses_with(new)
+        if any(True for _ in result.uses):
+            new = annotate(value, said, as_result=False)
+            result.replace_all_uses_with(new)
+        else:
+            new = annotate(value, said, as_result=True)
+            replace_uses_after(value, new, op)
         _keep_shardings(op, new)
 
     def reshard(self, op: ir.Operation) -> None:

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shard_dialect.ir.annotation import OPS, has_loops, read_loops
-from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.annotation import OPS, has_loops
+from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.flow import Flow, flows_between, flows_through
 from shard_dialect.ir.program import Function, Op, Value
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.model import Annotation, Axes, ShardingRule
+from shard_dialect.model import Annotation, Axes, Grid, ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.constants import Constants, Copy
 from shard_dialect.passes.facts import Facts
@@ -58,11 +58,14 @@ class Mirror:
 
 
 def mirror(
-    functions: Sequence[Function], facts: Sequence[Facts], shardings: Shardings, default: str
+    functions: Sequence[Function],
+    facts: Sequence[Facts],
+    grids: Sequence[Grid],
+    shardings: Shardings,
 ) -> Mirror:
-    """The graph of some functions of one module; `default` is the grid where none is named."""
+    """The graph of some functions of one module, each with what is said of it and its grid."""
     made = Mirror(functions)
-    builder = _Builder(made, facts, shardings, default)
+    builder = _Builder(made, facts, grids, shardings)
     for number in range(len(functions)):
         builder.open(number)
     for number in range(len(functions)):
@@ -74,13 +77,17 @@ def mirror(
 
 class _Builder:
     def __init__(
-        self, made: Mirror, facts: Sequence[Facts], shardings: Shardings, default: str
+        self,
+        made: Mirror,
+        facts: Sequence[Facts],
+        grids: Sequence[Grid],
+        shardings: Shardings,
     ) -> None:
         self.made = made
         self.graph = made.graph
         self.facts = facts
         self.shardings = shardings
-        self.default = default
+        self.grids = grids
         self.rules = RuleMemo()
         self.names = {function.name: n for n, function in enumerate(made.functions)}
         self.called = _called(made.functions)
@@ -262,9 +269,7 @@ class _Builder:
     ) -> tuple[tuple[tuple[int, Axes], ...], str | None]:
         """Factors whose split is said: by the op, or by a result that is said to be partial."""
         if has_loops(op.handle):
-            with located(op.handle):
-                said = read_loops(op.handle, self.shardings)
-            grid = self.shardings.grid(said[0] if said else self.default)
+            grid = self.grids[self.number]
             loops = bound_loops(op.handle, rule, self.shardings, grid)
             return tuple(enumerate(loops or ())), grid.name
         known = [self._known(value) for value in op.results]

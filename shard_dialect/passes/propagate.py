@@ -74,7 +74,7 @@ def complete(
     if not functions:
         return
     grids = [_grid_of(*each, shardings) for each in zip(functions, facts, strict=True)]
-    mirrored = mirror(functions, facts, shardings, grids[0].name)
+    mirrored = mirror(functions, facts, grids, shardings)
     engine = Engine(mirrored.graph, shardings.grids, STRATEGIES[strategy])
     engine.run()
     for number, each in enumerate(facts):

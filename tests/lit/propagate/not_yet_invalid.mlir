@@ -3,51 +3,6 @@
 // RUN: shard-opt %s --propagate --split-input-file --verify-diagnostics
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @a_sub_axis(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{sub-axis 1:(1)2 in [["1:(1)2"], []]: sub-axes are not propagated yet}}
-  %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [["1:(1)2"]]>} : (tensor<16x16xf32>) -> tensor<16x16xf32>
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @a_replicated_sub_axis(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{sub-axis 1:(1)2 in [[0], [], {open = [1], replicated = ["1:(1)2"]}]: sub-axes are not propagated yet}}
-  %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0], [], {open = [1], replicated = ["1:(1)2"]}]>} : (tensor<16x16xf32>) -> tensor<16x16xf32>
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @halos(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{sharding [[0], [], {halo = [[1, 1], []]}] has halos or offsets: its pieces are not even}}
-  %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0], [], {halo = [[1, 1], []]}]>} : (tensor<16x16xf32>) -> tensor<16x16xf32>
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @offsets(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{sharding [[0], [], {offsets = [[0, 3, 16], []]}] has halos or offsets: its pieces are not even}}
-  %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0], [], {offsets = [[0, 3, 16], []]}]>} : (tensor<16x16xf32>) -> tensor<16x16xf32>
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @sizes_that_do_not_divide(%x: tensor<5xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{dimension 0 of size 5 does not divide by 2 devices in sharding [[0]]}}
-  %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0]]>} : (tensor<5xf32>) -> tensor<5xf32>
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @sizes_that_are_not_known(%x: tensor<?xf32>) attributes {mesh_cluster = @g} {
   // expected-error@+1 {{sharding [[0]] is on a tensor of unknown size}}
   %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0]]>} : (tensor<?xf32>) -> tensor<?xf32>
@@ -91,23 +46,6 @@ func.func @a_partial_argument(%x: tensor<16x16xf32> {mesh.sharding = #mesh.shard
 
 // -----
 
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-"mesh.cluster"() {sym_name = "h", rank = 1 : i64, dim_sizes = [2]} : () -> ()
-// expected-error@+1 {{function @two_grids is annotated on grids @g and @h: one grid a function is supported yet}}
-func.func @two_grids(%x: tensor<16x16xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %y: tensor<16x16xf32> {mesh.sharding = #mesh.shard<@h, [[0]]>}) {
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2], device_ids = [1, 0]} : () -> ()
-// expected-error@+1 {{grid @g(2) of function @devices_in_an_order has its devices in an order of its own: that is not followed yet}}
-func.func @devices_in_an_order(%x: tensor<16x16xf32>) {
-  return
-}
-
-// -----
-
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64} : () -> ()
 // expected-error@+1 {{grid @g(?) of function @unknown_sizes_of_the_grid has unknown sizes: they must be given yet}}
 func.func @unknown_sizes_of_the_grid(%x: tensor<16x16xf32>) {
@@ -124,30 +62,9 @@ func.func @no_grid(%x: tensor<16x16xf32>) {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-// expected-error@+1 {{function @several_blocks has 2 blocks: only one is supported yet}}
-func.func @several_blocks(%x: tensor<16x16xf32>) {
-  cf.br ^bb1
-^bb1:
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @inside_of_a_region(%c: i1, %x: tensor<16x16xf32>) {
-  scf.if %c {
-    // expected-error@+1 {{'mesh.annotate' op is inside a region: that is not read yet}}
-    %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0]]>} : (tensor<16x16xf32>) -> tensor<16x16xf32>
-  }
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @a_manual_computation(%x: tensor<16x16xf32>) {
+  // expected-error@+1 {{'scf.execute_region' op is a manual computation: it is read, but not propagated yet}}
   scf.execute_region no_inline {
-    // expected-error@+1 {{'mesh.to_local' op is inside a region: that is not read yet}}
     %1 = "mesh.to_local"(%x) {sharding = #mesh.shard<@g, [[0]]>, manual_axes = [0]} : (tensor<16x16xf32>) -> tensor<8x16xf32>
     scf.yield
   } {mesh.manual_axes = [0]}

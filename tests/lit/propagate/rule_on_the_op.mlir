@@ -18,13 +18,47 @@ func.func @custom(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]
   return %0 : tensor<4x8xf32>
 }
 
+// What an op needs whole is gathered for it; its result may lie as its operand all the same.
 // CHECK-LABEL: func.func @kept
 // CHECK: math.tanh
-// CHECK-SAME{LITERAL}: [[], []]
+// CHECK-SAME{LITERAL}: [[], [0]]
+// LOCAL-LABEL: func.func @kept
+// LOCAL: shard.all_gather
+// LOCAL: math.tanh
+// LOCAL-SAME: tensor<4x8xf32>
 func.func @kept(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>})
     -> tensor<4x8xf32> {
   %0 = math.tanh %x {
       mesh.sharding_rule = "([i, j])->([i, j]) {i=4, j=8} need_replication={j}"
     } : tensor<4x8xf32>
   return %0 : tensor<4x8xf32>
+}
+
+// Unless the rule says that nothing passes.
+// CHECK-LABEL: func.func @blocked
+// CHECK: math.tanh
+// CHECK-SAME{LITERAL}: [[], []]
+func.func @blocked(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>})
+    -> tensor<4x8xf32> {
+  %0 = math.tanh %x {
+      mesh.sharding_rule = "([i, j])->([i, j]) {i=4, j=8} need_replication={j} blocked_propagation={j}"
+    } : tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+
+// Sizes may be left out, and a reduction be other than a sum.
+// CHECK-LABEL: func.func @without_sizes
+// CHECK: stablehlo.custom_call
+// CHECK-SAME{LITERAL}: [[]]
+// LOCAL-LABEL: func.func @without_sizes
+// LOCAL: stablehlo.custom_call @largest
+// LOCAL-SAME: (tensor<4x4xf32>) -> tensor<4xf32>
+// LOCAL: shard.all_reduce
+// LOCAL-SAME: reduction = max
+func.func @without_sizes(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>})
+    -> tensor<4xf32> {
+  %0 = stablehlo.custom_call @largest(%x) {
+      mesh.sharding_rule = "([i, j]) -> ([i]) reduction={j: max}"
+    } : (tensor<4x8xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
 }

@@ -1,0 +1,45 @@
+// What is propagated, and cannot be cut yet, is refused where it stands.
+//
+// RUN: shard-opt %s --propagate --materialize --split-input-file --verify-diagnostics
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
+// expected-error@+1 {{sharding [[0], [], {halo = [[1, 1], []]}] has halos or offsets: its pieces are not even}}
+func.func @halos(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
+  %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0], [], {halo = [[1, 1], []]}]>} : (tensor<16x16xf32>) -> tensor<16x16xf32>
+  return
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
+// expected-error@+1 {{sharding [[0], [], {offsets = [[0, 3, 16], []]}] has halos or offsets: its pieces are not even}}
+func.func @offsets(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
+  %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0], [], {offsets = [[0, 3, 16], []]}]>} : (tensor<16x16xf32>) -> tensor<16x16xf32>
+  return
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
+func.func @sizes_that_do_not_divide(%x: tensor<5xf32>) attributes {mesh_cluster = @g} {
+  // expected-error@+1 {{dimension 0 of size 5 does not divide by 2 devices in sharding [[0]]}}
+  %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0]]>} : (tensor<5xf32>) -> tensor<5xf32>
+  return
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
+"mesh.cluster"() {sym_name = "h", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+// expected-error@+1 {{function @two_grids has tensors on grids @g and @h: one grid a function is supported yet}}
+func.func @two_grids(%x: tensor<16x16xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %y: tensor<16x16xf32> {mesh.sharding = #mesh.shard<@h, [[0]]>}) {
+  return
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2], device_ids = [1, 0]} : () -> ()
+// expected-error@+1 {{grid @g(2) of function @devices_in_an_order has its devices in an order of its own: that is not followed yet}}
+func.func @devices_in_an_order(%x: tensor<16x16xf32>) {
+  return
+}
