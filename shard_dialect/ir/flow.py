@@ -47,6 +47,30 @@ def flows_between(blocks: Sequence[Block]) -> list[Flow]:
     ]
 
 
+def in_order(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, each behind those that it can only be reached through; others come last."""
+    if len(blocks) < 2:
+        return list(blocks)
+    by_handle = {block.handle: block for block in blocks}
+    done: list[Block] = []
+    entered: set[int] = set()
+    for start in blocks:
+        path = [(start, iter(start.end.handle.successors))] if id(start) not in entered else []
+        entered.add(id(start))
+        first = len(done)
+        while path:
+            block, successors = path[-1]
+            found = next(successors, None)
+            if found is None:
+                done.append(block)
+                path.pop()
+            elif id(by_handle[found]) not in entered:
+                entered.add(id(by_handle[found]))
+                path.append((by_handle[found], iter(by_handle[found].end.handle.successors)))
+        done[first:] = done[first:][::-1]
+    return done
+
+
 def _branches(op: Op) -> Iterator[tuple[ir.Block, range]]:
     """The blocks that may follow, each with the places of the operands that it gets."""
     successors = list(op.handle.successors)
@@ -136,3 +160,15 @@ FLOWS: dict[str, Callable[[Op], Iterator[Flow]]] = {
 
 LOOPS = ("scf.for", "scf.forall", "scf.while", "stablehlo.while", "tosa.while_loop")
 """The ops whose regions run again and again."""
+
+ENDS = (
+    "cf.br",
+    "cf.cond_br",
+    "cf.switch",
+    "func.return",
+    "scf.condition",
+    "scf.yield",
+    "stablehlo.return",
+    "tosa.yield",
+)
+"""The ops that end a block, and pass values on."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.flow import ENDS, FLOWS
 from shard_dialect.ir.mesh import COLLECTIVES
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import walk
@@ -16,7 +17,7 @@ from shard_dialect.model.axis import Axes
 from shard_dialect.passes.versions import FRESH
 from shard_dialect.rules import rule_of
 
-_FREE = (*COLLECTIVES, "func.call", "func.return")
+_FREE = (*COLLECTIVES, *FLOWS, *ENDS, "func.call")
 """Ops whose operands may lie in any way: others say, and check, what they must be."""
 
 
@@ -39,9 +40,9 @@ def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
 
 def check_types(op: ir.Operation, shardings: Shardings) -> None:
     """Raise `ShardingError` unless the op may be cut as its types say."""
-    _check_regions(op, shardings)
     if op.name in _FREE:
         return
+    _check_regions(op, shardings)
     operands = [shardings.of_type(operand.type) for operand in op.operands]
     results = [shardings.of_type(result.type) for result in op.results]
     if not any(operands) and not any(results):

@@ -39,14 +39,16 @@ from shard_dialect.ir.local import read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, ReduceScatter
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.control_flow import to_scf
 
 _FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize,cse))"
+_FROM_BRANCHES = "builtin.module(func.func(lift-cf-to-scf))"  # buffers are freed in regions only
 _TO_BUFFERS = (
     "builtin.module("
     "func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-arith,tosa-to-tensor),"
     # Before anything merges them: bufferization is cubic in the users of one empty tensor.
     "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg),"
-    "one-shot-bufferize{bufferize-function-boundaries"
+    "one-shot-bufferize{allow-return-allocs-from-loops bufferize-function-boundaries"
     " function-boundary-type-conversion=identity-layout-map})"
 )
 _TO_ARGUMENTS = (
@@ -78,10 +80,9 @@ class Lower(Pass):
                         calls.replace(op, handle)
             _note_boundary(handle)
             set_form(handle, "lowered")
+            to_scf(handle)
         try:
-            if any(op.name.startswith("stablehlo.") for op in walk(module)):
-                part("_mlir_libs._stablehlo").register_stablehlo_passes()
-                PassManager.parse(_FROM_STABLEHLO).run(module)
+            _to_linalg(module)
             PassManager.parse(_TO_BUFFERS).run(module)
             for handle in functions_of(module):
                 _return_apart(handle)
@@ -90,6 +91,22 @@ class Lower(Pass):
                 _copy_by_loops(handle)
         except ir.MLIRError as error:
             raise from_mlir(error) from None
+
+
+def _to_linalg(module: ir.Operation) -> None:
+    """Leave no branches between blocks, and nothing of StableHLO."""
+    dialects = {op.name.partition(".")[0] for op in walk(module)}
+    if "cf" in dialects:
+        PassManager.parse(_FROM_BRANCHES).run(module)
+        for op in list(walk(module)):
+            if op.name == "ub.poison" and isinstance(op.results[0].type, ir.RankedTensorType):
+                with ir.InsertionPoint(op), op.location:
+                    unread = build.empty(op.results[0].type)
+                op.results[0].replace_all_uses_with(unread.results[0])
+                op.erase()
+    if "stablehlo" in dialects:
+        part("_mlir_libs._stablehlo").register_stablehlo_passes()
+        PassManager.parse(_FROM_STABLEHLO).run(module)
 
 
 def _is_sharded(op: ir.Operation) -> bool:

@@ -23,7 +23,7 @@ from shard_dialect.ir import annotation, build
 from shard_dialect.ir.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
-from shard_dialect.ir.flow import FLOWS, LOOPS, Flow, flows_between, flows_through
+from shard_dialect.ir.flow import ENDS, FLOWS, LOOPS, Flow, flows_between, flows_through, in_order
 from shard_dialect.ir.function import (
     drop_from_boundary,
     form_of,
@@ -107,11 +107,9 @@ class _Materializer:
 
     def run(self) -> None:
         function = self.function
-        for number in function.arguments:
-            self._enter(number)
         for flow in flows_between(function.blocks):
-            self._take_in(flow)
-        for block in function.blocks:
+            self._prepare(flow)
+        for block in in_order(function.blocks):
             with self.versions.block():
                 self._go_through(block)
         drop_from_boundary(function.handle, SHARDING)
@@ -120,27 +118,25 @@ class _Materializer:
         self._clean_up()
 
     def _go_through(self, block: Block) -> None:
+        for number in block.arguments:
+            self._enter(number)
         for op in block.ops:
             with located(op.handle):
                 self._act_on(op)(op)
 
     def _enter(self, number: int) -> None:
-        """Begin with a value that comes from elsewhere."""
+        """Begin with a value that no op is asked to compute: it lies as is wanted of it."""
         sharding = self.wanted.get(number)
         if sharding is not None:
             self._retype(number, sharding)
             self.versions.add(number, self.function.values[number].handle, sharding)
 
-    def _take_in(self, flow: Flow) -> None:
-        """Begin with the targets of a flow, and note what its sources are to be."""
+    def _prepare(self, flow: Flow) -> None:
+        """Let the targets of a flow lie alike, and note that its sources are to lie so too."""
         sharding = self.wanted.get(flow.targets[0])
-        if sharding is None:
-            return
-        for value in flow.targets:
-            self.wanted[value] = sharding  # whatever else is written on one of them
-            self._enter(value)
-        for op, place in flow.sources:
-            self.ends[id(op), place] = sharding
+        if sharding is not None:
+            self.wanted |= dict.fromkeys(flow.targets, sharding)
+            self.ends |= {(id(op), place): sharding for op, place in flow.sources}
 
     def _act_on(self, op: Op) -> Callable[[Op], None]:
         """What is to be done with an op, by its kind."""
@@ -158,28 +154,30 @@ class _Materializer:
             return self._call
         if op.name == "func.return":
             return self._return
-        tensors = (*op.operands, *op.results)
-        if any((id(op), place) in self.ends for place in range(len(op.operands))):
+        if op.name in ENDS:
             return self._pass_on
+        tensors = (*op.operands, *op.results)
         if not op.captures and not any(self.function.values[v].is_tensor for v in tensors):
             return lambda _: None
         return self._compute
 
     def _pass_on(self, op: Op) -> None:
-        """Let the sources of flows lie as their targets do."""
+        """Let the sources of flows lie as their targets do; what decides on a way is whole."""
         for place, value in enumerate(op.operands):
-            if (id(op), place) in self.ends:
-                target = self.ends[id(op), place]
+            if value in self.wanted:
+                whole = Sharding.replicated(self.grid.name, self.wanted[value].rank)
+                target = self.ends.get((id(op), place), whole)
                 op.handle.operands[place] = self.versions.get(value, target, op)
 
     def _flow(self, op: Op) -> None:
-        flows = flows_through(op)
-        for flow in flows:
-            self._take_in(flow)
+        for flow in flows_through(op):
+            self._prepare(flow)
         self._pass_on(op)
-        for block in op.blocks:
+        for block in in_order(op.blocks):
             with self.versions.block(op if op.name in LOOPS else None):
                 self._go_through(block)
+        for value in op.results:
+            self._enter(value)
 
     def _annotate(self, op: Op) -> None:
         target = self.wanted[op.results[0]]

@@ -17,7 +17,7 @@ op on smaller tensors, which its rule says it may be; types that its rule does n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir import build
@@ -25,12 +25,14 @@ from shard_dialect.ir.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import Collective, read_collective
 from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.flow import FLOWS
 from shard_dialect.ir.function import (
     boundary,
     form_of,
     functions_of,
     name_of,
     refuse_form,
+    returns_of,
     set_boundary,
     set_form,
     update_type,
@@ -69,8 +71,7 @@ class Partition(Pass):
 
 
 def _partition(handle: ir.Operation, shardings: Shardings) -> None:
-    block = body(handle)
-    ops = operations(block)
+    ops = list(_computing(handle))
     # In step with `ops`: as a key an op would not do, its hash changes with its operands.
     collectives: list[Collective | None] = []
     for op in ops:
@@ -78,19 +79,37 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
             check_types(op, shardings)
             collectives.append(read_collective(op) if op.name in COLLECTIVES else None)
     with located(handle):
-        _cut_boundary(handle, "arg_attrs", ARGUMENT, block.arguments)
-        _cut_boundary(handle, "res_attrs", RESULT, ops[-1].operands)
+        _cut_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
+        for end in returns_of(handle)[:1]:
+            _cut_boundary(handle, "res_attrs", RESULT, end.operands)
     for op, collective in zip(ops, collectives, strict=True):
         with located(op):
             if collective is not None:
                 _cut_collective(op, collective, shardings)
             else:
+                _cut_arguments(op, shardings)
                 _cut_results(op, shardings)
     with located(handle):
-        for argument in block.arguments:
-            _cut_value(argument, shardings)
+        _cut_arguments(handle, shardings)
     update_type(handle)
     set_form(handle, "local")
+
+
+def _computing(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The ops that compute on tensors: those in loops and branches too, not those in bodies."""
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in operations(block):
+                yield inner
+                if inner.name in FLOWS:
+                    yield from _computing(inner)
+
+
+def _cut_arguments(op: ir.Operation, shardings: Shardings) -> None:
+    for region in op.regions:
+        for block in region.blocks:
+            for argument in block.arguments:
+                _cut_value(argument, shardings)
 
 
 def _cut_boundary(handle: ir.Operation, key: str, name: str, values: Sequence[ir.Value]) -> None:

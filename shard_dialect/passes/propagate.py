@@ -34,6 +34,7 @@ from shard_dialect.ir.program import Block, Function, Op, read_function
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.model import Annotation, Grid, Sharding
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.calls import Calls
 from shard_dialect.passes.facts import Facts, check_grid, default_grid, read_facts
 from shard_dialect.passes.hints import followed
 from shard_dialect.passes.import_ import import_annotations
@@ -55,6 +56,8 @@ class Propagate(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         import_annotations(module)
+        calls = Calls(module)
+        calls.separate()
         handles = [
             handle
             for handle in functions_of(module)
@@ -63,6 +66,7 @@ class Propagate(Pass):
         for handle in handles:
             inline_named(handle)
         complete(handles, Shardings.of(module), self.strategy)
+        calls.join()
 
 
 def complete(

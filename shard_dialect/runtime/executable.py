@@ -29,7 +29,7 @@ _TO_LLVM = (
     "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},"
     "expand-strided-metadata,lower-affine,math-expand-ops,convert-math-to-llvm,"
     "convert-math-to-libm,arith-expand{include-bf16=true},convert-vector-to-llvm,finalize-memref-to-llvm,"
-    "convert-index-to-llvm,convert-arith-to-llvm,convert-cf-to-llvm,convert-func-to-llvm,"
+    "convert-index-to-llvm,convert-arith-to-llvm,convert-cf-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,"
     "reconcile-unrealized-casts,canonicalize)"
 )
 

@@ -1,0 +1,147 @@
+"""Functions called more than once, each call on its own while shardings are propagated.
+
+    call @layer(%x)          call @layer(%x)      @layer as %x has it
+    call @layer(%y)          call @layer_1(%y)    @layer_1 as %y has it, if that is another way
+
+Copies that came out alike are one function again. Only private functions are copied: the others
+are as they are annotated for whoever else calls them.
+
+Source: Shardy, flatten-call-graph and unflatten-call-graph.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.walk import body, operations, walk
+
+_MOST = 10_000
+"""The number of copies at which the rest of the calls share what there is."""
+
+
+@dataclass
+class Calls:
+    """The functions of one module, and the copies made of them."""
+
+    module: ir.Operation
+    original: dict[str, str] = field(default_factory=dict)
+    """The name of the function that each copy is a copy of."""
+
+    def separate(self) -> None:
+        """Let each call of a private function have a copy to itself."""
+        functions = {name_of(op): op for op in functions_of(self.module)}
+        taken = {name_of(op) for op in operations(body(self.module)) if "sym_name" in op.attributes}
+        called = {name for op in functions.values() for name in _callees(op)}
+        _refuse_recursion(functions)
+        waiting = [name for name in functions if name not in called]
+        claimed: set[str] = set()
+        while waiting:
+            function = functions[waiting.pop(0)]
+            for call in _calls(function):
+                callee = call.attributes["callee"].value
+                if callee not in functions or not _is_private(functions[callee]):
+                    continue
+                if callee in claimed:
+                    if len(self.original) == _MOST:
+                        continue
+                    callee = self._copy(functions, callee, taken)
+                    call.attributes["callee"] = ir.FlatSymbolRefAttr.get(callee)
+                claimed.add(callee)
+                waiting.append(callee)
+
+    def _copy(self, functions: dict[str, ir.Operation], callee: str, taken: set[str]) -> str:
+        origin = self.original.get(callee, callee)
+        number = 1
+        while (name := f"{origin}_{number}") in taken:
+            number += 1
+        taken.add(name)
+        copies = [copy for copy, of in self.original.items() if of == origin]
+        with ir.InsertionPoint.after(functions[(copies or [origin])[-1]]):
+            made = functions[callee].clone().operation
+        made.attributes["sym_name"] = ir.StringAttr.get(name)
+        functions[name] = made
+        self.original[name] = origin
+        return name
+
+    def join(self) -> None:
+        """Make one of the copies that are alike; those that call nothing else first."""
+        if not self.original:
+            return
+        functions = {name_of(op): op for op in functions_of(self.module)}
+        kept: dict[tuple[str, str], str] = {}
+        became: dict[str, str] = {}
+        for name in _callees_first(functions):
+            op = functions[name]
+            for call in _calls(op):
+                callee = call.attributes["callee"].value
+                if callee in became:
+                    call.attributes["callee"] = ir.FlatSymbolRefAttr.get(became[callee])
+            origin = self.original.get(name, name)
+            key = (origin, _text_of(op))
+            if name in self.original and key in kept:
+                became[name] = kept[key]
+                op.erase()
+            else:
+                kept[key] = name
+
+
+def _refuse_recursion(functions: dict[str, ir.Operation]) -> None:
+    """Raise where a function calls itself, through others perhaps."""
+    done: set[str] = set()
+    for start in functions:
+        path: list[tuple[str, Iterator[ir.Operation]]] = []
+        if start not in done:
+            path.append((start, iter(_calls(functions[start]))))
+        while path:
+            name, calls = path[-1]
+            call = next(calls, None)
+            if call is None:
+                done.add(name)
+                path.pop()
+                continue
+            callee = call.attributes["callee"].value
+            if any(callee == each for each, _ in path):
+                raise error_at(call.location, f"function @{callee} calls itself: without end")
+            if callee in functions and callee not in done:
+                path.append((callee, iter(_calls(functions[callee]))))
+
+
+def _callees_first(functions: dict[str, ir.Operation]) -> list[str]:
+    """The names of functions, originals before their copies, each behind those that it calls."""
+    done: dict[str, None] = {}
+    path = [(name, False) for name in reversed(functions)]
+    while path:
+        name, is_left = path.pop()
+        if is_left:
+            done[name] = None
+        elif name not in done and name in functions:
+            path.append((name, True))
+            path += [(each, False) for each in _callees(functions[name]) if each not in done]
+    return list(done)
+
+
+def _calls(function: ir.Operation) -> list[ir.Operation]:
+    return [op for op in walk(function) if op.name == "func.call"]
+
+
+def _callees(function: ir.Operation) -> Counter[str]:
+    return Counter(call.attributes["callee"].value for call in _calls(function))
+
+
+def _is_private(function: ir.Operation) -> bool:
+    visibility = function.attributes.get("sym_visibility")
+    return visibility is not None and visibility.value == "private"
+
+
+def _text_of(function: ir.Operation) -> str:
+    """All that it is but its name."""
+    name = function.attributes["sym_name"]
+    function.attributes["sym_name"] = ir.StringAttr.get("")
+    text = str(function.get_asm(print_generic_op_form=True, use_local_scope=True))
+    function.attributes["sym_name"] = name
+    return text

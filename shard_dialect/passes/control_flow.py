@@ -1,0 +1,103 @@
+"""StableHLO's control flow as `scf`'s, which upstream's passes can lower. Part of `lower`.
+
+stablehlo.while(%a = %x) cond { return %p } do { return %b }
+    scf.while (%a = %x) { condition(%p) %a } do { yield %b }
+stablehlo.case(%i) { ... }, { ... }      scf.index_switch, the last branch the default
+stablehlo.if(%p) { ... } else { ... }    scf.if
+stablehlo.optimization_barrier           nothing: no pass behind this one moves ops past it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shard_dialect.ir import build
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.walk import operations, walk
+
+
+def to_scf(function: ir.Operation) -> None:
+    """Convert all of it, what is inside of other ops first."""
+    found = [op for op in walk(function) if op.name in _CONVERT]
+    if found:
+        ir.Context.current.dialects["scf"]  # loads it
+        ir.Context.current.dialects["tensor"]
+    for op in reversed(found):
+        with ir.InsertionPoint(op), op.location:
+            values = _CONVERT[op.name](op)
+        for old, new in zip(op.results, values, strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()
+
+
+def _scalar(value: ir.Value) -> ir.Value:
+    """The one element of a tensor."""
+    return build.create("tensor.extract", [value.type.element_type], [value]).results[0]
+
+
+def _move(op: ir.Operation, to: ir.Operation) -> None:
+    """Move the blocks of each region over."""
+    for old, new in zip(op.regions, to.regions, strict=True):
+        for block in list(old.blocks):
+            block.append_to(new)
+
+
+def _end(
+    block: ir.Block, name: str, operands: Callable[[Sequence[ir.Value]], list[ir.Value]]
+) -> None:
+    """Exchange the op that ends a block for one on what `operands` makes of its operands."""
+    end = operations(block)[-1]
+    with ir.InsertionPoint(end), end.location:
+        build.create(name, [], operands(list(end.operands)))
+    end.erase()
+
+
+def _while(op: ir.Operation) -> Sequence[ir.Value]:
+    types = [result.type for result in op.results]
+    made = build.create("scf.while", types, list(op.operands), regions=2)
+    _move(op, made)
+    before, after = (region.blocks[0] for region in made.regions)
+    _end(before, "scf.condition", lambda given: [_scalar(given[0]), *before.arguments])
+    _end(after, "scf.yield", list)
+    return list(made.results)
+
+
+def _if(op: ir.Operation) -> Sequence[ir.Value]:
+    types = [result.type for result in op.results]
+    made = build.create("scf.if", types, [_scalar(op.operands[0])], regions=2)
+    _move(op, made)
+    _end_all(made)
+    return list(made.results)
+
+
+def _case(op: ir.Operation) -> Sequence[ir.Value]:
+    types = [result.type for result in op.results]
+    scalar = _scalar(op.operands[0])
+    index = build.create("arith.index_cast", [ir.IndexType.get()], [scalar]).results[0]
+    cases = ir.DenseI64ArrayAttr.get(list(range(len(op.regions) - 1)))
+    made = build.create(
+        "scf.index_switch", types, [index], {"cases": cases}, regions=len(op.regions)
+    )
+    default, *others = made.regions  # which stands first, and is taken where no other is
+    for old, new in zip(op.regions, (*others, default), strict=True):
+        for block in list(old.blocks):
+            block.append_to(new)
+    _end_all(made)
+    return list(made.results)
+
+
+def _end_all(made: ir.Operation) -> None:
+    for region in made.regions:
+        _end(region.blocks[0], "scf.yield", list)
+
+
+def _barrier(op: ir.Operation) -> Sequence[ir.Value]:
+    return list(op.operands)
+
+
+_CONVERT: dict[str, Callable[[ir.Operation], Sequence[ir.Value]]] = {
+    "stablehlo.case": _case,
+    "stablehlo.if": _if,
+    "stablehlo.optimization_barrier": _barrier,
+    "stablehlo.while": _while,
+}
