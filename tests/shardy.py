@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.function import boundary, functions_of
+from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.program import Function, Op, read_function
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.source import Source
@@ -58,9 +58,31 @@ def shardings_of(text: str, passes: str = "import") -> list[Lying]:
         run_pipeline(module, passes)
         shardings = Shardings.of(module.operation)
         found = []
-        for handle in functions_of(module.operation):
-            found += _Reader(read_function(handle), shardings).read()
+        functions = {name_of(op): read_function(op) for op in functions_of(module.operation)}
+        for name in _as_called(functions):
+            found += _Reader(functions[name], shardings).read()
         return found
+
+
+def _as_called(functions: dict[str, Function]) -> list[str]:
+    """The names of functions, callers first, each where it is first called."""
+    callees = {
+        name: [
+            op.handle.attributes["callee"].value
+            for op in function.every_op()
+            if op.name == "func.call"
+        ]
+        for name, function in functions.items()
+    }
+    called = {name for names in callees.values() for name in names}
+    order = dict.fromkeys(name for name in functions if name not in called)
+    waiting = list(order)
+    while waiting:
+        for name in callees[waiting.pop(0)]:
+            if name not in order:
+                order[name] = None
+                waiting.append(name)
+    return list(order)
 
 
 class _Reader:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -44,6 +46,18 @@ def without_op_classes() -> None:
     part("_mlir_libs._mlir").globals.dialect_search_modules = []
 
 
+@contextmanager
+def plain_ops() -> Iterator[None]:
+    """The same for a while: for a dialect that has no classes the search fails at each op anew."""
+    found = part("_mlir_libs._mlir").globals
+    searched = found.dialect_search_modules
+    found.dialect_search_modules = []
+    try:
+        yield
+    finally:
+        found.dialect_search_modules = searched
+
+
 if TYPE_CHECKING:
     from torch_mlir import ir
     from torch_mlir._mlir_libs import _mlirDialectsIRDL as irdl
@@ -55,4 +69,4 @@ else:
     linalg_queries = part("_mlir_libs._mlirDialectsLinalg")
     PassManager = part("passmanager").PassManager
 
-__all__ = ["PassManager", "ir", "irdl", "linalg_queries", "part", "provider"]
+__all__ = ["PassManager", "ir", "irdl", "linalg_queries", "part", "plain_ops", "provider"]

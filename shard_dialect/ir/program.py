@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.flow import FLOWS
 from shard_dialect.ir.function import name_of
-from shard_dialect.ir.walk import operations
+from shard_dialect.ir.walk import has_own_body, operations
 from shard_dialect.model.sharding import Shape
 
 
@@ -147,7 +147,7 @@ class _Reader:
         if len(handle.regions):
             if name in FLOWS:
                 op.blocks = self._blocks(handle)
-            else:
+            elif has_own_body(name):
                 op.captures = tuple(self._captures(handle))
         op.results = tuple([self._number(result) for result in handle.results])
         return op

@@ -70,10 +70,6 @@ class Shardings:
             self._in_types[type_] = self.read(encoding, type_.rank) if is_ours else None
         return self._in_types[type_]
 
-    def is_plain(self, type_: ir.Type) -> bool:
-        """Whether the type is known to say nothing."""
-        return type_ in self._in_types and self._in_types[type_] is None
-
     def of_results(self, op: ir.Operation) -> dict[int, Annotation]:
         """What is said of an op's results, by result number."""
         if SHARDINGS not in op.attributes:

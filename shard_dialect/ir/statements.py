@@ -16,8 +16,9 @@ from shard_dialect.ir.attributes import SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, form_of
+from shard_dialect.ir.program import Function
 from shard_dialect.ir.shardings import Shardings, rank_of
-from shard_dialect.ir.walk import body, walk
+from shard_dialect.ir.walk import body
 from shard_dialect.model import Annotation
 
 
@@ -31,10 +32,10 @@ class Statement:
     strength: str = "binding"
 
 
-def statements(function: ir.Operation, shardings: Shardings) -> list[Statement]:
+def statements(function: Function, shardings: Shardings) -> list[Statement]:
     """What is said in `function`, arguments first. Raises a located `ShardError`."""
     return [
-        *_of_arguments(function, shardings),
+        *_of_arguments(function.handle, shardings),
         *_of_ops(function, shardings),
     ]
 
@@ -71,13 +72,19 @@ def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[Stat
                 yield Statement(value, said, function.location)
 
 
-def _of_ops(function: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
-    is_propagated = form_of(function) == "propagated"
-    for op in walk(function):
-        for result in op.results:
-            yield from _in_type(result, op, shardings)
-        if SHARDINGS in op.attributes or op.name in OPS:
-            yield from _of_op(op, shardings, is_propagated)
+def _of_ops(function: Function, shardings: Shardings) -> Iterator[Statement]:
+    is_propagated = form_of(function.handle) == "propagated"
+    plain = {value.kind for value in function.values if not _has_encoding(value.kind.type)}
+    for op in function.every_op():
+        for value in op.results:
+            if function.values[value].kind not in plain:
+                yield from _in_type(function.values[value].handle, op.handle, shardings)
+        if op.name in OPS or SHARDINGS in op.handle.attributes:
+            yield from _of_op(op.handle, shardings, is_propagated)
+
+
+def _has_encoding(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.RankedTensorType) and type_.encoding is not None
 
 
 def _of_op(op: ir.Operation, shardings: Shardings, is_propagated: bool) -> Iterator[Statement]:
@@ -119,10 +126,7 @@ def _is_tensor(value: ir.Value) -> bool:
 
 def _in_type(value: ir.Value, op: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
     """What the type of a value says that `op` makes, or takes as an argument."""
-    type_ = value.type
-    if shardings.is_plain(type_):
-        return
     with located(op):
-        sharding = shardings.of_type(type_)
+        sharding = shardings.of_type(value.type)
     if sharding is not None:
         yield Statement(value, Annotation(sharding), op.location)

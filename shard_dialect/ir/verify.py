@@ -33,6 +33,7 @@ from shard_dialect.ir.diagnostics import error_at, location_text
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.local import read_local
 from shard_dialect.ir.notation import read_axes
+from shard_dialect.ir.program import read_function
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard_checks import check as check_upstream
 from shard_dialect.ir.shardings import Shardings, rank_of
@@ -63,7 +64,7 @@ def check_agreement(module: ir.Operation, shardings: Shardings) -> None:
     """Raise a located `ShardError` where annotations of one value say different things."""
     for function in functions_of(module):
         if form_of(function) == "annotated":
-            merged(statements(function, shardings))
+            merged(statements(read_function(function), shardings))
 
 
 def _check_place_of_module(op: ir.Operation) -> None:

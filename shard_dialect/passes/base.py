@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.bindings import ir, plain_ops
 from shard_dialect.passes.options import options_of, written
 
 
@@ -30,7 +30,7 @@ class Pass(ABC):
 
     def run(self, module: ir.Module | ir.Operation) -> None:
         """Change the module in place. Raises a located `ShardError` for what it cannot do."""
-        with module.context, ir.Location.unknown():
+        with module.context, ir.Location.unknown(), plain_ops():
             self.rewrite(module.operation)
 
     @abstractmethod

@@ -12,12 +12,13 @@ Source: Shardy, flatten-call-graph and unflatten-call-graph.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
+from shard_dialect.ir.attributes import BLOCKS, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
 from shard_dialect.ir.walk import body, operations, walk
 
 _MOST = 10_000
@@ -35,6 +36,8 @@ class Calls:
     def separate(self) -> None:
         """Let each call of a private function have a copy to itself."""
         functions = {name_of(op): op for op in functions_of(self.module)}
+        if len(functions) < 2:
+            return
         taken = {name_of(op) for op in operations(body(self.module)) if "sym_name" in op.attributes}
         called = {name for op in functions.values() for name in _callees(op)}
         _refuse_recursion(functions)
@@ -73,16 +76,19 @@ class Calls:
         if not self.original:
             return
         functions = {name_of(op): op for op in functions_of(self.module)}
-        kept: dict[tuple[str, str], str] = {}
+        kept: dict[tuple[str, Hashable], str] = {}
         became: dict[str, str] = {}
+        copied = {*self.original, *self.original.values()}
         for name in _callees_first(functions):
             op = functions[name]
             for call in _calls(op):
                 callee = call.attributes["callee"].value
                 if callee in became:
                     call.attributes["callee"] = ir.FlatSymbolRefAttr.get(became[callee])
+            if name not in copied:
+                continue
             origin = self.original.get(name, name)
-            key = (origin, _text_of(op))
+            key = (origin, _shardings_of(op))
             if name in self.original and key in kept:
                 became[name] = kept[key]
                 op.erase()
@@ -138,10 +144,12 @@ def _is_private(function: ir.Operation) -> bool:
     return visibility is not None and visibility.value == "private"
 
 
-def _text_of(function: ir.Operation) -> str:
-    """All that it is but its name."""
-    name = function.attributes["sym_name"]
-    function.attributes["sym_name"] = ir.StringAttr.get("")
-    text = str(function.get_asm(print_generic_op_form=True, use_local_scope=True))
-    function.attributes["sym_name"] = name
-    return text
+def _shardings_of(function: ir.Operation) -> Hashable:
+    """All in which copies of one function can differ."""
+    keys = (SHARDINGS, BLOCKS, "callee")
+    ops = (
+        (op.name, *[op.attributes[key] if key in op.attributes else None for key in keys])
+        for op in walk(function)
+    )
+    boundary = [key for key in BOUNDARY if key in function.attributes]
+    return (*[function.attributes[key] for key in boundary], *ops)

@@ -83,9 +83,9 @@ def _erase(handle: ir.Operation, shardings: Shardings) -> None:
         for region in op.regions:
             for argument in [each for block in region.blocks for each in block.arguments]:
                 _make_plain(argument, shardings)
-    for op in list(walk(handle)):
+    for op in walk(handle):
         _erase_from(op, shardings)
-    for op in reversed(list(walk(handle))):
+    for op in reversed(walk(handle)):
         if op.name in _SILENT:
             _refuse_if_used(op)
             op.erase()

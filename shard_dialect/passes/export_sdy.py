@@ -48,7 +48,7 @@ class ExportSdy(Pass):
         refuse_ops(module, _BEYOND, _TARGET)
         module.context.allow_unregistered_dialects = True
         exporter = _Exporter(shardings)
-        for op in reversed(list(walk(module))):  # what is inside goes first
+        for op in reversed(walk(module)):  # what is inside goes first
             with located(op):
                 exporter.convert(op)
         refuse_what_is_left(module, _TARGET)

@@ -54,7 +54,7 @@ class ExportShard(Pass):
         shardings = prepare(module)
         refuse_ops(module, _BEYOND, _TARGET)
         _export_grids(module)
-        for op in list(walk(module)):
+        for op in walk(module):
             _export_results(op, shardings)
         for function in functions_of(module):
             _export_boundary(function, shardings)

@@ -54,7 +54,7 @@ def read_facts(function: Function, shardings: Shardings) -> Facts:
     _refuse_what_is_not_annotated(function)
     numbers = {value.handle: number for number, value in enumerate(function.values)}
     said = []
-    for each in statements(function.handle, shardings):
+    for each in statements(function, shardings):
         if each.value not in numbers:
             raise error_at(each.location, "an annotation inside of this region is not read yet")
         if _holds(each, function, numbers[each.value], shardings):

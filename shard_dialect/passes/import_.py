@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.verify import check_agreement
+from shard_dialect.ir.walk import walk
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.import_mesh import import_mesh
 from shard_dialect.passes.import_sdy import import_sdy
@@ -35,6 +36,8 @@ class Import(Pass):
 
 def import_annotations(module: ir.Operation) -> None:
     """Change `module` in place. Raises a located `ShardError` for what cannot be said."""
-    import_shard(module)
-    import_sdy(module)
+    ops = walk(module)
+    for import_one in (import_shard, import_sdy):
+        if import_one(module, ops):
+            ops = walk(module)
     import_mesh(module)

@@ -37,15 +37,15 @@ def import_mesh(module: ir.Operation) -> None:
             _declared_types_to_attributes(op, shardings)
     for function in functions_of(module):
         if form_of(function) == "annotated":
-            _types_to_attributes(function, shardings)
-            annotations = [each for each in walk(function) if each.name in OPS]
+            _boundary_to_attributes(function, shardings)
+            annotations = _types_to_attributes(function, shardings)
             for op in reversed(annotations):  # one without uses may be the only use of another
                 with located(op):
                     _spell_out(op, shardings)
 
 
-def _types_to_attributes(function: ir.Operation, shardings: Shardings) -> None:
-    """A sharding in a type is an annotation here."""
+def _boundary_to_attributes(function: ir.Operation, shardings: Shardings) -> None:
+    """A sharding in the type of an argument is an attribute here."""
     type_ = function.attributes["function_type"].value
     for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
         entries = boundary(function, key)
@@ -66,13 +66,22 @@ def _types_to_attributes(function: ir.Operation, shardings: Shardings) -> None:
             entry[SHARDING] = shardings.write(said)
             argument.set_type(shardings.typed(argument.type, None))
     set_boundary(function, "arg_attrs", entries)
-    for op in list(walk(function)):
+
+
+def _types_to_attributes(function: ir.Operation, shardings: Shardings) -> list[ir.Operation]:
+    """A sharding in a type is an attribute of the op; gives the annotations that were there."""
+    annotations = []
+    for op in walk(function):
+        if op.name in OPS:
+            annotations.append(op)
         _results_to_attributes(op, shardings)
-        for block in [block for region in op.regions for block in region.blocks]:
-            _arguments_to_annotations(block, op, shardings)
+        for region in op.regions if len(op.regions) else ():
+            for block in region.blocks:
+                _arguments_to_annotations(block, op, shardings)
     for block in list(function.regions[0].blocks)[1:]:
         _arguments_to_annotations(block, function, shardings)
     update_type(function)
+    return annotations
 
 
 def _arguments_to_annotations(block: ir.Block, op: ir.Operation, shardings: Shardings) -> None:
@@ -108,11 +117,13 @@ def _declared_types_to_attributes(op: ir.Operation, shardings: Shardings) -> Non
 
 
 def _results_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
-    found = {
-        number: Annotation(sharding)
-        for number, result in enumerate(op.results)
-        if (sharding := shardings.of_type(result.type)) is not None
-    }
+    found = {}
+    for number, result in enumerate(op.results):
+        sharding = shardings.of_type(result.type)
+        if sharding is not None:
+            found[number] = Annotation(sharding)
+    if not found and SHARDINGS not in op.attributes:
+        return
     said = shardings.of_results(op)
     if not found and not said:
         return

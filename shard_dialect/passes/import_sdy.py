@@ -25,30 +25,34 @@ from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.sdy import syntax
 from shard_dialect.ir.sdy.convert import axis_number
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Annotation, Grid
 from shard_dialect.model.rule_text import write_rule
 from shard_dialect.passes.import_mesh import replace_uses_after
 
 
-def import_sdy(module: ir.Operation) -> None:
-    if not _has_any(module):
-        return
+def import_sdy(module: ir.Operation, ops: Sequence[ir.Operation]) -> bool:
+    """Change the module, whose `ops` these are; whether there was anything to change."""
+    found = [op for op in ops if _is_sdys(op)]
+    if not found:
+        return False
     importer = _Importer(module)
-    for op in list(walk(module)):  # each before those inside it
+    for op in found:  # each before those inside it
         with located(op):
             importer.convert(op)
     for op in reversed(importer.done):
         op.erase()
+    return True
 
 
-def _has_any(module: ir.Operation) -> bool:
-    return any(
-        op.name.startswith("sdy.")
-        or sdy.SHARDING in op.attributes
-        or sdy.RULE in op.attributes
-        or (op.name == "func.func" and _has_boundary(op))
-        for op in walk(module)
+def _is_sdys(op: ir.Operation) -> bool:
+    """Whether the op is Shardy's, or has an attribute of Shardy's."""
+    name, attributes = op.name, op.attributes
+    return (
+        name.startswith("sdy.")
+        or sdy.SHARDING in attributes
+        or sdy.RULE in attributes
+        or (name == "func.func" and _has_boundary(op))
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.attributes import SHARDING, SHARDINGS, STANDS_FOR, symbol
 from shard_dialect.ir.bindings import ir
@@ -12,31 +12,34 @@ from shard_dialect.ir.function import boundary, name_of, set_boundary
 from shard_dialect.ir.grids import read_grid, write_cluster
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.upstream import Layout, grid_name, sharding_behind
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Annotation, ShardingError
 
 _SHARDINGS = ("shard.get_sharding", "shard.sharding")
 """Ops without a use once the annotations are ours; last to first made."""
 
 
-def import_shard(module: ir.Operation) -> None:
-    shardings = Shardings.of(module)
-    ours = [op for op in walk(module) if op.name.startswith("shard.")]
+def import_shard(module: ir.Operation, ops: Sequence[ir.Operation]) -> bool:
+    """Change the module, whose `ops` these are; whether there was anything to change."""
+    ours = [op for op in ops if op.name.startswith("shard.")]
     if not ours:
-        return
-    annotations = []
+        return False
+    shardings = Shardings.of(module)
+    annotations, others = [], []
     for op in ours:
         if op.name == "shard.shard":
             with located(op):
                 annotations.append((op, _made_by(op)))
+        else:
+            others.append(op)
     importer = _Importer(shardings)
     # Those that stand for an attribute go last: the op that gets it is ours by then.
     for op, made in sorted(annotations, key=lambda each: STANDS_FOR in each[0].attributes):
         with located(op):
             importer.convert(op, made)
     importer.write_boundaries()
-    _drop_unused(module)
-    _import_grids(module)
+    _import_grids(module, _without_unused(others))
+    return True
 
 
 def _made_by(op: ir.Operation) -> ir.Operation:
@@ -123,20 +126,23 @@ _GIVE_BACK: dict[str, Callable[[_Importer, ir.Operation, ir.Attribute], bool]] =
 }
 
 
-def _drop_unused(module: ir.Operation) -> None:
+def _without_unused(ops: Sequence[ir.Operation]) -> list[ir.Operation]:
+    """Drop the shardings that no op takes any more; the other ops."""
+    left = list(ops)
     for name in _SHARDINGS:
-        for op in [each for each in walk(module) if each.name == name]:
-            if not any(True for _ in op.results[0].uses):
+        kept = []
+        for op in left:
+            if op.name == name and not any(True for _ in op.results[0].uses):
                 op.erase()
+            else:
+                kept.append(op)
+        left = kept
+    return left
 
 
-def _import_grids(module: ir.Operation) -> None:
+def _import_grids(module: ir.Operation, left: Sequence[ir.Operation]) -> None:
     """Make clusters of the grids, but of those that upstream's ops still look for."""
-    kept = {
-        symbol(op.attributes["grid"])
-        for op in walk(module)
-        if op.name.startswith("shard.") and "grid" in op.attributes
-    }
+    kept = {symbol(op.attributes["grid"]) for op in left if "grid" in op.attributes}
     for op in operations(body(module)):
         grid = read_grid(op) if op.name == "shard.grid" else None
         if grid is not None and grid.name not in kept:

@@ -16,7 +16,7 @@ from shard_dialect.ir.walk import body, operations, walk
 
 def inline_named(function: ir.Operation) -> None:
     """Put what the function's named computations hold in their place."""
-    for op in reversed(list(walk(function))):  # what is inside goes first
+    for op in reversed(walk(function)):  # what is inside goes first
         if op.name == "scf.execute_region" and NAMED in op.attributes:
             _inline(op)
 

@@ -74,7 +74,7 @@ class Lower(Pass):
             form = form_of(handle)
             if form != "local" and any(_is_sharded(op) for op in walk(handle)):
                 raise refuse_form(handle, ": run --spmd before --lower")
-            for op in list(walk(handle)):
+            for op in walk(handle):
                 if op.name.startswith("shard."):
                     with located(op):
                         calls.replace(op, handle)
@@ -98,7 +98,7 @@ def _to_linalg(module: ir.Operation) -> None:
     dialects = {op.name.partition(".")[0] for op in walk(module)}
     if "cf" in dialects:
         PassManager.parse(_FROM_BRANCHES).run(module)
-        for op in list(walk(module)):
+        for op in walk(module):
             if op.name == "ub.poison" and isinstance(op.results[0].type, ir.RankedTensorType):
                 with ir.InsertionPoint(op), op.location:
                     unread = build.empty(op.results[0].type)
@@ -128,7 +128,7 @@ def _return_apart(handle: ir.Operation) -> None:
 
 def _copy_by_loops(handle: ir.Operation) -> None:
     """Copy parts of buffers in loops: what MLIR would call for them is in no library here."""
-    for op in list(walk(handle)):
+    for op in walk(handle):
         types = [operand.type for operand in op.operands]
         if op.name == "memref.copy" and any(not _is_contiguous(type_) for type_ in types):
             with ir.InsertionPoint(op), op.location:

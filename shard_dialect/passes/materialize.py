@@ -284,7 +284,7 @@ class _Materializer:
         for key in (BLOCKS, SHARDINGS):
             if key in self.function.handle.attributes:
                 del self.function.handle.attributes[key]
-        for op in reversed(list(walk(self.function.handle))):
+        for op in reversed(walk(self.function.handle)):
             for key in (BLOCKS, SHARDINGS):
                 if key in op.attributes:
                     del op.attributes[key]

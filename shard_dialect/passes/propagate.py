@@ -17,7 +17,7 @@ The module is read once into a graph (`mirror`), the graph is brought to its fix
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shard_dialect.ir.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
@@ -85,7 +85,7 @@ def complete(
         _follow_hints(engine, mirrored, number, each)
     SplitConstants(mirrored, engine, shardings, grids[0].name).run()
     for number, function in enumerate(functions):
-        _Writer(mirrored, number, engine, grids[number], shardings, facts[number]).write(function)
+        _Writer(mirrored, number, engine, grids[number], shardings).write(function)
 
 
 def _grid_of(function: Function, facts: Facts, shardings: Shardings) -> Grid:
@@ -132,7 +132,7 @@ class _Writer:
     engine: Engine
     grid: Grid
     shardings: Shardings
-    facts: Facts
+    _attributes: dict[tuple[int, int], ir.Attribute] = field(default_factory=dict)
 
     def write(self, function: Function) -> None:
         self.function = function
@@ -164,8 +164,15 @@ class _Writer:
         return self.function.values[value].shape is not None
 
     def _attribute(self, value: int) -> ir.Attribute:
-        known = self._known(value)
-        return ir.UnitAttr.get() if known is None else self.shardings.write(known)
+        shape = self.function.values[value].shape
+        if shape is None:
+            return ir.UnitAttr.get()
+        key = (self.engine.number(self.mirrored.number_of(self.number, value)), len(shape))
+        if key not in self._attributes:
+            known = self._known(value)
+            assert known is not None, "a tensor of known size"
+            self._attributes[key] = self.shardings.write(known)
+        return self._attributes[key]
 
     def _known(self, value: int) -> Sharding | None:
         """How a value lies; `None` for what is no tensor of known size."""

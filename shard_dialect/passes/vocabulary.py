@@ -33,7 +33,7 @@ def said_by_ops(
     module: ir.Operation, shardings: Shardings
 ) -> Iterator[tuple[ir.Operation, AnnotationOp]]:
     """The annotation ops of a module, with what they say."""
-    for op in list(walk(module)):
+    for op in walk(module):
         with located(op):
             said = read_annotation(op, shardings)
         if said is not None:

@@ -12,9 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shard_dialect.model import Annotation, Grid
+from shard_dialect.model.rule import Role
 from shard_dialect.propagation.graph import NOTHING, Graph, Node
 from shard_dialect.propagation.schedule import STAGES, Directions, Strategy, directions
-from shard_dialect.propagation.step import step
+from shard_dialect.propagation.step import Direction, step
+
+_Kind = tuple[int, Role, bool, Direction | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,9 @@ class Engine:
         self._memo: dict[tuple[int, ...], tuple[tuple[int, int], ...]] = {}
         self._turns: dict[tuple[int, Directions], int] = {}
         self._turn_list: list[tuple[int, Directions]] = [(0, ())]
+        self._kinds: dict[_Kind, int] = {}
+        self._node_kinds = [self._kind(node) for node in graph.nodes]
+        self._exit_kinds = [self._kind(node) for node in graph.exits]
         self._users, self._makers = _neighbours(graph)
         self._group_of = {value: group for group in graph.groups for value in group}
         self._withheld: dict[int, list[tuple[int, int]]] = {}
@@ -60,15 +66,21 @@ class Engine:
     def settle(self) -> None:
         """Let every node have its turns, until nothing changes."""
         for stage in range(STAGES) if self.strategy.stages else (STAGES - 1,):
-            for node in self.graph.exits:
-                self._visit(node, self._turn(node, stage))
-            self._to_fixed_point([self._turn(node, stage) for node in self.graph.nodes])
-            for node in self.graph.exits:
-                self._visit(node, self._turn(node, stage))
+            turns = [self._turn(kind, stage) for kind in self._kinds]
+            exits = [turns[kind] for kind in self._exit_kinds]
+            for node, turn in zip(self.graph.exits, exits, strict=True):
+                self._visit(node, turn)
+            self._to_fixed_point([turns[kind] for kind in self._node_kinds])
+            for node, turn in zip(self.graph.exits, exits, strict=True):
+                self._visit(node, turn)
 
     def known(self, value: int) -> Annotation | None:
         """What is known of a value so far; `None` where nothing has reached it."""
         return self._states[self._now[value]]
+
+    def number(self, value: int) -> int:
+        """The number of what is known of a value: values with equal ones lie alike."""
+        return self._now[value]
 
     def state(self, number: int) -> Annotation | None:
         return self._states[number]
@@ -127,15 +139,21 @@ class Engine:
             for value in group:
                 self._now[value] = next(iter(given))
 
-    def _turn(self, node: Node, stage: int) -> int:
-        """The number of the rule with the directions that a node has in a stage; 0 for none."""
-        form = self.graph.forms[node.form]
-        found: Directions = (node.to,) * len(form.sizes) if node.to else ()
-        if not node.to:
-            found = directions(form, node.role, node.used_once, stage)
+    def _kind(self, node: Node) -> int:
+        """A number for all nodes that have their turns in the same way."""
+        key = (node.form, node.role, node.used_once, node.to)
+        return self._kinds.setdefault(key, len(self._kinds))
+
+    def _turn(self, kind: _Kind, stage: int) -> int:
+        """The number of the rule with the directions that it has in a stage; 0 for none."""
+        number, role, used_once, to = kind
+        form = self.graph.forms[number]
+        found: Directions = (to,) * len(form.sizes) if to else ()
+        if not to:
+            found = directions(form, role, used_once, stage)
         if all(direction == "none" for direction in found):
             return 0
-        key = (node.form, found)
+        key = (number, found)
         if key not in self._turns:
             self._turns[key] = len(self._turn_list)
             self._turn_list.append(key)

@@ -6,12 +6,9 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.program import Op, Value
-from shard_dialect.ir.walk import operations
+from shard_dialect.ir.walk import has_own_body, operations
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules import rule_of
-
-_SAID_BY_BODY = ("linalg.generic", "linalg.map", "linalg.reduce")
-"""The `linalg` ops whose name does not say what their body does."""
 
 
 class RuleMemo:
@@ -36,7 +33,7 @@ class RuleMemo:
 
 def _body_of(op: Op) -> Hashable:
     """What stands in the regions, with values by their numbers; those from outside are -1."""
-    if op.name.startswith("linalg.") and op.name not in _SAID_BY_BODY:
+    if not has_own_body(op.name):
         return None
     regions = op.handle.regions
     return tuple(_inside(regions)) if len(regions) else None

@@ -55,7 +55,7 @@ def gemm(element: str) -> tuple[str, int] | None:
 def call_blas(module: ir.Operation) -> dict[str, int]:
     """Replace the matrix products of `module` by calls; gives what was called, by address."""
     called: dict[str, int] = {}
-    for op in list(walk(module)):
+    for op in walk(module):
         product = _read(op)
         symbol = gemm(str(product.element)) if product else None
         if product is None or symbol is None:
