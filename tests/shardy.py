@@ -68,9 +68,7 @@ def _as_called(functions: dict[str, Function]) -> list[str]:
     """The names of functions, callers first, each where it is first called."""
     callees = {
         name: [
-            op.handle.attributes["callee"].value
-            for op in function.every_op()
-            if op.name == "func.call"
+            op.handle.attributes["callee"].value for op in function.ops if op.name == "func.call"
         ]
         for name, function in functions.items()
     }
@@ -100,7 +98,7 @@ class _Reader:
                 if isinstance(type_, ir.RankedTensorType) and type_.rank:
                     said = self._even(entry.get("mesh.sharding"), type_)
                     self.found.append(Lying(f"{key} {place}", said))
-        for op in self.function.every_op():
+        for op in self.function.ops:
             rule = rule_of(op.handle) if not op.blocks else None
             if not self.constants.add(op, rule):
                 self._read(op)

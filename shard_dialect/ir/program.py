@@ -9,7 +9,7 @@ through the handles.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.ir.bindings import ir
@@ -31,7 +31,7 @@ class Kind:
 
 @dataclass(slots=True)
 class Value:
-    """An SSA value. Values of one type in a function share their `kind`."""
+    """An SSA value. Values of one type share their `kind`."""
 
     handle: ir.Value
     kind: Kind
@@ -81,12 +81,16 @@ class Op:
 
 @dataclass
 class Function:
-    """One function of the module."""
+    """One function of the module.
+
+    `ops` are all of its ops, each before those inside it, the ones that end blocks too.
+    """
 
     handle: ir.Operation
     name: str
     values: list[Value] = field(default_factory=list)
     blocks: tuple[Block, ...] = ()
+    ops: list[Op] = field(default_factory=list)
 
     @property
     def arguments(self) -> tuple[int, ...]:
@@ -99,28 +103,27 @@ class Function:
 
     def count_uses(self) -> Counter[int]:
         """How often each value is used."""
-        uses: Counter[int] = Counter()
-        for op in self.every_op():
-            uses.update(op.operands)
-            uses.update(value for _, _, value in op.captures)
+        uses = Counter([value for op in self.ops for value in op.operands])
+        uses.update(value for op in self.ops for _, _, value in op.captures)
         return uses
 
-    def every_op(self) -> Iterator[Op]:
-        """All ops, each before those inside it; the ones that end blocks too."""
-        for block in self.blocks:
-            yield from _inside(block)
+
+def read_functions(handles: Sequence[ir.Operation]) -> list[Function]:
+    """Read functions with a body, of one module: their values share their kinds."""
+    kinds: dict[ir.Type, Kind] = {}
+    return [_Reader(handle, kinds).read() for handle in handles]
 
 
 def read_function(handle: ir.Operation) -> Function:
-    """Read a function with a body."""
-    return _Reader(handle).read()
+    """Read one function with a body."""
+    return read_functions([handle])[0]
 
 
 class _Reader:
-    def __init__(self, handle: ir.Operation) -> None:
+    def __init__(self, handle: ir.Operation, kinds: dict[ir.Type, Kind]) -> None:
         self.function = Function(handle, name_of(handle))
         self._numbers: dict[ir.Value, int] = {}
-        self._kinds: dict[ir.Type, Kind] = {}
+        self._kinds = kinds
 
     def read(self) -> Function:
         self.function.blocks = self._blocks(self.function.handle)
@@ -144,6 +147,7 @@ class _Reader:
         name = handle.name
         numbers = self._numbers
         op = Op(handle, name, tuple([numbers[operand] for operand in handle.operands]), ())
+        self.function.ops.append(op)
         if len(handle.regions):
             if name in FLOWS:
                 op.blocks = self._blocks(handle)
@@ -169,13 +173,6 @@ class _Reader:
                         if operand in self._numbers and isinstance(operand.type, ir.ShapedType):
                             yield inner, place, self._numbers[operand]
                     yield from self._captures(inner)
-
-
-def _inside(block: Block) -> Iterator[Op]:
-    for op in block.ops:
-        yield op
-        for inner in op.blocks:
-            yield from _inside(inner)
 
 
 def _read_type(type_: ir.Type) -> Kind:

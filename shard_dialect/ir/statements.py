@@ -75,7 +75,7 @@ def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[Stat
 def _of_ops(function: Function, shardings: Shardings) -> Iterator[Statement]:
     is_propagated = form_of(function.handle) == "propagated"
     plain = {value.kind for value in function.values if not _has_encoding(value.kind.type)}
-    for op in function.every_op():
+    for op in function.ops:
         for value in op.results:
             if function.values[value].kind not in plain:
                 yield from _in_type(function.values[value].handle, op.handle, shardings)

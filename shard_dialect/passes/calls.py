@@ -11,8 +11,7 @@ Source: Shardy, flatten-call-graph and unflatten-call-graph.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from shard_dialect.ir.attributes import BLOCKS, SHARDINGS
@@ -33,41 +32,42 @@ class Calls:
     original: dict[str, str] = field(default_factory=dict)
     """The name of the function that each copy is a copy of."""
 
+    def __post_init__(self) -> None:
+        self.functions = {name_of(op): op for op in functions_of(self.module)}
+        self.calls = {name: _calls(op) for name, op in self.functions.items()}
+
     def separate(self) -> None:
         """Let each call of a private function have a copy to itself."""
-        functions = {name_of(op): op for op in functions_of(self.module)}
-        if len(functions) < 2:
-            return
+        self._refuse_recursion()
         taken = {name_of(op) for op in operations(body(self.module)) if "sym_name" in op.attributes}
-        called = {name for op in functions.values() for name in _callees(op)}
-        _refuse_recursion(functions)
-        waiting = [name for name in functions if name not in called]
+        called = {_callee(call) for calls in self.calls.values() for call in calls}
+        waiting = [name for name in self.functions if name not in called]
         claimed: set[str] = set()
         while waiting:
-            function = functions[waiting.pop(0)]
-            for call in _calls(function):
-                callee = call.attributes["callee"].value
-                if callee not in functions or not _is_private(functions[callee]):
+            for call in self.calls[waiting.pop(0)]:
+                callee = _callee(call)
+                if callee not in self.functions or not _is_private(self.functions[callee]):
                     continue
                 if callee in claimed:
                     if len(self.original) == _MOST:
                         continue
-                    callee = self._copy(functions, callee, taken)
+                    callee = self._copy(callee, taken)
                     call.attributes["callee"] = ir.FlatSymbolRefAttr.get(callee)
                 claimed.add(callee)
                 waiting.append(callee)
 
-    def _copy(self, functions: dict[str, ir.Operation], callee: str, taken: set[str]) -> str:
+    def _copy(self, callee: str, taken: set[str]) -> str:
         origin = self.original.get(callee, callee)
         number = 1
         while (name := f"{origin}_{number}") in taken:
             number += 1
         taken.add(name)
         copies = [copy for copy, of in self.original.items() if of == origin]
-        with ir.InsertionPoint.after(functions[(copies or [origin])[-1]]):
-            made = functions[callee].clone().operation
+        with ir.InsertionPoint.after(self.functions[(copies or [origin])[-1]]):
+            made = self.functions[callee].clone().operation
         made.attributes["sym_name"] = ir.StringAttr.get(name)
-        functions[name] = made
+        self.functions[name] = made
+        self.calls[name] = _calls(made)
         self.original[name] = origin
         return name
 
@@ -75,68 +75,61 @@ class Calls:
         """Make one of the copies that are alike; those that call nothing else first."""
         if not self.original:
             return
-        functions = {name_of(op): op for op in functions_of(self.module)}
         kept: dict[tuple[str, Hashable], str] = {}
         became: dict[str, str] = {}
         copied = {*self.original, *self.original.values()}
-        for name in _callees_first(functions):
-            op = functions[name]
-            for call in _calls(op):
-                callee = call.attributes["callee"].value
-                if callee in became:
-                    call.attributes["callee"] = ir.FlatSymbolRefAttr.get(became[callee])
+        for name in self._callees_first():
+            for call in self.calls[name]:
+                if _callee(call) in became:
+                    callee = ir.FlatSymbolRefAttr.get(became[_callee(call)])
+                    call.attributes["callee"] = callee
             if name not in copied:
                 continue
-            origin = self.original.get(name, name)
-            key = (origin, _shardings_of(op))
+            key = (self.original.get(name, name), _shardings_of(self.functions[name]))
             if name in self.original and key in kept:
                 became[name] = kept[key]
-                op.erase()
+                self.functions[name].erase()
             else:
                 kept[key] = name
 
+    def _refuse_recursion(self) -> None:
+        """Raise where a function calls itself, through others perhaps."""
+        done: set[str] = set()
+        for start in self.functions:
+            path = [(start, iter(self.calls[start]))] if start not in done else []
+            while path:
+                name, calls = path[-1]
+                call = next(calls, None)
+                if call is None:
+                    done.add(name)
+                    path.pop()
+                    continue
+                callee = _callee(call)
+                if any(callee == each for each, _ in path):
+                    raise error_at(call.location, f"function @{callee} calls itself: without end")
+                if callee in self.functions and callee not in done:
+                    path.append((callee, iter(self.calls[callee])))
 
-def _refuse_recursion(functions: dict[str, ir.Operation]) -> None:
-    """Raise where a function calls itself, through others perhaps."""
-    done: set[str] = set()
-    for start in functions:
-        path: list[tuple[str, Iterator[ir.Operation]]] = []
-        if start not in done:
-            path.append((start, iter(_calls(functions[start]))))
+    def _callees_first(self) -> list[str]:
+        """The names of functions, originals before copies, each behind those that it calls."""
+        done: dict[str, None] = {}
+        path = [(name, False) for name in reversed(self.functions)]
         while path:
-            name, calls = path[-1]
-            call = next(calls, None)
-            if call is None:
-                done.add(name)
-                path.pop()
-                continue
-            callee = call.attributes["callee"].value
-            if any(callee == each for each, _ in path):
-                raise error_at(call.location, f"function @{callee} calls itself: without end")
-            if callee in functions and callee not in done:
-                path.append((callee, iter(_calls(functions[callee]))))
-
-
-def _callees_first(functions: dict[str, ir.Operation]) -> list[str]:
-    """The names of functions, originals before their copies, each behind those that it calls."""
-    done: dict[str, None] = {}
-    path = [(name, False) for name in reversed(functions)]
-    while path:
-        name, is_left = path.pop()
-        if is_left:
-            done[name] = None
-        elif name not in done and name in functions:
-            path.append((name, True))
-            path += [(each, False) for each in _callees(functions[name]) if each not in done]
-    return list(done)
+            name, is_left = path.pop()
+            if is_left:
+                done[name] = None
+            elif name not in done and name in self.functions:
+                path.append((name, True))
+                path += [(_callee(call), False) for call in self.calls[name]]
+        return list(done)
 
 
 def _calls(function: ir.Operation) -> list[ir.Operation]:
     return [op for op in walk(function) if op.name == "func.call"]
 
 
-def _callees(function: ir.Operation) -> Counter[str]:
-    return Counter(call.attributes["callee"].value for call in _calls(function))
+def _callee(call: ir.Operation) -> str:
+    return str(call.attributes["callee"].value)
 
 
 def _is_private(function: ir.Operation) -> bool:

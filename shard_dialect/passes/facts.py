@@ -76,7 +76,7 @@ def _constrained(
     function: Function, known: dict[int, Annotation], shardings: Shardings
 ) -> dict[int, Annotation]:
     found: dict[int, set[Annotation]] = {}
-    for op in function.every_op():
+    for op in function.ops:
         if op.name != "mesh.annotate" or op.operands[0] in known:
             continue
         with located(op.handle):
@@ -117,7 +117,7 @@ def _check(each: Statement, function: Function, number: int, shardings: Sharding
 
 
 def _refuse_what_is_not_annotated(function: Function) -> None:
-    for op in function.every_op():
+    for op in function.ops:
         if op.name in (*LOCAL_COLLECTIVES, "mesh.idx"):
             raise error_at(
                 op.location, f"'{op.name}' op is of the local form: here tensors are global"

@@ -34,10 +34,14 @@ class Import(Pass):
         check_agreement(module, Shardings.of(module))
 
 
-def import_annotations(module: ir.Operation) -> None:
-    """Change `module` in place. Raises a located `ShardError` for what cannot be said."""
+def import_annotations(module: ir.Operation) -> set[str]:
+    """Change `module` in place; the names of the ops in it.
+
+    Raises a located `ShardError` for what cannot be said.
+    """
     ops = walk(module)
     for import_one in (import_shard, import_sdy):
         if import_one(module, ops):
             ops = walk(module)
     import_mesh(module)
+    return {op.name for op in ops}

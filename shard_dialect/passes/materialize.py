@@ -33,7 +33,7 @@ from shard_dialect.ir.function import (
     update_type,
 )
 from shard_dialect.ir.mesh import COLLECTIVES
-from shard_dialect.ir.program import Block, Op, read_function
+from shard_dialect.ir.program import Block, Op, read_functions
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding
@@ -75,8 +75,7 @@ class Materialize(Pass):
             if form_of(handle) != "propagated":
                 raise refuse_form(handle, ": run --propagate first")
         complete(handles, shardings)  # other passes may have made ops since
-        functions = [read_function(handle) for handle in handles]
-        wanted = read_wanted(module, functions, shardings)
+        wanted = read_wanted(module, read_functions(handles), shardings)
         signatures = {each.function.name: each.signature for each in wanted}
         for each in wanted:
             _Materializer(each, shardings, signatures, self.strict).run()

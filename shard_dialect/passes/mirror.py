@@ -106,14 +106,9 @@ class _Builder:
         self.number = number
         self.function = self.made.functions[number]
         self.values: Sequence[Value] = self.function.values
-        self.targets: set[int] = {
-            value
-            for flow in (
-                *flows_between(self.function.blocks),
-                *(flow for op in self.function.every_op() for flow in flows_through(op)),
-            )
-            for value in flow.targets
-        }
+        flows = flows_between(self.function.blocks)
+        flows += [flow for op in self.function.ops for flow in flows_through(op)]
+        self.targets = {value for flow in flows for value in flow.targets}
 
     def build(self, number: int) -> None:
         self._enter(number)
@@ -173,7 +168,7 @@ class _Builder:
         """
         constrained = self.facts[self.number].constrained
         found: dict[int, int] = {}
-        for op in self.function.every_op() if constrained else ():
+        for op in self.function.ops if constrained else ():
             if op.name == "mesh.annotate" and op.operands[0] in self.targets & constrained.keys():
                 found.setdefault(op.operands[0], op.results[0])
         return found
@@ -375,7 +370,7 @@ def _called(functions: Sequence[Function]) -> Mapping[str, int]:
     return Counter(
         op.handle.attributes["callee"].value
         for function in functions
-        for op in function.every_op()
+        for op in function.ops
         if op.name == "func.call"
     )
 

@@ -30,7 +30,7 @@ from shard_dialect.ir.function import (
     set_form,
     update_type,
 )
-from shard_dialect.ir.program import Block, Function, Op, read_function
+from shard_dialect.ir.program import Block, Function, Op, read_functions
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.model import Annotation, Grid, Sharding
 from shard_dialect.passes.base import Pass
@@ -55,15 +55,16 @@ class Propagate(Pass):
     """How far to go, and how conflicts are resolved: see docs/propagation.md."""
 
     def rewrite(self, module: ir.Operation) -> None:
-        import_annotations(module)
+        names = import_annotations(module)
         calls = Calls(module)
-        calls.separate()
+        if "func.call" in names:
+            calls.separate()
         handles = [
             handle
             for handle in functions_of(module)
             if form_of(handle) in ("annotated", "propagated")
         ]
-        for handle in handles:
+        for handle in handles if "scf.execute_region" in names else ():
             inline_named(handle)
         complete(handles, Shardings.of(module), self.strategy)
         calls.join()
@@ -73,7 +74,7 @@ def complete(
     handles: Sequence[ir.Operation], shardings: Shardings, strategy: str = "user-priority"
 ) -> None:
     """Bring functions to the propagated form; what they say already stays."""
-    functions = [read_function(handle) for handle in handles]
+    functions = read_functions(handles)
     facts = [read_facts(function, shardings) for function in functions]
     if not functions:
         return
@@ -140,7 +141,7 @@ class _Writer:
         exits = [self.mirrored.exits.get((self.number, place)) for place in range(self._results())]
         self._boundary("res_attrs", [self._lies(place, at) for place, at in enumerate(exits)])
         self._blocks(function.handle, function.blocks[1:])
-        for op in function.every_op():
+        for op in function.ops:
             self._op(op)
         update_type(function.handle)
         set_form(function.handle, "propagated")

@@ -83,7 +83,7 @@ class _Reader:
             if sharding is not None:
                 self.of[number] = sharding
         self._read_blocks(function.handle, function.blocks[1:])
-        for op in function.every_op():
+        for op in function.ops:
             with located(op.handle):
                 self._read(op)
         self._check_grid()
