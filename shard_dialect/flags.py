@@ -158,6 +158,13 @@ def _add_instruments(group: _Group) -> None:
         help="print to files in this folder",
     )
     _flag(group, "--mlir-timing", "print the time of each pass", "timing")
+    _flag(group, "--remarks", "tell of conflicts during --propagate, and which side had its way")
+    group.add_argument(
+        "--explain-sharding",
+        metavar="VALUE",
+        help="tell where a value's sharding came from: its name as printed (%%3, or @f:%%3 in @f), "
+        "or the line that makes it",
+    )
 
 
 def _add_information(group: _Group) -> None:

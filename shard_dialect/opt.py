@@ -85,6 +85,8 @@ def _instruments(options: argparse.Namespace) -> Instruments:
         print_ir_tree_dir=options.print_ir_tree_dir,
         timing=options.timing,
         verify_each=options.verify_each,
+        remarks=options.remarks,
+        explain_sharding=options.explain_sharding,
     )
 
 

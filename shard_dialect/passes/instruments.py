@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from shard_dialect.errors import cannot
+from shard_dialect.errors import ShardError, cannot
 from shard_dialect.ir.bindings import PassManager
-from shard_dialect.passes.grammar import Element, Group, Node
+from shard_dialect.passes.grammar import Element, Group, Node, elements_of
 
 
 @dataclass(frozen=True)
 class Instruments:
-    """As `mlir-opt`'s flags of these names do."""
+    """As `mlir-opt`'s flags of these names do; the last two are for each `propagate`."""
 
     print_ir_before: tuple[str, ...] = ()
     """Names of passes, at any depth."""
@@ -25,6 +25,8 @@ class Instruments:
     print_ir_tree_dir: str | None = None
     timing: bool = False
     verify_each: bool = True
+    remarks: bool = False
+    explain_sharding: str | None = None
 
     def attach(self, manager: PassManager) -> None:
         manager.enable_verifier(self.verify_each)
@@ -62,10 +64,27 @@ class Instruments:
                 continue
             if node.name in self.print_ir_before:
                 found.append(_print("Before", node))
-            found.append(node)
+            found.append(self._told(node))
             if node.name in self.print_ir_after:
                 found.append(_print("After", node))
         return tuple(found)
+
+    def check(self, nodes: tuple[Node, ...]) -> None:
+        """Raise where a flag is given that no pass of the pipeline has a use for."""
+        names = {element.name for element in elements_of(nodes)}
+        for flag in ("remarks", "explain_sharding"):
+            if getattr(self, flag) and "propagate" not in names:
+                name = flag.replace("_", "-")
+                raise ShardError(f"--{name} is of no use here: there is no --propagate")
+
+    def _told(self, node: Element) -> Element:
+        """`propagate`, told what to tell."""
+        if node.name != "propagate":
+            return node
+        options = [node.options] if node.options else []
+        options += ["remarks=true"] if self.remarks else []
+        options += [f"explain='{self.explain_sharding}'"] if self.explain_sharding else []
+        return Element(node.name, " ".join(options))
 
 
 def _make_folder(path: str) -> None:

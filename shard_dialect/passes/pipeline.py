@@ -67,6 +67,7 @@ class Pipeline:
         _check_known((*instruments.print_ir_before, *instruments.print_ir_after))
         manager = PassManager(_MODULE)
         instruments.attach(manager)
+        instruments.check(nodes)
         nodes = instruments.around(nodes)
         _Builder(instruments, nests).fill(manager, _MODULE, nodes)
         return cls(manager, _until_ours(nodes))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from shard_dialect.ir.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
@@ -51,8 +52,14 @@ class Propagate(Pass):
 
     name = "propagate"
 
-    strategy: str = "user-priority"
+    strategy: Literal["basic", "aggressive", "op-priority", "user-priority"] = "user-priority"
     """How far to go, and how conflicts are resolved: see docs/propagation.md."""
+
+    remarks: bool = False
+    """Tell of conflicts: the op, both sides, which had its way, and why."""
+
+    explain: str | None = None
+    """Tell where a value's sharding came from: `%3` as printed, `@f:%3`, or a line of the file."""
 
     def rewrite(self, module: ir.Operation) -> None:
         names = import_annotations(module)
@@ -66,18 +73,32 @@ class Propagate(Pass):
         ]
         for handle in handles if "scf.execute_region" in names else ():
             inline_named(handle)
-        complete(handles, Shardings.of(module), self.strategy)
+        done = complete(handles, Shardings.of(module), self.strategy)
+        if done is not None and (self.remarks or self.explain):
+            self._report(module, *done)
         calls.join()
+
+    def _report(self, module: ir.Operation, mirrored: Mirror, engine: Engine) -> None:
+        from shard_dialect.passes.report import Report  # for those who ask
+
+        report = Report(module, mirrored, engine)
+        if self.remarks:
+            report.remark_conflicts()
+        if self.explain:
+            report.explain(self.explain)
 
 
 def complete(
     handles: Sequence[ir.Operation], shardings: Shardings, strategy: str = "user-priority"
-) -> None:
-    """Bring functions to the propagated form; what they say already stays."""
+) -> tuple[Mirror, Engine] | None:
+    """Bring functions to the propagated form; what they say already stays.
+
+    Gives what knows how it went, if there were functions.
+    """
     functions = read_functions(handles)
     facts = [read_facts(function, shardings) for function in functions]
     if not functions:
-        return
+        return None
     grids = [_grid_of(*each, shardings) for each in zip(functions, facts, strict=True)]
     mirrored = mirror(functions, facts, grids, shardings)
     engine = Engine(mirrored.graph, shardings.grids, STRATEGIES[strategy])
@@ -87,6 +108,7 @@ def complete(
     SplitConstants(mirrored, engine, shardings, grids[0].name).run()
     for number, function in enumerate(functions):
         _Writer(mirrored, number, engine, grids[number], shardings).write(function)
+    return mirrored, engine
 
 
 def _grid_of(function: Function, facts: Facts, shardings: Shardings) -> Grid:

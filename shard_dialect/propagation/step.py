@@ -131,15 +131,21 @@ def step(
     return made
 
 
-def _projected(form: Form, place: int, said: Annotation | None, grid: Grid) -> _Tensor:
+def factors_of(
+    form: Form, place: int, said: Annotation | None, grid: Grid
+) -> dict[int, FactorSplit]:
+    """How the tensor at a place splits the factors of the rule."""
     dims = form.tensors[place]
     if said is None:
-        nothing = [()] * len(dims)
-        return _Tensor(project(dims, form.sizes, nothing, [False] * len(dims)), ())
+        return project(dims, form.sizes, [()] * len(dims), [False] * len(dims))
     split = [parts_of(axes, grid) for axes in said.sharding.split_axes[: len(dims)]]
     closed = [dim not in said.open for dim in range(len(dims))]
-    barred = parts_of((*said.replicated, *said.sharding.partial), grid)
-    return _Tensor(project(dims, form.sizes, split, closed), barred)
+    return project(dims, form.sizes, split, closed)
+
+
+def _projected(form: Form, place: int, said: Annotation | None, grid: Grid) -> _Tensor:
+    barred = (*said.replicated, *said.sharding.partial) if said is not None else ()
+    return _Tensor(factors_of(form, place, said, grid), parts_of(barred, grid))
 
 
 def _wanted(tensors: Sequence[_Tensor], results: int, factor: int, direction: Direction) -> Parts:

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
+from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.program import Op, Value
 from shard_dialect.ir.walk import has_own_body, operations
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules import rule_of
+
+
+_BY_NEIGHBOURS = (
+    "stablehlo.concatenate",
+    "stablehlo.custom_call",
+    "stablehlo.reduce",
+    "stablehlo.reduce_window",
+    "stablehlo.scatter",
+    "stablehlo.select_and_scatter",
+)
+"""Ops whose rules look at what makes their operands, an init constant say, or at their users."""
 
 
 class RuleMemo:
@@ -19,11 +31,13 @@ class RuleMemo:
 
     def rule_of(self, op: Op, values: Sequence[Value]) -> ShardingRule | None:
         """As `rules.rule_of`: what a rule may look at makes the key."""
+        if op.name in _BY_NEIGHBOURS:
+            return rule_of(op.handle)
         key = (
             op.name,
             tuple([values[value].kind for value in op.operands]),
             tuple([values[value].kind for value in op.results]),
-            tuple(op.handle.attributes.items()),
+            tuple(op.handle.attributes.items()) if op.name not in build.CONSTANTS else None,
             _body_of(op),
         )
         if key not in self._found:
