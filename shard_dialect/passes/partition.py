@@ -80,15 +80,15 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
     with located(handle):
         _cut_boundary(handle, "arg_attrs", ARGUMENT, block.arguments)
         _cut_boundary(handle, "res_attrs", RESULT, ops[-1].operands)
+    with located(handle):
+        for argument in block.arguments:
+            _cut_value(argument, shardings)
     for op, collective in zip(ops, collectives, strict=True):
         with located(op):
             if collective is not None:
                 _cut_collective(op, collective, shardings)
             else:
                 _cut_results(op, shardings)
-    with located(handle):
-        for argument in block.arguments:
-            _cut_value(argument, shardings)
     update_type(handle)
     set_form(handle, "local")
 
