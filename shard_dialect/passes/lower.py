@@ -38,12 +38,14 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.local import read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, ReduceScatter
+from shard_dialect.passes.aggregates import take_apart
 from shard_dialect.passes.base import Pass
 
 _FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize,cse))"
 _TO_BUFFERS = (
     "builtin.module("
-    "func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-arith,tosa-to-tensor),"
+    "func.func(tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
+    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor),"
     # Before anything merges them: bufferization is cubic in the users of one empty tensor.
     "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg),"
     "one-shot-bufferize{bufferize-function-boundaries"
@@ -82,6 +84,8 @@ class Lower(Pass):
             if any(op.name.startswith("stablehlo.") for op in walk(module)):
                 part("_mlir_libs._stablehlo").register_stablehlo_passes()
                 PassManager.parse(_FROM_STABLEHLO).run(module)
+            take_apart(module)
+            _read_scales_alike(module)
             PassManager.parse(_TO_BUFFERS).run(module)
             for handle in functions_of(module):
                 _return_apart(handle)
@@ -94,6 +98,18 @@ class Lower(Pass):
 
 def _is_sharded(op: ir.Operation) -> bool:
     return op.name.startswith("mesh.") or op.name in ("shard.shard", "shard.sharding")
+
+
+def _read_scales_alike(module: ir.Operation) -> None:
+    """Hide a constant shift where the multiplier is none: upstream makes an empty tensor of it."""
+    for op in [each for each in walk(module) if each.name == "tosa.rescale"]:
+        scales = list(op.operands)[1:3]
+        known = [build.constant_value(scale) is not None for scale in scales]
+        if known[0] == known[1]:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            copied = build.allocate_copy(scales[known.index(True)])
+        op.operands[1 + known.index(True)] = copied.results[0]
 
 
 def _return_apart(handle: ir.Operation) -> None:
