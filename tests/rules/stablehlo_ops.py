@@ -385,7 +385,7 @@ def windows(rng: random.Random) -> Iterator[Case]:
         for _ in range(rng.randrange(1, 4)):
             size = rng.choice((4, 6))
             window, stride, base, dilation = rng.choice(
-                ((1, 1, 1, 1), (1, 1, 1, 2), (2, 1, 1, 1), (2, 2, 1, 1), (1, 2, 1, 1), (1, 1, 2, 1),
+                ((1, 1, 1, 1), (1, 1, 1, 2), (2, 1, 1, 1), (2, 2, 1, 1), (1, 2, 1, 1), (1, 1, 3, 1),
                  (2, 1, 2, 2))
             )  # fmt: skip
             pad = [0, 0] if rng.random() < 0.7 else [1, 1]
