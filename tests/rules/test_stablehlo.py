@@ -10,10 +10,12 @@ import pytest
 from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model import ShardingRule
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.stablehlo import RULES
-from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, drawn
+from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, NOT_RUN, Family, drawn
 from tests.test_end_to_end import run_and_check
 
 T = "tensor<4x8xf32>"
@@ -289,6 +291,67 @@ def test_the_rule_is(name: str) -> None:
         function = module.body.operations[1].operation
         *_, op, _ = (each.operation for each in function.regions[0].blocks[0].operations)
         assert str(rule_of(op)) == RULES_AS_TEXT[name]
+
+
+ROLES = {
+    "reshape": "pass",
+    "transpose": "pass",
+    "dynamic_slice": "forward",
+    "dynamic_update_slice": "forward",
+    "broadcast_in_dim": "broadcast",
+}
+
+
+@pytest.mark.parametrize("family", (INTERPRETED | COMPILED | NOT_RUN).values())
+def test_roles_are_shardys(family: Family) -> None:
+    """Elementwise is what StableHLO calls so: `map` is not."""
+    for case in drawn(family).values():
+        rule = rule_of_text(str(case))
+        if rule is None or case.name in ("custom_call", "bitcast_convert"):
+            continue
+        is_elementwise = family.__name__ in ("elementwise", "complexes") and case.name not in (
+            "map",
+            "dot_general",
+            "reduce",
+        )
+        default = "elementwise" if is_elementwise else "other"
+        assert rule.role == ROLES.get(case.name, default), case
+
+
+def rule_of_text(text: str) -> ShardingRule | None:
+    with make_context():
+        module = Source.of(text).parse()
+        *_, op, _ = operations(body(operations(module.body)[0]))
+        return rule_of(op)
+
+
+@pytest.mark.parametrize(
+    ("text", "role"),
+    [
+        ("bitcast_convert %a : (tensor<4x8xf32>) -> tensor<4x8xi32>", "elementwise"),
+        ("bitcast_convert %a : (tensor<4x8xf32>) -> tensor<4x8x4xi8>", "other"),
+        ("custom_call @MoveToHost(%a) : (tensor<4x8xf32>) -> tensor<4x8xf32>", "pass"),
+        ("custom_call @LayoutConstraint(%a) : (tensor<4x8xf32>) -> tensor<4x8xf32>", "other"),
+    ],
+)
+def test_the_role_is(text: str, role: str) -> None:
+    rule = rule_of_text(f"func.func @main(%a: {T}) {{\n%r = stablehlo.{text}\nreturn\n}}\n")
+    assert rule is not None
+    assert rule.role == role
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        f"custom_call @Eigh(%a) : ({T}) -> {T}",
+        f"custom_call @Qr(%a, %a) : ({T}, {T}) -> {T}",
+        f"custom_call @mhlo.topk(%a) : ({T}) -> tensor<8xf32>",
+        f"custom_call @PartialReduce(%a) : ({T}) -> tensor<8xf32>",
+        f"custom_call @of_ours(%a) : ({T}) -> {T}",
+    ],
+)
+def test_a_call_that_is_not_as_its_target_says_has_no_rule(call: str) -> None:
+    assert rule_of_text(f"func.func @main(%a: {T}) {{\n%r = stablehlo.{call}\nreturn\n}}\n") is None
 
 
 def test_every_op_of_the_table_is_stablehlos() -> None:
