@@ -266,6 +266,42 @@ def check(text: str) -> None:
     assert verdict.passed, f"{text}\n{verdict.failure}"
 
 
+SCATTER = """
+  %r = "stablehlo.scatter"(%x, %i, %u) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1],
+      inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<6x8xf32>, tensor<64x1xi32>, tensor<64x8xf32>) -> tensor<6x8xf32>
+"""
+
+
+@pytest.mark.parametrize(
+    ("onto", "steps"),
+    [
+        (
+            "stablehlo.constant dense<0.0>",
+            ["arith.constant", "stablehlo.scatter", "mesh.all_reduce"],
+        ),
+        ("stablehlo.abs %y", ["linalg.fill", "stablehlo.scatter", "mesh.all_reduce", "arith.addf"]),
+    ],
+)
+def test_what_is_scattered_on_each_device_is_added_up_once(onto: str, steps: list[str]) -> None:
+    text = (
+        '"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()\n'
+        "func.func @main(%y: tensor<6x8xf32>, %i: tensor<64x1xi32>, %u: tensor<64x8xf32> "
+        "{mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<6x8xf32> {\n"
+        f"%x = {onto} : tensor<6x8xf32>{SCATTER}return %r : tensor<6x8xf32>\n}}\n"
+    )
+    with make_context():
+        module = Source.of(text).parse()
+        run_pipeline(module, "propagate,materialize,canonicalize")
+        names = [op.name for op in operations(body(operations(module.body)[1]))]
+    places = [names.index(name) for name in steps]
+    assert places == sorted(places)
+
+
 RULES_AS_TEXT = {
     "dot_general": "([a, b, d], [d, a, c]) -> ([a, b, c]) reduction={d: sum}",
     "reshape that splits": "([a, bc]) -> ([a, b, c])",
