@@ -5,6 +5,7 @@ have them, to see that it is split.
 """
 
 import random
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ def at_random(case_: Case, seed: int) -> str:
     rng = random.Random(f"{case_.body}/{seed}")
 
     def drawn(type_: str) -> Sharding:
-        sizes = [int(size) for size in type_[7:-1].split("x")[:-1]]
+        sizes = [int(size) for size in re.findall(r"(\d+)x", type_)]
         split: list[tuple[int, ...]] = [()] * len(sizes)
         for axis in rng.sample((0, 1), 2):
             dim = rng.randrange(len(sizes) + 1) if sizes else 0
