@@ -214,7 +214,9 @@ def unpack(query: Query) -> ShardingRule | None:
 
 def _tiled(query: Query, plain: Shape, tiled: Shape, *, packs: bool) -> ShardingRule | None:
     """Tiles that reach beyond the end belong to no dimension of the plain tensor."""
-    order = list(query.op.attributes["outer_dims_perm"]) or list(range(len(plain)))
+    turned = "outer_dims_perm" in query.op.attributes
+    order = list(query.op.attributes["outer_dims_perm"]) if turned else []
+    order = order or list(range(len(plain)))
     tiles = list(query.op.attributes["inner_dims_pos"])
     factors = Factors(query)
 
