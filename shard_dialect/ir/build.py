@@ -84,6 +84,12 @@ def allocate(type_: ir.MemRefType) -> ir.Operation:
     return create("memref.alloc", [type_], [], segments)
 
 
+def allocate_copy(value: ir.Value) -> ir.Operation:
+    """A tensor like `value`, in memory of its own."""
+    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 1, 0])}
+    return create("bufferization.alloc_tensor", [value.type], [value], segments)
+
+
 def scalar(attribute: ir.Attribute) -> ir.Operation:
     """`arith.constant` of a typed attribute."""
     return create("arith.constant", [attribute.type], [], {"value": attribute})
@@ -131,7 +137,9 @@ def is_constant(op: ir.Operation) -> bool:
 
 
 def splat_value(value: ir.Value) -> ir.Attribute | None:
-    """The element that the tensor constant behind `value` repeats, if there is one."""
+    """The element that the tensor constant behind `value` repeats, or behind its whole, if any."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name == "mesh.local_split":
+        value = value.owner.operands[0]
     dense = constant_value(value)
     if not isinstance(dense, ir.DenseElementsAttr) or not dense.is_splat:
         return None

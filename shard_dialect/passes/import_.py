@@ -43,5 +43,6 @@ def import_annotations(module: ir.Operation) -> set[str]:
     for import_one in (import_shard, import_sdy):
         if import_one(module, ops):
             ops = walk(module)
+    names = {op.name for op in ops}  # the last part drops some of them
     import_mesh(module)
-    return {op.name for op in ops}
+    return names

@@ -38,6 +38,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.local import read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, ReduceScatter
+from shard_dialect.passes.aggregates import take_apart
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.control_flow import to_scf
 
@@ -45,7 +46,8 @@ _FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonic
 _FROM_BRANCHES = "builtin.module(func.func(lift-cf-to-scf))"  # buffers are freed in regions only
 _TO_BUFFERS = (
     "builtin.module("
-    "func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-arith,tosa-to-tensor),"
+    "func.func(tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
+    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor),"
     # Before anything merges them: bufferization is cubic in the users of one empty tensor.
     "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg),"
     "one-shot-bufferize{allow-return-allocs-from-loops bufferize-function-boundaries"
@@ -83,6 +85,8 @@ class Lower(Pass):
             to_scf(handle)
         try:
             _to_linalg(module)
+            take_apart(module)
+            _read_scales_alike(module)
             PassManager.parse(_TO_BUFFERS).run(module)
             for handle in functions_of(module):
                 _return_apart(handle)
@@ -111,6 +115,18 @@ def _to_linalg(module: ir.Operation) -> None:
 
 def _is_sharded(op: ir.Operation) -> bool:
     return op.name.startswith("mesh.") or op.name in ("shard.shard", "shard.sharding")
+
+
+def _read_scales_alike(module: ir.Operation) -> None:
+    """Hide a constant shift where the multiplier is none: upstream makes an empty tensor of it."""
+    for op in [each for each in walk(module) if each.name == "tosa.rescale"]:
+        scales = list(op.operands)[1:3]
+        known = [build.constant_value(scale) is not None for scale in scales]
+        if known[0] == known[1]:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            copied = build.allocate_copy(scales[known.index(True)])
+        op.operands[1 + known.index(True)] = copied.results[0]
 
 
 def _return_apart(handle: ir.Operation) -> None:

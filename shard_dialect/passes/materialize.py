@@ -217,11 +217,10 @@ class _Materializer:
         for place, target in enumerate(choice.operands):
             if target is not None:
                 op.handle.operands[place] = self.versions.get(op.operands[place], target, op)
-        if choice.late_inits:
-            self._add_inits_late(op, choice)
-            return
+        self._add_inits_late(op, choice)
+        late = {value for value, _, _ in choice.late_inits}
         for value, produced in zip(op.results, choice.results, strict=True):
-            if produced is not None:
+            if produced is not None and value not in late:
                 self._define(op, value, produced)
 
     def _replicate(self, op: Op) -> None:

@@ -82,6 +82,8 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
         _cut_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
         for end in returns_of(handle)[:1]:
             _cut_boundary(handle, "res_attrs", RESULT, end.operands)
+    with located(handle):
+        _cut_arguments(handle, shardings)
     for op, collective in zip(ops, collectives, strict=True):
         with located(op):
             if collective is not None:
@@ -89,8 +91,6 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
             else:
                 _cut_arguments(op, shardings)
                 _cut_results(op, shardings)
-    with located(handle):
-        _cut_arguments(handle, shardings)
     update_type(handle)
     set_form(handle, "local")
 

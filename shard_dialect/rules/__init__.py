@@ -25,13 +25,15 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.rule_text import read_rule
 from shard_dialect.model.sharding import Shape
-from shard_dialect.rules import linalg, pointwise, stablehlo, tensor, tosa
+from shard_dialect.rules import bufferization, linalg, pointwise, stablehlo, tensor, tosa
 from shard_dialect.rules.query import CutFunction, Query
 
 RuleFunction = Callable[[Query], "ShardingRule | str | None"]
 _Given = TypeVar("_Given", bound="RuleFunction | str")
 
 _RULES: dict[str, RuleFunction] = {
+    **bufferization.RULES,
+    **linalg.RULES,
     **pointwise.RULES,
     **stablehlo.RULES,
     **tensor.RULES,
@@ -51,7 +53,7 @@ def sharding_rule(*names: str) -> Callable[[_Given], _Given]:
     return register
 
 
-_CUTS: dict[str, CutFunction] = {**stablehlo.CUTS}
+_CUTS: dict[str, CutFunction] = {**stablehlo.CUTS, **tensor.CUTS, **tosa.CUTS}
 
 
 def cutting(*names: str) -> Callable[[CutFunction], CutFunction]:

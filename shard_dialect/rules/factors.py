@@ -70,9 +70,9 @@ class Factors:
     def add_to_all(
         self, dim: int, size: int, kind: Kind = "passed", *, blocked: bool = False
     ) -> None:
-        """A factor that is dimension `dim` of every tensor but scalars."""
+        """A factor that is dimension `dim` of every tensor that has one, so of no scalar."""
         operands, results = (
-            [dim if dims else None for dims in tensors]
+            [dim if dims is not None and dim < len(dims) else None for dims in tensors]
             for tensors in (self._operands, self._results)
         )
         self.add(size, operands, results, kind, blocked=blocked)

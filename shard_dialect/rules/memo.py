@@ -11,7 +11,6 @@ from shard_dialect.ir.walk import has_own_body, operations
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules import rule_of
 
-
 _BY_NEIGHBOURS = (
     "stablehlo.concatenate",
     "stablehlo.custom_call",

@@ -1,4 +1,4 @@
-"""`arith` and `math` on tensors: elementwise, all of one shape."""
+"""`arith` and `math` on tensors, elementwise; and rules that ops of several dialects have."""
 
 from __future__ import annotations
 
@@ -33,21 +33,30 @@ def elementwise(query: Query) -> ShardingRule | None:
     return ShardingRule(shape, tuple(map(dims, query.operands)), tuple(map(dims, query.results)))
 
 
+def no_factors(query: Query) -> ShardingRule:
+    """Nothing is split: of ops that read or write one element, or what is kept between runs."""
+    operands, results = (
+        tuple(None if shape is None else ((),) * len(shape) for shape in shapes)
+        for shapes in (query.operands, query.results)
+    )
+    return ShardingRule((), operands, results)
+
+
 _ARITH = (
-    "addf addi andi bitcast ceildivsi ceildivui cmpf cmpi divf divsi divui extf extsi extui "
-    "floordivsi fptosi fptoui index_cast index_castui maximumf maxnumf maxsi maxui minimumf "
-    "minnumf minsi minui mulf muli negf ori remf remsi remui select shli shrsi shrui sitofp subf "
-    "subi truncf trunci uitofp xori"
+    "addf addi addui_extended andi bitcast ceildivsi ceildivui cmpf cmpi constant convertf divf "
+    "divsi divui extf extsi extui floordivsi flush_denormals fptosi fptoui index_cast index_castui "
+    "maximumf maxnumf maxsi maxui minimumf minnumf minsi minui mulf muli mulsi_extended "
+    "mului_extended negf ori remf remsi remui scaling_extf scaling_truncf select shli shrsi shrui "
+    "sitofp subf subi subui_extended truncf trunci uitofp xori"
 ).split()
 
 _MATH = (
-    "absf absi acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh ctlz ctpop cttz "
-    "erf erfc exp exp2 expm1 floor fma fpowi ipowi isfinite isinf isnan isnormal log log10 log1p "
-    "log2 powf round roundeven rsqrt sin sinh sqrt tan tanh trunc"
+    "absf absi acos acosh asin asinh atan atan2 atanh cbrt ceil clampf copysign cos cosh ctlz "
+    "ctpop cttz erf erfc exp exp2 expm1 floor fma fpowi ipowi isfinite isinf isnan isnormal log "
+    "log10 log1p log2 powf round roundeven rsqrt sin sincos sinh sqrt tan tanh trunc"
 ).split()
 
 RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
-    "arith.constant": elementwise,
     **{f"arith.{name}": elementwise for name in _ARITH},
     **{f"math.{name}": elementwise for name in _MATH},
 }

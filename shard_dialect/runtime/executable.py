@@ -25,11 +25,13 @@ from shard_dialect.runtime.lowered import Program, Site, find_function
 
 _TO_LLVM = (
     "builtin.module(func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,"
+    "convert-complex-to-standard,"
     "math-extend-to-supported-types,"
     "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},"
     "expand-strided-metadata,lower-affine,math-expand-ops,convert-math-to-llvm,"
-    "convert-math-to-libm,arith-expand{include-bf16=true},convert-vector-to-llvm,finalize-memref-to-llvm,"
-    "convert-index-to-llvm,convert-arith-to-llvm,convert-cf-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,"
+    "convert-math-to-libm,arith-expand{include-bf16=true},convert-vector-to-llvm,"
+    "convert-complex-to-llvm,finalize-memref-to-llvm,convert-index-to-llvm,convert-arith-to-llvm,"
+    "convert-cf-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,"
     "reconcile-unrealized-casts,canonicalize)"
 )
 

@@ -385,7 +385,7 @@ def windows(rng: random.Random) -> Iterator[Case]:
         for _ in range(rng.randrange(1, 4)):
             size = rng.choice((4, 6))
             window, stride, base, dilation = rng.choice(
-                ((1, 1, 1, 1), (1, 1, 1, 2), (2, 1, 1, 1), (2, 2, 1, 1), (1, 2, 1, 1), (1, 1, 2, 1),
+                ((1, 1, 1, 1), (1, 1, 1, 2), (2, 1, 1, 1), (2, 2, 1, 1), (1, 2, 1, 1), (1, 1, 3, 1),
                  (2, 1, 2, 2))
             )  # fmt: skip
             pad = [0, 0] if rng.random() < 0.7 else [1, 1]
@@ -619,6 +619,9 @@ COMPILED = named(plain_dots, complexes, convolutions, algebra)
 
 
 def generators(rng: random.Random) -> Iterator[Case]:
+    said = "rng_distribution = #stablehlo<rng_distribution UNIFORM>"
+    constants = {0: "0.0", 1: "1.0", 2: "[4, 6, 8]"}
+    yield Case("rng", ["f32", "f32", "3xi64"], ["4x6x8xf32"], said, constants=constants)
     for shape in ((4, 6), (8,), ()):
         yield Case(
             "rng_bit_generator",

@@ -1,16 +1,21 @@
 """Each StableHLO op with a rule, cut at random, against the unsharded op."""
 
 import random
+import re
 import warnings
+from collections.abc import Iterator
 
 import pytest
 
 from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model import ShardingRule
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.stablehlo import RULES
+from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, NOT_RUN, Family, drawn
 from tests.test_end_to_end import run_and_check
 
 T = "tensor<4x8xf32>"
@@ -104,6 +109,12 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], str, str]] = {
         f" : ({T}, tensor<f32>) -> tensor<4xf32>",
         "tensor<4xf32>",
     ),
+    "dynamic_update_slice": (
+        (T, "tensor<4x2xf32>", "tensor<i32>"),
+        f"%r = stablehlo.dynamic_update_slice %0, %1, %2, %2"
+        f" : ({T}, tensor<4x2xf32>, tensor<i32>, tensor<i32>) -> {T}",
+        T,
+    ),
     "iota": (
         (T,),
         f"%i = stablehlo.iota dim = 1 : {T}\n%r = stablehlo.add %0, %i : {T}",
@@ -174,46 +185,121 @@ NOT_LOWERED: dict[str, tuple[tuple[str, ...], str, str]] = {
         f"stablehlo.return %c : tensor<i1>\n}}) : ({T}) -> {T}",
         T,
     ),
-    "dynamic_update_slice": (
-        (T, "tensor<4x2xf32>", "tensor<i32>"),
-        f"%r = stablehlo.dynamic_update_slice %0, %1, %2, %2"
-        f" : ({T}, tensor<4x2xf32>, tensor<i32>, tensor<i32>) -> {T}",
-        T,
-    ),
 }
-"""Ops that StableHLO's lowering to linalg does not know, so that nothing runs them here."""
+"""Ops that StableHLO's lowering to linalg does not know: see test_stablehlo_pieces.py."""
 
 
 def program(name: str, seed: int) -> str:
     """The op on arguments that lie at random on a 2x2 grid, and its result too."""
     arguments, body, made = (PROGRAMS | NOT_LOWERED)[name]
-    rng = random.Random(f"{name}/{seed}")
+    inputs = ", ".join(f"%{number}: {type_}" for number, type_ in enumerate(arguments))
+    text = f"func.func @main({inputs}) -> ({made}) {{\n{body}\nreturn %r : {made}\n}}\n"
+    return sharded(text, random.Random(f"{name}/{seed}"))
 
-    def said(type_: str) -> str:
-        sizes = [int(size) for size in type_[7:-1].split("x")[:-1]]
+
+def sharded(text: str, rng: random.Random) -> str:
+    """The function with arguments, and perhaps results, that lie at random on a 2x2 grid."""
+
+    def said(match: re.Match[str]) -> str:
+        sizes = [int(size) for size in match[1].split("x")[:-1]]
         split: list[list[int]] = [[] for _ in sizes]
         for axis in rng.sample((0, 1), 2):
             dim = rng.randrange(len(sizes) + 1) if sizes else 0
             if dim < len(sizes) and sizes[dim] % 2 ** (len(split[dim]) + 1) == 0:
                 split[dim].append(axis)
-        return f"{{mesh.sharding = #mesh.shard<@g, {split}>}}"
+        return f"{match[0]} {{mesh.sharding = #mesh.shard<@g, {split}>}}"
 
-    inputs = ", ".join(f"%{n}: {type_} {said(type_)}" for n, type_ in enumerate(arguments))
-    result = f"({made} {said(made)})" if rng.random() < 0.5 else made
+    head, rest = text.split(" {\n", 1)
+    arguments, results = head.split(" -> ")
+    arguments = re.sub(r"tensor<([\w]*)>", said, arguments)
+    if rng.random() < 0.5:
+        results = re.sub(r"tensor<([\w]*)>", said, results)
     return (
         '"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()\n'
-        f"func.func @main({inputs}) -> {result} {{\n{body}\nreturn %r : {made}\n}}\n"
+        f"{arguments} -> {results} {{\n{rest}"
     )
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_cut_at_random_it_equals_the_unsharded_op(name: str, seed: int) -> None:
-    text = program(name, seed)
+    check(program(name, seed))
+
+
+def lowered() -> Iterator[tuple[str, str]]:
+    """Ops drawn at random, those that the lowering to linalg knows."""
+    for family in (*INTERPRETED.values(), *COMPILED.values()):
+        for name, case in drawn(family).items():
+            text = str(case)
+            if case.name in LOWERED and not any(odd in text for odd in ODD.get(case.name, ())):
+                yield name, text
+
+
+LOWERED = (
+    "bitcast_convert broadcast_in_dim concatenate convolution dot dot_general dynamic_slice "
+    "dynamic_update_slice gather iota map pad reduce reduce_window reshape reverse slice transpose"
+).split()
+ODD = {
+    "dot_general": ("complex",),
+    # With some batching dimensions the lowering crashes.
+    "gather": (
+        "batching_dims = [0]",
+        "batching_dims = [1]",
+        "batching_dims = [2]",
+        "batching_dims = [3]",
+    ),
+    "reduce": ("complex", "ui32", "dimensions = array<i64>", "i1>"),
+}
+"""Of these ops, what the lowering or the collectives do not know."""
+DRAWN = dict(lowered())
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_drawn_and_cut_at_random_it_equals_the_unsharded_op(name: str) -> None:
+    check(sharded(DRAWN[name], random.Random(name)))
+
+
+def check(text: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ShardWarning)  # no op runs replicated for want of a rule
         verdict = run_and_check(text, "spmd,lower")
     assert verdict.passed, f"{text}\n{verdict.failure}"
+
+
+SCATTER = """
+  %r = "stablehlo.scatter"(%x, %i, %u) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1],
+      inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<6x8xf32>, tensor<64x1xi32>, tensor<64x8xf32>) -> tensor<6x8xf32>
+"""
+
+
+@pytest.mark.parametrize(
+    ("onto", "steps"),
+    [
+        (
+            "stablehlo.constant dense<0.0>",
+            ["arith.constant", "stablehlo.scatter", "mesh.all_reduce"],
+        ),
+        ("stablehlo.abs %y", ["linalg.fill", "stablehlo.scatter", "mesh.all_reduce", "arith.addf"]),
+    ],
+)
+def test_what_is_scattered_on_each_device_is_added_up_once(onto: str, steps: list[str]) -> None:
+    text = (
+        '"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()\n'
+        "func.func @main(%y: tensor<6x8xf32>, %i: tensor<64x1xi32>, %u: tensor<64x8xf32> "
+        "{mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<6x8xf32> {\n"
+        f"%x = {onto} : tensor<6x8xf32>{SCATTER}return %r : tensor<6x8xf32>\n}}\n"
+    )
+    with make_context():
+        module = Source.of(text).parse()
+        run_pipeline(module, "propagate,materialize,canonicalize")
+        names = [op.name for op in operations(body(operations(module.body)[1]))]
+    places = [names.index(name) for name in steps]
+    assert places == sorted(places)
 
 
 RULES_AS_TEXT = {
@@ -241,6 +327,67 @@ def test_the_rule_is(name: str) -> None:
         function = module.body.operations[1].operation
         *_, op, _ = (each.operation for each in function.regions[0].blocks[0].operations)
         assert str(rule_of(op)) == RULES_AS_TEXT[name]
+
+
+ROLES = {
+    "reshape": "pass",
+    "transpose": "pass",
+    "dynamic_slice": "forward",
+    "dynamic_update_slice": "forward",
+    "broadcast_in_dim": "broadcast",
+}
+
+
+@pytest.mark.parametrize("family", (INTERPRETED | COMPILED | NOT_RUN).values())
+def test_roles_are_shardys(family: Family) -> None:
+    """Elementwise is what StableHLO calls so: `map` is not."""
+    for case in drawn(family).values():
+        rule = rule_of_text(str(case))
+        if rule is None or case.name in ("custom_call", "bitcast_convert"):
+            continue
+        is_elementwise = family.__name__ in ("elementwise", "complexes") and case.name not in (
+            "map",
+            "dot_general",
+            "reduce",
+        )
+        default = "elementwise" if is_elementwise else "other"
+        assert rule.role == ROLES.get(case.name, default), case
+
+
+def rule_of_text(text: str) -> ShardingRule | None:
+    with make_context():
+        module = Source.of(text).parse()
+        *_, op, _ = operations(body(operations(module.body)[0]))
+        return rule_of(op)
+
+
+@pytest.mark.parametrize(
+    ("text", "role"),
+    [
+        ("bitcast_convert %a : (tensor<4x8xf32>) -> tensor<4x8xi32>", "elementwise"),
+        ("bitcast_convert %a : (tensor<4x8xf32>) -> tensor<4x8x4xi8>", "other"),
+        ("custom_call @MoveToHost(%a) : (tensor<4x8xf32>) -> tensor<4x8xf32>", "pass"),
+        ("custom_call @LayoutConstraint(%a) : (tensor<4x8xf32>) -> tensor<4x8xf32>", "other"),
+    ],
+)
+def test_the_role_is(text: str, role: str) -> None:
+    rule = rule_of_text(f"func.func @main(%a: {T}) {{\n%r = stablehlo.{text}\nreturn\n}}\n")
+    assert rule is not None
+    assert rule.role == role
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        f"custom_call @Eigh(%a) : ({T}) -> {T}",
+        f"custom_call @Qr(%a, %a) : ({T}, {T}) -> {T}",
+        f"custom_call @mhlo.topk(%a) : ({T}) -> tensor<8xf32>",
+        f"custom_call @PartialReduce(%a) : ({T}) -> tensor<8xf32>",
+        f"custom_call @of_ours(%a) : ({T}) -> {T}",
+    ],
+)
+def test_a_call_that_is_not_as_its_target_says_has_no_rule(call: str) -> None:
+    assert rule_of_text(f"func.func @main(%a: {T}) {{\n%r = stablehlo.{call}\nreturn\n}}\n") is None
 
 
 def test_every_op_of_the_table_is_stablehlos() -> None:

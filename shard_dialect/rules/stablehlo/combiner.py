@@ -39,19 +39,24 @@ def _joining(value: ir.Value, pair: tuple[ir.Value, ir.Value]) -> Reduction | No
     ):
         return None
     kind = _COMBINERS.get(owner.operation.name)
-    return kind if kind is not None and _collectives_do(kind, value.type.element_type) else None
+    return kind if _is_number(value.type.element_type) else None
 
 
-def _collectives_do(kind: Reduction, element: ir.Type) -> bool:
-    """Whether they join elements as the region does: of i1 add is or, a signed 1 is -1."""
+def _is_number(element: ir.Type) -> bool:
+    """Whether collectives join such elements as the region does.
+
+    Of i1 add is or, and a signed 1 is -1; of unsigned ones they would find a signed maximum.
+    """
     if isinstance(element, ir.IntegerType):
-        return element.width > 1 and (element.is_signless or kind in ("sum", "product"))
+        return element.width > 1 and element.is_signless
     return isinstance(element, ir.FloatType)
 
 
 def can_be_added_up(element: ir.Type) -> bool:
     """Whether sums of parts are the sum."""
-    return _collectives_do("sum", element) or isinstance(element, ir.ComplexType)
+    if isinstance(element, ir.IntegerType):
+        return element.width > 1
+    return isinstance(element, (ir.FloatType, ir.ComplexType))
 
 
 def may_start_often(kind: Reduction, inits: Iterable[ir.Value]) -> bool:

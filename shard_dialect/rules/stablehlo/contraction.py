@@ -1,7 +1,9 @@
 """StableHLO's products: `dot`, `dot_general`, `convolution`.
 
-dot_general     ([a, b, d], [d, a, c]) -> ([a, b, c]) reduction={d: sum}
-convolution     ([a, b, d], [c, d, e]) -> ([a, b, e]) reduction={d: sum} whole={c} permuted={b}
+    dot_general     ([a, b, d], [d, a, c]) -> ([a, b, c]) reduction={d: sum}
+    convolution     ([a, bc, d], [c, d, e]) -> ([a, b, e]) reduction={d: sum} whole={c} permuted={b}
+
+Sums in parts are the sum, but of i1, whose sum is or.
 """
 
 from __future__ import annotations
@@ -122,5 +124,6 @@ def cut_convolution(op: ir.Operation, results: Sequence[Shape | None]) -> None:
     features = left[given.input_feature_dimension], right[given.kernel_input_feature_dimension]
     batches = left[given.input_batch_dimension], made[given.output_batch_dimension]
     for name, (all_groups, one) in (("feature", features), ("batch", batches)):
-        count = op.attributes[f"{name}_group_count"]
-        op.attributes[f"{name}_group_count"] = ir.IntegerAttr.get(count.type, all_groups // one)
+        before = op.attributes[f"{name}_group_count"]
+        count = all_groups // one if one else before.value
+        op.attributes[f"{name}_group_count"] = ir.IntegerAttr.get(before.type, count)

@@ -11,26 +11,23 @@ from collections.abc import Callable
 from functools import partial
 
 from shard_dialect.model import ShardingRule
-from shard_dialect.model.rule import Role
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
+from shard_dialect.rules.stablehlo.layout import alike, all_whole, of_matrices
 
 
 def custom_call(query: Query) -> ShardingRule | None:
-    rule = _TARGETS.get(query.op.attributes["call_target_name"].value)
-    return rule(query) if rule else None
+    target = query.op.attributes["call_target_name"].value
+    is_its = target not in _RANKS or _has_ranks(query, *_RANKS[target])
+    return _TARGETS[target](query) if target in _TARGETS and is_its else None
 
 
-def alike(query: Query, needed: int | None = 0, role: Role = "other") -> ShardingRule | None:
-    """Each dimension is one of all tensors; the last `needed` ones are not split, `None`: none."""
+def _has_ranks(query: Query, operands: _Ranks, results: _Ranks) -> bool:
+    """Whether the tensors have ranks like these, from the first operand's, which is a matrix."""
     factors = Factors(query)
-    shape = factors.results[0]
-    if query.results[0] is None:
-        return None
-    split = 0 if needed is None else len(shape) - needed
-    for dim, size in enumerate(shape):
-        factors.add_to_all(dim, size, "passed" if dim < split else "whole")
-    return factors.rule(role)
+    rank = max([*map(len, factors.operands[:1]), 2])
+    sides = ((factors.operands, operands), (factors.results, results))
+    return all([len(shape) - rank for shape in shapes] == list(ranks) for shapes, ranks in sides)
 
 
 def eigh(query: Query) -> ShardingRule | None:
@@ -76,6 +73,8 @@ def top_k(query: Query) -> ShardingRule | None:
     """The largest along the last dimension, in order, even where that is all."""
     factors = Factors(query)
     shape, made = factors.operands[0], factors.results[0]
+    if len(shape) != len(made):
+        return None
     for dim, size in enumerate(shape):
         kind: Kind = "passed" if dim < len(shape) - 1 else "whole"
         factors.add_to_all(dim, size, kind, blocked=size != made[dim])
@@ -86,6 +85,8 @@ def approximate_top_k(query: Query) -> ShardingRule | None:
     """Along one dimension, named out of our sight: where none shrinks it may be any."""
     factors = Factors(query)
     shape, made = factors.operands[0], factors.results[0]
+    if len(shape) != len(made):
+        return None
     for dim, (size, kept) in enumerate(zip(shape, made, strict=True)):
         if size == kept:
             factors.add_to_all(dim, size, "whole" if shape == made else "passed")
@@ -108,6 +109,14 @@ def combine_words(query: Query) -> ShardingRule | None:
     return factors.rule()
 
 
+_Ranks = tuple[int, ...]
+_RANKS: dict[str, tuple[_Ranks, _Ranks]] = {
+    "Eigh": ((0,), (0, -1)),
+    "ProductOfElementaryHouseholderReflectors": ((0, -1), (0,)),
+    "Qr": ((0,), (0, -1)),
+    "QrDecompositionBlock": ((0,), (0, -1)),
+}
+
 _TARGETS: dict[str, Callable[[Query], ShardingRule | None]] = {
     **dict.fromkeys(("ApproxTopK", "PartialReduce"), approximate_top_k),
     **dict.fromkeys(
@@ -123,7 +132,7 @@ _TARGETS: dict[str, Callable[[Query], ShardingRule | None]] = {
     **dict.fromkeys(("MoveToDevice", "MoveToHost"), partial(alike, role="pass")),
     **dict.fromkeys(
         ("Cholesky", "InvertDiagBlocksLowerTriangular", "InvertDiagBlocksUpperTriangular"),
-        partial(alike, needed=2),
+        of_matrices,
     ),
     **dict.fromkeys(
         (
@@ -136,7 +145,7 @@ _TARGETS: dict[str, Callable[[Query], ShardingRule | None]] = {
             "_SPMDInternalOp_Wrap",
             "xla.megascale.provide_metadata",
         ),
-        partial(alike, needed=None),
+        all_whole,
     ),
     "Eigh": eigh,
     "ProductOfElementaryHouseholderReflectors": householder_product,

@@ -1,8 +1,9 @@
 """StableHLO ops on the last dimensions of a batch, or beside a dimension that they need whole.
 
-cholesky              ([a, b, c]) -> ([a, b, c]) whole={b, c}
-sort along 1          ([a, b]) -> ([a, b]) whole={b}
-batch_norm_training   ([a, b], [b], [b]) -> ([a, b], [b], [b]) whole={a}
+    sort along 1          ([a, b]) -> ([a, b]) whole={b}
+    batch_norm_training   ([a, b], [b], [b]) -> ([a, b], [b], [b]) whole={a}
+
+Beside that dimension each line, or matrix, or feature, is worked on by itself.
 """
 
 from __future__ import annotations
@@ -11,14 +12,6 @@ from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attributes import integer, integers, numbers
-
-
-def cholesky(query: Query) -> ShardingRule | None:
-    factors = Factors(query)
-    shape = factors.operands[0]
-    for dim, size in enumerate(shape):
-        factors.add_to_all(dim, size, "passed" if dim < len(shape) - 2 else "whole")
-    return factors.rule()
 
 
 def triangular_solve(query: Query) -> ShardingRule | None:
@@ -94,8 +87,16 @@ def _batch_norm(query: Query, elements: Kind) -> ShardingRule | None:
     return factors.rule()
 
 
+def rng(query: Query) -> ShardingRule | None:
+    """What is drawn depends on its place; all draw all. The last operand is the shape."""
+    factors = Factors(query)
+    for dim, size in enumerate(factors.results[0]):
+        factors.add(size, (), (dim,), "whole")
+    return factors.rule()
+
+
 def rng_bit_generator(query: Query) -> ShardingRule | None:
-    """What is drawn depends on its place; all draw all, from one state."""
+    """As `rng`, from a state that all have."""
     factors = Factors(query)
     for dim, size in enumerate(factors.operands[0]):
         factors.add(size, (dim,), (dim, None), "whole", blocked=True)

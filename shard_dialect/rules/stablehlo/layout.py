@@ -11,9 +11,11 @@ result's. Source of these rules' factors, as of all in this package: Shardy's re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
+from shard_dialect.model.rule import Role
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
@@ -31,20 +33,23 @@ def elementwise(query: Query) -> ShardingRule | None:
     return ShardingRule(shape, tuple(operands), (dims,) * len(query.results), role="elementwise")
 
 
-def alike(query: Query) -> ShardingRule | None:
-    """As elementwise ops, but for the order of propagation: `map`, whose region is any."""
+def alike(query: Query, needed: int | None = 0, role: Role = "other") -> ShardingRule | None:
+    """Each dimension is one of all tensors; the last `needed` of them are not split.
+
+    None is where that is `None`: what a piece is needs all the rest.
+    """
     factors = Factors(query)
-    for dim, size in enumerate(factors.results[0]):
-        factors.add_to_all(dim, size)
-    return factors.rule()
+    if query.results[0] is None:  # a token
+        return None
+    shape = factors.results[0]
+    free = 0 if needed is None else len(shape) - needed
+    for dim, size in enumerate(shape):
+        factors.add_to_all(dim, size, "passed" if dim < free else "whole")
+    return factors.rule(role)
 
 
-def all_whole(query: Query) -> ShardingRule | None:
-    """Each dimension is one of all tensors, but what a piece is needs the rest."""
-    factors = Factors(query)
-    for dim, size in enumerate(factors.results[0]):
-        factors.add_to_all(dim, size, "whole")
-    return factors.rule()
+all_whole = partial(alike, needed=None)
+of_matrices = partial(alike, needed=2)
 
 
 def bitcast_convert(query: Query) -> ShardingRule | None:

@@ -14,9 +14,8 @@
 // NAME-NEXT: {{.*}}explain.mlir:31:8: note: dimension 0 along [0, 1]: annotated
 // NAME-NOT: note
 
-// Backward from a result of the function.
-// ARGUMENT:      explain.mlir:29:1: remark: %arg1 lies as {{\[\[}}0, 1], []]
-// ARGUMENT-NEXT: {{.*}}explain.mlir:33:8: note: dimension 0 along [0, 1]: by 'stablehlo.add' op, from result 0
+// Backward from an op's other operand.
+// ARGUMENT: explain.mlir:29:1: remark: %arg1 lies as {{\[\[}}0, 1], []]
 // ARGUMENT-NEXT: {{.*}}explain.mlir:33:8: note: dimension 0 along [0, 1]: by 'stablehlo.add' op, from operand 0
 // ARGUMENT:      note: dimension 0 along [0, 1]: annotated
 

@@ -6,15 +6,15 @@
 
 // CHECK: all_gather      [0] 2  2x8xf32    4x8xf32 64
 // CHECK: check passed
-// WARNING: unknown_op.mlir:{{[0-9]+}}:8: warning: 'tensor.cast' op has no sharding rule: it runs replicated, on gathered operands; give it one with @sharding_rule("tensor.cast")
+// WARNING: unknown_op.mlir:{{[0-9]+}}:8: warning: 'builtin.unrealized_conversion_cast' op has no sharding rule: it runs replicated, on gathered operands; give it one with @sharding_rule("builtin.unrealized_conversion_cast")
 // WARNING-NOT: warning
-// STRICT: unknown_op.mlir:{{[0-9]+}}:8: error: 'tensor.cast' op has no sharding rule
+// STRICT: unknown_op.mlir:{{[0-9]+}}:8: error: 'builtin.unrealized_conversion_cast' op has no sharding rule
 shard.grid @g(shape = 2)
 func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
   %0 = shard.shard %x to %s : tensor<4x8xf32>
   %1 = math.tanh %0 : tensor<4x8xf32>
-  %2 = tensor.cast %1 : tensor<4x8xf32> to tensor<4x8xf32>
+  %2 = builtin.unrealized_conversion_cast %1 : tensor<4x8xf32> to tensor<4x8xf32>
   %3 = math.exp %2 : tensor<4x8xf32>
   %4 = shard.shard %3 to %s : tensor<4x8xf32>
   return %4 : tensor<4x8xf32>

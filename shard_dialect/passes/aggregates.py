@@ -1,0 +1,63 @@
+"""linalg's ops that stand for several, taken apart: upstream lowers no other way what has no loops.
+
+    linalg.softmax      a maximum, exponentials, their sum, a quotient
+    linalg.pack         tensor.pad, tensor.expand_shape, linalg.transpose
+
+Upstream has this as transforms only, so a schedule in the transform dialect asks for them.
+"""
+
+from __future__ import annotations
+
+from shard_dialect.ir.bindings import ir, part
+from shard_dialect.ir.walk import operations, walk
+
+_MADE_BY_PACK = ("tensor.pad", "tensor.expand_shape", "linalg.transpose")
+_MADE_BY_UNPACK = (
+    "tensor.empty",
+    "linalg.transpose",
+    "tensor.collapse_shape",
+    "tensor.extract_slice",
+    "linalg.copy",
+)
+_TRANSFORMS = {
+    "linalg.softmax": ("decompose_interface", ()),
+    "linalg.pack": ("lower_pack", _MADE_BY_PACK),
+    "linalg.unpack": ("lower_unpack", _MADE_BY_UNPACK),
+    "linalg.winograd_filter_transform": ("decompose_winograd_op", ()),
+    "linalg.winograd_input_transform": ("decompose_winograd_op", ()),
+    "linalg.winograd_output_transform": ("decompose_winograd_op", ()),
+}
+"""The transform for each op, and the ops that it gives handles of, where it does of several."""
+
+
+def take_apart(module: ir.Operation) -> None:
+    """Replace the ops of the table by what they stand for."""
+    names = sorted({op.name for op in walk(module)} & set(_TRANSFORMS))
+    if not names:
+        return
+    schedule = ir.Module.parse(_schedule(names))
+    sequence = operations(schedule.body)[0]
+    part("dialects.transform.interpreter").apply_named_sequence(module, sequence, schedule)
+
+
+def _schedule(names: list[str]) -> str:
+    return f"""
+module attributes {{transform.with_named_sequence}} {{
+  transform.named_sequence @__transform_main(%module: !transform.any_op) {{
+    {"".join(map(_step, names))}
+    transform.yield
+  }}
+}}"""
+
+
+def _step(name: str) -> str:
+    transform, made = _TRANSFORMS[name]
+    types = ", ".join(f'!transform.op<"{each}">' for each in made) or "!transform.any_op"
+    of, found = f'!transform.op<"{name}">', f"%{name.replace('.', '_')}"
+    return f"""
+    {found} = transform.structured.match ops{{["{name}"]}} in %module
+      : (!transform.any_op) -> {of}
+    transform.foreach {found} : {of} {{
+    ^bb0(%each: {of}):
+      %made:{len(made) or 1} = transform.structured.{transform} %each : ({of}) -> ({types})
+    }}"""
