@@ -108,10 +108,12 @@ def _cut_sizes(op: ir.Operation, before: Sequence[int], after: Sequence[int]) ->
 
 def pad(query: Query) -> ShardingRule:
     """Dimensions that nothing is added to pass, unless the padding's region reads their index."""
-    added = zip(*(_static(query.op, f"static_{end}") for end in ("low", "high")), strict=True)
+    low, high = (_static(query.op, f"static_{end}") for end in ("low", "high"))
+    read = _read_indices(query.op)
     factors = Factors(query)
-    for dim, (size, ends) in enumerate(zip(factors.operands[0], added, strict=True)):
-        factors.add(size, (dim,), (dim,), "permuted" if any(ends) else "passed")
+    for dim, size in enumerate(factors.operands[0]):
+        is_other = low[dim] or high[dim] or dim in read
+        factors.add(size, (dim,), (dim,), "permuted" if is_other else "passed")
     return factors.rule("")
 
 
@@ -125,11 +127,17 @@ def concat(query: Query) -> ShardingRule:
 
 def generate(query: Query) -> ShardingRule:
     """Dimensions pass whose index is not read: a piece's is not the whole tensor's."""
+    read = _read_indices(query.op)
     factors = Factors(query)
-    arguments = body(query.op).arguments
-    for dim, (size, index) in enumerate(zip(factors.results[0], arguments, strict=True)):
-        factors.add(size, (), (dim,), "whole" if any(True for _ in index.uses) else "passed")
+    for dim, size in enumerate(factors.results[0]):
+        factors.add(size, (), (dim,), "whole" if dim in read else "passed")
     return factors.rule()
+
+
+def _read_indices(op: ir.Operation) -> set[int]:
+    """The dimensions whose index the op's region reads."""
+    indices = body(op).arguments
+    return {dim for dim, index in enumerate(indices) if any(True for _ in index.uses)}
 
 
 def insert(query: Query) -> ShardingRule:

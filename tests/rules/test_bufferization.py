@@ -53,7 +53,13 @@ GLOBAL = (
 )
 
 
-@pytest.mark.parametrize("op", ["ml_program.global_store", "ml_program.global_load"])
+RULES_AS_TEXT = {
+    "ml_program.global_store": "([1, 1]) -> ()",
+    "ml_program.global_load": "() -> ([1, 1])",
+}
+
+
+@pytest.mark.parametrize("op", RULES_AS_TEXT)
 def test_globals_are_whole_on_every_device(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     declared = (
         "ml_program.global private mutable @x(dense<0.0> : tensor<4x8xf32>) : tensor<4x8xf32>\n"
@@ -61,18 +67,12 @@ def test_globals_are_whole_on_every_device(op: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("tests.rules.placed.HEAD", HEAD + declared)
     types = ("tensor<4x8xf32>",)
     tried = Case(op, types, GLOBAL, types, runs=False)
-    assert (
-        rule_text(tried)
-        == {
-            "ml_program.global_store": "([1, 1]) -> ()",
-            "ml_program.global_load": "() -> ([1, 1])",
-        }[op]
-    )
+    assert rule_text(tried) == RULES_AS_TEXT[op]
     for seed in range(3):
         check_is_split(tried, at_random(tried, seed), ())
 
 
 def test_every_op_of_the_table_is_known() -> None:
     with make_context() as context:
-        assert context.dialects["bufferization"], context.dialects["ml_program"]  # loads them
+        assert all(context.dialects[name] for name in ("bufferization", "ml_program"))  # loads them
         assert not [name for name in RULES if not context.is_registered_operation(name)]

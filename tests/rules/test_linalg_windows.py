@@ -118,13 +118,12 @@ CASES = WINDOWED | QUANTIZED
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_split_is_reached(name: str) -> None:
-    assert (check_every_split(CASES[name], runs=3) == 0) == (name in ("conv_1d", "conv_2d"))
+    assert (check_every_split(CASES[name], runs=1) == 0) == (name in ("conv_1d", "conv_2d"))
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", CASES)
-def test_placed_at_random_it_means_the_same(name: str, seed: int) -> None:
-    check_means_the_same(at_random(CASES[name], seed))
+def test_placed_at_random_it_means_the_same(name: str) -> None:
+    check_means_the_same(at_random(CASES[name], 0))
 
 
 RULES_AS_TEXT = {
@@ -146,12 +145,6 @@ def test_the_rule_is(name: str) -> None:
 def test_every_op_of_linalg_is_tried() -> None:
     bindings = vars(part("dialects._linalg_ops_gen")).values()
     names = {getattr(each, "OPERATION_NAME", None) for each in bindings} - {None}
-    tried = {
-        each.op
-        for each in (
-            *CASES.values(),
-            *test_linalg.CASES.values(),
-            *test_linalg.ELEMENTWISE.values(),
-        )
-    }
+    tables = (CASES, test_linalg.CASES, test_linalg.ELEMENTWISE)
+    tried = {each.op for table in tables for each in table.values()}
     assert names - tried == {"linalg.fill", "linalg.index", "linalg.yield"}

@@ -136,6 +136,13 @@ CASES = {
         "} : $0 to $r",
         "4x12xf32",
     ),
+    "pad by an index": case(
+        "tensor.pad",
+        F,
+        f"%r = tensor.pad %0 low[0, 1] high[0, 3] {BLOCK}%n = arith.index_cast %i : index to i32\n"
+        "%v = arith.sitofp %n : i32 to f32\ntensor.yield %v : f32\n} : $0 to $r",
+        "4x12xf32",
+    ),
     "rank": case(
         "tensor.rank", F, "%d = tensor.rank %0 : $0\n%r = tensor.splat %d : $r", "4xindex"
     ),
@@ -173,6 +180,7 @@ SPLIT_IN_NO_WAY = {
     "from_elements",
     "gather",
     "insert",
+    "pad by an index",
     "rank",
     "reshape to an operand",
     "scatter",
