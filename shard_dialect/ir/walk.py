@@ -22,8 +22,9 @@ def walk(op: ir.Operation) -> list[ir.Operation]:
     found: list[ir.Operation] = []
 
     def note(inner: ir.Operation) -> ir.WalkResult:
+        is_first = not found  # `op` itself
         found.append(inner)
-        return _ADVANCE if has_own_body(inner.name) else _SKIP
+        return _ADVANCE if is_first or has_own_body(inner.name) else _SKIP
 
     op.walk(note, ir.WalkOrder.PRE_ORDER)
     return found[1:]

@@ -23,15 +23,17 @@ _BY_NEIGHBOURS = (
 
 
 class RuleMemo:
-    """The rules of one module's ops."""
+    """The rules of one module's ops. Equal ones are one object, which lives as long as this."""
 
     def __init__(self) -> None:
         self._found: dict[Hashable, ShardingRule | None] = {}
+        self._kept: dict[ShardingRule | None, ShardingRule | None] = {}
 
     def rule_of(self, op: Op, values: Sequence[Value]) -> ShardingRule | None:
         """As `rules.rule_of`: what a rule may look at makes the key."""
         if op.name in _BY_NEIGHBOURS:
-            return rule_of(op.handle)
+            found = rule_of(op.handle)
+            return self._kept.setdefault(found, found)
         key = (
             op.name,
             tuple([values[value].kind for value in op.operands]),
@@ -40,7 +42,8 @@ class RuleMemo:
             _body_of(op),
         )
         if key not in self._found:
-            self._found[key] = rule_of(op.handle)
+            found = rule_of(op.handle)
+            self._found[key] = self._kept.setdefault(found, found)
         return self._found[key]
 
 
