@@ -87,17 +87,17 @@ def test_a_rule_of_ones_own_is_used() -> None:
     text = """
 shard.grid @g(shape = 2)
 func.func @main(%x: tensor<4x8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x8xf32> {
-  %0 = tensor.cast %x : tensor<4x8xf32, #mesh.shard<@g, [[0]]>> to tensor<4x8xf32>
+  %0 = builtin.unrealized_conversion_cast %x : tensor<4x8xf32, #mesh.shard<@g, [[0]]>> to tensor<4x8xf32>
   return %0 : tensor<4x8xf32>
 }
 """
     with make_context():
         module = Source.of(text).parse()
-        with pytest.warns(match="'tensor.cast' op has no sharding rule"):
+        with pytest.warns(match="'builtin.unrealized_conversion_cast' op has no sharding rule"):
             run_pipeline(module, "propagate,materialize")
         assert "mesh.all_gather" in str(module)
 
-        @sharding_rule("tensor.cast")
+        @sharding_rule("builtin.unrealized_conversion_cast")
         def cast(query: Query) -> ShardingRule:
             return ShardingRule.einsum("ij->ij", query.operands, query.results)
 
@@ -108,4 +108,4 @@ func.func @main(%x: tensor<4x8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x8xf32> 
                 run_pipeline(module, "propagate,materialize")
             assert "mesh.all_gather" not in str(module)
         finally:
-            sharding_rule("tensor.cast")(lambda _: None)
+            sharding_rule("builtin.unrealized_conversion_cast")(lambda _: None)

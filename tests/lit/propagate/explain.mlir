@@ -2,21 +2,21 @@
 //
 // RUN: shard-opt %s --propagate --explain-sharding=%%3 2>&1 >%t.out | filecheck %s --check-prefix=NAME
 // RUN: shard-opt %s --propagate --explain-sharding=@main:%%arg1 2>&1 >%t.out | filecheck %s --check-prefix=ARGUMENT
-// RUN: shard-opt %s --propagate --explain-sharding=34 2>&1 >%t.out | filecheck %s --check-prefix=NAME
+// RUN: shard-opt %s --propagate --explain-sharding=33 2>&1 >%t.out | filecheck %s --check-prefix=NAME
 // RUN: shard-opt %s --spmd --explain-sharding=@other:%%0 2>&1 >%t.out | filecheck %s --check-prefix=NOTHING
 // RUN: not shard-opt %s --propagate --explain-sharding=%%30 2>&1 | filecheck %s --check-prefix=UNKNOWN
 // RUN: not shard-opt %s --cse --explain-sharding=%%3 2>&1 | filecheck %s --check-prefix=USELESS
 
-// NAME: {{.*}}explain.mlir:34:8: remark: %3 lies as {{\[\[}}], [0, 1]]
-// NAME-NEXT: {{.*}}explain.mlir:34:8: note: dimension 1 along [0, 1]: by 'stablehlo.transpose' op, from operand 0
-// NAME-NEXT: {{.*}}explain.mlir:33:8: note: dimension 0 along [0, 1]: by 'stablehlo.add' op, from operand 0
-// NAME-NEXT: {{.*}}explain.mlir:32:8: note: dimension 0 along [0, 1]: by 'stablehlo.tanh' op, from operand 0
-// NAME-NEXT: {{.*}}explain.mlir:31:8: note: dimension 0 along [0, 1]: annotated
+// NAME: {{.*}}explain.mlir:33:8: remark: %3 lies as {{\[\[}}], [0, 1]]
+// NAME-NEXT: {{.*}}explain.mlir:33:8: note: dimension 1 along [0, 1]: by 'stablehlo.transpose' op, from operand 0
+// NAME-NEXT: {{.*}}explain.mlir:32:8: note: dimension 0 along [0, 1]: by 'stablehlo.add' op, from operand 0
+// NAME-NEXT: {{.*}}explain.mlir:31:8: note: dimension 0 along [0, 1]: by 'stablehlo.tanh' op, from operand 0
+// NAME-NEXT: {{.*}}explain.mlir:30:8: note: dimension 0 along [0, 1]: annotated
 // NAME-NOT: note
 
 // Backward from an op's other operand.
-// ARGUMENT: {{.*}}explain.mlir:29:1: remark: %arg1 lies as {{\[\[}}0, 1], []]
-// ARGUMENT-NEXT: {{.*}}explain.mlir:33:8: note: dimension 0 along [0, 1]: by 'stablehlo.add' op, from operand 0
+// ARGUMENT: {{.*}}explain.mlir:28:1: remark: %arg1 lies as {{\[\[}}0, 1], []]
+// ARGUMENT-NEXT: {{.*}}explain.mlir:32:8: note: dimension 0 along [0, 1]: by 'stablehlo.add' op, from operand 0
 // ARGUMENT:      note: dimension 0 along [0, 1]: annotated
 
 // NOTHING: remark: %0 is replicated: nothing has reached it
