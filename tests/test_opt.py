@@ -87,7 +87,8 @@ def test_a_rule_of_ones_own_is_used() -> None:
     text = """
 shard.grid @g(shape = 2)
 func.func @main(%x: tensor<4x8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x8xf32> {
-  %0 = builtin.unrealized_conversion_cast %x : tensor<4x8xf32, #mesh.shard<@g, [[0]]>> to tensor<4x8xf32>
+  %0 = builtin.unrealized_conversion_cast %x
+    : tensor<4x8xf32, #mesh.shard<@g, [[0]]>> to tensor<4x8xf32>
   return %0 : tensor<4x8xf32>
 }
 """

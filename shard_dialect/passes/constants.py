@@ -19,6 +19,13 @@ from shard_dialect.model import ShardingRule
 
 _MADE_FROM_NOTHING = (*build.CONSTANTS, "stablehlo.iota", "tensor.empty")
 _REPEATING = ("stablehlo.broadcast_in_dim", "tensor.splat")
+_RESHAPES = (
+    "stablehlo.reshape",
+    "tensor.collapse_shape",
+    "tensor.expand_shape",
+    "tensor.reshape",
+    "tosa.reshape",
+)
 _SLICES = ("stablehlo.slice", "tensor.extract_slice")
 
 
@@ -68,7 +75,7 @@ class Constants:
     def _keeps_constant(self, op: Op, rule: ShardingRule | None) -> bool:
         """Whether it makes a constant of constants; index by index, so that copies are cheap."""
         is_cheap = rule is not None and (
-            rule.role in ("elementwise", "pass", "broadcast") or op.name in _SLICES
+            rule.role in ("elementwise", "broadcast") or op.name in _RESHAPES or op.name in _SLICES
         )
         return is_cheap and bool(op.operands) and self._constant.issuperset(op.operands)
 

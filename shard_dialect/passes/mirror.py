@@ -140,8 +140,10 @@ class _Builder:
     def _value(self, value: int) -> int:
         """The graph's number of a value of the function, made where it is new."""
         if not self.made.is_known(self.number, value):
-            is_sized = self.made.functions[self.number].values[value].shape is not None
-            number = self.graph.value(self._known(value)) if is_sized else NOTHING
+            kind = self.made.functions[self.number].values[value].kind
+            number = NOTHING
+            if kind.shape is not None:
+                number = self.graph.value(kind.shape, kind.itemsize, self._known(value))
             self.made.put(self.number, value, number)
         return self.made.number_of(self.number, value)
 
@@ -201,7 +203,9 @@ class _Builder:
             if is_copied:
                 operands[place] = self._copy_of(each, done)
             numbers.append(operands[place].number if is_copied else self._value(each))
-        number = self.graph.value(self._known(value))
+        kind = self.values[value].kind
+        assert kind.shape is not None, "copied are tensors of known size"
+        number = self.graph.value(kind.shape, kind.itemsize, self._known(value))
         copy = done[value] = Copy(self.number, op, value, number, operands)
         self.made.copies.append(copy)
         rule = self.rules.rule_of(op, self.values)

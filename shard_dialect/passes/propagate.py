@@ -52,7 +52,9 @@ class Propagate(Pass):
 
     name = "propagate"
 
-    strategy: Literal["basic", "aggressive", "op-priority", "user-priority"] = "user-priority"
+    strategy: Literal["basic", "aggressive", "op-priority", "user-priority", "cost"] = (
+        "user-priority"
+    )
     """How far to go, and how conflicts are resolved: see docs/propagation.md."""
 
     remarks: bool = False
@@ -89,7 +91,7 @@ class Propagate(Pass):
 
 
 def complete(
-    handles: Sequence[ir.Operation], shardings: Shardings, strategy: str = "user-priority"
+    handles: Sequence[ir.Operation], shardings: Shardings, strategy: str = "cost"
 ) -> tuple[Mirror, Engine] | None:
     """Bring functions to the propagated form; what they say already stays.
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.model import Annotation, Grid
 from shard_dialect.model.rule import Role
+from shard_dialect.propagation.cost import Prices
 from shard_dialect.propagation.graph import NOTHING, Graph, Node
 from shard_dialect.propagation.schedule import STAGES, Directions, Strategy, directions
-from shard_dialect.propagation.step import Direction, step
+from shard_dialect.propagation.step import Direction, contested, step
 
 _Kind = tuple[int, Role, bool, Direction | None]
 
@@ -49,6 +50,9 @@ class Engine:
         self._exit_kinds = [self._kind(node) for node in graph.exits]
         self._users, self._makers = _neighbours(graph)
         self._group_of = {value: group for group in graph.groups for value in group}
+        self._prices = Prices(graph, grids) if strategy.by_cost else None
+        self._is_by_neighbours = False
+        """Whether what was worked out last hangs on more than the node's own values."""
         self._withheld: dict[int, list[tuple[int, int]]] = {}
         for value, said in enumerate(graph.said):
             if said is not None:
@@ -180,7 +184,9 @@ class Engine:
         key = (turn, *[now[value] for value in node.values])
         found = self._memo.get(key)
         if found is None:
-            found = self._memo[key] = self._work_out(node, turn)
+            found = self._work_out(node, turn)
+            if not self._is_by_neighbours:
+                self._memo[key] = found
         if not found:
             return ()
         changed = []
@@ -200,19 +206,57 @@ class Engine:
         names |= {self.graph.forms[form].pinned_on} if turn else set()
         names -= {None}
         grid = self.grids.get(next(iter(names)) or "") if len(names) == 1 else None
+        self._is_by_neighbours = False
         if turn == 0 or grid is None:  # nothing is known, or of two grids
             return ()
-        made = step(
-            self.graph.forms[form],
-            [self._states[number] for number in numbers],
-            found,
-            grid,
-            self.strategy.aggressive,
-        )
+        known = [self._states[number] for number in numbers]
+        made = self._cheapest(node, found, known, grid) if self._prices else None
+        if made is None:
+            made = step(self.graph.forms[form], known, found, grid, self.strategy.aggressive)
         return tuple(
             (place, self._number(said))
             for place, said in made.items()
             if node.values[place] != NOTHING
+        )
+
+    def _cheapest(
+        self, node: Node, found: Directions, known: list[Annotation | None], grid: Grid
+    ) -> dict[int, Annotation] | None:
+        """Of the ways to resolve a conflict that after which the fewest bytes move near the node.
+
+        `None` where there is no conflict.
+        """
+        form = self.graph.forms[node.form]
+        firsts = contested(form, known, found, grid)
+        if len(firsts) < 2:
+            return None
+        self._is_by_neighbours = True
+        ways = [step(form, known, found, grid, first=first) for first in firsts]
+        return min(ways, key=lambda made: self._price_near(node, made))
+
+    def _price_near(self, node: Node, made: Mapping[int, Annotation]) -> float:
+        """The bytes that the node and its neighbours move when `made` has become of its values."""
+        new = {node.values[place]: said for place, said in made.items()}
+        near = {
+            number
+            for value in node.values
+            if value != NOTHING
+            for number in (self._makers[value], *self._users[value])
+            if number >= 0
+        }
+        return sum(self._price(self.graph.nodes[number], new) for number in near)
+
+    def _price(self, node: Node, new: Mapping[int, Annotation]) -> float:
+        assert self._prices is not None, "asked for by a strategy by cost"
+        known = [new.get(value) or self.known(value) for value in node.values]
+        return self._prices.node(node.form, node.values, known)
+
+    def price(self) -> float:
+        """The bytes that a device moves in all, by the cost model, as things are."""
+        prices = self._prices or Prices(self.graph, self.grids)
+        return sum(
+            prices.node(node.form, node.values, [self.known(value) for value in node.values])
+            for node in (*self.graph.nodes, *self.graph.exits)
         )
 
 

@@ -47,10 +47,20 @@ class Graph:
     """What is known of each value from the start."""
     groups: list[tuple[int, ...]] = field(default_factory=list)
     """Values that lie alike."""
+    sizes: list[tuple[Shape, int]] = field(default_factory=lambda: [((), 0)])
+    """The shape and the bytes of an element, each pair once."""
+    kinds: list[int] = field(default_factory=lambda: [0])
+    """For each value which of `sizes` it has."""
+    _sizes: dict[tuple[Shape, int], int] = field(default_factory=dict)
     _identities: dict[tuple[Shape, int], int] = field(default_factory=dict)
 
-    def value(self, said: Annotation | None = None) -> int:
-        """A new value; its number."""
+    def value(self, shape: Shape, itemsize: int, said: Annotation | None = None) -> int:
+        """A new tensor of this shape, with so many bytes an element; its number."""
+        size = (shape, itemsize)
+        if size not in self._sizes:
+            self._sizes[size] = len(self.sizes)
+            self.sizes.append(size)
+        self.kinds.append(self._sizes[size])
         self.said.append(said)
         return len(self.said) - 1
 
@@ -81,7 +91,7 @@ class Graph:
 
     def exit(self, shape: Shape, value: int, said: Annotation | None, origin: int) -> int:
         """What a function returns: how `value` lies for its callers is a value of its own."""
-        result = self.value(said)
+        result = self.value(*self.sizes[self.kinds[value]], said)
         node = Node(self.identity(shape), (value, result), "pass", True, origin)
         self.exits.append(node)
         return result

@@ -6,6 +6,7 @@ A strategy adds one thing to the one before it:
     aggressive      conflicts are resolved (`step`)
     op-priority     five stages, each with the turns of those before it; the cheap decisions first
     user-priority   all of that for each priority of the annotations, the first one first
+    cost            a conflict is resolved so that the op and its neighbours move the fewest bytes
 
 The stages, by the role of a rule:
 
@@ -36,7 +37,7 @@ STAGES = 5
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """`by_cost` is of what the others leave undecided: `propagation.cost`."""
+    """What each strategy does."""
 
     aggressive: bool = True
     stages: bool = True
@@ -49,6 +50,7 @@ STRATEGIES = {
     "aggressive": Strategy(stages=False, priorities=False),
     "op-priority": Strategy(priorities=False),
     "user-priority": Strategy(),
+    "cost": Strategy(by_cost=True),
 }
 
 _BY_ROLE: dict[Role, tuple[Direction, ...]] = {

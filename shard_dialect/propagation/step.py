@@ -33,6 +33,7 @@ from shard_dialect.model.projection import (
     axes_of,
     is_prefix,
     joint,
+    overlaps,
     parts_of,
     project,
     unproject,
@@ -53,6 +54,7 @@ class Form:
     no dimensions.
     """
 
+    rule: ShardingRule
     tensors: tuple[_Dims, ...]
     results: int
     sizes: tuple[int, ...]
@@ -86,6 +88,7 @@ class Form:
         special = rule.unsplit | {factor for factor, _ in rule.reductions}
         is_elementwise = rule.role == "elementwise"
         return cls(
+            rule,
             tensors,
             len(rule.operands),
             tuple(sizes),
@@ -110,25 +113,57 @@ def step(
     directions: Sequence[Direction],
     grid: Grid,
     aggressive: bool = True,
+    first: int | None = None,
 ) -> dict[int, Annotation]:
-    """What is new for which tensor, by its place; `directions` has one for each factor."""
+    """What is new for which tensor, by its place; `directions` has one for each factor.
+
+    Of those in conflict the factor `first` goes first, if it is given.
+    """
     tensors = [_projected(form, place, each, grid) for place, each in enumerate(said)]
-    wanted = [
-        _wanted(tensors, form.results, factor, "none" if factor in form.blocked else direction)
-        for factor, direction in enumerate(directions)
-    ]
-    for factor, axes in form.pinned:
-        wanted[factor] = parts_of(axes, grid)
+    wanted = _all_wanted(form, tensors, directions, grid)
     if not any(wanted):
         return {}
-    grow = _grow_each if aggressive else _grow_together
-    changed = grow(form, tensors, wanted)
+    if aggressive:
+        changed = _grow_each(form, tensors, wanted, first)
+    else:
+        changed = _grow_together(form, tensors, wanted)
     made = {}
     for place in sorted(changed):
         new = _annotation(form, place, tensors[place], said[place], grid)
         if new is not None:
             made[place] = new
     return made
+
+
+def contested(
+    form: Form,
+    said: Sequence[Annotation | None],
+    directions: Sequence[Direction],
+    grid: Grid,
+) -> list[int]:
+    """The factors that want an axis that another one wants in a tensor of both, in their order."""
+    tensors = [_projected(form, place, each, grid) for place, each in enumerate(said)]
+    wanted = _all_wanted(form, tensors, directions, grid)
+    found = {
+        factor
+        for tensor in tensors
+        for factor in tensor.factors
+        for other in tensor.factors
+        if factor != other and any(overlaps(a, b) for a in wanted[factor] for b in wanted[other])
+    }
+    return [factor for factor in _order(form, tensors, wanted) if factor in found]
+
+
+def _all_wanted(
+    form: Form, tensors: Sequence[_Tensor], directions: Sequence[Direction], grid: Grid
+) -> list[Parts]:
+    wanted = [
+        _wanted(tensors, form.results, factor, "none" if factor in form.blocked else direction)
+        for factor, direction in enumerate(directions)
+    ]
+    for factor, axes in form.pinned:
+        wanted[factor] = parts_of(axes, grid)
+    return wanted
 
 
 def factors_of(
@@ -189,9 +224,12 @@ def _grow_together(form: Form, tensors: list[_Tensor], wanted: list[Parts]) -> s
     return changed
 
 
-def _grow_each(form: Form, tensors: list[_Tensor], wanted: list[Parts]) -> set[int]:
+def _grow_each(
+    form: Form, tensors: list[_Tensor], wanted: list[Parts], first: int | None
+) -> set[int]:
     """Aggressive: each tensor takes what it can; results first."""
     order = _order(form, tensors, wanted)
+    order.sort(key=lambda factor: factor != first)
     changed = set()
     for place in (*range(form.results, len(tensors)), *range(form.results)):
         tensor = tensors[place]
