@@ -52,9 +52,7 @@ class Propagate(Pass):
 
     name = "propagate"
 
-    strategy: Literal["basic", "aggressive", "op-priority", "user-priority", "cost"] = (
-        "user-priority"
-    )
+    strategy: Literal["basic", "aggressive", "op-priority", "user-priority", "cost"] = "cost"
     """How far to go, and how conflicts are resolved: see docs/propagation.md."""
 
     remarks: bool = False
