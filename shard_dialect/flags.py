@@ -127,6 +127,7 @@ def _add_checks(group: _Group) -> None:
         "--verify-roundtrip",
         "print and parse input and output in each form: it must stay the same",
     )
+    _flag(group, "--strict", "make an op without a sharding rule an error, in --materialize")
     group.add_argument(
         "--verify-each", type=_on_or_off, default=True, metavar="0|1", help="verify after each pass"
     )

@@ -87,6 +87,7 @@ def _instruments(options: argparse.Namespace) -> Instruments:
         verify_each=options.verify_each,
         remarks=options.remarks,
         explain_sharding=options.explain_sharding,
+        strict=options.strict,
     )
 
 

@@ -12,7 +12,7 @@ from shard_dialect.passes.grammar import Element, Group, Node, elements_of
 
 @dataclass(frozen=True)
 class Instruments:
-    """As `mlir-opt`'s flags of these names do; the last two are for each `propagate`."""
+    """As `mlir-opt`'s flags of these names do; the last three are options of passes."""
 
     print_ir_before: tuple[str, ...] = ()
     """Names of passes, at any depth."""
@@ -27,6 +27,7 @@ class Instruments:
     verify_each: bool = True
     remarks: bool = False
     explain_sharding: str | None = None
+    strict: bool = False
 
     def attach(self, manager: PassManager) -> None:
         manager.enable_verifier(self.verify_each)
@@ -72,19 +73,29 @@ class Instruments:
     def check(self, nodes: tuple[Node, ...]) -> None:
         """Raise where a flag is given that no pass of the pipeline has a use for."""
         names = {element.name for element in elements_of(nodes)}
-        for flag in ("remarks", "explain_sharding"):
-            if getattr(self, flag) and "propagate" not in names:
-                name = flag.replace("_", "-")
-                raise ShardError(f"--{name} is of no use here: there is no --propagate")
+        for flag, (name, option) in _FLAGS.items():
+            if getattr(self, flag) and name not in names:
+                raise ShardError(
+                    f"--{flag.replace('_', '-')} is of no use here: it is for --{name} "
+                    f"(its option '{option}'), which is not in the pipeline"
+                )
 
     def _told(self, node: Element) -> Element:
-        """`propagate`, told what to tell."""
-        if node.name != "propagate":
-            return node
+        """The element with the options that flags give it."""
         options = [node.options] if node.options else []
-        options += ["remarks=true"] if self.remarks else []
-        options += [f"explain='{self.explain_sharding}'"] if self.explain_sharding else []
+        for flag, (name, option) in _FLAGS.items():
+            given = getattr(self, flag)
+            if given and name == node.name:
+                options.append(f"{option}=true" if given is True else f"{option}='{given}'")
         return Element(node.name, " ".join(options))
+
+
+_FLAGS = {
+    "remarks": ("propagate", "remarks"),
+    "explain_sharding": ("propagate", "explain"),
+    "strict": ("materialize", "strict"),
+}
+"""Flags of `opt` that are options of passes, wherever in the pipeline these stand."""
 
 
 def _make_folder(path: str) -> None:

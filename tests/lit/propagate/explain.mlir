@@ -21,7 +21,7 @@
 
 // NOTHING: remark: %0 is replicated: nothing has reached it
 // UNKNOWN: error: there is no value %30 to explain: give its name as it is printed, as in %3, or @f:%3 in function @f, or the number of its line
-// USELESS: error: --explain-sharding is of no use here: there is no --propagate
+// USELESS: error: --explain-sharding is of no use here: it is for --propagate (its option 'explain'), which is not in the pipeline
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()
 
