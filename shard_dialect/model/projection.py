@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 
-from shard_dialect.model.axis import Axes, Axis, SubAxis
+from shard_dialect.model.axis import Axes, SubAxis
 from shard_dialect.model.grid import Grid
 
 Part = tuple[int, int, int]
@@ -24,7 +25,8 @@ Part = tuple[int, int, int]
 Parts = tuple[Part, ...]
 
 
-def parts_of(axes: Iterable[Axis], grid: Grid) -> Parts:
+@lru_cache(maxsize=4096)
+def parts_of(axes: Axes, grid: Grid) -> Parts:
     """The axes as parts.
 
     >>> parts_of((1, SubAxis(0, 2, 2)), Grid("g", (4, 2)))
@@ -105,6 +107,8 @@ def joint(a: Parts, b: Parts, may_grow: bool) -> tuple[Parts, bool]:
     >>> joint((x, y), (x, z), True)
     (((0, 1, 4),), False)
     """
+    if not a or a == b:
+        return (b if may_grow else a), may_grow
     found: list[Part] = []
     for place in range(min(len(a), len(b))):
         ours, theirs = a[place], b[place]
@@ -148,6 +152,9 @@ def project(
     """How each factor of a tensor is split, whose dimensions are made of `dims`."""
     found: dict[int, FactorSplit] = {}
     for factors, parts, is_closed in zip(dims, split, closed, strict=True):
+        if len(factors) == 1:
+            found[factors[0]] = FactorSplit(parts, (), is_closed)
+            continue
         left = list(parts)
         overflowed = False
         for factor in factors:

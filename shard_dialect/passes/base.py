@@ -12,12 +12,30 @@ class DropUnused(Pass):
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
 from shard_dialect.ir.bindings import ir, plain_ops
 from shard_dialect.passes.options import options_of, written
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """No search for garbage meanwhile: what a pass makes lives until it is done.
+
+    For a large module the searches would take a quarter of the time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -30,7 +48,7 @@ class Pass(ABC):
 
     def run(self, module: ir.Module | ir.Operation) -> None:
         """Change the module in place. Raises a located `ShardError` for what it cannot do."""
-        with module.context, ir.Location.unknown(), plain_ops():
+        with module.context, ir.Location.unknown(), plain_ops(), _without_collection():
             self.rewrite(module.operation)
 
     @abstractmethod

@@ -42,19 +42,22 @@ class Mirror:
     exits: dict[_Place, int] = field(default_factory=dict)
     """The graph's value for each result of each function."""
     copies: list[Copy] = field(default_factory=list)
-    _of: dict[_Place, int] = field(default_factory=dict)
+    _of: list[dict[int, int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._of = [{} for _ in self.functions]
 
     def number_of(self, function: int, value: int) -> int:
         """The graph's number of a function's value."""
-        return self._of.get((function, value), NOTHING)
+        return self._of[function].get(value, NOTHING)
 
     def is_known(self, function: int, value: int) -> bool:
         """Whether the graph has a value for a function's."""
-        return (function, value) in self._of
+        return value in self._of[function]
 
     def put(self, function: int, value: int, number: int) -> None:
         """Let a function's value be `number` in the graph."""
-        self._of[function, value] = number
+        self._of[function][value] = number
 
 
 def mirror(
@@ -139,13 +142,14 @@ class _Builder:
 
     def _value(self, value: int) -> int:
         """The graph's number of a value of the function, made where it is new."""
-        if not self.made.is_known(self.number, value):
-            kind = self.made.functions[self.number].values[value].kind
-            number = NOTHING
-            if kind.shape is not None:
-                number = self.graph.value(kind.shape, kind.itemsize, self._known(value))
-            self.made.put(self.number, value, number)
-        return self.made.number_of(self.number, value)
+        if self.made.is_known(self.number, value):
+            return self.made.number_of(self.number, value)
+        kind = self.made.functions[self.number].values[value].kind
+        number = NOTHING
+        if kind.shape is not None:
+            number = self.graph.value(kind.shape, kind.itemsize, self._known(value))
+        self.made.put(self.number, value, number)
+        return number
 
     def _known(self, value: int) -> Annotation | None:
         """What is said of a value; if that is only to its users, of it too, but for flows."""

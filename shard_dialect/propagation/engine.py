@@ -16,7 +16,7 @@ from shard_dialect.model.rule import Role
 from shard_dialect.propagation.cost import Prices
 from shard_dialect.propagation.graph import NOTHING, Graph, Node
 from shard_dialect.propagation.schedule import STAGES, Directions, Strategy, directions
-from shard_dialect.propagation.step import Direction, contested, step
+from shard_dialect.propagation.step import Direction, Outcome, step
 
 _Kind = tuple[int, Role, bool, Direction | None]
 
@@ -210,9 +210,11 @@ class Engine:
         if turn == 0 or grid is None:  # nothing is known, or of two grids
             return ()
         known = [self._states[number] for number in numbers]
-        made = self._cheapest(node, found, known, grid) if self._prices else None
-        if made is None:
-            made = step(self.graph.forms[form], known, found, grid, self.strategy.aggressive)
+        done = step(self.graph.forms[form], known, found, grid, self.strategy.aggressive)
+        made = done.made
+        if self._prices and done.contested:
+            self._is_by_neighbours = True
+            made = self._cheapest(node, found, known, grid, done)
         return tuple(
             (place, self._number(said))
             for place, said in made.items()
@@ -220,19 +222,20 @@ class Engine:
         )
 
     def _cheapest(
-        self, node: Node, found: Directions, known: list[Annotation | None], grid: Grid
-    ) -> dict[int, Annotation] | None:
+        self,
+        node: Node,
+        found: Directions,
+        known: list[Annotation | None],
+        grid: Grid,
+        done: Outcome,
+    ) -> dict[int, Annotation]:
         """Of the ways to resolve a conflict that after which the fewest bytes move near the node.
 
-        `None` where there is no conflict.
+        Of equals the one that is `done` without looking.
         """
         form = self.graph.forms[node.form]
-        firsts = contested(form, known, found, grid)
-        if len(firsts) < 2:
-            return None
-        self._is_by_neighbours = True
-        ways = [step(form, known, found, grid, first=first) for first in firsts]
-        return min(ways, key=lambda made: self._price_near(node, made))
+        ways = [step(form, known, found, grid, first=first).made for first in done.contested[1:]]
+        return min((done.made, *ways), key=lambda made: self._price_near(node, made))
 
     def _price_near(self, node: Node, made: Mapping[int, Annotation]) -> float:
         """The bytes that the node and its neighbours move when `made` has become of its values."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from shard_dialect.model import Annotation, Axes, Grid, Sharding, ShardingRule
 from shard_dialect.model.projection import (
@@ -107,6 +107,17 @@ class _Tensor:
     """Axes that the tensor is replicated or partial along."""
 
 
+class Outcome(NamedTuple):
+    """What is new for which tensor, by its place; and the factors that were in conflict.
+
+    These want an axis that another one wants in a tensor of both. They stand in the order in which
+    they went.
+    """
+
+    made: dict[int, Annotation]
+    contested: tuple[int, ...] = ()
+
+
 def step(
     form: Form,
     said: Sequence[Annotation | None],
@@ -114,17 +125,21 @@ def step(
     grid: Grid,
     aggressive: bool = True,
     first: int | None = None,
-) -> dict[int, Annotation]:
-    """What is new for which tensor, by its place; `directions` has one for each factor.
+) -> Outcome:
+    """Pass shardings on; `directions` has one for each factor.
 
     Of those in conflict the factor `first` goes first, if it is given.
     """
     tensors = [_projected(form, place, each, grid) for place, each in enumerate(said)]
     wanted = _all_wanted(form, tensors, directions, grid)
     if not any(wanted):
-        return {}
+        return Outcome({})
+    contested = _contested(tensors, wanted)
     if aggressive:
-        changed = _grow_each(form, tensors, wanted, first)
+        order = _order(form, tensors, wanted)
+        order.sort(key=lambda factor: factor != first)
+        changed = _grow_each(form, tensors, wanted, order)
+        contested = [factor for factor in order if factor in contested]
     else:
         changed = _grow_together(form, tensors, wanted)
     made = {}
@@ -132,26 +147,21 @@ def step(
         new = _annotation(form, place, tensors[place], said[place], grid)
         if new is not None:
             made[place] = new
-    return made
+    return Outcome(made, tuple(contested))
 
 
-def contested(
-    form: Form,
-    said: Sequence[Annotation | None],
-    directions: Sequence[Direction],
-    grid: Grid,
-) -> list[int]:
-    """The factors that want an axis that another one wants in a tensor of both, in their order."""
-    tensors = [_projected(form, place, each, grid) for place, each in enumerate(said)]
-    wanted = _all_wanted(form, tensors, directions, grid)
-    found = {
+def _contested(tensors: Sequence[_Tensor], wanted: Sequence[Parts]) -> list[int]:
+    some = [factor for factor, axes in enumerate(wanted) if axes]
+    return [
         factor
-        for tensor in tensors
-        for factor in tensor.factors
-        for other in tensor.factors
-        if factor != other and any(overlaps(a, b) for a in wanted[factor] for b in wanted[other])
-    }
-    return [factor for factor in _order(form, tensors, wanted) if factor in found]
+        for factor in some
+        if any(
+            other != factor
+            and any(overlaps(a, b) for a in wanted[factor] for b in wanted[other])
+            and any(factor in each.factors and other in each.factors for each in tensors)
+            for other in some
+        )
+    ]
 
 
 def _all_wanted(
@@ -225,16 +235,14 @@ def _grow_together(form: Form, tensors: list[_Tensor], wanted: list[Parts]) -> s
 
 
 def _grow_each(
-    form: Form, tensors: list[_Tensor], wanted: list[Parts], first: int | None
+    form: Form, tensors: list[_Tensor], wanted: list[Parts], order: Sequence[int]
 ) -> set[int]:
-    """Aggressive: each tensor takes what it can; results first."""
-    order = _order(form, tensors, wanted)
-    order.sort(key=lambda factor: factor != first)
+    """Aggressive: each tensor takes what it can, by factors in this order; results first."""
     changed = set()
     for place in (*range(form.results, len(tensors)), *range(form.results)):
         tensor = tensors[place]
         for factor in order:
-            if factor not in tensor.factors or not wanted[factor]:
+            if factor not in tensor.factors:
                 continue
             axes = _longest(form, tensor, factor, wanted[factor])
             if axes and place < form.results and form.is_elementwise:
@@ -272,22 +280,23 @@ def _no_further_than_results(form: Form, tensors: list[_Tensor], factor: int, ax
 
 
 def _order(form: Form, tensors: list[_Tensor], wanted: list[Parts]) -> list[int]:
-    """The factors in the order in which conflicts are resolved."""
+    """The factors that want something, in the order in which conflicts are resolved."""
+    some = [factor for factor, axes in enumerate(wanted) if axes]
+    if len(some) < 2:
+        return some
     elements = [prod(form.sizes[factor] for factor in tensor.factors) for tensor in tensors]
 
     def key(factor: int) -> tuple[int, int, int, int]:
         sources = [
             (-elements[place], place)
             for place, tensor in enumerate(tensors)
-            if wanted[factor]
-            and factor in tensor.factors
-            and is_prefix(wanted[factor], tensor.factors[factor].axes)
+            if factor in tensor.factors and is_prefix(wanted[factor], tensor.factors[factor].axes)
         ]
         largest, first = min(sources, default=(1, -1))
         count = prod(size for _, _, size in wanted[factor]) if form.is_elementwise else 0
         return largest, -count, first, factor
 
-    return sorted(range(len(wanted)), key=key)
+    return sorted(some, key=key)
 
 
 def _fitting(part: Part, tensor: _Tensor, factor: int, before: int, size: int) -> Part | None:
