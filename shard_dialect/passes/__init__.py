@@ -1,9 +1,10 @@
 """The passes, one a file, and the table of their names, which users may add theirs to.
 
 Beside them stand what several share (`base` and `options`; `pipeline` with its `grammar` and
-`instruments`) and parts of larger ones: `facts`, `known`, `passages` and `loops` of propagate;
-`choice` and `versions` of materialize; `consistency` of partition; `import_sdy`, `import_shard`
-and `import_mesh` of import; `vocabulary` of the exports.
+`instruments`) and parts of larger ones: `facts`, `hints`, `mirror`, `constants`, `split_constants`,
+`calls`, `inline_named` and `report` of propagate; `wanted`, `choice` and `versions` of materialize;
+`loops` of both; `consistency` of partition; `control_flow` and `aggregates` of lower; `import_sdy`,
+`import_shard` and `import_mesh` of import; `vocabulary` of the exports.
 """
 
 from __future__ import annotations

@@ -1,13 +1,19 @@
-"""The RFC's `sharding = [[0], [], [1]]` on an op: how its loops are split, whatever it costs."""
+"""Loops whose split is said, whatever it costs.
+
+By the RFC's `sharding = [[0], [], [1]]` on the op, or by a result that is said to be partial: its
+reduction loops are split along just these axes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.annotation import LOOPS, read_loops
+from shard_dialect.ir.annotation import LOOPS, has_loops, read_loops
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.model import Assignment, Grid, ShardingRule
+from shard_dialect.model import Annotation, Assignment, Axes, Grid, ShardingRule
 from shard_dialect.model.axis import axes_text
 
 
@@ -38,3 +44,30 @@ def bound_loops(
                     f"axes {axes_text(axes)} of grid {grid}"
                 )
     return (*loops, *((),) * (len(rule.sizes) - len(loops)))
+
+
+Pinned = tuple[tuple[tuple[int, Axes], ...], str | None]
+"""Loops with their axes, and the grid that these are of."""
+
+
+def pinned_loops(
+    op: ir.Operation,
+    rule: ShardingRule,
+    known: Sequence[Annotation | None],
+    shardings: Shardings,
+    grid: Grid,
+) -> Pinned:
+    """The loops of an op, in a function on `grid`, whose split is said; `known` of its results."""
+    if has_loops(op):
+        return tuple(enumerate(bound_loops(op, rule, shardings, grid) or ())), grid.name
+    partial = [said.sharding for said in known if said is not None and said.sharding.partial]
+    if not partial or not rule.reductions:
+        return (), None
+    grid = shardings.grid(partial[0].grid)
+    axes = partial[0].partial
+    pinned: list[tuple[int, Axes]] = []
+    for factor, _ in rule.reductions:
+        divides = rule.sizes[factor] % grid.axes_size(axes) == 0
+        pinned.append((factor, axes if divides else ()))
+        axes = () if divides else axes
+    return tuple(pinned), grid.name

@@ -18,11 +18,11 @@ from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.flow import Flow, flows_between, flows_through
 from shard_dialect.ir.program import Function, Op, Value
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.model import Annotation, Axes, Grid, ShardingRule
+from shard_dialect.model import Annotation, Grid, ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.constants import Constants, Copy
 from shard_dialect.passes.facts import Facts
-from shard_dialect.passes.loops import bound_loops
+from shard_dialect.passes.loops import pinned_loops
 from shard_dialect.propagation.graph import NOTHING, Graph, Node
 from shard_dialect.rules.memo import RuleMemo
 
@@ -94,6 +94,7 @@ class _Builder:
         self.rules = RuleMemo()
         self.names = {function.name: n for n, function in enumerate(made.functions)}
         self.called = _called(made.functions)
+        self.targets = [_targets_in(function) for function in made.functions]
         self.calls: list[tuple[tuple[Sequence[int], int, Shape], int]] = []
         self._callers: dict[_Place, list[int]] = {}
         self._forms: dict[tuple[object, ...], int] = {}
@@ -109,9 +110,6 @@ class _Builder:
         self.number = number
         self.function = self.made.functions[number]
         self.values: Sequence[Value] = self.function.values
-        flows = flows_between(self.function.blocks)
-        flows += [flow for op in self.function.ops for flow in flows_through(op)]
-        self.targets = {value for flow in flows for value in flow.targets}
 
     def build(self, number: int) -> None:
         self._enter(number)
@@ -130,7 +128,7 @@ class _Builder:
         for group in self._groups.values():
             self._group(group)
         if self.function.name in self.called:
-            origin = len(self.made.ops)
+            origin = self._origin(self.function.blocks[0].end)
             for place, value in enumerate(self.function.arguments):
                 target = self.made.number_of(number, value)
                 sources = self._callers.setdefault((number, place), [])
@@ -154,7 +152,7 @@ class _Builder:
     def _known(self, value: int) -> Annotation | None:
         """What is said of a value; if that is only to its users, of it too, but for flows."""
         facts = self.facts[self.number]
-        if value in self.targets:
+        if value in self.targets[self.number]:
             return facts.known.get(value)
         return facts.known.get(value) or facts.constrained.get(value)
 
@@ -172,10 +170,10 @@ class _Builder:
 
         The flow itself stays free to lie otherwise.
         """
-        constrained = self.facts[self.number].constrained
+        constrained = self.facts[self.number].constrained.keys() & self.targets[self.number]
         found: dict[int, int] = {}
         for op in self.function.ops if constrained else ():
-            if op.name == "mesh.annotate" and op.operands[0] in self.targets & constrained.keys():
+            if op.name == "mesh.annotate" and op.operands[0] in constrained:
                 found.setdefault(op.operands[0], op.results[0])
         return found
 
@@ -189,7 +187,7 @@ class _Builder:
         value = self.redirected.get(value, value)
         return self._value(value)
 
-    def _copy(self, value: int, user: Op | None, place: int) -> int:
+    def _copy(self, value: int, user: Op, place: int) -> int:
         copy = self._copy_of(value, {})
         copy.user = user
         copy.place = place
@@ -260,33 +258,13 @@ class _Builder:
             self._node(op, rule, (*operands, *results), used_once)
 
     def _node(self, op: Op, rule: ShardingRule, values: tuple[int, ...], used_once: bool) -> None:
-        pinned, grid = self._pinned(op, rule)
-        key = (id(rule), pinned, grid)
+        known = [self._known(value) for value in op.results]
+        pinned = pinned_loops(op.handle, rule, known, self.shardings, self.grids[self.number])
+        key = (id(rule), pinned)
         if key not in self._forms:
-            self._forms[key] = self.graph.form(rule, pinned, grid)
+            self._forms[key] = self.graph.form(rule, *pinned)
         node = Node(self._forms[key], values, rule.role, used_once, self._origin(op))
         self.graph.nodes.append(node)
-
-    def _pinned(
-        self, op: Op, rule: ShardingRule
-    ) -> tuple[tuple[tuple[int, Axes], ...], str | None]:
-        """Factors whose split is said: by the op, or by a result that is said to be partial."""
-        if has_loops(op.handle):
-            grid = self.grids[self.number]
-            loops = bound_loops(op.handle, rule, self.shardings, grid)
-            return tuple(enumerate(loops or ())), grid.name
-        known = [self._known(value) for value in op.results]
-        partial = [each for each in known if each is not None and each.sharding.partial]
-        if not partial or not rule.reductions:
-            return (), None
-        grid = self.shardings.grid(partial[0].grid)
-        axes = partial[0].sharding.partial
-        pinned: list[tuple[int, Axes]] = []
-        for factor, _ in rule.reductions:
-            divides = rule.sizes[factor] % grid.axes_size(axes) == 0
-            pinned.append((factor, axes if divides else ()))
-            axes = () if divides else axes
-        return tuple(pinned), grid.name
 
     def _annotation(self, op: Op) -> None:
         """An op that passes on what it takes, if it is no barrier."""
@@ -372,6 +350,13 @@ class _Builder:
     def _origin(self, op: Op) -> int:
         self.made.ops.append((self.number, op))
         return len(self.made.ops) - 1
+
+
+def _targets_in(function: Function) -> set[int]:
+    """The values that are targets of flows."""
+    flows = flows_between(function.blocks)
+    flows += [flow for op in function.ops for flow in flows_through(op)]
+    return {value for flow in flows for value in flow.targets}
 
 
 def _called(functions: Sequence[Function]) -> Mapping[str, int]:
