@@ -73,8 +73,8 @@ def mirror(
         builder.open(number)
     for number in range(len(functions)):
         builder.build(number)
-    for flow, origin in builder.calls:
-        builder.flow(*flow, origin)
+    for sources, target, shape, called in builder.calls:
+        builder.flow(sources, target, shape, called[0])
     return made
 
 
@@ -95,7 +95,9 @@ class _Builder:
         self.names = {function.name: n for n, function in enumerate(made.functions)}
         self.called = _called(made.functions)
         self.targets = [_targets_in(function) for function in made.functions]
-        self.calls: list[tuple[tuple[Sequence[int], int, Shape], int]] = []
+        self.calls: list[tuple[Sequence[int], int, Shape, list[int]]] = []
+        """Flows into functions and back, with the origins of the calls."""
+        self._called_at: dict[int, list[int]] = {}
         self._callers: dict[_Place, list[int]] = {}
         self._forms: dict[tuple[object, ...], int] = {}
         self._groups: dict[int, list[tuple[Op, int]]] = {}
@@ -128,13 +130,13 @@ class _Builder:
         for group in self._groups.values():
             self._group(group)
         if self.function.name in self.called:
-            origin = self._origin(self.function.blocks[0].end)
+            called = self._called_at.setdefault(number, [])
             for place, value in enumerate(self.function.arguments):
                 target = self.made.number_of(number, value)
                 sources = self._callers.setdefault((number, place), [])
                 shape = self.values[value].shape
                 if target != NOTHING and shape is not None:
-                    self.calls.append(((sources, target, shape), origin))
+                    self.calls.append((sources, target, shape, called))
 
     # Values
 
@@ -305,6 +307,7 @@ class _Builder:
         for place in range(len(op.operands)):
             self._callers.setdefault((callee, place), []).append(self._operand(op, place))
         origin = self._origin(op)
+        self._called_at.setdefault(callee, []).append(origin)
         for place, target in enumerate(results):
             sources = [end.operands[place] for end in function.returns]
             shape = self.values[op.results[place]].shape
@@ -312,7 +315,7 @@ class _Builder:
                 number, self.number = self.number, callee
                 found = [self._value(value) for value in sources]
                 self.number = number
-                self.calls.append(((found, target, shape), origin))
+                self.calls.append((found, target, shape, [origin]))
 
     def _return(self, op: Op) -> None:
         for place, value in enumerate(op.operands):
