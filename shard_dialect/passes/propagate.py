@@ -43,6 +43,7 @@ from shard_dialect.passes.inline_named import inline_named
 from shard_dialect.passes.mirror import Mirror, mirror
 from shard_dialect.passes.split_constants import SplitConstants
 from shard_dialect.propagation.engine import Engine
+from shard_dialect.propagation.graph import NOTHING
 from shard_dialect.propagation.schedule import STRATEGIES
 
 
@@ -126,6 +127,8 @@ def _follow_hints(engine: Engine, mirrored: Mirror, number: int, facts: Facts) -
     overruled = []
     for hint in facts.hints:
         value = mirrored.number_of(number, hint.value)
+        if value == NOTHING:
+            continue  # a constant: each of its users has it as it likes
         both = followed(engine.known(value), hint.said)
         if both is None:
             overruled.append((hint, value))
