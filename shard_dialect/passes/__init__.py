@@ -24,6 +24,7 @@ PASSES = {
     "export-shard": "export_shard:ExportShard",
     "export-mesh": "export_mesh:ExportMesh",
     "export-sdy": "export_sdy:ExportSdy",
+    "sink-reshapes": "sink_reshapes:SinkReshapes",
     "propagate": "propagate:Propagate",
     "materialize": "materialize:Materialize",
     "optimize-collectives": "optimize_collectives:OptimizeCollectives",
@@ -34,7 +35,9 @@ PASSES = {
 """Our passes: `module:Class` in this package, imported when the pass is asked for. They stand in
 the order of the forms that they go through; the last goes back to the start."""
 
-PIPELINES = {"spmd": ("propagate", "materialize", "optimize-collectives", "partition")}
+PIPELINES = {
+    "spmd": ("sink-reshapes", "propagate", "materialize", "optimize-collectives", "partition")
+}
 """Names for several passes in a row."""
 
 _registered: dict[str, type[Pass]] = {}
