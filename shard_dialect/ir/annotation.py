@@ -13,6 +13,7 @@ sharding is on the grid of the function's `mesh_cluster`, or names one itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from shard_dialect.ir.attributes import flag, symbol
 from shard_dialect.ir.bindings import ir
@@ -47,6 +48,14 @@ def read_annotation(op: ir.Operation, shardings: Shardings) -> AnnotationOp | No
         for_users=not flag(op, "as_result", default=True),
         required=flag(op, "required", default=True),
     )
+
+
+def binds(op: ir.Operation) -> Literal["value", "users"] | None:
+    """What an op of `OPS` says how it must lie: the value, or only what its users see of it."""
+    if op.name != "mesh.reshard" and not flag(op, "required", default=True):
+        return None
+    is_of_value = op.name != "mesh.reshard" and flag(op, "as_result", default=True)
+    return "value" if is_of_value else "users"
 
 
 def said_in(op: ir.Operation, key: str, type_: ir.Type, shardings: Shardings) -> Annotation:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shard_dialect.ir.annotation import OPS, has_loops
+from shard_dialect.ir.annotation import OPS, binds, has_loops
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.flow import Flow, flows_between, flows_through
 from shard_dialect.ir.program import Function, Op, Value
@@ -65,10 +65,11 @@ def mirror(
     facts: Sequence[Facts],
     grids: Sequence[Grid],
     shardings: Shardings,
+    copies_constants: bool = True,
 ) -> Mirror:
     """The graph of some functions of one module, each with what is said of it and its grid."""
     made = Mirror(functions)
-    builder = _Builder(made, facts, grids, shardings)
+    builder = _Builder(made, facts, grids, shardings, copies_constants)
     for number in range(len(functions)):
         builder.open(number)
     for number in range(len(functions)):
@@ -85,7 +86,9 @@ class _Builder:
         facts: Sequence[Facts],
         grids: Sequence[Grid],
         shardings: Shardings,
+        copies_constants: bool,
     ) -> None:
+        self.copies_constants = copies_constants
         self.made = made
         self.graph = made.graph
         self.facts = facts
@@ -244,7 +247,7 @@ class _Builder:
 
     def _op(self, op: Op) -> None:
         rule = self.rules.rule_of(op, self.values)
-        is_constant = self.constants.add(op, rule)
+        is_constant = self.copies_constants and self.constants.add(op, rule)
         if has_loops(op.handle) and rule is None:
             raise error_at(
                 op.location,
@@ -284,6 +287,8 @@ class _Builder:
         node = Node(self._forms[key], (operand, result), "elementwise", used_once, self._origin(op))
         if op.name == BARRIER:
             node.to = op.handle.attributes["allowed_direction"].value.lower()
+        else:
+            node.annotates = binds(op.handle)
         self.graph.nodes.append(node)
 
     def _flow(self, flow: Flow, origin: int) -> None:

@@ -17,9 +17,10 @@ The module is read once into a graph (`mirror`), the graph is brought to its fix
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, warn
@@ -45,6 +46,7 @@ from shard_dialect.passes.split_constants import SplitConstants
 from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NOTHING
 from shard_dialect.propagation.schedule import STRATEGIES
+from shard_dialect.propagation.upstream import Traversal, Upstream
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,22 @@ class Propagate(Pass):
     strategy: Literal["basic", "aggressive", "op-priority", "user-priority", "cost"] = "cost"
     """How far to go, and how conflicts are resolved: see docs/propagation.md."""
 
+    traversal: Literal["forward", "backward", "forward-backward", "backward-forward"] | None = None
+    """In place of a strategy: each op once in each direction, as upstream's
+    `sharding-propagation` has it."""
+
     remarks: bool = False
     """Tell of conflicts: the op, both sides, which had its way, and why."""
 
     explain: str | None = None
     """Tell where a value's sharding came from: `%3` as printed, `@f:%3`, or a line of the file."""
+
+    def __post_init__(self) -> None:
+        if self.traversal is not None and self.strategy != type(self).strategy:
+            raise ShardError(
+                f"pass 'propagate' has strategy={self.strategy} and traversal={self.traversal}: "
+                "give one of the two"
+            )
 
     def rewrite(self, module: ir.Operation) -> None:
         names = import_annotations(module)
@@ -74,7 +87,7 @@ class Propagate(Pass):
         ]
         for handle in handles if "scf.execute_region" in names else ():
             inline_named(handle)
-        done = complete(handles, Shardings.of(module), self.strategy)
+        done = complete(handles, Shardings.of(module), self.strategy, self.traversal)
         if done is not None and (self.remarks or self.explain):
             self._report(module, *done)
         calls.join()
@@ -90,7 +103,10 @@ class Propagate(Pass):
 
 
 def complete(
-    handles: Sequence[ir.Operation], shardings: Shardings, strategy: str = "cost"
+    handles: Sequence[ir.Operation],
+    shardings: Shardings,
+    strategy: str = "cost",
+    traversal: Traversal | None = None,
 ) -> tuple[Mirror, Engine] | None:
     """Bring functions to the propagated form; what they say already stays.
 
@@ -101,8 +117,13 @@ def complete(
     if not functions:
         return None
     grids = [_grid_of(*each, shardings) for each in zip(functions, facts, strict=True)]
-    mirrored = mirror(functions, facts, grids, shardings)
-    engine = Engine(mirrored.graph, shardings.grids, STRATEGIES[strategy])
+    if traversal is None:
+        mirrored = mirror(functions, facts, grids, shardings)
+        engine = Engine(mirrored.graph, shardings.grids, STRATEGIES[strategy])
+    else:  # what is said to users stays apart, and constants are values like others
+        apart = [replace(each, constrained={}) for each in facts]
+        mirrored = mirror(functions, apart, grids, shardings, copies_constants=False)
+        engine = Upstream(mirrored.graph, shardings.grids, traversal)
     engine.run()
     for number, each in enumerate(facts):
         _follow_hints(engine, mirrored, number, each)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from shard_dialect.model import Annotation, Axes, ShardingRule
 from shard_dialect.model.rule import Role
@@ -25,7 +26,8 @@ NOTHING = 0
 class Node:
     """`values` are its operands and results; `origin` is the caller's number of the op.
 
-    `to` restricts a barrier to one direction, whatever the stage.
+    `to` restricts a barrier to one direction, whatever the stage. An annotation says how its result
+    lies (`said`): of its operand, too, or for the `users` of the result alone.
     """
 
     form: int
@@ -34,6 +36,7 @@ class Node:
     used_once: bool
     origin: int
     to: Direction | None = None
+    annotates: Literal["value", "users"] | None = None
 
 
 @dataclass
