@@ -24,12 +24,16 @@ PIPELINES = (
 )
 
 
-def run_and_check(text: str, pipeline: str) -> Verdict:
+def run_and_check(text: str, *parts: str) -> Verdict:
+    """Where there are several parts of a pipeline, through text in between."""
     with make_context():
         programs = []
-        for passes in (pipeline, "erase-sharding,lower"):
-            module = Source.of(text).parse()
-            run_pipeline(module, passes)
+        for pipeline in (parts, ("erase-sharding,lower",)):
+            now = text
+            for part in pipeline:
+                module = Source.of(now).parse()
+                run_pipeline(module, part)
+                now = str(module)
             programs.append(Executable(module, "main"))
     sharded, reference = programs
     inputs = random_inputs([each.whole for each in sharded.program.arguments], seed=0)

@@ -158,6 +158,9 @@ FLOWS: dict[str, Callable[[Op], Iterator[Flow]]] = {
     "tosa.while_loop": _state,
 }
 
+PARALLEL = "scf.forall.in_parallel"
+"""Holds nothing but what the iterations of an `scf.forall` write."""
+
 LOOPS = ("scf.for", "scf.forall", "scf.while", "stablehlo.while", "tosa.while_loop")
 """The ops whose regions run again and again."""
 

@@ -9,9 +9,9 @@ Parsing and printing attributes are the dearest calls of the bindings (about 15 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from shard_dialect.ir.attributes import SHARDINGS, symbol
+from shard_dialect.ir.attributes import BLOCKS, SHARDINGS, symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.notation import only_sharding, read_notation
@@ -71,14 +71,36 @@ class Shardings:
         return self._in_types[type_]
 
     def of_results(self, op: ir.Operation) -> dict[int, Annotation]:
-        """What is said of an op's results, by result number."""
-        if SHARDINGS not in op.attributes:
+        """What is said of an op's results, by result number.
+
+        A list that is longer was left by a pass of MLIR's that dropped results, and says nothing.
+        """
+        if SHARDINGS not in op.attributes or len(op.attributes[SHARDINGS]) != len(op.results):
             return {}
+        return self._of_values(op.attributes[SHARDINGS], op.results)
+
+    def of_blocks(self, op: ir.Operation) -> list[dict[int, Annotation]]:
+        """What is said of the arguments of each block of its regions; of a function's, but the
+        first. Nothing if blocks, or arguments of one, were dropped since.
+        """
+        if BLOCKS not in op.attributes:
+            return []
+        blocks = [block for region in op.regions for block in region.blocks]
+        blocks = blocks[1:] if op.name == "func.func" else blocks
+        given = list(op.attributes[BLOCKS])
+        if [len(each) for each in given] != [len(block.arguments) for block in blocks]:
+            return []
+        return [
+            self._of_values(each, block.arguments)
+            for each, block in zip(given, blocks, strict=True)
+        ]
+
+    def _of_values(
+        self, given: Iterable[ir.Attribute], values: Iterable[ir.Value]
+    ) -> dict[int, Annotation]:
         return {
-            number: self.read_annotation(attribute, rank_of(result.type))
-            for number, (attribute, result) in enumerate(
-                zip(op.attributes[SHARDINGS], op.results, strict=False)
-            )
+            number: self.read_annotation(attribute, rank_of(value.type))
+            for number, (attribute, value) in enumerate(zip(given, values, strict=True))
             if not isinstance(attribute, ir.UnitAttr)
         }
 

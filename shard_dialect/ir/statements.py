@@ -36,6 +36,7 @@ def statements(function: Function, shardings: Shardings) -> list[Statement]:
     """What is said in `function`, arguments first. Raises a located `ShardError`."""
     return [
         *_of_arguments(function.handle, shardings),
+        *_of_blocks(function.handle, shardings),
         *_of_ops(function, shardings),
     ]
 
@@ -79,8 +80,21 @@ def _of_ops(function: Function, shardings: Shardings) -> Iterator[Statement]:
         for value in op.results:
             if function.values[value].kind not in plain:
                 yield from _in_type(function.values[value].handle, op.handle, shardings)
+        if op.blocks:
+            yield from _of_blocks(op.handle, shardings)
         if op.name in OPS or SHARDINGS in op.handle.attributes:
             yield from _of_op(op.handle, shardings, is_propagated)
+
+
+def _of_blocks(op: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
+    """Of the arguments of blocks; a result that lies as they do knows better."""
+    with located(op):
+        said = shardings.of_blocks(op)
+    blocks = [block for region in op.regions for block in region.blocks]
+    for block, found in zip(blocks[len(blocks) - len(said) :], said, strict=True):
+        for place, each in found.items():
+            if _is_tensor(block.arguments[place]):
+                yield Statement(block.arguments[place], each, op.location, "weak")
 
 
 def _has_encoding(type_: ir.Type) -> bool:

@@ -12,6 +12,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import (
     ARGUMENT,
+    BLOCKS,
     COLLECTIVE,
     DYNAMIC,
     FORM,
@@ -30,6 +31,7 @@ from shard_dialect.ir.attributes import (
 )
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, location_text
+from shard_dialect.ir.flow import FLOWS
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.local import read_local
 from shard_dialect.ir.notation import read_axes
@@ -91,6 +93,8 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
         _CHECKS[op.name](op, shardings)
     if SHARDINGS in op.attributes:
         _check_result_shardings(op, shardings)
+    if BLOCKS in op.attributes:
+        _check_block_shardings(op, shardings)
     if RULE in op.attributes:
         sdy.rule_for(op, expect(op, RULE, ir.StringAttr, "a string").value)
     if STANDS_FOR in op.attributes:
@@ -284,10 +288,27 @@ def _check_runtime_function(op: ir.Operation, shardings: Shardings) -> None:
 
 def _check_result_shardings(op: ir.Operation, shardings: Shardings) -> None:
     given = list(expect(op, SHARDINGS, ir.ArrayAttr, "a list of shardings"))
-    if len(given) != len(op.results) and not _is_on_one_device(given, op, shardings):
+    fits = len(given) == len(op.results) or _has_lost_results(given, op)
+    if not fits and not _is_on_one_device(given, op, shardings):
         raise ShardingError(f"has {len(given)} {SHARDINGS} for {len(op.results)} results")
     for number, said in shardings.of_results(op).items():
         _check_pieces(said.sharding, op.results[number].type, shardings)
+
+
+def _has_lost_results(given: list[ir.Attribute], op: ir.Operation) -> bool:
+    """Whether MLIR's passes may have dropped some: of a loop, whose attributes they keep."""
+    around = op.parent
+    while around is not None and around.name != "func.func":
+        around = around.parent
+    is_propagated = around is not None and form_of(around) == "propagated"
+    return is_propagated and op.name in FLOWS and len(given) > len(op.results)
+
+
+def _check_block_shardings(op: ir.Operation, shardings: Shardings) -> None:
+    for each in expect(op, BLOCKS, ir.ArrayAttr, "a list of lists of shardings"):
+        if not isinstance(each, ir.ArrayAttr):
+            raise ShardingError(f"{BLOCKS} must be a list of lists of shardings, found {each}")
+    shardings.of_blocks(op)
 
 
 def _check_pieces(sharding: Sharding, type_: ir.Type, shardings: Shardings) -> None:

@@ -60,7 +60,14 @@ def axes_of(parts: Iterable[Part], grid: Grid) -> Axes:
 
 
 def overlaps(a: Part, b: Part) -> bool:
-    return a[0] == b[0] and a[1] < b[1] * b[2] and b[1] < a[1] * a[2]
+    """Whether both hold some part of one grid axis; an axis of size 1 is one too.
+
+    >>> overlaps((0, 1, 4), (0, 2, 4)), overlaps((0, 1, 2), (0, 2, 4))
+    (True, False)
+    >>> overlaps((1, 1, 1), (1, 1, 1))
+    True
+    """
+    return a[0] == b[0] and (a == b or (a[1] < b[1] * b[2] and b[1] < a[1] * a[2]))
 
 
 def without(part: Part, others: Iterable[Part]) -> Part | None:

@@ -5,11 +5,13 @@ Passes make only such types; people edit text. Cutting anything else would give 
 
 from __future__ import annotations
 
+from shard_dialect.errors import ShardError
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import located
-from shard_dialect.ir.flow import ENDS, FLOWS
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.flow import ENDS, FLOWS, flows_between, flows_through
 from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.program import Function, Op
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid, Sharding, ShardingError, ShardingRule, SubAxis
@@ -36,6 +38,50 @@ def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
                     raise ShardingError(f"cannot cut a tensor as {sharding}: its pieces are uneven")
                 if any(isinstance(axis, SubAxis) for axis in sharding.axes):
                     raise ShardingError(f"cannot cut a tensor as {sharding}: it has sub-axes")
+
+
+def check_flows(function: Function, shardings: Shardings) -> None:
+    """Raise unless what flows around loops and out of branches lies alike all the way.
+
+    MLIR checks it for some of these ops only. What decides on a way must be whole: devices that go
+    different ways would wait for each other.
+    """
+    flows = flows_between(function.blocks)
+    flows += [flow for op in function.ops for flow in flows_through(op)]
+    passed = {(id(op), place) for flow in flows for op, place in flow.sources}
+    for flow in flows:
+        expected = _lies(function, flow.targets[0], shardings)
+        for value in flow.targets[1:]:
+            if _lies(function, value, shardings) != expected:
+                raise _disagree(function, flow.sources[0][0], value, flow.targets[0], shardings)
+        for op, place in flow.sources:
+            if _lies(function, op.operands[place], shardings) != expected:
+                raise _disagree(function, op, op.operands[place], flow.targets[0], shardings)
+    for op in function.ops:
+        if op.name not in (*FLOWS, *ENDS) or op.name == "func.return":
+            continue
+        for place, value in enumerate(op.operands):
+            found = _lies(function, value, shardings)
+            if found is not None and (id(op), place) not in passed:
+                raise error_at(
+                    op.location,
+                    f"'{op.name}' op operand {place} is {found}, but it must be whole: it decides "
+                    "what is done",
+                )
+
+
+def _lies(function: Function, value: int, shardings: Shardings) -> Sharding | None:
+    return shardings.of_type(function.values[value].handle.type)
+
+
+def _disagree(
+    function: Function, op: Op, value: int, target: int, shardings: Shardings
+) -> ShardError:
+    types = [function.values[each].handle.type for each in (value, target)]
+    return error_at(
+        op.location,
+        f"'{op.name}' op passes on a {types[0]} to what is a {types[1]}: they must lie alike",
+    )
 
 
 def check_types(op: ir.Operation, shardings: Shardings) -> None:

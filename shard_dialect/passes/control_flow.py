@@ -1,10 +1,15 @@
-"""StableHLO's control flow as `scf`'s, which upstream's passes can lower. Part of `lower`.
+"""Control flow as upstream's passes can lower it. Part of `lower`.
+
+From StableHLO's to `scf`'s:
 
 stablehlo.while(%a = %x) cond { return %p } do { return %b }
     scf.while (%a = %x) { condition(%p) %a } do { yield %b }
 stablehlo.case(%i) { ... }, { ... }      scf.index_switch, the last branch the default
 stablehlo.if(%p) { ... } else { ... }    scf.if
 stablehlo.optimization_barrier           nothing: no pass behind this one moves ops past it
+
+And then, because one-shot-bufferize overlooks that the branches of a switch write to one buffer:
+scf.index_switch                         scf.if in each other's else
 """
 
 from __future__ import annotations
@@ -28,6 +33,41 @@ def to_scf(function: ir.Operation) -> None:
         for old, new in zip(op.results, values, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
+
+
+def switches_to_ifs(module: ir.Operation) -> None:
+    """Convert every `scf.index_switch`, what is inside of other ops first."""
+    for op in reversed([each for each in walk(module) if each.name == "scf.index_switch"]):
+        default, *regions = op.regions
+        cases = list(op.attributes["cases"])
+        if cases:
+            with ir.InsertionPoint(op), op.location:
+                values = _ifs(op, cases, regions).results
+        else:
+            *moved, end = operations(default.blocks[0])
+            values = end.operands
+            for each in moved:
+                each.move_before(op)
+        for old, new in zip(op.results, list(values), strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()
+
+
+def _ifs(op: ir.Operation, cases: Sequence[int], regions: Sequence[ir.Region]) -> ir.Operation:
+    """An `scf.if` for the first of some cases of a switch, in its else those that follow."""
+    case = build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), cases[0])).results[0]
+    equal = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
+    flag = ir.IntegerType.get_signless(1)
+    is_it = build.create("arith.cmpi", [flag], [op.operands[0], case], equal).results[0]
+    types = [result.type for result in op.results]
+    made = build.create("scf.if", types, [is_it], regions=2)
+    regions[0].blocks[0].append_to(made.regions[0])
+    if len(cases) == 1:
+        op.regions[0].blocks[0].append_to(made.regions[1])
+        return made
+    with ir.InsertionPoint(made.regions[1].blocks.append()):
+        build.create("scf.yield", [], list(_ifs(op, cases[1:], regions[1:]).results))
+    return made
 
 
 def _scalar(value: ir.Value) -> ir.Value:

@@ -139,7 +139,9 @@ class _Importer:
         write_cluster(self.shardings.grids[op.attributes["sym_name"].value])
 
     def constraint(self, op: ir.Operation) -> None:
-        """One without uses says how its operand lies; so do all that come after it see it."""
+        """One without uses says how its operand lies, if nothing else does; and all that come after
+        it see it so.
+        """
         value, result = op.operands[0], op.results[0]
         if not isinstance(value.type, ir.RankedTensorType):
             result.replace_all_uses_with(value)  # a scalar is whole
@@ -149,7 +151,7 @@ class _Importer:
             new = annotate(value, said, as_result=False)
             result.replace_all_uses_with(new)
         else:
-            new = annotate(value, said, as_result=True)
+            new = annotate(value, said, as_result=not _is_annotated(value))
             replace_uses_after(value, new, op)
         _keep_shardings(op, new)
 
@@ -253,6 +255,19 @@ class _Importer:
             create("scf.yield", [], _returned(op) if outside is None else outside)
         for old, new in zip(op.results, region.results, strict=True):
             old.replace_all_uses_with(new)
+
+
+def _is_annotated(value: ir.Value) -> bool:
+    """Whether how a value lies is said already, by what makes it."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        handle = owner.owner.operation
+        is_argument = handle.name == "func.func" and owner == handle.regions[0].blocks[0]
+        return is_argument and SHARDING in boundary(handle, "arg_attrs")[value.arg_number]
+    if SHARDINGS in owner.attributes:
+        place = ir.OpResult(value).result_number
+        return not isinstance(owner.attributes[SHARDINGS][place], ir.UnitAttr)
+    return owner.name == "mesh.annotate"
 
 
 def _keep_shardings(op: ir.Operation, new: ir.Value) -> None:

@@ -40,10 +40,11 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, ReduceScatter
 from shard_dialect.passes.aggregates import take_apart
 from shard_dialect.passes.base import Pass
-from shard_dialect.passes.control_flow import to_scf
+from shard_dialect.passes.control_flow import switches_to_ifs, to_scf
 
 _FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize,cse))"
-_FROM_BRANCHES = "builtin.module(func.func(lift-cf-to-scf))"  # buffers are freed in regions only
+# Buffers are freed in regions only; and blocks that are never reached cannot be lifted.
+_FROM_BRANCHES = "builtin.module(func.func(canonicalize,lift-cf-to-scf))"
 _TO_BUFFERS = (
     "builtin.module("
     "func.func(tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
@@ -85,6 +86,7 @@ class Lower(Pass):
             to_scf(handle)
         try:
             _to_linalg(module)
+            switches_to_ifs(module)
             take_apart(module)
             _read_scales_alike(module)
             PassManager.parse(_TO_BUFFERS).run(module)

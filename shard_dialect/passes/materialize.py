@@ -23,7 +23,16 @@ from shard_dialect.ir import annotation, build
 from shard_dialect.ir.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
-from shard_dialect.ir.flow import ENDS, FLOWS, LOOPS, Flow, flows_between, flows_through, in_order
+from shard_dialect.ir.flow import (
+    ENDS,
+    FLOWS,
+    LOOPS,
+    PARALLEL,
+    Flow,
+    flows_between,
+    flows_through,
+    in_order,
+)
 from shard_dialect.ir.function import (
     drop_from_boundary,
     form_of,
@@ -137,22 +146,30 @@ class _Materializer:
             self.wanted |= dict.fromkeys(flow.targets, sharding)
             self.ends |= {(id(op), place): sharding for op, place in flow.sources}
 
+    def _keep_targets_whole(self, flow: Flow) -> None:
+        for value in flow.targets:
+            if value in self.wanted:
+                rank = self.wanted[value].rank
+                self.wanted[value] = Sharding.replicated(self.grid.name, rank)
+
     def _act_on(self, op: Op) -> Callable[[Op], None]:
         """What is to be done with an op, by its kind."""
+        by_name = {
+            GROUP: lambda _: None,
+            "func.call": self._call,
+            "func.return": self._return,
+            "tensor.parallel_insert_slice": self._take_all_whole,
+        }
+        if op.name in by_name:
+            return by_name[op.name]
         if op.name in (*annotation.OPS, BARRIER):
             return self._annotate
-        if op.name == GROUP:
-            return lambda _: None
         if op.name in FLOWS:
             return self._flow
         if build.is_constant(op.handle):
             return self._keep_whole
         if is_fresh(op, self.function):
             return self._defer
-        if op.name == "func.call":
-            return self._call
-        if op.name == "func.return":
-            return self._return
         if op.name in ENDS:
             return self._pass_on
         tensors = (*op.operands, *op.results)
@@ -170,10 +187,12 @@ class _Materializer:
 
     def _flow(self, op: Op) -> None:
         for flow in flows_through(op):
+            if op.name == "scf.forall":  # its iterations write to parts of these
+                self._keep_targets_whole(flow)
             self._prepare(flow)
         self._pass_on(op)
         for block in in_order(op.blocks):
-            with self.versions.block(op if op.name in LOOPS else None):
+            with self.versions.block(op if op.name in (*LOOPS, PARALLEL) else None):
                 self._go_through(block)
         for value in op.results:
             self._enter(value)
@@ -223,6 +242,11 @@ class _Materializer:
             if produced is not None and value not in late:
                 self._define(op, value, produced)
 
+    def _take_all_whole(self, op: Op) -> None:
+        for place, value in enumerate(op.operands):
+            if value in self.wanted:
+                op.handle.operands[place] = self.versions.whole(value, op)
+
     def _replicate(self, op: Op) -> None:
         """Run an op that we know nothing about whole, on every device."""
         for inner in walk(op.handle):
@@ -237,9 +261,7 @@ class _Materializer:
         if self.strict:
             raise error_at(op.location, message)
         warn(message, op.location)
-        for place, value in enumerate(op.operands):
-            if value in self.wanted:
-                op.handle.operands[place] = self.versions.whole(value, op)
+        self._take_all_whole(op)
         self._take_whole(op)
         for value in op.results:
             if value in self.wanted:

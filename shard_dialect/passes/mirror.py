@@ -168,7 +168,7 @@ class _Builder:
             self.made.put(self.number, value, first)
         said = [each for each in map(self._known, flow.targets) if each is not None]
         if first != NOTHING and said:
-            self.graph.said[first] = said[0]
+            self.graph.said[first] = said[-1]  # a result's, where there is one
 
     def _redirected(self) -> dict[int, int]:
         """Targets of flows of which users are told something: these see what they are told.

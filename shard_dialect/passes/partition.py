@@ -40,12 +40,13 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.grids import write_grid
 from shard_dialect.ir.local import write_local
 from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.program import read_function
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import AllSlice, ShardingError
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.base import Pass
-from shard_dialect.passes.consistency import check_can_be_cut, check_types
+from shard_dialect.passes.consistency import check_can_be_cut, check_flows, check_types
 from shard_dialect.rules import cut_attributes
 
 
@@ -66,6 +67,7 @@ class Partition(Pass):
                     handle, ": run --propagate and --materialize first, or --spmd for all"
                 )
             check_can_be_cut(handle, shardings)
+            check_flows(read_function(handle), shardings)
             _partition(handle, shardings)
         _use_upstream_grids(module, shardings)
 

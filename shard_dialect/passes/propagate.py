@@ -24,6 +24,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, warn
+from shard_dialect.ir.flow import FLOWS
 from shard_dialect.ir.function import (
     boundary,
     form_of,
@@ -196,9 +197,13 @@ class _Writer:
         if op.results and any(self._is_sized(value) for value in op.results):
             entries = [self._attribute(value) for value in op.results]
             op.handle.attributes[SHARDINGS] = ir.ArrayAttr.get(entries)
+        elif op.name in FLOWS and SHARDINGS in op.handle.attributes:
+            del op.handle.attributes[SHARDINGS]  # of results that are gone
         self._blocks(op.handle, op.blocks)
 
     def _blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
+        if BLOCKS in handle.attributes:
+            del handle.attributes[BLOCKS]
         if any(self._is_sized(value) for block in blocks for value in block.arguments):
             handle.attributes[BLOCKS] = ir.ArrayAttr.get(
                 [

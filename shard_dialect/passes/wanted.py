@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir import annotation
-from shard_dialect.ir.attributes import BLOCKS, SHARDING
+from shard_dialect.ir.attributes import SHARDING
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary
@@ -57,7 +57,9 @@ def read_wanted(
             used.setdefault(sharding.grid, set()).update(sharding.axes)
     fine = {}
     for name, axes in used.items():
-        refinement = Refinement.of(shardings.grid(name), axes)  # type: ignore[arg-type]
+        first = next(reader for reader in readers if reader.grid.name == name)
+        with located(first.function.handle):
+            refinement = Refinement.of(shardings.grid(name), axes)  # type: ignore[arg-type]
         if refinement is not None:
             fine[name] = refinement
             _declare(module, refinement.fine, shardings)
@@ -134,14 +136,9 @@ class _Reader:
             self._check_even(annotated.said.sharding, shape)
 
     def _read_blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
-        if BLOCKS not in handle.attributes:
-            return
-        for block, entries in zip(blocks, handle.attributes[BLOCKS], strict=True):
-            for value, attribute in zip(block.arguments, entries, strict=True):
-                if not isinstance(attribute, ir.UnitAttr):
-                    rank = len(self.function.values[value].shape or ())
-                    said = self.shardings.read_annotation(attribute, rank)
-                    self._want(value, said.sharding)
+        for block, said in zip(blocks, self.shardings.of_blocks(handle), strict=False):
+            for place, each in said.items():
+                self._want(block.arguments[place], each.sharding)
 
     def _want(self, value: int, sharding: Sharding) -> None:
         shape = self.function.values[value].shape
