@@ -146,14 +146,22 @@ class _Importer:
         if not isinstance(value.type, ir.RankedTensorType):
             result.replace_all_uses_with(value)  # a scalar is whole
             return
-        said = self.shardings.write(self.reader.sharding(op.attributes["sharding"], value.type))
+        annotation = self.reader.sharding(op.attributes["sharding"], value.type)
+        said = self.shardings.write(annotation)
         if any(True for _ in result.uses):
             new = annotate(value, said, as_result=False)
             result.replace_all_uses_with(new)
         else:
-            new = annotate(value, said, as_result=not _is_annotated(value))
+            new = annotate(value, said, as_result=self._agrees(value, annotation))
             replace_uses_after(value, new, op)
         _keep_shardings(op, new)
+
+    def _agrees(self, value: ir.Value, said: Annotation) -> bool:
+        """Whether a value may lie so, by what is said of it already."""
+        before = _said_of(value)
+        if before is None:
+            return True
+        return self.shardings.read_annotation(before, value.type.rank).meet(said) is not None
 
     def reshard(self, op: ir.Operation) -> None:
         value = op.operands[0]
@@ -257,17 +265,18 @@ class _Importer:
             old.replace_all_uses_with(new)
 
 
-def _is_annotated(value: ir.Value) -> bool:
-    """Whether how a value lies is said already, by what makes it."""
+def _said_of(value: ir.Value) -> ir.Attribute | None:
+    """What is said already of how a value lies, by what makes it."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         handle = owner.owner.operation
         is_argument = handle.name == "func.func" and owner == handle.regions[0].blocks[0]
-        return is_argument and SHARDING in boundary(handle, "arg_attrs")[value.arg_number]
+        entry = boundary(handle, "arg_attrs")[value.arg_number] if is_argument else {}
+        return entry.get(SHARDING)
     if SHARDINGS in owner.attributes:
-        place = ir.OpResult(value).result_number
-        return not isinstance(owner.attributes[SHARDINGS][place], ir.UnitAttr)
-    return owner.name == "mesh.annotate"
+        said = owner.attributes[SHARDINGS][ir.OpResult(value).result_number]
+        return None if isinstance(said, ir.UnitAttr) else said
+    return owner.attributes["sharding"] if owner.name == "mesh.annotate" else None
 
 
 def _keep_shardings(op: ir.Operation, new: ir.Value) -> None:

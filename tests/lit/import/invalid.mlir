@@ -2,16 +2,6 @@
 //
 // RUN: shard-opt %s --import --split-input-file --verify-diagnostics
 
-"sdy.mesh"() <{mesh = #sdy.mesh<["x"=2]>, sym_name = "m"}> : () -> ()
-func.func @two_constraints_of_one_value(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-  %0 = "sdy.sharding_constraint"(%x) <{sharding = #sdy.sharding<@m, [{"x"}, {}]>}> : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  // expected-error@+1 {{one value is annotated [[0], []] and [[], [0]]}}
-  %1 = "sdy.sharding_constraint"(%x) <{sharding = #sdy.sharding<@m, [{}, {"x"}]>}> : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  return %x : tensor<4x8xf32>
-}
-
-// -----
-
 shard.grid @g(shape = 2)
 func.func @upstreams_and_ours(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[], [0]]>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
