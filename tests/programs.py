@@ -137,6 +137,8 @@ def contract_transposed(program: Program) -> None:
         for b in program.values
         if len(a[1]) == len(b[1]) == 2 and a[1][1] == b[1][1]
     ]
+    if not pairs:
+        return
     (a, a_shape), (b, b_shape) = program.draw.choice(pairs)
     shape = (b_shape[0], a_shape[0])
     init = program.init(shape)

@@ -40,15 +40,19 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, ReduceScatter
 from shard_dialect.passes.aggregates import take_apart
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.carried import copy_what_is_carried
 from shard_dialect.passes.control_flow import switches_to_ifs, to_scf
 
 _FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize,cse))"
 # Buffers are freed in regions only; and blocks that are never reached cannot be lifted.
 _FROM_BRANCHES = "builtin.module(func.func(canonicalize,lift-cf-to-scf))"
-_TO_BUFFERS = (
+_TO_TENSORS = (
     "builtin.module("
     "func.func(tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
-    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor),"
+    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor))"
+)
+_TO_BUFFERS = (
+    "builtin.module("
     # Before anything merges them: bufferization is cubic in the users of one empty tensor.
     "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg),"
     "one-shot-bufferize{allow-return-allocs-from-loops bufferize-function-boundaries"
@@ -89,6 +93,8 @@ class Lower(Pass):
             switches_to_ifs(module)
             take_apart(module)
             _read_scales_alike(module)
+            PassManager.parse(_TO_TENSORS).run(module)
+            copy_what_is_carried(module)
             PassManager.parse(_TO_BUFFERS).run(module)
             for handle in functions_of(module):
                 _return_apart(handle)

@@ -1,0 +1,65 @@
+"""What goes around an `scf.while` is in memory of its own. Part of `lower`.
+
+    scf.while (%a = %init) ... do {          scf.while (%a = %init) ... do {
+      scf.yield %x                             %c = bufferization.alloc_tensor() copy(%x)
+    }                                          scf.yield %c
+                                             }
+
+Upstream's bufferization takes it for granted, and lets `%a` be written to: here that would be `%x`,
+which the next round may read, or even the caller's. What was written in the body anyway, or
+over what came around in the same place, needs no copy.
+"""
+
+from __future__ import annotations
+
+from shard_dialect.ir import build
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.walk import operations, walk
+
+_INTO = {"tensor.insert": 1, "tensor.insert_slice": 1}
+"""Ops that write over an operand, and its place; linalg's write over their last ones."""
+_FRESH = ("bufferization.alloc_tensor", "tensor.empty")
+_ELEMENTWISE = ("arith.", "math.")
+
+
+def copy_what_is_carried(module: ir.Operation) -> None:
+    """Make the copies."""
+    for op in walk(module):
+        if op.name == "scf.while":
+            _copy(op)
+
+
+def _copy(loop: ir.Operation) -> None:
+    before, after = (region.blocks[0] for region in loop.regions)
+    passed = list(operations(before)[-1].operands)[1:]
+    end = operations(after)[-1]
+    seen: list[ir.Value] = []
+    for place, value in enumerate(end.operands):
+        if not isinstance(value.type, ir.RankedTensorType):
+            continue
+        carried = None
+        if place < len(passed) and passed[place] == before.arguments[place]:
+            carried = after.arguments[place]
+        if value in seen or not _has_own(value, carried, after):
+            with ir.InsertionPoint(end), end.location:
+                end.operands[place] = build.allocate_copy(value).results[0]
+        seen.append(value)
+
+
+def _has_own(value: ir.Value, carried: ir.Value | None, block: ir.Block) -> bool:
+    """Whether the memory that `value` will be in is that of `carried`, or made in the block."""
+    while carried is None or value != carried:
+        owner = value.owner
+        if isinstance(owner, ir.Block) or owner.operation.block != block:
+            return False
+        op = owner.operation
+        if op.name in _FRESH or op.name.startswith(_ELEMENTWISE):
+            return True
+        if op.name in _INTO:
+            value = op.operands[_INTO[op.name]]
+        elif op.name.startswith("linalg."):
+            place = next(place for place, each in enumerate(op.results) if each == value)
+            value = op.operands[len(op.operands) - len(op.results) + place]
+        else:
+            return False
+    return True
