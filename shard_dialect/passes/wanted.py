@@ -20,6 +20,7 @@ from shard_dialect.ir.program import Block, Function, Op
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, ShardingRule
+from shard_dialect.model.axis import Axis
 from shard_dialect.model.refine import Refinement
 from shard_dialect.passes.facts import default_grid
 from shard_dialect.passes.loops import bound_loops
@@ -51,7 +52,7 @@ def read_wanted(
 ) -> list[Wanted]:
     """For each function; raises a located `ShardError` for what cannot be brought about yet."""
     readers = [_Reader(function, shardings) for function in functions]
-    used: dict[str, set[object]] = {}
+    used: dict[str, set[Axis]] = {}
     for reader in readers:
         for sharding in reader.all():
             used.setdefault(sharding.grid, set()).update(sharding.axes)
@@ -59,7 +60,7 @@ def read_wanted(
     for name, axes in used.items():
         first = next(reader for reader in readers if reader.grid.name == name)
         with located(first.function.handle):
-            refinement = Refinement.of(shardings.grid(name), axes)  # type: ignore[arg-type]
+            refinement = Refinement.of(shardings.grid(name), axes)
         if refinement is not None:
             fine[name] = refinement
             _declare(module, refinement.fine, shardings)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from shard_dialect.model import Annotation, Grid
+from shard_dialect.model import Annotation, Grid, ShardingError
 from shard_dialect.model.rule import Role
 from shard_dialect.propagation.cost import Prices
 from shard_dialect.propagation.graph import NOTHING, Graph, Node
@@ -126,15 +126,17 @@ class Engine:
             assert said is not None, "withheld from an annotation"
             assert now is not None, "known from the start"
             axes = said.sharding.split_axes[dim]
-            self.learn(
-                value,
-                replace(
+            try:
+                released = replace(
                     now,
                     sharding=now.sharding.with_dim(dim, axes),
                     open=(*now.open, dim) if dim in said.open else now.open,
                     replicated=tuple(axis for axis in now.replicated if axis not in axes),
-                ),
-            )
+                )
+            except ShardingError:  # another member of its group has taken an axis meanwhile
+                continue
+            for each in self._group_of.get(value, (value,)):
+                self.learn(each, released)
 
     def _agree(self, group: Sequence[int]) -> None:
         """Let the members of a group begin alike, where only one sharding is given."""

@@ -89,6 +89,17 @@ def test_priorities_have_their_turns() -> None:
     assert split(without, total) == "[[0], []]"
 
 
+def test_members_of_a_group_have_their_turn_together() -> None:
+    late = Annotation(Sharding("g", ((0,), ())), open=(1,), priorities=(1, None))
+    program = Program()
+    x, y = program.value(late), program.value()
+    program.graph.groups.append((x, y))
+    total = program.op(ADD, y, program.value(lies((), (0,))))
+    engine = program.run()
+    assert split(engine, x) == split(engine, y) == "[[0], []]"
+    assert split(engine, total) == "[[], [0]]"
+
+
 def test_a_flow_makes_sources_and_target_lie_alike() -> None:
     program = Program()
     start, around = program.value(), program.value()
