@@ -170,7 +170,7 @@ class Versions:
         start = self.get(init, wanted, op)
         with ir.InsertionPoint.after(following), op.location:
             combined = build.combine(produced.reduction, start, reduced)
-        self._of[value] = {wanted: combined.results[0]}
+        self.add(value, combined.results[0], wanted)
 
     def _best(
         self, value: int, target: Sharding, level: int | None = None
