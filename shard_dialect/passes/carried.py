@@ -19,7 +19,8 @@ from shard_dialect.ir.walk import operations, walk
 _INTO = {"tensor.insert": 1, "tensor.insert_slice": 1}
 """Ops that write over an operand, and its place; linalg's write over their last ones."""
 _FRESH = ("bufferization.alloc_tensor", "tensor.empty")
-_ELEMENTWISE = ("arith.", "math.")
+_MAKES_ANEW = ("arith.", "math.", "shard.")
+"""Dialects whose ops write to new memory, or over what nobody reads any more."""
 
 
 def copy_what_is_carried(module: ir.Operation) -> None:
@@ -53,7 +54,7 @@ def _has_own(value: ir.Value, carried: ir.Value | None, block: ir.Block) -> bool
         if isinstance(owner, ir.Block) or owner.operation.block != block:
             return False
         op = owner.operation
-        if op.name in _FRESH or op.name.startswith(_ELEMENTWISE):
+        if op.name in _FRESH or op.name.startswith(_MAKES_ANEW):
             return True
         if op.name in _INTO:
             value = op.operands[_INTO[op.name]]

@@ -46,15 +46,15 @@ from shard_dialect.passes.control_flow import switches_to_ifs, to_scf
 _FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize,cse))"
 # Buffers are freed in regions only; and blocks that are never reached cannot be lifted.
 _FROM_BRANCHES = "builtin.module(func.func(canonicalize,lift-cf-to-scf))"
-_TO_TENSORS = (
+_TO_LINALG = (
     "builtin.module("
     "func.func(tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
-    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor))"
+    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor),"
+    # Before anything merges them: bufferization is cubic in the users of one empty tensor.
+    "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg))"
 )
 _TO_BUFFERS = (
     "builtin.module("
-    # Before anything merges them: bufferization is cubic in the users of one empty tensor.
-    "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg),"
     "one-shot-bufferize{allow-return-allocs-from-loops bufferize-function-boundaries"
     " function-boundary-type-conversion=identity-layout-map})"
 )
@@ -76,15 +76,10 @@ class Lower(Pass):
         handles = [op for op in functions_of(module) if form_of(op) != "lowered"]
         if not handles:
             return
-        calls = _Calls(module)
         for handle in handles:
             form = form_of(handle)
             if form != "local" and any(_is_sharded(op) for op in walk(handle)):
                 raise refuse_form(handle, ": run --spmd before --lower")
-            for op in walk(handle):
-                if op.name.startswith("shard."):
-                    with located(op):
-                        calls.replace(op, handle)
             _note_boundary(handle)
             set_form(handle, "lowered")
             to_scf(handle)
@@ -93,8 +88,9 @@ class Lower(Pass):
             switches_to_ifs(module)
             take_apart(module)
             _read_scales_alike(module)
-            PassManager.parse(_TO_TENSORS).run(module)
+            PassManager.parse(_TO_LINALG).run(module)
             copy_what_is_carried(module)
+            _Calls(module).replace_all()
             PassManager.parse(_TO_BUFFERS).run(module)
             for handle in functions_of(module):
                 _return_apart(handle)
@@ -192,6 +188,16 @@ class _Calls:
         self.module = module
         self.declared: dict[tuple[ir.Attribute, ir.Type], str] = {}
         self.taken = {name_of(op) for op in operations(body(module)) if "sym_name" in op.attributes}
+
+    def replace_all(self) -> None:
+        """Right before bufferization, which must see that the tensors are read: the passes before
+        it would fold a buffer that a call fills into the call that reads it.
+        """
+        for handle in functions_of(self.module):
+            for op in walk(handle):
+                if op.name.startswith("shard."):
+                    with located(op):
+                        self.replace(op, handle)
 
     def replace(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` of `function`; what it calls is declared in front of the function."""
