@@ -77,6 +77,17 @@ def located(op: ir.Operation) -> Iterator[None]:
         raise error.at(location_text(op.location)) from None
 
 
+@contextmanager
+def readable_strings(op: ir.Operation) -> Iterator[None]:
+    """MLIR's strings are bytes, the bindings' are not: name the op whose string cannot be read."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "nanobind" not in str(error):
+            raise
+        raise error_at(op.location, f"'{op.name}' op holds a string that is not UTF-8") from None
+
+
 def from_mlir(error: ir.MLIRError) -> ShardError:
     """The diagnostics of MLIR's exception in our form."""
     found = [_diagnostic(each) for each in error.error_diagnostics]

@@ -83,6 +83,9 @@ def _verifier(check: Check) -> type:
         except ShardError as error:
             op.location.emit_error(f"'{op.name}' op {error.message}")
             return False
+        except RuntimeError:
+            op.location.emit_error(f"'{op.name}' op holds a string that is not UTF-8")
+            return False
         except (AttributeError, IndexError, KeyError):
             return True  # it is not as IRDL defines it, whose turn to say so is next
         return True

@@ -30,9 +30,9 @@ from shard_dialect.ir.attributes import (
     symbol,
 )
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at, location_text
+from shard_dialect.ir.diagnostics import error_at, location_text, readable_strings
 from shard_dialect.ir.flow import FLOWS
-from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.local import read_local
 from shard_dialect.ir.notation import read_axes
 from shard_dialect.ir.program import read_function
@@ -49,11 +49,13 @@ _LOCAL = ("local", "lowered")
 
 def verify(module: ir.Operation) -> None:
     """Raise a located `ShardError` for the first thing in `module` that is wrong."""
-    shardings = Shardings.of(module)
+    with readable_strings(module):
+        shardings = Shardings.of(module)
     for op in walk(module):
         try:
-            _check_place_of_module(op)
-            _check_op(op, shardings)
+            with readable_strings(op):
+                _check_place_of_module(op)
+                _check_op(op, shardings)
         except ShardError as error:
             if error.location is not None:
                 raise
@@ -216,6 +218,7 @@ def _check_computation(op: ir.Operation) -> None:
 
 
 def _check_function(op: ir.Operation, shardings: Shardings) -> None:
+    name_of(op)
     if "mesh_cluster" in op.attributes:
         expect(op, "mesh_cluster", ir.FlatSymbolRefAttr, "the name of a grid")
         shardings.grid(annotation.cluster_name(op))

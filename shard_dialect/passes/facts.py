@@ -6,6 +6,7 @@ after other passes have changed it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
@@ -22,8 +23,9 @@ from shard_dialect.model import Annotation, Grid
 
 _UNSUPPORTED = ("mesh.collective_permute", "mesh.to_global", "mesh.to_local")
 """Read, checked and converted; what propagation does not know what to do with yet."""
-_SCALAR_CODE = ("linalg", "stablehlo", "tensor", "tosa")
-"""Dialects whose regions, where no values flow through them, hold no tensors of ours."""
+_SCALAR_CODE = ("linalg", "stablehlo", "tosa")
+"""Dialects whose regions, where no values flow through them, hold no tensors but what they read
+from outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +132,14 @@ def _refuse_what_is_not_annotated(function: Function) -> None:
         if op.name in _UNSUPPORTED:
             raise error_at(op.location, f"'{op.name}' op is read, but not propagated yet")
         if not op.blocks and not op.name.startswith(_SCALAR_CODE) and len(op.handle.regions):
-            _refuse_inside(op)
+            _refuse_inside(op, walk(op.handle))
+        elif op.captures:
+            _refuse_inside(op, [inner for inner, _, _ in op.captures])
 
 
-def _refuse_inside(op: Op) -> None:
+def _refuse_inside(op: Op, found: Iterable[ir.Operation]) -> None:
     """Refuse what speaks of sharding in a region through which no values are known to flow."""
-    for inner in walk(op.handle):
+    for inner in found:
         is_ours = inner.name.startswith(("mesh.", "shard."))
         if is_ours or SHARDINGS in inner.attributes or annotation.has_loops(inner):
             raise error_at(

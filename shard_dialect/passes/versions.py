@@ -113,10 +113,11 @@ class Versions:
         versions = self._visible(value)
         if target not in versions:
             user, level = self._place(value, before)
+            may_be_partial = bool(target.partial) and self.can_be_partial(value, target)
             with ir.InsertionPoint(user.handle), user.location:
-                if value in self._fresh:
+                if value in self._fresh and (not target.partial or may_be_partial):
                     made = self._make_again(self._fresh[value], target)
-                elif target.partial and self.can_be_partial(value, target):
+                elif may_be_partial:
                     made = self._splat_constant(value, target)
                 else:
                     source, _ = self._best(value, target, level)
