@@ -21,6 +21,7 @@ PIPELINES = (
     ),
     ("propagate", "materialize", "optimize-collectives", "partition", "lower"),
     ("propagate,propagate,materialize,partition,lower",),
+    ("sink-reshapes,propagate{strategy=user-priority},materialize,partition,lower",),
     ("propagate,canonicalize,cse", "propagate,materialize,canonicalize", "cse,partition,lower"),
 )
 """Each in one go, or with its parts printed and read again in between."""
