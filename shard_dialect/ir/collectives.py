@@ -20,6 +20,8 @@ from shard_dialect.model import (
     AllSlice,
     AllToAll,
     Axes,
+    Mask,
+    Permute,
     ReduceScatter,
     Reduction,
     Sharding,
@@ -46,6 +48,8 @@ def read_collective(op: ir.Operation) -> Collective:
         sharding or Sharding.replicated(grid, type_.rank)
         for sharding, type_ in zip(found, types, strict=True)
     )
+    if op.name == "mesh.collective_permute":
+        return Collective((_read_permute(op, target),), source, target)
     return Collective(_READ[op.name](op, source), source, target)
 
 
@@ -103,6 +107,17 @@ def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def _read_permute(op: ir.Operation, target: Sharding) -> Step:
+    if "mesh_axis" not in op.attributes or "permutation" not in op.attributes:
+        raise ShardingError("goes between grids: that cannot be done yet")
+    places = tuple(ints(op.attributes["permutation"]))
+    return Permute(_axes(op), places, target.split_axes, target.partial)
+
+
+def _read_mask(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    return (Mask(_axes(op), _reduction(op)),)
+
+
 def _lists(op: ir.Operation, key: str, source: Sharding) -> Sharding:
     attribute = op.attributes[key]
     found = only_sharding(read_notation(source.grid, attribute, source.rank), attribute)
@@ -135,6 +150,7 @@ _READ: dict[str, Callable[[ir.Operation, Sharding], tuple[Step, ...]]] = {
     "mesh.reduce_scatter": _read_reduce_scatter,
     "mesh.all_to_all": _read_all_to_all,
     "mesh.local_split": _read_local_split,
+    "mesh.mask": _read_mask,
 }
 
 
@@ -176,12 +192,28 @@ def _write_all_slice(step: AllSlice, source: Sharding) -> tuple[str, dict[str, i
     return "mesh.local_split", {"sharding": ir.ArrayAttr.get([write_axes(axes) for axes in split])}
 
 
+def _write_permute(step: Permute, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    return "mesh.collective_permute", {
+        "mesh_axis": write_axes(step.axes),
+        "permutation": i64_array(step.permutation),
+    }
+
+
+def _write_mask(step: Mask, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    return "mesh.mask", {
+        "mesh_axis": write_axes(step.axes),
+        "reduction": ir.StringAttr.get(step.reduction),
+    }
+
+
 _WRITE: dict[type, Callable[..., tuple[str, dict[str, ir.Attribute]]]] = {
     AllGather: _write_all_gather,
     AllReduce: _write_all_reduce,
     ReduceScatter: _write_reduce_scatter,
     AllToAll: _write_all_to_all,
     AllSlice: _write_all_slice,
+    Permute: _write_permute,
+    Mask: _write_mask,
 }
 
 

@@ -4,16 +4,19 @@
     %0 = shard.all_gather %x on @g grid_axes = [0] gather_axis = 1
            : tensor<4x4xf32> -> tensor<4x8xf32>
 
-The same attributes, in a dictionary, describe a runtime call of the lowered form.
+What upstream has no op for stays `mesh.collective_permute` and `mesh.mask`, on plain types and
+with the grid's name as `cluster`. The same attributes, in a dictionary, describe a runtime call of
+the lowered form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shard_dialect.ir.attributes import symbol
+from shard_dialect.ir.attributes import i64_array, ints, symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
+from shard_dialect.ir.notation import read_axes, write_axes
 from shard_dialect.ir.spelling import scatter_dim
 from shard_dialect.model import (
     REDUCTIONS,
@@ -21,6 +24,8 @@ from shard_dialect.model import (
     AllReduce,
     AllSlice,
     AllToAll,
+    Mask,
+    Permute,
     ReduceScatter,
     Reduction,
     ShardingError,
@@ -31,21 +36,27 @@ _Attributes = Mapping[str, ir.Attribute]
 
 
 def read_local(name: str, attributes: _Attributes) -> tuple[str, Step] | None:
-    """The grid's name and the step of a `shard` collective, `None` for any other op."""
+    """The grid's name and the step of a collective of the local form, `None` for any other op."""
+    if name in _OURS and "cluster" in attributes:
+        return symbol(attributes["cluster"]), _OURS[name](attributes)
     if name not in _READ:
         return None
     return symbol(attributes["grid"]), _READ[name](attributes)
 
 
 def write_local(step: Step, grid: str, operand: ir.Value, result: ir.Type) -> ir.Value:
-    """Make the `shard` op of one step at the current insertion point and location."""
+    """Make the op of one step at the current insertion point and location."""
     name, attributes = local_attributes(step, grid)
     return create(name, [result], [operand], attributes).results[0]
 
 
 def local_attributes(step: Step, grid: str) -> tuple[str, dict[str, ir.Attribute]]:
-    """The name and the attributes of the `shard` op of one step."""
+    """The name and the attributes of the op of one step."""
     name, attributes = _WRITE[type(step)](step)
+    if name in _OURS:
+        attributes["cluster"] = ir.FlatSymbolRefAttr.get(grid)
+        attributes["mesh_axis"] = write_axes(step.axes)
+        return name, attributes
     attributes["grid"] = ir.FlatSymbolRefAttr.get(grid)
     attributes["grid_axes"] = ir.Attribute.parse(f"array<i16: {', '.join(map(str, step.axes))}>")
     return name, attributes
@@ -78,6 +89,14 @@ _READ: dict[str, Callable[[_Attributes], Step]] = {
         _int(a, scatter_dim()), _axes(a), _reduction(a)
     ),
     "shard.all_to_all": lambda a: AllToAll(_int(a, "concat_axis"), _int(a, "split_axis"), _axes(a)),
+}
+
+
+_OURS: dict[str, Callable[[_Attributes], Step]] = {
+    "mesh.collective_permute": lambda a: Permute(
+        read_axes(a["mesh_axis"]), tuple(ints(a["permutation"]))
+    ),
+    "mesh.mask": lambda a: Mask(read_axes(a["mesh_axis"]), a["reduction"].value),
 }
 
 
@@ -115,4 +134,6 @@ _WRITE: dict[type, Callable[..., tuple[str, dict[str, ir.Attribute]]]] = {
         "shard.all_to_all",
         {"concat_axis": _index(s.source_dim), "split_axis": _index(s.target_dim)},
     ),
+    Permute: lambda s: ("mesh.collective_permute", {"permutation": i64_array(s.permutation)}),
+    Mask: lambda s: ("mesh.mask", {"reduction": ir.StringAttr.get(s.reduction)}),
 }

@@ -138,7 +138,17 @@ irdl.dialect @mesh {
     irdl.attributes {"sharding" = %sharding}
     irdl.results(result: %to)
   }
-  // Pieces change places along axes; or go to the devices of another cluster. [mesh_axis, permutation]
+  // A replicated tensor becomes partial: the first device of a group keeps its piece. [cluster]
+  irdl.operation @mask {
+    %from = irdl.any
+    %to = irdl.any
+    %axes = irdl.base "#builtin.array"
+    %reduction = irdl.base "#builtin.string"
+    irdl.operands(source: %from)
+    irdl.attributes {"mesh_axis" = %axes, "reduction" = %reduction}
+    irdl.results(result: %to)
+  }
+  // Pieces change places along axes; or go to the devices of another cluster. [mesh_axis, permutation, cluster]
   irdl.operation @collective_permute {
     %from = irdl.any
     %to = irdl.any

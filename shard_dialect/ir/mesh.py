@@ -26,13 +26,14 @@ COLLECTIVES = (
     "mesh.reduce_scatter",
     "mesh.all_to_all",
     "mesh.local_split",
+    "mesh.collective_permute",
+    "mesh.mask",
 )
 """Ops that are the steps of a plan."""
 
 PURE = (
     *COLLECTIVES,
     "mesh.annotate",
-    "mesh.collective_permute",
     "mesh.idx",
     "mesh.propagation_barrier",
     "mesh.reshard",
@@ -41,6 +42,17 @@ PURE = (
     "mesh.to_local",
 )
 """Ops that may be merged and dropped, as `cse` and `canonicalize` do."""
+
+
+def is_reshard(op: ir.Operation) -> bool:
+    """Whether `op` is a step of a plan: it gives the tensor that it takes, lying otherwise.
+
+    A permutation of pieces that lie alike is none, it makes another tensor; nor is one that leads
+    to another grid, or one of the local form.
+    """
+    if op.name != "mesh.collective_permute":
+        return op.name in COLLECTIVES
+    return "mesh_axis" in op.attributes and op.operands[0].type != op.results[0].type
 
 
 class _NoMemoryEffect(ir.MemoryEffectsOpInterface):  # type: ignore[misc]  # untyped base

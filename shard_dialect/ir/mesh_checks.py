@@ -67,6 +67,9 @@ def _place(op: ir.Operation) -> None:
 
 
 def _collective(op: ir.Operation) -> None:
+    if "cluster" in op.attributes:  # of the local form, on plain types
+        expect(op, "cluster", ir.FlatSymbolRefAttr, "the name of a grid")
+        return
     found = read_collective(op)
     if found.source.grid != found.target.grid:
         raise ShardingError(f"goes from grid @{found.source.grid} to @{found.target.grid}")
@@ -94,8 +97,6 @@ def _permute(op: ir.Operation) -> None:
     if len(along) == 1:
         raise ShardingError(f"has {along[0]} alone: expected mesh_axis and permutation, or neither")
     same = op.operands[0].type == op.results[0].type
-    if along and not same:
-        raise ShardingError("permutes along axes, so its result lies as its operand: types differ")
     if not along and same:
         raise ShardingError("has no mesh_axis, and its operand and result lie on the same devices")
     if along:
@@ -116,6 +117,6 @@ MESH_OPS: dict[str, Check] = {
     "mesh.propagation_barrier": _barrier,
     "mesh.idx": _place,
     "mesh.size": _place,
-    "mesh.collective_permute": _permute,
     **dict.fromkeys(COLLECTIVES, _collective),
+    "mesh.collective_permute": _permute,
 }

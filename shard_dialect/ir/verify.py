@@ -42,6 +42,7 @@ from shard_dialect.ir.shardings import Shardings, rank_of
 from shard_dialect.ir.statements import merged, statements
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
+from shard_dialect.model.permutation import leads_to
 
 _LOCAL = ("local", "lowered")
 """The forms that have no sharded types any more."""
@@ -146,7 +147,11 @@ def _check_place(op: ir.Operation, shardings: Shardings) -> None:
 
 def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
     """As many places as devices in a group; between clusters, equal pieces on as many devices."""
-    source, target = (shardings.of_type(v.type) for v in (op.operands[0], op.results[0]))
+    types = [op.operands[0].type, op.results[0].type]
+    source, target = map(shardings.of_type, types)
+    if "cluster" in op.attributes and source is None and target is None:
+        _check_local_permute(op, shardings)
+        return
     if source is None or target is None:
         raise ShardingError("permutes a tensor that is not sharded")
     grids = [shardings.grid(sharding.grid) for sharding in (source, target)]
@@ -157,6 +162,8 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
             raise ShardingError(
                 f"has {places} places for groups of {grids[0].axes_size(axes)} devices"
             )
+        if source != target and not leads_to(_places(op), axes, source, target, grids[0]):
+            raise ShardingError(f"does not make pieces that lie as {target} of those of {source}")
         return
     if source.grid == target.grid:
         raise ShardingError(f"moves nothing: both lie on @{source.grid}, and no axis is named")
@@ -167,6 +174,19 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
         pieces = [s.local_shape(shape, g) for s, g in zip((source, target), grids, strict=True)]
         if pieces[0] != pieces[1]:
             raise ShardingError(f"sends pieces of {list(pieces[0])} to be {list(pieces[1])}")
+
+
+def _check_local_permute(op: ir.Operation, shardings: Shardings) -> None:
+    grid = shardings.grid(symbol(op.attributes["cluster"]))
+    axes = _axes_of(op.attributes["mesh_axis"], grid)
+    if grid.axes_size(axes) != len(_places(op)):
+        raise ShardingError(
+            f"has {len(_places(op))} places for groups of {grid.axes_size(axes)} devices"
+        )
+
+
+def _places(op: ir.Operation) -> tuple[int, ...]:
+    return tuple(ints(op.attributes["permutation"]))
 
 
 def _check_manual(op: ir.Operation, shardings: Shardings) -> None:

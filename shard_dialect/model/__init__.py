@@ -3,20 +3,20 @@
 from shard_dialect.model.annotation import Annotation
 from shard_dialect.model.axis import Axes, Axis, SubAxis
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.plan import (
+from shard_dialect.model.plan import Plan, bytes_moved, plan
+from shard_dialect.model.rule import Assignment, ShardingRule
+from shard_dialect.model.sharding import REDUCTIONS, Reduction, Sharding, ShardingError
+from shard_dialect.model.steps import (
     AllGather,
     AllReduce,
     AllSlice,
     AllToAll,
-    Plan,
+    Mask,
+    Permute,
     ReduceScatter,
     ReshardError,
     Step,
-    bytes_moved,
-    plan,
 )
-from shard_dialect.model.rule import Assignment, ShardingRule
-from shard_dialect.model.sharding import REDUCTIONS, Reduction, Sharding, ShardingError
 
 __all__ = [
     "REDUCTIONS",
@@ -29,6 +29,8 @@ __all__ = [
     "Axes",
     "Axis",
     "Grid",
+    "Mask",
+    "Permute",
     "Plan",
     "ReduceScatter",
     "Reduction",

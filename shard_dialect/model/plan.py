@@ -1,327 +1,270 @@
-"""The steps from one sharding of a tensor to another, chosen before any IR is made.
+"""The cheapest steps from one sharding of a tensor to another, found before any IR is made.
 
-    [[], [], [0]]  ->  [[], [], []]          all_gather dim 2 axes [0]
-    [[], [], [], [0]]  ->  [[], [], [0]]     reduce_scatter dim 2 axes [0] sum
+    [[0], []]  ->  [[], [0]]        all_to_all dim 0 to 1 axes [0]
+    [[0], []]  ->  [[1], []]        collective_permute axes [0, 1] to [[1], [], []]
 
-A step maps a sharding to a sharding (`after`), the shape of a piece to another's
-(`local_shape_after`, for a group of n), and moves a number of bytes (`bytes_moved`); a plan is its
-steps and their sum. `runtime.collectives` gives the same steps their meaning on arrays, and the
-tests run every plan on arrays against the tensor that it should give.
-
-`plan` here is greedy: it is exact for every pair of even shardings on one grid, and refuses the
-rest (`ReshardError`); that its bytes are the fewest possible is not promised.
+`plan` compares bytes moved, then the number of steps, then memory at the peak. It is exact, that
+is, no sequence of steps (with at most one permutation) is better, up to `EXACT` layouts looked at;
+beyond that the plan is what the search on whole axes, or without a search the greedy choice, finds:
+right, but maybe not the cheapest (`Plan.exact` is false).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar
+from math import gcd, prod
 
-from shard_dialect.model.axis import Axes, axes_text
+from shard_dialect.model.axis import SubAxis, whole
+from shard_dialect.model.greedy import applied, common_prefix, greedy
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
+from shard_dialect.model.layout import Layout, Problem, Run
+from shard_dialect.model.permutation import permute
+from shard_dialect.model.refine import Refinement
+from shard_dialect.model.search import (
+    SearchTooLong,
+    Way,
+    cheapest,
+    cheapest_with_permute,
+    missing,
+)
+from shard_dialect.model.sharding import Reduction, Shape, Sharding
+from shard_dialect.model.steps import (
+    AllReduce,
+    AllToAll,
+    Mask,
+    ReduceScatter,
+    ReshardError,
+    Step,
+)
 
-
-class ReshardError(ShardingError):
-    """No sequence of steps that we know leads from the one sharding to the other."""
-
-
-@dataclass(frozen=True, slots=True)
-class AllGather:
-    """Give every device of a group all the group's pieces of dimension `dim`, in group order.
-
-    `axes` are the minor-most axes that split `dim`: [[0, 1]] -> [[0]] gathers axes [1].
-    """
-
-    dim: int
-    axes: Axes
-    kind: ClassVar[str] = "all_gather"
-
-    def after(self, sharding: Sharding) -> Sharding:
-        return _without_suffix(sharding, self.dim, self.axes)
-
-    def bytes_moved(self, n: int, operand_bytes: int) -> int:
-        return (n - 1) * operand_bytes
-
-    def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        return _scaled(shape, {self.dim: (n, 1)})
-
-    def __str__(self) -> str:
-        return f"all_gather dim {self.dim} axes {axes_text(self.axes)}"
-
-
-@dataclass(frozen=True, slots=True)
-class AllSlice:
-    """Keep only this device's piece along `dim`; the inverse of `AllGather`, and no one talks."""
-
-    dim: int
-    axes: Axes
-    kind: ClassVar[str] = "all_slice"
-
-    def after(self, sharding: Sharding) -> Sharding:
-        return sharding.with_dim(self.dim, sharding.split_axes[self.dim] + self.axes)
-
-    def bytes_moved(self, n: int, operand_bytes: int) -> int:
-        return 0
-
-    def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        return _scaled(shape, {self.dim: (1, n)})
-
-    def __str__(self) -> str:
-        return f"all_slice dim {self.dim} axes {axes_text(self.axes)}"
-
-
-@dataclass(frozen=True, slots=True)
-class AllReduce:
-    """Combine the partial values along `axes`; every device gets the result."""
-
-    axes: Axes
-    reduction: Reduction = "sum"
-    kind: ClassVar[str] = "all_reduce"
-
-    def after(self, sharding: Sharding) -> Sharding:
-        return _without_partial(sharding, self.axes, self.reduction)
-
-    def bytes_moved(self, n: int, operand_bytes: int) -> int:
-        return 2 * (n - 1) * operand_bytes // n
-
-    def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        return shape
-
-    def __str__(self) -> str:
-        return f"all_reduce axes {axes_text(self.axes)} {self.reduction}"
-
-
-@dataclass(frozen=True, slots=True)
-class ReduceScatter:
-    """Combine the partial values along `axes`; each device gets one piece along `dim`."""
-
-    dim: int
-    axes: Axes
-    reduction: Reduction = "sum"
-    kind: ClassVar[str] = "reduce_scatter"
-
-    def after(self, sharding: Sharding) -> Sharding:
-        rest = _without_partial(sharding, self.axes, self.reduction)
-        return rest.with_dim(self.dim, rest.split_axes[self.dim] + self.axes)
-
-    def bytes_moved(self, n: int, operand_bytes: int) -> int:
-        return (n - 1) * operand_bytes // n
-
-    def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        return _scaled(shape, {self.dim: (1, n)})
-
-    def __str__(self) -> str:
-        return f"reduce_scatter dim {self.dim} axes {axes_text(self.axes)} {self.reduction}"
-
-
-@dataclass(frozen=True, slots=True)
-class AllToAll:
-    """Move `axes` from the minor end of dimension `source_dim` to that of `target_dim`."""
-
-    source_dim: int
-    target_dim: int
-    axes: Axes
-    kind: ClassVar[str] = "all_to_all"
-
-    def after(self, sharding: Sharding) -> Sharding:
-        rest = _without_suffix(sharding, self.source_dim, self.axes)
-        return rest.with_dim(self.target_dim, rest.split_axes[self.target_dim] + self.axes)
-
-    def bytes_moved(self, n: int, operand_bytes: int) -> int:
-        return (n - 1) * operand_bytes // n
-
-    def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        return _scaled(shape, {self.source_dim: (n, 1), self.target_dim: (1, n)})
-
-    def __str__(self) -> str:
-        return f"all_to_all dim {self.source_dim} to {self.target_dim} axes {axes_text(self.axes)}"
-
-
-Step = AllGather | AllSlice | AllReduce | ReduceScatter | AllToAll
+EXACT = 2000
+"""How many layouts one search may look at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps of one reshard, and the bytes that they move per device."""
+    """The steps of one reshard, and the bytes that they move per device.
+
+    The steps name axes of `grid`: that of the shardings, or a finer one (`model.refine`) where
+    the plan is cheaper on sub-axes.
+    """
 
     steps: tuple[Step, ...]
     bytes_moved: int
+    grid: Grid
+    exact: bool = True
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.steps)) or "nothing"
 
 
 @lru_cache(maxsize=65536)
-def plan(source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid) -> Plan:
-    """The steps from `source` to `target` for a tensor of global `shape`, `itemsize` bytes each.
+def plan(
+    source: Sharding,
+    target: Sharding,
+    shape: Shape,
+    itemsize: int,
+    grid: Grid,
+    sub_axes: bool = True,
+    limit: int = EXACT,
+) -> Plan:
+    """The cheapest steps from `source` to `target` for a tensor of global `shape` on `grid`.
 
-    Partial sums are reduced first (they are the largest pieces), free slices come before the
-    exchanges and gathers that they make cheaper.
-
-    Raises `ReshardError` for two grids, for a partial target that the source is not partial over,
-    and where a dimension does not divide.
+    `itemsize` is in bytes. Without `sub_axes` the steps name axes that the shardings have. A search
+    looks at no more than `limit` layouts.
+    Raises `ReshardError` for shardings of two grids, and for halos and offsets.
     """
-    _refuse_what_no_step_does(source, target, shape, grid)
-    steps: list[Step] = []
-    now = source
-    while (step := _next_step(now, target)) is not None:
-        now = step.after(now)
-        steps.append(step)
-    assert now == target, f"the plan from {source} to {target} ends at {now}"
-    return Plan(tuple(steps), bytes_moved(steps, source, shape, itemsize, grid))
+    _refuse(source, target)
+    if source == target:
+        return Plan((), 0, grid)
+    used = [axis for axis in (*source.axes, *target.axes) if isinstance(axis, SubAxis)]
+    coarse = Refinement.of(grid, used)
+    if coarse is not None:
+        grid, source, target = coarse.fine, coarse.refined(source), coarse.refined(target)
+    best, bound = _on_whole_axes(source, target, shape, itemsize, grid, limit)
+    finest = Refinement.finest(grid) if sub_axes else None
+    if finest is None or (best.bytes_moved <= bound and len(best.steps) == 1):
+        return best
+    fine, _ = _on_whole_axes(
+        finest.refined(source), finest.refined(target), shape, itemsize, finest.fine, limit
+    )
+    cheaper = (fine.bytes_moved, len(fine.steps)) < (best.bytes_moved, len(best.steps))
+    return fine if cheaper else replace(best, exact=fine.exact)
 
 
 def bytes_moved(
     steps: Sequence[Step], source: Sharding, shape: Shape, itemsize: int, grid: Grid
 ) -> int:
-    """The bytes per device that `steps` move, of a tensor of global `shape` lying as `source`."""
+    """The bytes per device that `steps` move, of a tensor of global `shape` lying as `source`.
+
+    Where pieces are unequal, those of the largest piece, padded to what the step cuts evenly.
+    """
     moved, now = 0, source
     for step in steps:
-        operand_bytes = now.local_elements(shape, grid) * itemsize
-        moved += step.bytes_moved(grid.axes_size(step.axes), operand_bytes)
-        now = step.after(now)
+        n = grid.axes_size(step.axes)
+        after = step.after(now)
+        operand = list(now.largest_shape(shape, grid))
+        if isinstance(step, ReduceScatter | AllToAll):
+            dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
+            operand[dim] = after.largest_shape(shape, grid)[dim] * n
+        moved += step.bytes_moved(n, prod(operand) * itemsize)
+        now = after
     return moved
 
 
-def _refuse_what_no_step_does(source: Sharding, target: Sharding, shape: Shape, grid: Grid) -> None:
+def _refuse(source: Sharding, target: Sharding) -> None:
     if source.grid != target.grid:
         raise ReshardError(
             f"cannot reshard from grid @{source.grid} to grid @{target.grid}: "
             "both shardings must be on one grid"
         )
-    if not set(target.partial) <= set(source.partial):
-        raise ReshardError(
-            f"cannot reshard from {source} to {target}: "
-            "only an op can make its result partial, a reshard cannot"
-        )
-    if target.partial and source.reduction != target.reduction:
-        raise ReshardError(
-            f"cannot reshard from {source} to {target}: "
-            f"partial {source.reduction} is not partial {target.reduction}"
-        )
     for sharding in (source, target):
-        dim = sharding.uneven_dim(shape, grid)
-        if dim is not None:
+        if sharding.halos or sharding.offsets:
             raise ReshardError(
-                f"cannot reshard from {source} to {target}: dimension {dim} of size {shape[dim]} "
-                f"does not divide by {grid.axes_size(sharding.split_axes[dim])} devices"
+                f"cannot reshard from {source} to {target}: pieces with halos or offsets are not "
+                "resharded yet"
             )
 
 
-def _next_step(now: Sharding, target: Sharding) -> Step | None:
-    return (
-        _reduce(now, target)
-        or _slice(now, target)
-        or _exchange(now, target)
-        or _gather(now, target)
+def _on_whole_axes(
+    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
+) -> tuple[Plan, int]:
+    """The best plan on the axes of `grid`, and the bytes that no plan without permutation beats."""
+    between = target
+    if source.partial and target.partial and source.reduction != target.reduction:
+        between = target.with_partial(())
+    problem, axes, scale = _problem(source, between, shape, grid)
+    found = _solve(problem, limit)
+    steps: list[Step] = []
+    now = source
+    kind = source.reduction if source.partial else between.reduction
+    for each in found.steps:
+        step = _named(each, now, kind, axes, grid)
+        steps.append(step)
+        now = step.after(now)
+    if between != target:
+        steps.append(Mask(target.partial, target.reduction))
+        now = steps[-1].after(now)
+    assert now == target, f"the plan from {source} to {target} ends at {now}"
+    moved = bytes_moved(steps, source, shape, itemsize, grid)
+    bound = found.bound * scale * itemsize // problem.unit
+    return Plan(tuple(steps), moved, grid, found.exact), bound
+
+
+def _problem(
+    source: Sharding, target: Sharding, shape: Shape, grid: Grid
+) -> tuple[Problem, Run, int]:
+    """What is to be searched: without the axes that stay where they are, sizes as small as can be.
+
+    Also the axes of the grid that the problem's are, and how many elements of the tensor one of
+    the problem's stands for.
+    """
+    kept: set[object] = set()
+    sizes, uneven = [], []
+    for size, have, want in zip(shape, source.split_axes, target.split_axes, strict=True):
+        even = size % grid.axes_size(have) == 0 and size % grid.axes_size(want) == 0
+        common = have[: common_prefix(have, want)] if even else ()
+        kept.update(common)
+        sizes.append(size // grid.axes_size(common))
+        uneven.append(not even)
+    if not any(uneven):
+        kept |= set(source.partial) & set(target.partial)
+    axes = tuple(axis for axis in range(grid.rank) if axis not in kept)
+    numbers = {axis: number for number, axis in enumerate(axes)}
+    devices = grid.axes_size(axes)
+    small = tuple(
+        size if odd else gcd(size, devices) for size, odd in zip(sizes, uneven, strict=True)
     )
 
-
-def _reduce(now: Sharding, target: Sharding) -> Step | None:
-    pending = tuple(axis for axis in now.partial if axis not in target.partial)
-    if not pending:
-        return None
-    for dim, axes in enumerate(_wanted(now, target)):
-        run = _leading(axes, pending)
-        if run:
-            return ReduceScatter(dim, run, now.reduction)
-    return AllReduce(pending, now.reduction)
-
-
-def _slice(now: Sharding, target: Sharding) -> Step | None:
-    free = tuple(axis for axis in target.axes if axis not in now.axes)
-    for dim, axes in enumerate(_wanted(now, target)):
-        run = _leading(axes, free)
-        if run:
-            return AllSlice(dim, run)
-    return None
-
-
-def _exchange(now: Sharding, target: Sharding) -> Step | None:
-    wanted = _wanted(now, target)
-    for source_dim, extra in enumerate(_unwanted(now, target)):
-        for start in range(len(extra)):
-            suffix = extra[start:]
-            for target_dim, axes in enumerate(wanted):
-                if axes[: len(suffix)] == suffix:
-                    return AllToAll(source_dim, target_dim, suffix)
-    return None
-
-
-def _gather(now: Sharding, target: Sharding) -> Step | None:
-    for dim, extra in enumerate(_unwanted(now, target)):
-        if extra:
-            return AllGather(dim, extra)
-    return None
-
-
-def _wanted(now: Sharding, target: Sharding) -> list[Axes]:
-    """For each dimension the axes that are still to be added at its minor end.
-
-    None while a dimension holds axes that must go first: [[1]] to [[0, 1]] wants nothing yet.
-    """
-    return [
-        want[len(have) :] if want[: len(have)] == have else ()
-        for have, want in zip(now.split_axes, target.split_axes, strict=True)
-    ]
-
-
-def _unwanted(now: Sharding, target: Sharding) -> list[Axes]:
-    """For each dimension the axes past the common major part, which must go."""
-    return [
-        have[common_prefix(have, want) :]
-        for have, want in zip(now.split_axes, target.split_axes, strict=True)
-    ]
-
-
-def common_prefix(a: Axes, b: Axes) -> int:
-    """How many leading axes `a` and `b` share.
-
-    >>> common_prefix((0, 1, 2), (0, 2))
-    1
-    """
-    count = 0
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            break
-        count += 1
-    return count
-
-
-def _leading(axes: Axes, allowed: Axes) -> Axes:
-    count = 0
-    while count < len(axes) and axes[count] in allowed:
-        count += 1
-    return axes[:count]
-
-
-def _scaled(shape: Shape, factors: dict[int, tuple[int, int]]) -> Shape:
-    """Each named dimension times its first factor, divided by its second."""
-    sizes = list(shape)
-    for dim, (times, by) in factors.items():
-        if not 0 <= dim < len(sizes) or sizes[dim] * times % by:
-            raise ShardingError(f"dimension {dim} of {list(shape)} cannot be cut in {by}")
-        sizes[dim] = sizes[dim] * times // by
-    return tuple(sizes)
-
-
-def _without_suffix(sharding: Sharding, dim: int, axes: Axes) -> Sharding:
-    have = sharding.split_axes[dim]
-    if not axes or have[-len(axes) :] != axes:
-        raise ReshardError(
-            f"axes {axes_text(axes)} are not the minor axes of dimension {dim} in sharding "
-            f"{sharding}"
+    def layout(sharding: Sharding) -> Layout:
+        split = tuple(
+            tuple(numbers[whole(axis)] for axis in run if axis not in kept)
+            for run in sharding.split_axes
         )
-    return sharding.with_dim(dim, have[: -len(axes)])
+        return split, tuple(numbers[whole(axis)] for axis in sharding.partial if axis not in kept)
+
+    problem = Problem(
+        tuple(grid.axes_size((axis,)) for axis in axes),
+        small,
+        tuple(uneven),
+        layout(source),
+        layout(target),
+    )
+    return problem, axes, prod(sizes) // prod(small)
 
 
-def _without_partial(sharding: Sharding, axes: Axes, reduction: Reduction) -> Sharding:
-    if not axes or not set(axes) <= set(sharding.partial) or reduction != sharding.reduction:
-        raise ReshardError(
-            f"sharding {sharding} is not partial {reduction} over axes {axes_text(axes)}"
-        )
-    rest = tuple(axis for axis in sharding.partial if axis not in axes)
-    return sharding.with_partial(rest, reduction)
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    steps: tuple[Step | Layout, ...]
+    """A layout is the target of a permutation."""
+    bound: int
+    exact: bool
+
+
+@lru_cache(maxsize=65536)
+def _solve(problem: Problem, limit: int) -> _Solution:
+    bound = missing(problem)
+    steps = greedy(problem)
+    most = _cost(problem, steps)
+    if len(steps) == 1 and most <= bound:
+        return _Solution(tuple(steps), bound, True)
+    exact = True
+    try:
+        way = cheapest(problem, limit)
+    except SearchTooLong:
+        exact = False
+        way = Way(tuple(steps), (most, len(steps), 0))
+    best = _Solution(way.steps, bound, exact)
+    if way.cost[0] <= bound and len(way.steps) <= 2 and not _may_permute_at_once(problem):
+        return best
+    try:
+        meeting = cheapest_with_permute(problem, problem, way.cost[0], limit)
+    except SearchTooLong:
+        return replace(best, exact=False)
+    if meeting is not None and meeting.cost[:2] < way.cost[:2]:
+        return replace(best, steps=(*meeting.to.steps, meeting.target, *meeting.away.steps))
+    return best
+
+
+def _may_permute_at_once(problem: Problem) -> bool:
+    (source, partial), (target, wanted) = problem.source, problem.target
+    pairs = zip((*source, partial), (*target, wanted), strict=True)
+    return all(problem.count(have) == problem.count(want) for have, want in pairs)
+
+
+def _cost(problem: Problem, steps: Sequence[Step]) -> int:
+    moved, now = 0, problem.source
+    for step in steps:
+        n = problem.count(step.axes)  # type: ignore[arg-type]  # numbers here
+        after = applied(step, now)
+        operand = problem.elements(now)
+        if isinstance(step, ReduceScatter | AllToAll):
+            dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
+            had = problem.piece(dim, problem.count(now[0][dim]))
+            operand = operand // had * problem.piece(dim, problem.count(after[0][dim])) * n
+        moved += step.bytes_moved(n, operand * problem.unit)
+        now = after
+    return moved
+
+
+def _named(step: Step | Layout, now: Sharding, kind: Reduction, axes: Run, grid: Grid) -> Step:
+    """A step of the search in the grid's axes."""
+    if isinstance(step, tuple):
+        return _permute(step, now, kind, axes, grid)
+    named = replace(step, axes=tuple(axes[axis] for axis in step.axes))  # type: ignore[index]
+    if isinstance(named, AllReduce | ReduceScatter | Mask):
+        return replace(named, reduction=kind)
+    return named
+
+
+def _permute(layout: Layout, now: Sharding, kind: Reduction, axes: Run, grid: Grid) -> Step:
+    fixed = [tuple(axis for axis in run if axis not in axes) for run in now.split_axes]
+    split = tuple(
+        stays + tuple(axes[axis] for axis in run)
+        for stays, run in zip(fixed, layout[0], strict=True)
+    )
+    partial = tuple(axis for axis in now.partial if axis not in axes)
+    partial += tuple(axes[axis] for axis in layout[1])
+    return permute(now, Sharding(now.grid, split, partial, kind), grid)

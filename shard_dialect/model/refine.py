@@ -63,6 +63,24 @@ class Refinement:
         name = f"{grid.name}_{'x'.join(map(str, sizes))}"
         return cls(grid, replace(grid, name=name, shape=tuple(sizes), axis_names=()), tuple(axes))
 
+    @classmethod
+    def finest(cls, grid: Grid) -> Refinement | None:
+        """What takes every axis apart to primes, small ones major; `None` if all are prime.
+
+        >>> print(Refinement.finest(Grid("g", (12, 2))).fine)
+        @g_2x2x3x2(2x2x3x2)
+        """
+        parts = []
+        for axis, size in enumerate(grid.shape):
+            pre, rest, prime = 1, size or 1, 2
+            while rest > 1:
+                while rest % prime:
+                    prime += 1
+                if prime != size:
+                    parts.append(SubAxis(axis, pre, prime))
+                pre, rest = pre * prime, rest // prime
+        return cls.of(grid, parts)
+
     def refined(self, sharding: Sharding) -> Sharding:
         """The same sharding, on the finer grid."""
         return replace(

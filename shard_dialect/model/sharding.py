@@ -222,6 +222,17 @@ class Sharding:
             size // grid.axes_size(axes) for size, axes in zip(shape, self.split_axes, strict=True)
         )
 
+    def largest_shape(self, shape: Shape, grid: Grid) -> Shape:
+        """The shape of the largest piece: where a dimension does not divide, the first one's.
+
+        >>> Sharding("g", ((0,),)).largest_shape((5,), Grid("g", (4,)))
+        (2,)
+        """
+        return tuple(
+            -(-size // grid.axes_size(axes))
+            for size, axes in zip(shape, self.split_axes, strict=True)
+        )
+
     def manual_shape(self, shape: Shape, manual: Sequence[Axis], grid: Grid) -> Shape:
         """The shape of what a device holds along the axes in `manual`; unknown sizes are negative.
 

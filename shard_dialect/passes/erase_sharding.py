@@ -24,7 +24,7 @@ from shard_dialect.ir.function import (
     update_type,
 )
 from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.mesh import COLLECTIVES, is_reshard
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.base import Pass
@@ -41,7 +41,7 @@ _ALIASES = (
 """Ops that change where a tensor lies, never its value."""
 _SILENT = ("mesh.sharding_group", "sdy.sharding_group", "shard.get_sharding", "shard.sharding")
 """Ops that give no tensor; dropped last first, so that none has a use any more."""
-_LOCAL = ("mesh.collective_permute", "mesh.idx", "mesh.size", "mesh.to_global", "mesh.to_local")
+_LOCAL = ("mesh.idx", "mesh.size", "mesh.to_global", "mesh.to_local")
 _ATTRIBUTES = (SHARDINGS, BLOCKS, RULE, MANUAL, NAMED, "sdy.sharding", "sdy.sharding_rule")
 
 
@@ -79,6 +79,7 @@ def _erase_from_declaration(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _erase(handle: ir.Operation, shardings: Shardings) -> None:
+    _refuse_local(handle)
     for op in (handle, *walk(handle)):
         for region in op.regions:
             for argument in [each for block in region.blocks for each in block.arguments]:
@@ -97,13 +98,17 @@ def _erase(handle: ir.Operation, shardings: Shardings) -> None:
     update_type(handle)
 
 
+def _refuse_local(handle: ir.Operation) -> None:
+    for op in walk(handle):
+        if op.name in _LOCAL or (op.name in COLLECTIVES and not is_reshard(op)):
+            raise error_at(op.location, f"'{op.name}' op is about one device among many")
+
+
 def _erase_from(op: ir.Operation, shardings: Shardings) -> None:
     if op.name in _ALIASES:
         op.results[0].replace_all_uses_with(op.operands[0])
         op.erase()
         return
-    if op.name in _LOCAL:
-        raise error_at(op.location, f"'{op.name}' op is about one device among many")
     if op.name.startswith("sdy.") and op.name not in _SILENT:
         raise error_at(op.location, f"'{op.name}' op is Shardy's: run --import first")
     for name in _ATTRIBUTES:

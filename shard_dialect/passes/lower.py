@@ -195,7 +195,7 @@ class _Calls:
         """
         for handle in functions_of(self.module):
             for op in walk(handle):
-                if op.name.startswith("shard."):
+                if op.name.startswith(("shard.", "mesh.")):
                     with located(op):
                         self.replace(op, handle)
 
@@ -239,7 +239,7 @@ class _Calls:
         type_ = ir.FunctionType.get([source, target], [])
         key = (what, type_)
         if key not in self.declared:
-            name = self._fresh_name(op.name.removeprefix("shard."))
+            name = self._fresh_name(op.name.partition(".")[2])
             self.declared[key] = name
             with ir.InsertionPoint(function), op.location:
                 declared = build.create("func.func", [], [], _declaration(name, type_), regions=1)

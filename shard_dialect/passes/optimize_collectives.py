@@ -32,7 +32,7 @@ from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import Collective, read_collective, write_steps
 from shard_dialect.ir.function import form_of, functions_of
-from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.mesh import COLLECTIVES, is_reshard
 from shard_dialect.ir.program import itemsize
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
@@ -76,7 +76,7 @@ class _Rewriter:
 
     def rewrite(self, op: ir.Operation) -> bool:
         """Try each rewrite on `op`; whether one was done. What it replaces stays, without a use."""
-        if op.name not in COLLECTIVES or not _uses(op.results[0]):
+        if not is_reshard(op) or not _uses(op.results[0]):
             return False
         found = read_collective(op)
         return self._plan_again(op, found) or self._compute_on_pieces(op, found)
@@ -84,7 +84,7 @@ class _Rewriter:
     def _plan_again(self, op: ir.Operation, second: Collective) -> bool:
         """Plan a collective and the one before it as one, if that is cheaper or shorter."""
         owner = op.operands[0].owner
-        if isinstance(owner, ir.Block) or owner.operation.name not in COLLECTIVES:
+        if isinstance(owner, ir.Block) or not is_reshard(owner.operation):
             return False
         first = read_collective(owner.operation)
         value = owner.operation.operands[0]
@@ -92,7 +92,7 @@ class _Rewriter:
         shape, size = tuple(type_.shape), itemsize(type_.element_type)
         grid = self.shardings.grid(first.source.grid)
         try:
-            direct = plan(first.source, second.target, shape, size, grid)
+            direct = plan(first.source, second.target, shape, size, grid, False)
         except ReshardError:
             return False
         before = bytes_moved(second.steps, second.source, shape, size, grid)

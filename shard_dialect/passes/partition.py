@@ -39,7 +39,7 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.grids import write_grid
 from shard_dialect.ir.local import write_local
-from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.mesh import is_reshard
 from shard_dialect.ir.program import read_function
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
@@ -79,7 +79,7 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
     for op in ops:
         with located(op):
             check_types(op, shardings)
-            collectives.append(read_collective(op) if op.name in COLLECTIVES else None)
+            collectives.append(read_collective(op) if is_reshard(op) else None)
     with located(handle):
         _cut_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
         for end in returns_of(handle)[:1]:

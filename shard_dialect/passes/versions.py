@@ -197,7 +197,7 @@ class Versions:
     def plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
         """The plan from the one sharding of `value` to the other."""
         of = self.function.values[value]
-        return plan(source, target, self._shape(value), of.kind.itemsize, self.grid)
+        return plan(source, target, self._shape(value), of.kind.itemsize, self.grid, False)
 
     def _shape(self, value: int) -> Shape:
         shape = self.function.values[value].shape

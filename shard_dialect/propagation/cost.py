@@ -88,7 +88,7 @@ class Prices:
         key = (source, target, kind)
         if key not in self._plans:
             shape, itemsize = self._graph.sizes[kind]
-            self._plans[key] = plan(source, target, shape, itemsize, grid).bytes_moved
+            self._plans[key] = plan(source, target, shape, itemsize, grid, False).bytes_moved
         return self._plans[key]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from shard_dialect.model import (
     AllToAll,
     Axes,
     Grid,
+    Mask,
+    Permute,
     ReduceScatter,
     Reduction,
     Step,
@@ -53,6 +55,9 @@ class Group(Protocol):
 
     def all_to_all(self, send: Array) -> Array:
         """Row `index` of every member's `send`, one row each."""
+
+    def permute(self, send: Array, to: int, source: int) -> Array:
+        """What member `source` sends; ours goes to member `to`. Both may be this member."""
 
 
 class Member(ABC):
@@ -89,6 +94,24 @@ def perform(step: Step, group: Group, source: Array, target: Array) -> None:
         case AllToAll(source_dim=concat, target_dim=split):
             rows = np.ascontiguousarray(_rows(source, split, group.size))
             np.concatenate(group.all_to_all(rows), axis=concat, out=target)
+        case Permute(permutation=permutation):
+            to, origin = permutation[group.index], permutation.index(group.index)
+            target[...] = group.permute(source, to, origin)
+        case Mask(reduction=reduction):
+            target[...] = source if group.index == 0 else identity(reduction, source.dtype)
+
+
+def identity(reduction: Reduction, dtype: np.dtype[Any]) -> Array:
+    """What `reduction` leaves its other operand alone with, as a 0-d array."""
+    if reduction in ("sum", "product"):
+        return np.array(reduction == "product", dtype)
+    sign = 1 if reduction == "min" else -1
+    if dtype.kind not in "iub":
+        return np.array(sign * np.inf, dtype)
+    if dtype.kind == "b":
+        return np.array(reduction == "min", dtype)
+    info = np.iinfo(dtype)
+    return np.array(info.max if reduction == "min" else info.min, dtype)
 
 
 def _rows(array: Array, dim: int, count: int) -> Array:

@@ -121,3 +121,6 @@ class _Group:
 
     def all_to_all(self, send: Array) -> Array:
         return np.stack([rows[self.index] for rows in self._exchange(send)])
+
+    def permute(self, send: Array, to: int, source: int) -> Array:
+        return self._exchange(send)[source]

@@ -83,6 +83,11 @@ class _Group:
         self._comm.Alltoall(_raw(send), _raw(rows))
         return rows
 
+    def permute(self, send: Array, to: int, source: int) -> Array:
+        result = np.empty_like(send)
+        self._comm.Sendrecv(_raw(send), dest=to, recvbuf=_raw(result), source=source)
+        return result
+
 
 def _raw(array: Array) -> Array:
     """The bytes: exchanges need no element type, and MPI has none for half precision."""

@@ -1,8 +1,8 @@
 """What a program communicates, by the cost model, from the collectives that it calls.
 
 Bytes moved per device, for a group of n: all-gather (n-1)/n of the result, reduce-scatter (n-1)/n
-of the operand, all-reduce twice that, all-to-all (n-1)/n of the operand. A slice of what a device
-holds moves nothing and is no collective here.
+of the operand, all-reduce twice that, all-to-all (n-1)/n of the operand, permute the operand. A
+slice, or a mask, of what a device holds moves nothing and is no collective here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import prod
 
 from tabulate import tabulate
 
-from shard_dialect.model import AllSlice, Axis
+from shard_dialect.model import AllSlice, Axis, Mask
 from shard_dialect.runtime.lowered import Site
 
 
@@ -39,7 +39,8 @@ class Report:
 
     @classmethod
     def of(cls, calls: Sequence[Site]) -> Report:
-        return cls(tuple(_entry(site) for site in calls if not isinstance(site.step, AllSlice)))
+        silent = AllSlice | Mask
+        return cls(tuple(_entry(site) for site in calls if not isinstance(site.step, silent)))
 
     @property
     def bytes_moved(self) -> int:

@@ -87,6 +87,7 @@ class _Group:
         self.size = len(ranks)
         self.index = ranks.index(rank)
         self._group = group
+        self._ranks = ranks
         self._device = device
         self._order = [sorted(ranks).index(each) for each in ranks]
 
@@ -116,6 +117,19 @@ class _Group:
         rows = torch.empty_like(given)
         dist.all_to_all_single(rows, given, group=self._group)
         return self._array(rows, send)[self._order]
+
+    def permute(self, send: Array, to: int, source: int) -> Array:
+        if to == self.index:
+            return send
+        given = self._bits(send)
+        got = torch.empty_like(given)
+        both = [
+            dist.P2POp(dist.isend, given, self._ranks[to], group=self._group),
+            dist.P2POp(dist.irecv, got, self._ranks[source], group=self._group),
+        ]
+        for work in dist.batch_isend_irecv(both):
+            work.wait()
+        return self._array(got, send)
 
     def _by_rank(self, rows: Array) -> Array:
         """The rows in the order of torch's members instead of ours."""

@@ -1,11 +1,12 @@
 """An interpreter of reshard plans on arrays that shares nothing with `shard_dialect.runtime`.
 
-From the package it takes the steps and the device groups, `Grid.groups`; pieces it cuts itself,
-axis by axis.
+From the package it takes the steps and the device groups, `Grid.groups`; pieces it cuts itself.
 """
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import reduce
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from shard_dialect.model import (
     AllSlice,
     AllToAll,
     Grid,
+    Mask,
+    Permute,
     ReduceScatter,
     Reduction,
     Sharding,
@@ -35,13 +38,24 @@ COMBINE: dict[Reduction, Callable[[Array, Array], Array]] = {
 }
 
 
+def piece_size(size: int, axes: Axes, grid: Grid) -> int:
+    return -(-size // grid.axes_size(axes))
+
+
 def cut(array: Array, sharding: Sharding, rank: int, grid: Grid) -> Array:
-    """The piece of device `rank`: each axis in turn cuts what the ones before it left."""
+    """The piece of device `rank`: shorter, or empty, at the end of what does not divide."""
     at = grid.coordinates(rank)
     for dim, axes in enumerate(sharding.split_axes):
+        size, place = piece_size(array.shape[dim], axes, grid), 0
         for axis in axes:
-            array = np.split(array, grid.axes_size((axis,)), dim)[at[axis]]
+            place = place * grid.axes_size((axis,)) + at[axis]
+        array = take(array, dim, place, size)
     return array
+
+
+def take(array: Array, dim: int, place: int, size: int) -> Array:
+    """Piece number `place` of those of `size` along `dim`."""
+    return array[(slice(None),) * dim + (slice(place * size, (place + 1) * size),)]
 
 
 def addends(whole: Array, count: int, kind: Reduction, random: np.random.Generator) -> list[Array]:
@@ -72,48 +86,84 @@ def combine(arrays: Sequence[Array], kind: Reduction) -> Array:
     return reduce(COMBINE[kind], arrays)
 
 
-def on_group(step: Step, arrays: Sequence[Array]) -> list[Array]:
-    """What each member of one device group holds after `step`, in the group's order."""
+def on_group(step: Step, arrays: Sequence[Array], size: int) -> list[Array]:
+    """What each member of one device group holds after `step`, in the group's order.
+
+    A dimension that the step splits is in pieces of `size` then.
+    """
     n = len(arrays)
     match step:
         case AllGather(dim):
             return [np.concatenate(arrays, dim)] * n
         case AllSlice(dim):
-            return [np.split(array, n, dim)[place] for place, array in enumerate(arrays)]
+            return [take(array, dim, place, size) for place, array in enumerate(arrays)]
         case AllReduce(_, kind):
             return [combine(arrays, kind)] * n
         case ReduceScatter(dim, _, kind):
-            return np.split(combine(arrays, kind), n, dim)
+            return [take(combine(arrays, kind), dim, place, size) for place in range(n)]
         case AllToAll(source_dim, target_dim):
-            parts = [np.split(array, n, target_dim) for array in arrays]
-            return [np.concatenate([part[i] for part in parts], source_dim) for i in range(n)]
+            return [
+                np.concatenate([take(each, target_dim, place, size) for each in arrays], source_dim)
+                for place in range(n)
+            ]
+        case Permute(_, permutation):
+            return [arrays[permutation.index(place)] for place in range(n)]
+        case Mask(_, kind):
+            info = np.iinfo(DTYPE)
+            alone = {"sum": 0, "product": 1, "max": info.min, "min": info.max}[kind]
+            return [arrays[0], *(np.full_like(each, alone) for each in arrays[1:])]
 
 
-def on_grid(step: Step, held: Sequence[Array], grid: Grid) -> list[Array]:
+def split_dim(step: Step) -> int | None:
+    match step:
+        case AllSlice(dim) | ReduceScatter(dim) | AllToAll(_, dim):
+            return dim
+    return None
+
+
+def on_grid(
+    step: Step, held: Sequence[Array], now: Sharding, shape: Shape, grid: Grid
+) -> list[Array]:
+    """What the devices hold after `step`, if a tensor of `shape` lies as `now` before."""
+    dim = split_dim(step)
+    size = 0 if dim is None else piece_size(shape[dim], step.after(now).split_axes[dim], grid)
     after = dict[int, Array]()
     for group in grid.groups(step.axes):
-        after |= zip(group, on_group(step, [held[rank] for rank in group]), strict=True)
+        after |= zip(group, on_group(step, [held[rank] for rank in group], size), strict=True)
     return [after[rank] for rank in range(grid.size)]
 
 
-def bytes_of(step: Step, operand: Array, n: int) -> int:
+def bytes_of(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Fraction:
+    """What one device moves: of the largest piece, padded to what is cut evenly."""
+    n = grid.axes_size(step.axes)
+    after = step.after(now)
+    held = [piece_size(size, axes, grid) for size, axes in zip(shape, now.split_axes, strict=True)]
+    dim = split_dim(step)
+    if dim is not None:
+        held[dim] = n * piece_size(shape[dim], after.split_axes[dim], grid)
+    operand = prod(held) * DTYPE.itemsize
     match step:
-        case AllSlice():
-            return 0
+        case AllSlice() | Mask():
+            return Fraction(0)
         case AllGather():
-            return (n - 1) * operand.nbytes
+            return Fraction((n - 1) * operand)
         case AllReduce():
-            return 2 * (n - 1) * operand.nbytes // n
+            return Fraction(2 * (n - 1) * operand, n)
         case ReduceScatter() | AllToAll():
-            return (n - 1) * operand.nbytes // n
+            return Fraction((n - 1) * operand, n)
+        case Permute():
+            return Fraction(operand if n > 1 else 0)
 
 
-def run(steps: Sequence[Step], held: list[Array], grid: Grid) -> tuple[list[Array], int]:
+def run(
+    steps: Sequence[Step], held: list[Array], source: Sharding, shape: Shape, grid: Grid
+) -> tuple[list[Array], int]:
     """What the devices hold after `steps`, and the bytes that each has moved."""
-    moved = 0
+    moved, now = 0, source
     for step in steps:
-        moved += bytes_of(step, held[0], len(grid.groups(step.axes)[0]))
-        held = on_grid(step, held, grid)
+        moved += int(bytes_of(step, now, shape, grid))
+        held = on_grid(step, held, now, shape, grid)
+        now = step.after(now)
     return held, moved
 
 

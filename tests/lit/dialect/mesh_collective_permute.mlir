@@ -25,3 +25,18 @@ func.func @to_another_cluster(%x: tensor<8x8xf32, #mesh.shard<@first, [[0], [1]]
       : (tensor<8x8xf32, #mesh.shard<@first, [[0], [1]]>>) -> tensor<8x8xf32, #mesh.shard<@second, [[0], [1]]>>
   return
 }
+
+// CHECK-LABEL: func.func @between_layouts
+func.func @between_layouts(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
+  // CHECK{LITERAL}: "mesh.collective_permute"(%arg0) {mesh_axis = [0, 1], permutation = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>
+  %0 = "mesh.collective_permute"(%x) {mesh_axis = [0, 1], permutation = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15]}
+      : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>
+  return
+}
+
+// CHECK-LABEL: func.func @of_plain_pieces
+func.func @of_plain_pieces(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  // CHECK: "mesh.collective_permute"(%arg0) {cluster = @g, mesh_axis = [0], permutation = [1, 2, 3, 0]} : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  %0 = "mesh.collective_permute"(%x) {cluster = @g, mesh_axis = [0], permutation = [1, 2, 3, 0]} : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %0 : tensor<2x8xf32>
+}

@@ -92,7 +92,7 @@ func.func @a_sub_axis_that_does_not_divide(%x: tensor<8x8xf32, #mesh.shard<@g, [
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @another_layout(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.collective_permute' op permutes along axes, so its result lies as its operand: types differ}}
+  // expected-error@+1 {{'mesh.collective_permute' op does not make pieces that lie as [[0], [1]] of those of [[0], []]}}
   %0 = "mesh.collective_permute"(%x) {mesh_axis = [0], permutation = [1, 0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [1]]>>
   return
 }
@@ -159,5 +159,14 @@ func.func @to_a_plain_type(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
 func.func @a_place_that_is_no_number(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
   // expected-error@+1 {{'mesh.collective_permute' op expected a list of integers, found ["a", "b"]}}
   %0 = "mesh.collective_permute"(%x) {mesh_axis = [0], permutation = ["a", "b"]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>
+  return
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()
+func.func @to_the_wrong_places(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
+  // expected-error@+1 {{'mesh.collective_permute' op does not make pieces that lie as [[1], []] of those of [[0], []]}}
+  %0 = "mesh.collective_permute"(%x) {mesh_axis = [0, 1], permutation = [0, 1, 2, 3]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>
   return
 }

@@ -1,0 +1,225 @@
+"""What one step of a reshard does: to a sharding, to a piece, and what it costs.
+
+    [[], [], [0]]  ->  [[], [], []]          all_gather dim 2 axes [0]
+    [[], [], [], [0]]  ->  [[], [], [0]]     reduce_scatter dim 2 axes [0] sum
+    [[0], []]  ->  [[1], []]                 permute axes [0, 1]
+
+A step maps a sharding to a sharding (`after`), the shape of a piece to another's
+(`local_shape_after`, for a group of n), and moves a number of bytes (`bytes_moved`). The meaning of
+steps on arrays is in `runtime.collectives`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from shard_dialect.model.axis import Axes, axes_text
+from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
+
+
+class ReshardError(ShardingError):
+    """No sequence of steps that we know leads from the one sharding to the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllGather:
+    """Give every device of a group all the group's pieces of dimension `dim`, in group order.
+
+    `axes` are the minor-most axes that split `dim`: [[0, 1]] -> [[0]] gathers axes [1].
+    """
+
+    dim: int
+    axes: Axes
+    kind: ClassVar[str] = "all_gather"
+
+    def after(self, sharding: Sharding) -> Sharding:
+        return _without_suffix(sharding, self.dim, self.axes)
+
+    def bytes_moved(self, n: int, operand_bytes: int) -> int:
+        return (n - 1) * operand_bytes
+
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        return _scaled(shape, {self.dim: (n, 1)})
+
+    def __str__(self) -> str:
+        return f"all_gather dim {self.dim} axes {axes_text(self.axes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class AllSlice:
+    """Keep only this device's piece along `dim`; the inverse of `AllGather`, and no one talks."""
+
+    dim: int
+    axes: Axes
+    kind: ClassVar[str] = "all_slice"
+
+    def after(self, sharding: Sharding) -> Sharding:
+        return sharding.with_dim(self.dim, sharding.split_axes[self.dim] + self.axes)
+
+    def bytes_moved(self, n: int, operand_bytes: int) -> int:
+        return 0
+
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        return _scaled(shape, {self.dim: (1, n)})
+
+    def __str__(self) -> str:
+        return f"all_slice dim {self.dim} axes {axes_text(self.axes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduce:
+    """Combine the partial values along `axes`; every device gets the result."""
+
+    axes: Axes
+    reduction: Reduction = "sum"
+    kind: ClassVar[str] = "all_reduce"
+
+    def after(self, sharding: Sharding) -> Sharding:
+        return _without_partial(sharding, self.axes, self.reduction)
+
+    def bytes_moved(self, n: int, operand_bytes: int) -> int:
+        return 2 * (n - 1) * operand_bytes // n
+
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        return shape
+
+    def __str__(self) -> str:
+        return f"all_reduce axes {axes_text(self.axes)} {self.reduction}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceScatter:
+    """Combine the partial values along `axes`; each device gets one piece along `dim`."""
+
+    dim: int
+    axes: Axes
+    reduction: Reduction = "sum"
+    kind: ClassVar[str] = "reduce_scatter"
+
+    def after(self, sharding: Sharding) -> Sharding:
+        rest = _without_partial(sharding, self.axes, self.reduction)
+        return rest.with_dim(self.dim, rest.split_axes[self.dim] + self.axes)
+
+    def bytes_moved(self, n: int, operand_bytes: int) -> int:
+        return (n - 1) * operand_bytes // n
+
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        return _scaled(shape, {self.dim: (1, n)})
+
+    def __str__(self) -> str:
+        return f"reduce_scatter dim {self.dim} axes {axes_text(self.axes)} {self.reduction}"
+
+
+@dataclass(frozen=True, slots=True)
+class AllToAll:
+    """Move `axes` from the minor end of dimension `source_dim` to that of `target_dim`."""
+
+    source_dim: int
+    target_dim: int
+    axes: Axes
+    kind: ClassVar[str] = "all_to_all"
+
+    def after(self, sharding: Sharding) -> Sharding:
+        rest = _without_suffix(sharding, self.source_dim, self.axes)
+        return rest.with_dim(self.target_dim, rest.split_axes[self.target_dim] + self.axes)
+
+    def bytes_moved(self, n: int, operand_bytes: int) -> int:
+        return (n - 1) * operand_bytes // n
+
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        return _scaled(shape, {self.source_dim: (n, 1), self.target_dim: (1, n)})
+
+    def __str__(self) -> str:
+        return f"all_to_all dim {self.source_dim} to {self.target_dim} axes {axes_text(self.axes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Permute:
+    """Devices of a group exchange their pieces: that of place i goes to place `permutation[i]`.
+
+    Afterwards the tensor lies as `split_axes` and `partial` say, in pieces as large as before; they
+    are empty in the local form, where no sharding is known.
+    """
+
+    axes: Axes
+    permutation: tuple[int, ...]
+    split_axes: tuple[Axes, ...] = ()
+    partial: Axes = ()
+    kind: ClassVar[str] = "collective_permute"
+
+    def after(self, sharding: Sharding) -> Sharding:
+        return replace(sharding, split_axes=self.split_axes, partial=self.partial)
+
+    def bytes_moved(self, n: int, operand_bytes: int) -> int:
+        return operand_bytes if n > 1 else 0
+
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        return shape
+
+    def __str__(self) -> str:
+        lists = (*self.split_axes, self.partial) if self.partial else self.split_axes
+        to = ", ".join(map(axes_text, lists))
+        return f"collective_permute axes {axes_text(self.axes)} to [{to}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Make a partial value of one that is replicated along `axes`; no one talks.
+
+    The first device of a group keeps its piece, the others put what the reduction leaves alone
+    (0 for a sum) in its place. The inverse of `AllReduce`.
+    """
+
+    axes: Axes
+    reduction: Reduction = "sum"
+    kind: ClassVar[str] = "mask"
+
+    def after(self, sharding: Sharding) -> Sharding:
+        if sharding.partial and sharding.reduction != self.reduction:
+            raise ReshardError(
+                f"sharding {sharding} is partial {sharding.reduction}, it cannot become partial "
+                f"{self.reduction} as well"
+            )
+        return sharding.with_partial(sharding.partial + self.axes, self.reduction)
+
+    def bytes_moved(self, n: int, operand_bytes: int) -> int:
+        return 0
+
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        return shape
+
+    def __str__(self) -> str:
+        return f"mask axes {axes_text(self.axes)} {self.reduction}"
+
+
+Step = AllGather | AllSlice | AllReduce | ReduceScatter | AllToAll | Permute | Mask
+
+
+def _scaled(shape: Shape, factors: dict[int, tuple[int, int]]) -> Shape:
+    """Each named dimension times its first factor, divided by its second."""
+    sizes = list(shape)
+    for dim, (times, by) in factors.items():
+        if not 0 <= dim < len(sizes) or sizes[dim] * times % by:
+            raise ShardingError(f"dimension {dim} of {list(shape)} cannot be cut in {by}")
+        sizes[dim] = sizes[dim] * times // by
+    return tuple(sizes)
+
+
+def _without_suffix(sharding: Sharding, dim: int, axes: Axes) -> Sharding:
+    have = sharding.split_axes[dim]
+    if not axes or have[-len(axes) :] != axes:
+        raise ReshardError(
+            f"axes {axes_text(axes)} are not the minor axes of dimension {dim} in sharding "
+            f"{sharding}"
+        )
+    return sharding.with_dim(dim, have[: -len(axes)])
+
+
+def _without_partial(sharding: Sharding, axes: Axes, reduction: Reduction) -> Sharding:
+    if not axes or not set(axes) <= set(sharding.partial) or reduction != sharding.reduction:
+        raise ReshardError(
+            f"sharding {sharding} is not partial {reduction} over axes {axes_text(axes)}"
+        )
+    rest = tuple(axis for axis in sharding.partial if axis not in axes)
+    return sharding.with_partial(rest, reduction)
