@@ -247,6 +247,7 @@ ODD = {
         "batching_dims = [1]",
         "batching_dims = [2]",
         "batching_dims = [3]",
+        "xui",
     ),
     "reduce": ("complex", "ui32", "dimensions = array<i64>", "i1>"),
 }
