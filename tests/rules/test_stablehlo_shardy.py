@@ -68,6 +68,7 @@ STRICTER = {
     "custom_call": {("passed", "whole")},
     "dot_general": {("reduction", "whole")},
     "dynamic_update_slice": {("passed", "whole")},
+    "gather": {("reduction", "whole")},
     "pad": {("passed", "permuted")},
     "reduce": {("reduction", "whole")},
     "reduce_scatter": {("passed", "whole")},

@@ -15,11 +15,12 @@ def constant(values: Sequence[int], element: ir.Type) -> ir.Value:
     return create("stablehlo.constant", [type_], [], {"value": listed}).results[0]
 
 
-def zeros(type_: ir.RankedTensorType) -> ir.Value:
+def repeated(number: int, type_: ir.RankedTensorType) -> ir.Value:
+    """A tensor of one number."""
     element = type_.element_type
-    zero = "0" if isinstance(element, ir.IntegerType) else "0.0"
-    zero = f"({zero}, {zero})" if isinstance(element, ir.ComplexType) else zero
-    value = ir.Attribute.parse(f"dense<{zero}> : {type_}")
+    text = str(number) if isinstance(element, ir.IntegerType) else f"{number}.0"
+    text = f"({text}, 0.0)" if isinstance(element, ir.ComplexType) else text
+    value = ir.Attribute.parse(f"dense<{text}> : {type_}")
     return create("stablehlo.constant", [type_], [], {"value": value}).results[0]
 
 
@@ -34,7 +35,8 @@ def clamped(low: ir.Value, value: ir.Value, high: ir.Value) -> ir.Value:
 
 def converted(value: ir.Value, element: ir.Type) -> ir.Value:
     type_ = ir.RankedTensorType.get(value.type.shape, element)
-    return create("stablehlo.convert", [type_], [value]).results[0]
+    is_so = type_ == value.type
+    return value if is_so else create("stablehlo.convert", [type_], [value]).results[0]
 
 
 def equal(a: ir.Value, b: ir.Value) -> ir.Value:
@@ -54,6 +56,8 @@ def reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
 
 def broadcast(value: ir.Value, shape: Sequence[int], dims: Sequence[int]) -> ir.Value:
     type_ = ir.RankedTensorType.get(shape, value.type.element_type)
+    if type_ == value.type:  # dimensions come in order here
+        return value
     attributes = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get(list(dims))}
     return create("stablehlo.broadcast_in_dim", [type_], [value], attributes).results[0]
 

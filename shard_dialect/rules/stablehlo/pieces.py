@@ -29,10 +29,10 @@ from shard_dialect.rules.stablehlo.arithmetic import (
     converted,
     equal,
     joined,
+    repeated,
     reshaped,
     selected,
     taken,
-    zeros,
 )
 from shard_dialect.rules.stablehlo.indexing import Numbers
 
@@ -85,15 +85,19 @@ def _wide(indices: ir.Value, given: Numbers, last: Sequence[int] | None = None) 
     if given.index_vector == len(shape):
         indices = reshaped(indices, [*shape, 1])
     if last is not None and element.is_unsigned and element.width == 64:
-        most = _along(constant(last, element), given.index_vector, indices)
-        indices = joined(indices, most, "minimum")
+        indices = joined(indices, _highest(last, given.index_vector, indices), "minimum")
     return converted(indices, ir.IntegerType.get_signless(64))
 
 
 def _clamped(indices: ir.Value, vector: int, last: Sequence[int]) -> ir.Value:
     """Each component between 0 and its `last`."""
-    highest = _along(constant(last, indices.type.element_type), vector, indices)
-    return clamped(zeros(indices.type), indices, highest)
+    return clamped(repeated(0, indices.type), indices, _highest(last, vector, indices))
+
+
+def _highest(last: Sequence[int], vector: int, indices: ir.Value) -> ir.Value:
+    if len(set(last)) == 1:
+        return repeated(last[0], indices.type)
+    return _along(constant(last, indices.type.element_type), vector, indices)
 
 
 def _begins(piece: Piece, given: Numbers, split: Sequence[int], indices: ir.Value) -> ir.Value:
@@ -114,5 +118,5 @@ def _keep(op: ir.Operation, where: ir.Value, dims: Sequence[int]) -> None:
     result = op.results[0]
     with ir.InsertionPoint.after(op), op.location:
         spread = broadcast(where, result.type.shape, dims)
-        kept = selected(spread, result, zeros(result.type))
+        kept = selected(spread, result, repeated(0, result.type))
     result.replace_all_uses_except(kept, kept.owner.operation)
