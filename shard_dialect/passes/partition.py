@@ -10,8 +10,9 @@ becomes, on a grid of two
 
 Types lose their sharding and shrink to one device's piece; `mesh` collectives become upstream's
 `shard` ones; a slice of a splat constant becomes a smaller constant. Everything else is the same
-op on smaller tensors, which its rule says it may be; types that its rule does not allow together
-(after an edit by hand, say) are refused. The global types stay in `mesh.argument` and
+op on smaller tensors, which its rule says it may be; around a lookup in a split table what it finds
+in another piece is made zero. Types that a rule does not allow together (after an edit by hand,
+say) are refused. The global types stay in `mesh.argument` and
 `mesh.result`, for those who run the program.
 """
 
