@@ -10,8 +10,9 @@ becomes, on a grid of two
 
 Types lose their sharding and shrink to one device's piece; `mesh` collectives become upstream's
 `shard` ones; a slice of a splat constant becomes a smaller constant. Everything else is the same
-op on smaller tensors, which its rule says it may be; types that its rule does not allow together
-(after an edit by hand, say) are refused. The global types stay in `mesh.argument` and
+op on smaller tensors, which its rule says it may be; around a lookup in a split table what it finds
+in another piece is made zero. Types that a rule does not allow together (after an edit by hand,
+say) are refused. The global types stay in `mesh.argument` and
 `mesh.result`, for those who run the program.
 """
 
@@ -43,11 +44,10 @@ from shard_dialect.ir.mesh import is_reshard
 from shard_dialect.ir.program import read_function
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import AllSlice, ShardingError
-from shard_dialect.model.sharding import Shape
+from shard_dialect.model import AllSlice, Axes, ShardingError
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.consistency import check_can_be_cut, check_flows, check_types
-from shard_dialect.rules import cut_attributes
+from shard_dialect.rules import Cut, Piece, cutting_of
 
 
 @dataclass(frozen=True)
@@ -76,23 +76,28 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
     ops = list(_computing(handle))
     # In step with `ops`: as a key an op would not do, its hash changes with its operands.
     collectives: list[Collective | None] = []
+    cuts: list[Cut | None] = []
     for op in ops:
         with located(op):
             check_types(op, shardings)
             collectives.append(read_collective(op) if is_reshard(op) else None)
+            cuts.append(_cut_of(op, shardings))
     with located(handle):
         _cut_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
         for end in returns_of(handle)[:1]:
             _cut_boundary(handle, "res_attrs", RESULT, end.operands)
     with located(handle):
         _cut_arguments(handle, shardings)
-    for op, collective in zip(ops, collectives, strict=True):
+    for op, collective, cut in zip(ops, collectives, cuts, strict=True):
         with located(op):
             if collective is not None:
                 _cut_collective(op, collective, shardings)
-            else:
-                _cut_arguments(op, shardings)
-                _cut_results(op, shardings)
+                continue
+            _cut_arguments(op, shardings)
+            _cut_results(op, shardings)
+            function = cutting_of(op)
+            if cut is not None and function is not None:
+                function(cut)
     update_type(handle)
     set_form(handle, "local")
 
@@ -130,16 +135,46 @@ def _cut_value(value: ir.Value, shardings: Shardings) -> None:
 def _cut_results(op: ir.Operation, shardings: Shardings) -> None:
     if build.is_constant(op) and shardings.of_type(op.results[0].type) is not None:
         _cut_constant(op, shardings)
-    types = [result.type for result in op.results]
-    if any(shardings.of_type(type_) is not None for type_ in types):
-        cut_attributes(op, [_local_shape(type_, shardings) for type_ in types])
     for result in op.results:
         _cut_value(result, shardings)
 
 
-def _local_shape(type_: ir.Type, shardings: Shardings) -> Shape | None:
-    is_tensor = isinstance(type_, ir.RankedTensorType)
-    return tuple(shardings.local(type_).shape) if is_tensor else None
+def _cut_of(op: ir.Operation, shardings: Shardings) -> Cut | None:
+    """What the op is cut by, if by more than its types."""
+    if cutting_of(op) is None:
+        return None
+    types = [value.type for value in (*op.operands, *op.results)]
+    if all(shardings.of_type(type_) is None for type_ in types):
+        return None
+    pieces = tuple(_piece(type_, shardings) for type_ in types)
+    count = len(op.operands)
+    return Cut(op, pieces[:count], pieces[count:])
+
+
+def _piece(type_: ir.Type, shardings: Shardings) -> Piece | None:
+    if not isinstance(type_, ir.RankedTensorType):
+        return None
+    whole, shape = tuple(type_.shape), tuple(shardings.local(type_).shape)
+    sharding = shardings.of_type(type_)
+
+    def begin(dim: int) -> ir.Value:
+        if sharding is None:
+            return _begin((), "", 1, 0)
+        grid = shardings.grid(sharding.grid)
+        axes = sharding.split_axes[dim]
+        return _begin(axes, grid.name, grid.axes_size(axes), shape[dim])
+
+    return Piece(whole, shape, begin)
+
+
+def _begin(axes: Axes, grid: str, count: int, size: int) -> ir.Value:
+    """Where this device's piece of `size` begins: its element of the list of all."""
+    integer = ir.IntegerType.get_signless(64)
+    starts = [ir.IntegerAttr.get(integer, size * number) for number in range(count)]
+    listed = ir.DenseElementsAttr.get(starts, ir.RankedTensorType.get([count], integer))
+    value = build.scalar(listed).results[0]
+    one = ir.RankedTensorType.get([1], integer)
+    return write_local(AllSlice(0, axes), grid, value, one) if count > 1 else value
 
 
 def _cut_constant(op: ir.Operation, shardings: Shardings) -> None:

@@ -12,21 +12,22 @@ A rule function sees the op and its global shapes and gives a `ShardingRule`, a 
 `None` where the op, as it stands, has none; the op then runs replicated, with a warning.
 
 Most ops on pieces are the same op on smaller tensors. Where attributes speak of sizes, a second
-function changes them, registered with `@cutting("mydialect.crop")`.
+function changes them, registered with `@cutting("mydialect.crop")`; it may also write ops around
+the op, which are to know where this device's piece begins (`rules.cut`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from shard_dialect.ir.attributes import RULE
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.rule_text import read_rule
-from shard_dialect.model.sharding import Shape
 from shard_dialect.rules import bufferization, linalg, pointwise, stablehlo, tensor, tosa
-from shard_dialect.rules.query import CutFunction, Query
+from shard_dialect.rules.cut import Cut, CutFunction, Piece
+from shard_dialect.rules.query import Query
 
 RuleFunction = Callable[[Query], "ShardingRule | str | None"]
 _Given = TypeVar("_Given", bound="RuleFunction | str")
@@ -57,7 +58,7 @@ _CUTS: dict[str, CutFunction] = {**stablehlo.CUTS, **tensor.CUTS, **tosa.CUTS}
 
 
 def cutting(*names: str) -> Callable[[CutFunction], CutFunction]:
-    """Register the decorated function as what cuts the attributes of the ops called `names`."""
+    """Register the decorated function as what cuts the ops called `names`."""
 
     def register(function: CutFunction) -> CutFunction:
         for name in names:
@@ -67,10 +68,9 @@ def cutting(*names: str) -> Callable[[CutFunction], CutFunction]:
     return register
 
 
-def cut_attributes(op: ir.Operation, results: Sequence[Shape | None]) -> None:
-    """Make the op's attributes those of the op that gives `results`, local shapes."""
-    if op.name in _CUTS:
-        _CUTS[op.name](op, results)
+def cutting_of(op: ir.Operation) -> CutFunction | None:
+    """What cuts the op, or `None` where smaller types are all it takes."""
+    return _CUTS.get(op.name)
 
 
 def rule_of(op: ir.Operation) -> ShardingRule | None:
@@ -91,4 +91,4 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
     return None if isinstance(found, str) else found
 
 
-__all__ = ["Query", "cut_attributes", "cutting", "rule_of", "sharding_rule"]
+__all__ = ["Cut", "Piece", "Query", "cutting", "cutting_of", "rule_of", "sharding_rule"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
@@ -36,8 +35,3 @@ class Query:
         )
         count = len(op.operands)
         return cls(op, shapes[:count], shapes[count:])
-
-
-CutFunction = Callable[[ir.Operation, Sequence[Shape | None]], None]
-"""Makes the attributes of an op those of the same op on pieces: its operands are cut already, its
-results are about to be, to these local shapes."""

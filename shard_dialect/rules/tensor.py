@@ -15,10 +15,10 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import constant_value, scalar
 from shard_dialect.ir.walk import body
 from shard_dialect.model import ShardingRule
-from shard_dialect.model.sharding import Shape
+from shard_dialect.rules.cut import Cut, CutFunction
 from shard_dialect.rules.factors import Factors
 from shard_dialect.rules.pointwise import elementwise, no_factors
-from shard_dialect.rules.query import CutFunction, Query
+from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape import reshaped
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
@@ -84,26 +84,24 @@ def _kept(sizes: Sequence[int]) -> list[int]:
     return [dim for dim, size in enumerate(sizes) if size != 1]
 
 
-def cut_slice(op: ir.Operation, results: Sequence[Shape | None]) -> None:
-    """What is split is taken from end to end: its size is the piece's."""
-    _cut_sizes(op, op.results[0].type.shape, results[0] or ())
+def cut_slice(cut: Cut) -> None:
+    """What is split is taken from end to end: its size is the piece's.
+
+    Some dimensions of 1 are dropped.
+    """
+    sizes, made = _static(cut.op, "static_sizes"), cut.result
+    for dim, place in zip(_kept(sizes), _kept(made.whole), strict=True):
+        sizes[dim] = made.shape[place]
+    cut.op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
 
 
-def cut_insertion(op: ir.Operation, results: Sequence[Shape | None]) -> None:
-    sizes = _static(op, "static_sizes")
-    before, after = list(op.results[0].type.shape), list(results[0] or ())
+def cut_insertion(cut: Cut) -> None:
+    sizes, made = _static(cut.op, "static_sizes"), cut.result
     changed = [
-        new if size == old else size for size, old, new in zip(sizes, before, after, strict=True)
+        new if size == old else size
+        for size, old, new in zip(sizes, made.whole, made.shape, strict=True)
     ]
-    op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(changed)
-
-
-def _cut_sizes(op: ir.Operation, before: Sequence[int], after: Sequence[int]) -> None:
-    """Of a slice whose result was `before` and is `after`, some dimensions of 1 dropped."""
-    sizes = _static(op, "static_sizes")
-    for dim, made in zip(_kept(sizes), _kept(before), strict=True):
-        sizes[dim] = after[made]
-    op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
+    cut.op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(changed)
 
 
 def pad(query: Query) -> ShardingRule:
@@ -148,16 +146,17 @@ def insert(query: Query) -> ShardingRule:
     return factors.rule()
 
 
-def cut_expansion(op: ir.Operation, results: Sequence[Shape | None]) -> None:
-    op.attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(list(results[0] or ()))
+def cut_expansion(cut: Cut) -> None:
+    shape = ir.DenseI64ArrayAttr.get(list(cut.result.shape))
+    cut.op.attributes["static_output_shape"] = shape
 
 
-def cut_reshape(op: ir.Operation, results: Sequence[Shape | None]) -> None:
+def cut_reshape(cut: Cut) -> None:
     """The result's shape is a constant, which the rule asks for."""
-    type_ = op.operands[1].type
-    values = [ir.IntegerAttr.get(type_.element_type, size) for size in results[0] or ()]
-    with ir.InsertionPoint(op), op.location:
-        op.operands[1] = scalar(ir.DenseElementsAttr.get(values, type_)).results[0]
+    type_ = cut.op.operands[1].type
+    values = [ir.IntegerAttr.get(type_.element_type, size) for size in cut.result.shape]
+    with ir.InsertionPoint(cut.op), cut.op.location:
+        cut.op.operands[1] = scalar(ir.DenseElementsAttr.get(values, type_)).results[0]
 
 
 RULES: dict[str, Callable[[Query], ShardingRule | None]] = {

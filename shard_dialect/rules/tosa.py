@@ -12,11 +12,11 @@ from dataclasses import replace
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
 from shard_dialect.model import Reduction, ShardingRule
-from shard_dialect.model.sharding import Shape
 from shard_dialect.rules import tosa_window
+from shard_dialect.rules.cut import Cut, CutFunction
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.pointwise import elementwise, no_factors
-from shard_dialect.rules.query import CutFunction, Query
+from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape import reshaped
 
 
@@ -166,20 +166,19 @@ def fourier(query: Query) -> ShardingRule:
     return factors.rule()
 
 
-def cut_tile(op: ir.Operation, results: Sequence[Shape | None]) -> None:
+def cut_tile(cut: Cut) -> None:
     """As many repetitions as the piece has."""
-    made = results[0] or ()
-    sizes = zip(made, op.operands[0].type.shape, strict=True)
-    _set_shape(op, 1, [size // of for size, of in sizes])
+    sizes = zip(cut.result.shape, cut.operand(0).shape, strict=True)
+    _set_shape(cut.op, 1, [size // of for size, of in sizes])
 
 
 def cut_shape(place: int) -> CutFunction:
     """The operand at `place` is the shape of the result."""
 
-    def cut(op: ir.Operation, results: Sequence[Shape | None]) -> None:
-        _set_shape(op, place, results[0] or ())
+    def cut_at(cut: Cut) -> None:
+        _set_shape(cut.op, place, cut.result.shape)
 
-    return cut
+    return cut_at
 
 
 def _set_shape(op: ir.Operation, place: int, shape: Sequence[int]) -> None:

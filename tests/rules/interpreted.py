@@ -21,7 +21,8 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Assignment, Grid, Reduction, Sharding, ShardingError, ShardingRule
-from shard_dialect.rules import cut_attributes, rule_of
+from shard_dialect.rules import Cut, Piece, cutting_of, rule_of
+from shard_dialect.rules.stablehlo.arithmetic import constant
 from shard_dialect.runtime.collectives import REDUCE
 from tests.conftest import ROOT
 
@@ -30,7 +31,8 @@ Call = tuple[str, list[Array]]
 GRIDS = (Grid("g", (2, 2)), Grid("g", (2, 3)), Grid("g", (4, 2)))
 DTYPES: dict[str, Any] = {
     "f32": np.float32, "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32,
-    "ui32": np.uint32, "ui64": np.uint64, "complex<f32>": np.complex64,
+    "i64": np.int64, "ui8": np.uint8, "ui32": np.uint32, "ui64": np.uint64,
+    "complex<f32>": np.complex64,
 }  # fmt: skip
 
 
@@ -39,7 +41,8 @@ class Trial:
     """An op, whole and on the pieces that `assignment` makes."""
 
     text: str
-    local: str
+    local: Sequence[str]
+    """For each device."""
     rule: ShardingRule
     assignment: Assignment
     grid: Grid
@@ -48,14 +51,14 @@ class Trial:
     """For each of the inputs, which operand it is; the others are constants."""
 
     def __str__(self) -> str:
-        return f"{self.text}{self.rule}\n{self.grid} {self.assignment}\n{self.local}"
+        return f"{self.text}{self.rule}\n{self.grid} {self.assignment}\n{self.local[0]}"
 
     def calls(self) -> Iterator[Call]:
         """That of the whole op, then one for each device."""
         yield self.text, list(self.inputs)
         for rank in range(self.grid.size):
             pieces = map(self._piece, self.operands, self.inputs, [rank] * len(self.inputs))
-            yield self.local, list(pieces)
+            yield self.local[rank], list(pieces)
 
     def _piece(self, operand: int, array: Array, rank: int) -> Array:
         """What the device has of an input; of one that is added later the identity."""
@@ -115,7 +118,7 @@ def trials(name: str, text: str, count: int) -> Iterator[Trial]:
         inputs = [draw(name, place, argument.type) for place, argument in enumerate(arguments)]
         for grid, assignment in _assignments(rule, rng, count):
             try:
-                local = _cut(text, rule, assignment, grid)
+                local = [_cut(text, rule, assignment, grid, rank) for rank in range(grid.size)]
             except ShardingError:  # the pieces would be strided
                 continue
             yield Trial(text, local, rule, assignment, grid, inputs, operands)
@@ -145,27 +148,36 @@ def _assignments(
             yield made
 
 
-def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid) -> str:
+def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank: int) -> str:
     """The op on one device's pieces. Raises `ShardingError` where there are no such."""
     module = Source.of(text).parse()
     op, arguments = _op_of(module)
 
-    def local(value: ir.Value, sharding: Sharding | None) -> ir.Type:
-        shape = _sharding(sharding).local_shape(tuple(value.type.shape), grid)
-        return ir.RankedTensorType.get(shape, value.type.element_type)
+    def piece(value: ir.Value, sharding: Sharding | None) -> Piece:
+        whole = tuple(value.type.shape)
+        shape = _sharding(sharding).local_shape(whole, grid)
+        place = _sharding(sharding).piece(rank, whole, grid)
+        return Piece(whole, shape, lambda dim: constant([place[dim].start], integer))
 
     with ir.Location.unknown():
-        for place, value in enumerate(op.operands):
-            type_ = local(value, rule.operand_sharding(place, assignment, grid))
-            assert value in arguments or type_ == value.type, "constants are not cut here"
-            value.set_type(type_)
-        made = [
-            local(value, rule.result_sharding(place, assignment, grid))
+        integer = ir.IntegerType.get_signless(64)
+        operands = tuple(
+            piece(value, rule.operand_sharding(place, assignment, grid))
+            for place, value in enumerate(op.operands)
+        )
+        results = tuple(
+            piece(value, rule.result_sharding(place, assignment, grid))
             for place, value in enumerate(op.results)
-        ]
-        cut_attributes(op, [tuple(type_.shape) for type_ in made])
-        for value, type_ in zip(op.results, made, strict=True):
+        )
+        for value, each in zip((*op.operands, *op.results), operands + results, strict=True):
+            type_ = ir.RankedTensorType.get(each.shape, value.type.element_type)
+            is_cut = value in arguments or value.owner == op
+            assert is_cut or type_ == value.type, "constants are not cut here"
             value.set_type(type_)
+        made = [value.type for value in op.results]
+        cut = cutting_of(op)
+        if cut is not None:
+            cut(Cut(op, operands, results))
         function = operations(module.body)[0]
         type_ = ir.FunctionType.get([argument.type for argument in arguments], made)
         function.attributes["function_type"] = ir.TypeAttr.get(type_)
@@ -174,9 +186,18 @@ def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid) -> s
 
 
 def draw(name: str, place: int, type_: ir.Type) -> Array:
-    """Small integers; of a matrix to be solved for, a diagonal that makes it easy."""
+    """Small integers; of a matrix to be solved for, a diagonal that makes it easy.
+
+    Indices but those of 32 bits go as far as their type does.
+    """
     shape, dtype = tuple(type_.shape), DTYPES[str(type_.element_type)]
     rng = np.random.default_rng(place)
+    if name in ("gather", "scatter") and place == 1 and dtype not in (np.int32, np.float32):
+        info = np.iinfo(dtype)
+        array = rng.integers(max(info.min, -8), min(info.max, 300), shape).astype(dtype)
+        extremes = [info.min, info.max, info.max // 2, info.max - 1]
+        array.flat[: len(extremes)] = np.array(extremes, dtype=dtype)
+        return array
     low = 0 if np.dtype(dtype).kind in "bu" else -4
     array = rng.integers(low, 2 if dtype == np.bool_ else 5, shape).astype(dtype)
     if name in ("cholesky", "triangular_solve") and place == 0:

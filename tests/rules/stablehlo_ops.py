@@ -522,6 +522,42 @@ def scatters(rng: random.Random) -> Iterator[Case]:
         )
 
 
+INDEX_TYPES = ("i8", "ui8", "i16", "ui32", "i64", "ui64")
+
+
+def lookups(rng: random.Random) -> Iterator[Case]:
+    """Indices of every width into dimensions that some of them are too narrow for."""
+    for element in INDEX_TYPES:
+        for rows in (8, 264):
+            said = (
+                "dimension_numbers = #stablehlo.gather<offset_dims = [1], "
+                "collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, "
+                "slice_sizes = array<i64: 1, 2>"
+            )
+            operand = typed((rows, 2), rng.choice(("f32", "i32", "i8")))
+            made = typed((48, 2), operand.split("x")[-1])
+            yield Case("gather", [operand, typed((48, 1), element)], [made], said)
+            said = (
+                "scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], "
+                "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
+                "index_vector_dim = 1>"
+            )
+            operands = [typed((rows, 2)), typed((48, 1), element), typed((48, 2))]
+            yield Case("scatter", operands, [typed((rows, 2))], said, joining("add"))
+    said = (
+        "dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0, 1], "
+        "start_index_map = [1, 0], index_vector_dim = 0>, slice_sizes = array<i64: 1, 1>"
+    )
+    for element in ("i8", "ui64"):  # in pairs, in the other order, in front
+        yield Case("gather", ["264x8xf32", typed((2, 48), element)], ["48xf32"], said)
+    said = (
+        "dimension_numbers = #stablehlo.gather<offset_dims = [0, 1], start_index_map = [0], "
+        "index_vector_dim = 0>, slice_sizes = array<i64: 1, 4>"
+    )
+    yield Case("gather", ["8x4xf32", "i32"], ["1x4xf32"], said)  # one row, kept as a dimension
+    yield Case("gather", ["8x4xi1", "i32"], ["1x4xi1"], said)
+
+
 def dynamic_slices(rng: random.Random) -> Iterator[Case]:
     for _ in range(8):
         shape = [rng.choice(SIZES) for _ in range(rng.randrange(1, 4))]
@@ -614,8 +650,9 @@ INTERPRETED = named(
 )  # fmt: skip
 """What StableHLO's interpreter runs."""
 
-COMPILED = named(plain_dots, complexes, convolutions, algebra)
-"""What only XLA does: the interpreter's convolutions fail in most layouts."""
+COMPILED = named(plain_dots, complexes, convolutions, algebra, lookups)
+"""What only XLA does: the interpreter's convolutions fail in most layouts, and it takes unsigned
+indices for signed ones."""
 
 
 def generators(rng: random.Random) -> Iterator[Case]:

@@ -247,6 +247,7 @@ ODD = {
         "batching_dims = [1]",
         "batching_dims = [2]",
         "batching_dims = [3]",
+        "xui",
     ),
     "reduce": ("complex", "ui32", "dimensions = array<i64>", "i1>"),
 }
@@ -311,8 +312,8 @@ RULES_AS_TEXT = {
     "reduce that starts from one": "([a, b], []) -> ([a]) whole={b}",
     "broadcast_in_dim": "([d, a]) -> ([b, c, d])",
     "sort": "([a, b]) -> ([a, b]) whole={b}",
-    "gather rows": "([d, c], [a, b, e]) -> ([a, b, c]) whole={d, e}",
-    "gather batched": "([a, c], [a, b, d]) -> ([a, b]) whole={c, d}",
+    "gather rows": "([d, c], [a, b, e]) -> ([a, b, c]) reduction={d: sum} whole={e}",
+    "gather batched": "([a, c], [a, b, d]) -> ([a, b]) reduction={c: sum} whole={d}",
     "reduce_window": "([a, b], []) -> ([a, b]) permuted={b}",
     "dynamic_update_slice": "([a, b], [a, c], [], []) -> ([a, b]) whole={b, c}",
     "convolution": "([a, b, c, d], [1, 1, d, e]) -> ([a, b, c, e]) reduction={d: sum} permuted={b}",

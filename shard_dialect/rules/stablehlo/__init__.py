@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shard_dialect.model import ShardingRule
-from shard_dialect.rules.query import CutFunction, Query
+from shard_dialect.rules.cut import CutFunction
+from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo import (
     collective,
     contraction,
@@ -18,6 +19,7 @@ from shard_dialect.rules.stablehlo import (
     decomposition,
     indexing,
     layout,
+    pieces,
     reduction,
 )
 
@@ -73,6 +75,7 @@ RULES = {f"stablehlo.{name}": rule for name, rule in _BY_NAME.items()}
 CUTS: dict[str, CutFunction] = {
     "stablehlo.convolution": contraction.cut_convolution,
     "stablehlo.dynamic_slice": indexing.cut_dynamic_slice,
-    "stablehlo.gather": indexing.cut_gather,
+    "stablehlo.gather": pieces.cut_gather,
+    "stablehlo.scatter": pieces.cut_scatter,
     "stablehlo.slice": layout.cut_slice,
 }

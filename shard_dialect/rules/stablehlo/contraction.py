@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
-from shard_dialect.model.sharding import Shape
+from shard_dialect.rules.cut import Cut
 from shard_dialect.rules.factors import Factors, Kind, Places
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attributes import integer, integers, numbers
@@ -115,12 +115,11 @@ def _is_dense(op: ir.Operation, number: int) -> bool:
     return not is_padded and all(not each or each[number] == 1 for each in rates)
 
 
-def cut_convolution(op: ir.Operation, results: Sequence[Shape | None]) -> None:
+def cut_convolution(cut: Cut) -> None:
     """The groups of this piece, which its shapes tell."""
+    op, made = cut.op, cut.result.shape
     given = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
-    left, right = (operand.type.shape for operand in op.operands)
-    made = results[0]
-    assert made is not None, "a convolution of known size"
+    left, right = (cut.operand(place).shape for place in (0, 1))
     features = left[given.input_feature_dimension], right[given.kernel_input_feature_dimension]
     batches = left[given.input_batch_dimension], made[given.output_batch_dimension]
     for name, (all_groups, one) in (("feature", features), ("batch", batches)):

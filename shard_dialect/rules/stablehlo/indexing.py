@@ -1,24 +1,26 @@
 """StableHLO ops that read or write where indices say.
 
-    gather rows of [v, d]          ([a, b], [c, d, e]) -> ([c, d, b]) whole={a, e}
+    gather rows of [v, d]          ([a, b], [c, d, e]) -> ([c, d, b]) reduction={a: sum} whole={e}
     dynamic_slice [4, 8], 2 of 8   ([a, b], [], []) -> ([a, b]) whole={b} blocked={b}
 
 A dimension that is taken in full has its index clamped to 0, so that a piece of it is taken in
-full too. Dimensions looked up stay whole: which device has an element is not known before.
+full too. Of a dimension that single elements are taken of or put into, each device does its own
+piece (`pieces`): what it reads is zero elsewhere. Others stay whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
+from shard_dialect.rules.cut import Cut
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attributes import numbers
-from shard_dialect.rules.stablehlo.combiner import combiner
+from shard_dialect.rules.stablehlo.combiner import can_be_added_up, combiner
 
 
 def dynamic_slice(query: Query) -> ShardingRule | None:
@@ -30,9 +32,8 @@ def dynamic_slice(query: Query) -> ShardingRule | None:
     return factors.rule("forward")
 
 
-def cut_dynamic_slice(op: ir.Operation, results: Sequence[Shape | None]) -> None:
-    assert results[0] is not None, "a slice of known size"
-    op.attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(list(results[0]))
+def cut_dynamic_slice(cut: Cut) -> None:
+    cut.op.attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(list(cut.result.shape))
 
 
 def dynamic_update_slice(query: Query) -> ShardingRule | None:
@@ -48,7 +49,7 @@ def dynamic_update_slice(query: Query) -> ShardingRule | None:
 
 
 @dataclass(frozen=True)
-class _Numbers:
+class Numbers:
     """What `gather` and `scatter` say alike of three tensors.
 
     The *operand* is read or written in *slices*, at places that *indices* give.
@@ -61,27 +62,31 @@ class _Numbers:
     batching: Sequence[int]
     """The operand's dimensions that go with those of the indices in `indices_batching`."""
     indices_batching: Sequence[int]
+    indexed: Sequence[int]
+    """The operand's dimension that each component of an index is of."""
     index_vector: int
 
     @classmethod
-    def of_gather(cls, op: ir.Operation) -> _Numbers:
+    def of_gather(cls, op: ir.Operation) -> Numbers:
         given = numbers(op, "dimension_numbers", "GatherDimensionNumbers")
         return cls(
             given.offset_dims,
             given.collapsed_slice_dims,
             given.operand_batching_dims,
             given.start_indices_batching_dims,
+            given.start_index_map,
             given.index_vector_dim,
         )
 
     @classmethod
-    def of_scatter(cls, op: ir.Operation) -> _Numbers:
+    def of_scatter(cls, op: ir.Operation) -> Numbers:
         given = numbers(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
         return cls(
             given.update_window_dims,
             given.inserted_window_dims,
             given.input_batching_dims,
             given.scatter_indices_batching_dims,
+            given.scattered_dims_to_operand_dims,
             given.index_vector_dim,
         )
 
@@ -102,9 +107,16 @@ class _Numbers:
 
 
 def gather(query: Query) -> ShardingRule | None:
+    """Elements of other devices' pieces count as zeros in a sum."""
     factors = Factors(query)
     (operand, indices), slices = factors.operands, factors.results[0]
-    given = _Numbers.of_gather(query.op)
+    given = Numbers.of_gather(query.op)
+    can_be_split = can_be_added_up(query.op.results[0].type.element_type)
+    looked_up: Collection[int] = given.indexed if can_be_split else ()
+
+    def add_looked_up(dim: int) -> None:
+        factors.add(operand[dim], (dim,), (), "sum" if dim in looked_up else "whole")
+
     windows, batches = given.windows(len(operand)), given.batches(slices, indices)
     for dim, size in enumerate(slices):
         if dim in batches:
@@ -112,24 +124,15 @@ def gather(query: Query) -> ShardingRule | None:
         elif operand[windows[dim]] == size:
             factors.add(size, (windows[dim],), (dim,))
         elif size == 1:
-            factors.add(operand[windows[dim]], (windows[dim],), (), "whole")
+            add_looked_up(windows[dim])
             factors.add(size, (), (dim,), "whole")
         else:
             factors.add(operand[windows[dim]], (windows[dim],), (dim,), "whole", blocked=True)
     for dim in given.dropped:
-        factors.add(operand[dim], (dim,), (), "whole")
+        add_looked_up(dim)
     if given.index_vector < len(indices):
         factors.add(indices[given.index_vector], (None, given.index_vector), (), "whole")
     return factors.rule()
-
-
-def cut_gather(op: ir.Operation, results: Sequence[Shape | None]) -> None:
-    """Slices are as large as the pieces of the result say, along what they keep."""
-    sizes = list(op.attributes["slice_sizes"])
-    assert results[0] is not None, "a gather of known size"
-    for dim, of_operand in _Numbers.of_gather(op).windows(len(sizes)).items():
-        sizes[of_operand] = results[0][dim]
-    op.attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
 
 
 def scatter(query: Query) -> ShardingRule | None:
@@ -140,10 +143,9 @@ def scatter(query: Query) -> ShardingRule | None:
     factors = Factors(query)
     count = len(factors.results)
     operand, indices, slices = (factors.operands[place] for place in (0, count, count + 1))
-    given = _Numbers.of_scatter(query.op)
+    given = Numbers.of_scatter(query.op)
     windows, batches = given.windows(len(operand)), given.batches(slices, indices)
     joined = combiner(query.op, count)
-    placed = numbers(query.op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
 
     def add(
         size: int, of_operand: int | None, of_indices: int | None, of_slices: int | None, kind: Kind
@@ -160,13 +162,13 @@ def scatter(query: Query) -> ShardingRule | None:
         of_operand = windows[dim]
         if operand[of_operand] == size:
             # An index past 0 would push a part of the slice over the edge.
-            is_moved = of_operand in placed.scattered_dims_to_operand_dims
+            is_moved = of_operand in given.indexed
             add(size, of_operand, None, dim, "whole" if is_moved else "passed")
         else:
             add(operand[of_operand], of_operand, None, None, "whole")
             add(size, None, None, dim, "whole")
     for dim in given.dropped:
-        add(operand[dim], dim, None, None, "whole")
+        add(operand[dim], dim, None, None, "passed" if dim in given.indexed else "whole")
     if given.index_vector < len(indices):
         add(indices[given.index_vector], None, given.index_vector, None, "whole")
     return factors.rule(inits=tuple(range(count)) if joined else ())

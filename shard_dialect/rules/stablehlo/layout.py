@@ -16,7 +16,7 @@ from functools import partial
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.rule import Role
-from shard_dialect.model.sharding import Shape
+from shard_dialect.rules.cut import Cut
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape import reshaped
@@ -138,13 +138,14 @@ def slice_(query: Query) -> ShardingRule | None:
     return factors.rule()
 
 
-def cut_slice(op: ir.Operation, results: Sequence[Shape | None]) -> None:
+def cut_slice(cut: Cut) -> None:
     """What is split is not sliced: it ends where the piece does."""
-    ends, shape = integers(op, "limit_indices"), results[0]
-    before = tuple(op.results[0].type.shape)
-    assert shape is not None, "a slice of known size"
-    ends = [new if new != old else end for end, old, new in zip(ends, before, shape, strict=True)]
-    op.attributes["limit_indices"] = ir.DenseI64ArrayAttr.get(ends)
+    made = cut.result
+    ends = [
+        made.shape[dim] if made.is_split(dim) else end
+        for dim, end in enumerate(integers(cut.op, "limit_indices"))
+    ]
+    cut.op.attributes["limit_indices"] = ir.DenseI64ArrayAttr.get(ends)
 
 
 def pad(query: Query) -> ShardingRule | None:

@@ -1,0 +1,131 @@
+"""Tables that are split along what is looked up: looked up in place, and nothing of them moves."""
+
+import warnings
+from dataclasses import dataclass
+
+import pytest
+
+from shard_dialect.errors import ShardWarning
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.ir.walk import walk
+from shard_dialect.passes.pipeline import run_pipeline
+from tests.test_end_to_end import run_and_check
+
+GRID = '"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()\n'
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A gather of `table` at indices that are `scale` times one of -4 to 4, cast to `element`."""
+
+    table: str
+    split: str
+    indices: str
+    made: str
+    numbers: str
+    sizes: str
+    scale: int = 1
+    element: str = "i32"
+    batch: str = "[]"
+    """How the indices are split."""
+
+    @property
+    def text(self) -> str:
+        table, drawn, made = (f"tensor<{each}>" for each in (self.table, self.ids, self.made))
+        cast = drawn.replace("i32", self.element)
+        return (
+            f"{GRID}func.func @main(%t: {table} {{mesh.sharding = #mesh.shard<@g, {self.split}>}}, "
+            f"%i: {drawn} {{mesh.sharding = #mesh.shard<@g, {self.batch}>}}) -> {made} {{\n"
+            f"%s = stablehlo.constant dense<{self.scale}> : {drawn}\n"
+            f"%0 = stablehlo.multiply %i, %s : {drawn}\n"
+            f"%1 = stablehlo.convert %0 : ({drawn}) -> {cast}\n"
+            f'%r = "stablehlo.gather"(%t, %1) <{{dimension_numbers = #stablehlo.gather<'
+            f"{self.numbers}>, slice_sizes = array<i64: {self.sizes}>}}> : ({table}, {cast}) -> "
+            f"{made}\nreturn %r : {made}\n}}\n"
+        )
+
+    @property
+    def ids(self) -> str:
+        return f"{self.indices}i32"
+
+
+ROWS = "offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1"
+ALONE = "offset_dims = [0], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 0"
+KEPT = "offset_dims = [1, 2], start_index_map = [0], index_vector_dim = 1"
+BOTH = "collapsed_slice_dims = [0, 1], start_index_map = [1, 0], index_vector_dim = 0"
+BATCHED = (
+    "collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], "
+    "start_index_map = [1], index_vector_dim = 1"
+)
+LOOKUPS = {
+    "rows": Lookup("64x16xf32", "[[1], []]", "6x1x", "6x16xf32", ROWS, "1, 16", 9),
+    "rows along two axes": Lookup(
+        "64x16xf32", "[[1, 0], []]", "6x1x", "6x16xf32", ROWS, "1, 16", 9
+    ),
+    "rows, and columns passing": Lookup(
+        "64x16xf32", "[[1], [0]]", "6x1x", "6x16xf32", ROWS, "1, 16", 9
+    ),
+    "rows, and indices passing": Lookup(
+        "64x16xf32", "[[1], []]", "6x1x", "6x16xf32", ROWS, "1, 16", 9, batch="[[0], []]"
+    ),
+    "rows by indices of 8 bits": Lookup(
+        "1024x4xf32", "[[1], []]", "6x1x", "6x4xf32", ROWS, "1, 4", 40, "i8"
+    ),
+    "rows by indices without a sign": Lookup(
+        "1024x4xf32", "[[1], []]", "6x1x", "6x4xf32", ROWS, "1, 4", 40, "ui8"
+    ),
+    "integers by wide indices": Lookup(
+        "64x16xi32", "[[1], []]", "6x1x", "6x16xi32", ROWS, "1, 16", 9, "i64"
+    ),
+    "halves": Lookup("64x16xbf16", "[[1], []]", "6x1x", "6x16xbf16", ROWS, "1, 16", 9),
+    "one row": Lookup("64x16xf32", "[[1], []]", "", "16xf32", ALONE, "1, 16", 9),
+    "rows that stay a dimension": Lookup(
+        "64x16xf32", "[[0], []]", "6x1x", "6x1x16xf32", KEPT, "1, 16", 9
+    ),
+    "elements of both dimensions": Lookup(
+        "32x32xf32", "[[1], [0]]", "2x6x", "6xf32", BOTH, "1, 1", 5
+    ),
+    "elements of one of two": Lookup("32x32xf32", "[[], [1]]", "2x6x", "6xf32", BOTH, "1, 1", 5),
+    "batched": Lookup("4x64xf32", "[[0], [1]]", "4x1x", "4xf32", BATCHED, "1, 1", 9, batch="[[0]]"),
+}
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_no_part_of_the_table_is_gathered(name: str) -> None:
+    case = LOOKUPS[name]
+    with make_context():
+        module = Source.of(case.text).parse()
+        run_pipeline(module, "propagate,materialize,partition")
+        names = [op.name for op in walk(module.operation) if op.name.startswith("shard.all_")]
+    assert "shard.all_reduce" in names
+    assert names[0] == "shard.all_slice", "of where each piece begins"
+    assert "shard.all_gather" not in names[: names.index("shard.all_reduce")]
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_it_equals_the_unsharded_lookup(name: str) -> None:
+    text = LOOKUPS[name].text
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ShardWarning)
+        verdict = run_and_check(text, "spmd,lower")
+    assert verdict.passed, f"{text}\n{verdict.failure}"
+
+
+def test_where_the_table_is_smaller_it_is_gathered() -> None:
+    text = Lookup("8x4xf32", "[[1], []]", "64x1x", "64x4xf32", ROWS, "1, 4").text
+    with make_context():
+        module = Source.of(text).parse()
+        run_pipeline(module, "spmd")
+        names = [op.name for op in walk(module.operation)]
+    assert "shard.all_gather" in names
+    assert "shard.all_reduce" not in names
+
+
+def test_a_table_of_bits_stays_whole() -> None:
+    text = Lookup("64x16xi1", "[[1], []]", "6x1x", "6x16xi1", ROWS, "1, 16", 9).text
+    with make_context():
+        module = Source.of(text).parse()
+        run_pipeline(module, "spmd")
+        names = [op.name for op in walk(module.operation)]
+    assert "shard.all_gather" in names
