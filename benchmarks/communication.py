@@ -90,7 +90,12 @@ def _of_json(text: str) -> Tally:
     found = json.loads(text.splitlines()[-1])
     if "error" in found:
         raise ValueError(found["error"])
-    return Tally(Counter(found["count"]), Counter(found["moved"]), found["flops"], found["notes"])
+    return Tally(
+        Counter(found["count"]),
+        Counter(found["moved"]),
+        flops=found["flops"],
+        notes=found["notes"],
+    )
 
 
 def name_of(path: Path) -> str:

@@ -25,7 +25,7 @@ class Tally:
     count: Counter[str] = field(default_factory=Counter)
     moved: Counter[str] = field(default_factory=Counter)
     flops: int = 0
-    """Of `dot`, convolution and the like."""
+    """Of matrix products and convolutions."""
     knows_flops: bool = True
     notes: list[str] = field(default_factory=list)
 

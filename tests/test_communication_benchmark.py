@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
-import json
 import sys
 from pathlib import Path
 
@@ -328,8 +327,18 @@ def test_what_a_peer_cannot_compile_has_a_reason(tmp_path: Path) -> None:
 
 @needs_torch
 def test_dtensor_is_counted() -> None:
-    done = run_child([sys.executable, "-m", "benchmarks.dtensor_peer", "c_megatron_fwd"])
-    assert json.loads(done.stdout)["moved"] == {"all_reduce": 393_216}, done.stderr
+    row = communication.dtensor("c_megatron_fwd")
+    assert row.tally is not None, row.reason
+    assert row.tally.moved == {"all_reduce": 393_216}
+    assert row.tally.flops == 52_428_800
+    assert row.tally.knows_flops
+
+
+@needs_torch
+def test_what_dtensor_refuses_has_its_reason() -> None:
+    row = communication.dtensor("j1_split_merge")
+    assert row.tally is None
+    assert "view" in row.reason
 
 
 def test_command_needs_no_peers(tmp_path: Path) -> None:
