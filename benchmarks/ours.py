@@ -54,8 +54,10 @@ def count(path: Path) -> Ours:
                 found = _count(module)
         except sd.ShardError as error:
             return Ours(None, 1, 0, _line(error))
-    if found.tally and warned:
-        found.tally.note(f"{len(warned)} warnings")
+    told = [each for each in warned if isinstance(each.message, sd.ShardWarning)]
+    if found.tally and told:
+        more = f", and {len(told) - 1} more" if len(told) > 1 else ""
+        found.tally.note(_line(told[0].message) + more)
     return found
 
 
@@ -86,9 +88,9 @@ def _copy(module: ir.Module) -> ir.Module:
     return ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
 
 
-def _line(error: sd.ShardError) -> str:
+def _line(told: sd.ShardError | Warning | str) -> str:
     """The first, the file without its folder."""
-    place, _, rest = str(error).splitlines()[0].partition(" ")
+    place, _, rest = str(told).splitlines()[0].partition(" ")
     return f"{Path(place).name} {rest}"
 
 

@@ -147,6 +147,17 @@ def test_what_is_refused_stands_in_the_table(tmp_path: Path) -> None:
     assert str(tmp_path) not in text
 
 
+def test_warnings_stand_below_the_table(tmp_path: Path) -> None:
+    casts = """%d = tensor.cast %y : tensor<8x32xf32> to tensor<?x32xf32>
+  %ys = tensor.cast %d : tensor<?x32xf32> to tensor<8x32xf32>"""
+    text = PRODUCT.replace("%ys = shard.shard %y to %r : tensor<8x32xf32>", casts)
+    tally = counted(text, tmp_path).tally
+    assert tally is not None
+    [note] = tally.notes
+    assert note.startswith("program.mlir:12:8: warning: 'tensor.cast' op has no sharding rule")
+    assert note.endswith(", and 1 more")
+
+
 def test_table_has_a_column_for_each_kind(tmp_path: Path) -> None:
     path = tmp_path / "a_mlp_1d.generic.mlir"
     path.write_text(PRODUCT)
