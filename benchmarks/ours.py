@@ -1,0 +1,242 @@
+"""What our pipeline makes a program communicate, read from its local form.
+
+Loop bodies count as often as the loop runs, where that is known; of branches all count.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import shard_dialect as sd
+from benchmarks.tally import Tally
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.collectives import read_collective
+from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.local import LOCAL_COLLECTIVES, read_local
+from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.shardings import Shardings
+from shard_dialect.ir.walk import operations, walk
+from shard_dialect.passes import PIPELINES
+from shard_dialect.rules import rule_of
+from shard_dialect.rules.stablehlo.attributes import numbers
+from shard_dialect.runtime.arrays import TensorType, dtype_of
+from shard_dialect.runtime.lowered import Site, choose_entry, find_function
+from shard_dialect.runtime.report import Report
+
+DISTRIBUTED = "counted from the distributed form"
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What is counted; `devices`, and the `flops` of the products of the unsharded program."""
+
+    tally: Tally | None
+    devices: int
+    flops: int
+    error: str = ""
+    """Why nothing was, in one line."""
+
+
+def count(path: Path) -> Ours:
+    """Run the pipeline on the program at `path`, calls inlined, and count."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            module = sd.parse(path)
+            with module.context, ir.Location.unknown():
+                if any(op.name == "func.call" for op in walk(module.operation)):
+                    sd.run_pipeline(module, "inline")
+                found = _count(module)
+        except sd.ShardError as error:
+            return Ours(None, 1, 0, _line(error))
+    told = [each for each in warned if isinstance(each.message, sd.ShardWarning)]
+    if found.tally and told:
+        more = f", and {len(told) - 1} more" if len(told) > 1 else ""
+        found.tally.note(_line(told[0].message) + more)
+    return found
+
+
+def _count(module: ir.Module) -> Ours:
+    *before, last = PIPELINES["spmd"]
+    unsharded = _products(module)
+    devices = 1
+    try:
+        imported = _copy(module)
+        sd.run_pipeline(imported, "import")
+        grids = Shardings.of(imported.operation).grids.values()
+        devices = max((grid.size for grid in grids), default=1)
+        sd.run_pipeline(module, before)
+        distributed = _copy(module)
+    except sd.ShardError as refused:
+        return Ours(None, devices, unsharded, _line(refused))
+    try:
+        sd.run_pipeline(module, last)
+    except sd.ShardError as refused:
+        tally = tally_of(distributed)
+        tally.knows_flops = False  # its shapes are global
+        tally.note(f"{DISTRIBUTED}: {_line(refused)}")
+        return Ours(tally, devices, unsharded)
+    return Ours(tally_of(module), devices, unsharded)
+
+
+def _copy(module: ir.Module) -> ir.Module:
+    return ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+
+
+def _line(told: sd.ShardError | Warning | str) -> str:
+    """The first, the file without its folder."""
+    place, _, rest = str(told).splitlines()[0].partition(" ")
+    return f"{Path(place).name} {rest}"
+
+
+def _products(module: ir.Module) -> int:
+    return sum(flops(op) * times for op, times in _run(module, Tally()))
+
+
+def tally_of(module: ir.Module) -> Tally:
+    """What the entry of a module in the local or the distributed form does on one device."""
+    tally = Tally()
+    shardings = Shardings.of(module.operation)
+    for op, times in _run(module, tally):
+        for entry in Report.of(list(_sites(op, shardings, tally))).entries:
+            tally.add(entry.kind, entry.bytes_moved, times)
+        tally.flops += flops(op) * times
+    return tally
+
+
+def _sites(op: ir.Operation, shardings: Shardings, tally: Tally) -> Iterator[Site]:
+    """The steps of a collective, each with the types on one device."""
+    if op.name in COLLECTIVES and op.name.startswith("mesh."):
+        found = read_collective(op)
+        type_, grid, now = op.operands[0].type, shardings.grid(found.source.grid), found.source
+        for step in found.steps:
+            after = step.after(now)
+            shapes = (each.local_shape(tuple(type_.shape), grid) for each in (now, after))
+            source, target = (TensorType(shape, dtype_of(type_.element_type)) for shape in shapes)
+            yield Site(step, grid, source, target)
+            now = after
+    elif op.name in LOCAL_COLLECTIVES:
+        read = read_local(op.name, op.attributes)
+        if read is None:
+            tally.note(f"without {op.name}, which is not counted")
+            return
+        types = (op.operands[0].type, op.results[0].type)
+        source, target = (TensorType(tuple(t.shape), dtype_of(t.element_type)) for t in types)
+        yield Site(read[1], shardings.grid(read[0]), source, target)
+
+
+def _run(module: ir.Module, tally: Tally) -> Iterator[tuple[ir.Operation, int]]:
+    """The ops that the entry runs, calls followed, and how often each is run."""
+    functions = {name_of(op): op for op in functions_of(module.operation)}
+
+    def inside(op: ir.Operation, times: int) -> Iterator[tuple[ir.Operation, int]]:
+        blocks = [block for region in op.regions for block in region]
+        for inner in (each for block in blocks for each in operations(block)):
+            yield inner, times
+            often = trips(inner)
+            if often is None:
+                tally.note(f"the body of {inner.name} counts once: how often it runs is not known")
+            yield from inside(inner, times * (1 if often is None else often))
+            if inner.name == "func.call" and inner.attributes["callee"].value in functions:
+                yield from inside(functions[inner.attributes["callee"].value], times)
+
+    name = choose_entry(module.operation, None)
+    return inside(find_function(module.operation, name), 1)
+
+
+def trips(op: ir.Operation) -> int | None:
+    """How often the body of a loop runs, `None` where that is not static; 1 for other ops."""
+    if op.name == "scf.for":
+        return _steps(*(_constant(operand) for operand in list(op.operands)[:3]))
+    if op.name == "scf.forall":
+        bounds = [
+            list(op.attributes[f"static{key}"]) for key in ("LowerBound", "UpperBound", "Step")
+        ]
+        if any(_DYNAMIC in each for each in bounds):
+            return None
+        return prod(int(-(-(high - low) // step)) for low, high, step in zip(*bounds, strict=True))
+    if op.name == "stablehlo.while":
+        return _counted_while(op)
+    return None if op.name in ("scf.while", "tosa.while_loop") else 1
+
+
+_DYNAMIC = -(2**63)
+
+
+def _steps(low: int | None, high: int | None, step: int | None) -> int | None:
+    if low is None or high is None or not step or step < 0:
+        return None
+    return max(0, -(-(high - low) // step))
+
+
+def _counted_while(op: ir.Operation) -> int | None:
+    """`while i < high`, where the body adds a constant to `i`, as JAX writes its loops."""
+    condition, body = (region.blocks[0] for region in op.regions)
+    flag = _maker(operations(condition)[-1].operands[0], "stablehlo.compare")
+    if flag is None or "LT" not in str(flag.attributes["comparison_direction"]):
+        return None
+    counter, bound = flag.operands
+    numbers_of = [n for n, argument in enumerate(condition.arguments) if argument == counter]
+    if not numbers_of:
+        return None
+    place = numbers_of[0]
+    step = _maker(operations(body)[-1].operands[place], "stablehlo.add")
+    if step is None or step.operands[0] != body.arguments[place]:
+        return None
+    return _steps(_constant(op.operands[place]), _constant(bound), _constant(step.operands[1]))
+
+
+def _maker(value: ir.Value, name: str) -> ir.Operation | None:
+    owner = value.owner
+    is_op = not isinstance(owner, ir.Block) and owner.name == name
+    return owner if is_op else None
+
+
+def _constant(value: ir.Value) -> int | None:
+    """The integer that a value is known to be."""
+    for name in ("arith.constant", "stablehlo.constant"):
+        maker = _maker(value, name)
+        if maker is not None:
+            given: Any = maker.attributes["value"]
+            if isinstance(given, ir.IntegerAttr):
+                return int(given.value)
+            return int(given.get_splat_value().value) if given.is_splat else None
+    return None
+
+
+_PRODUCTS = ("stablehlo.dot_general", "stablehlo.dot", "tosa.matmul")
+_OF_LINALG = ("matmul", "matvec", "vecmat", "dot", "contract", "mmt4d", "conv_")
+
+
+def flops(op: ir.Operation) -> int:
+    """A multiplication and an addition for each step of a product's loops; 0 for other ops."""
+    if op.name == "stablehlo.convolution":
+        given = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
+        kernel = _shape(op.operands[1])
+        features: int = kernel[given.kernel_output_feature_dimension]
+        return 2 * prod(_shape(op.results[0])) * prod(kernel) // features
+    if op.name.startswith("tosa.conv"):
+        return 2 * prod(_shape(op.results[0])) * prod(_shape(op.operands[1])[1:])
+    linalg = op.name.removeprefix("linalg.")
+    named = linalg != op.name and any(part in linalg for part in _OF_LINALG)
+    if not named and op.name not in _PRODUCTS and not _is_generic_product(op):
+        return 0
+    rule = rule_of(op)
+    return 2 * prod(rule.sizes) if rule else 0
+
+
+def _shape(value: ir.Value) -> tuple[int, ...]:
+    return tuple(value.type.shape)
+
+
+def _is_generic_product(op: ir.Operation) -> bool:
+    """A `linalg.generic` that reduces, and multiplies two of its tensors."""
+    if op.name != "linalg.generic" or "reduction" not in str(op.attributes["iterator_types"]):
+        return False
+    names = {inner.name for inner in walk(op)}
+    return len(op.operands) == 3 and bool(names & {"arith.mulf", "arith.muli"})

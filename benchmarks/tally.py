@@ -1,0 +1,42 @@
+"""What a program communicates and multiplies on one device, whoever compiled it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shard_dialect.model import AllGather, AllReduce, AllToAll, ReduceScatter
+
+COSTS: dict[str, Callable[[int, int], int]] = {
+    "all_gather": AllGather(0, ()).bytes_moved,
+    "reduce_scatter": ReduceScatter(0, ()).bytes_moved,
+    "all_reduce": AllReduce(()).bytes_moved,
+    "all_to_all": AllToAll(0, 1, ()).bytes_moved,
+    "permute": lambda n, operand_bytes: operand_bytes,
+}
+"""The cost model: bytes moved per device, of the size of a group and the bytes of the operand."""
+
+
+@dataclass
+class Tally:
+    """Collectives by kind, how often and the bytes that a device moves; its products' flops."""
+
+    count: Counter[str] = field(default_factory=Counter)
+    moved: Counter[str] = field(default_factory=Counter)
+    flops: int = 0
+    """Of matrix products and convolutions."""
+    knows_flops: bool = True
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, kind: str, bytes_moved: int, times: int = 1) -> None:
+        self.count[kind] += times
+        self.moved[kind] += bytes_moved * times
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    @property
+    def bytes_moved(self) -> int:
+        return self.moved.total()
