@@ -2,7 +2,7 @@
 
 The candidates for a factor are the splits that its operands and results have or want. Every
 combination that uses no axis twice is priced: the reshards of the operands from the versions that
-there are, and of the results to what is wanted. Equal prices are settled by the most devices at
+there are, and of the results to what is wanted; and a product's arithmetic on each device. Equal prices are settled by the most devices at
 work, then by the order of the factors, so that the choice is the same at every run.
 """
 
@@ -24,6 +24,9 @@ from shard_dialect.model import (
 from shard_dialect.model.axis import Axes
 from shard_dialect.model.rule import Dims
 from shard_dialect.passes.versions import Versions
+
+FLOPS_PER_BYTE = 100
+"""Arithmetic that is as dear as moving a byte: products are not repeated to save a few bytes."""
 
 MAX_COMBINATIONS = 20_000
 """Past this many, the factors keep only their longest candidates."""
@@ -150,7 +153,10 @@ class _Problem:
         return Choice(tuple(operands), results, tuple(late))
 
     def price(self, assignment: Assignment) -> float:
-        """The bytes that this choice moves; infinite if there is no plan for it."""
+        """The bytes that this choice moves, and those that its arithmetic is worth.
+
+        Infinite if there is no plan for it.
+        """
         versions = self.versions
         try:
             choice = self.choice(assignment)
@@ -170,4 +176,12 @@ class _Problem:
                 total += versions.price(self.op.operands[place], self.wanted[value])
         except ShardingError:
             return inf
-        return total
+        return total + self._flops(assignment) / FLOPS_PER_BYTE
+
+    def _flops(self, assignment: Assignment) -> float:
+        """Of one device, if the op is a product."""
+        rule = self.rule
+        if not rule.reductions or sum(1 for dims in rule.operands if dims) < 2:
+            return 0
+        devices = prod(self.versions.grid.axes_size(axes) for axes in assignment)
+        return 2 * prod(rule.sizes) / devices
