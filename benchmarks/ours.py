@@ -18,7 +18,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import read_collective
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.local import LOCAL_COLLECTIVES, read_local
-from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.mesh import is_reshard
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.passes import PIPELINES
@@ -111,7 +111,7 @@ def tally_of(module: ir.Module) -> Tally:
 
 def _sites(op: ir.Operation, shardings: Shardings, tally: Tally) -> Iterator[Site]:
     """The steps of a collective, each with the types on one device."""
-    if op.name in COLLECTIVES and op.name.startswith("mesh."):
+    if is_reshard(op) and op.name.startswith("mesh."):
         found = read_collective(op)
         type_, grid, now = op.operands[0].type, shardings.grid(found.source.grid), found.source
         for step in found.steps:

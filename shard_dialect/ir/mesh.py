@@ -50,8 +50,10 @@ def is_reshard(op: ir.Operation) -> bool:
     A permutation of pieces that lie alike is none, it makes another tensor; nor is one that leads
     to another grid, or one of the local form.
     """
+    if op.name not in COLLECTIVES or "cluster" in op.attributes:
+        return False
     if op.name != "mesh.collective_permute":
-        return op.name in COLLECTIVES
+        return True
     return "mesh_axis" in op.attributes and op.operands[0].type != op.results[0].type
 
 

@@ -2,8 +2,9 @@
 
 The candidates for a factor are the splits that its operands and results have or want. Every
 combination that uses no axis twice is priced: the reshards of the operands from the versions that
-there are, and of the results to what is wanted; and a product's arithmetic on each device. Equal prices are settled by the most devices at
-work, then by the order of the factors, so that the choice is the same at every run.
+there are, those of the results to what is wanted, and a product's arithmetic on each device. Equal
+prices are settled by the most devices at work, then by the order of the factors, so that the choice
+is the same at every run.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from shard_dialect.model import Grid, Sharding, ShardingError, ShardingRule, Sub
 from shard_dialect.model.axis import Axes
 from shard_dialect.passes.versions import FRESH
 from shard_dialect.rules import rule_of
+from shard_dialect.rules.linear import carries
 
 _FREE = (*COLLECTIVES, *FLOWS, *ENDS, "func.call")
 """Ops whose operands may lie in any way: others say, and check, what they must be."""
@@ -124,9 +125,10 @@ def _check(
     results: list[Sharding | None],
     grid: Grid,
 ) -> None:
-    assignment = _assignment(op, rule, operands, results, grid)
+    assignment = assignment_of(op, rule, operands, results, grid)
+    carried, places = _carried(op, rule, operands)
     for index, found in enumerate(results):
-        expected = rule.result_sharding(index, assignment, grid)
+        expected = _too(rule.result_sharding(index, assignment, grid), carried)
         if op.name in (*FRESH, *build.CONSTANTS) and found is not None:
             if found.partial and not build.may_be_partial(op, found.reduction):
                 raise ShardingError(
@@ -139,14 +141,49 @@ def _check(
     for index, found in enumerate(operands):
         expected = rule.operand_sharding(index, assignment, grid)
         if index in rule.inits:
-            expected = rule.result_sharding(rule.inits.index(index), assignment, grid)
+            result = rule.inits.index(index)
+            expected = _too(rule.result_sharding(result, assignment, grid), carried)
+        elif index in places:
+            expected = _too(expected, carried)
         if op.name == "linalg.fill":
             continue
         if expected is not None:
             _expect(op, f"operand {index}", found, expected)
 
 
-def _assignment(
+def _too(made: Sharding | None, carried: Sharding | None) -> Sharding | None:
+    """`made`, and partial as `carried` is."""
+    if made is None or carried is None:
+        return made
+    return made.with_partial(made.partial + carried.partial, carried.reduction)
+
+
+def _carried(
+    op: ir.Operation, rule: ShardingRule, operands: list[Sharding | None]
+) -> tuple[Sharding | None, frozenset[int]]:
+    """What the op takes in parts, and gives in parts, and the operands that are to be so."""
+    partial = {
+        place: each
+        for place, each in enumerate(operands)
+        if each is not None and each.partial and place not in rule.inits
+    }
+    if not partial or op.name in (*FRESH, *build.CONSTANTS):
+        return None, frozenset()
+    first = next(iter(partial.values()))
+    places = carries(op, rule, frozenset(partial), first.reduction, narrow=True)
+    if places is None:
+        place = min(partial)
+        raise ShardingError(
+            f"'{op.name}' op operand {place} is partial {partial[place]}, but of parts it does not "
+            "make the parts of its result"
+        )
+    kinds = {kind for factor, kind in rule.reductions}
+    if kinds - {first.reduction}:
+        raise ShardingError(f"'{op.name}' op reduces in another way than its operand {first}")
+    return first, places
+
+
+def assignment_of(
     op: ir.Operation,
     rule: ShardingRule,
     operands: list[Sharding | None],

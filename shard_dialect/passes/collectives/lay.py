@@ -1,0 +1,165 @@
+"""How an op can lie: what each of its operands must be, and what its results are then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.ir import build
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.shardings import Shardings
+from shard_dialect.model import Axes, Grid, Sharding, ShardingError, ShardingRule
+from shard_dialect.model.sharding import Shape
+from shard_dialect.passes.consistency import assignment_of
+from shard_dialect.rules import rule_of
+from shard_dialect.rules.linear import carries
+
+
+@dataclass(frozen=True)
+class Lay:
+    """The shardings of an op's operands and results; `None` for what is no tensor."""
+
+    operands: tuple[Sharding | None, ...]
+    results: tuple[Sharding | None, ...]
+    flops: float
+    """Of one device; 0 where the op is no product."""
+    elements: int
+    """That one device works on: of the largest operand or result."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Finds how ops lie by their rules. With `narrow`, conversions may round partial sums."""
+
+    shardings: Shardings
+    narrow: bool = False
+
+    def lies(self, value: ir.Value, grid: Grid) -> Sharding | None:
+        """By its type; plain tensors are replicated."""
+        if not isinstance(value.type, ir.RankedTensorType):
+            return None
+        found = self.shardings.of_type(value.type)
+        return found or Sharding.replicated(grid.name, value.type.rank)
+
+    def now(self, op: ir.Operation, grid: Grid) -> Lay | None:
+        """How `op` lies; `None` where it has no rule, or only its type says what it makes."""
+        rule = rule_of(op)
+        if rule is None or build.is_constant(op) or op.name == "tensor.empty":
+            return None
+        operands = tuple(self.lies(value, grid) for value in op.operands)
+        results = tuple(self.lies(value, grid) for value in op.results)
+        return self._lay(op, rule, self._assignment(op, rule, grid), operands, results, grid)
+
+    def with_operand(
+        self, op: ir.Operation, place: int, sharding: Sharding, grid: Grid
+    ) -> Lay | None:
+        """How `op` lies if its operand number `place` lies as `sharding`, if it can."""
+        rule = rule_of(op)
+        if rule is None or rule.operands[place] is None:
+            return None
+        same = frozenset(i for i, v in enumerate(op.operands) if v == op.operands[place])
+        carried: frozenset[int] | None = frozenset()
+        if sharding.partial:
+            carried = carries(op, rule, same, sharding.reduction, narrow=self.narrow)
+        if carried is None:
+            return None
+        try:
+            assignment = self._changed(op, rule, rule.operands[place], sharding, grid)
+            return self._of(op, rule, assignment, sharding, carried, grid)
+        except ShardingError:
+            return None
+
+    def with_result(
+        self, op: ir.Operation, number: int, sharding: Sharding, grid: Grid
+    ) -> Lay | None:
+        """How `op` lies if its result lies as `sharding`, if it can."""
+        rule = rule_of(op)
+        if rule is None or rule.results[number] is None or sharding.partial:
+            return None
+        try:
+            assignment = self._changed(op, rule, rule.results[number], sharding, grid)
+            found = self._of(op, rule, assignment, sharding, frozenset(), grid)
+        except ShardingError:
+            return None
+        return found if found and found.results[number] == sharding else None
+
+    def _assignment(self, op: ir.Operation, rule: ShardingRule, grid: Grid) -> list[Axes]:
+        operands = [self.shardings.of_type(value.type) for value in op.operands]
+        results = [self.shardings.of_type(value.type) for value in op.results]
+        return list(assignment_of(op, rule, operands, results, grid))
+
+    def _changed(
+        self,
+        op: ir.Operation,
+        rule: ShardingRule,
+        dims: tuple[tuple[int, ...], ...] | None,
+        sharding: Sharding,
+        grid: Grid,
+    ) -> list[Axes]:
+        """The assignment if the tensor of `dims` lies as `sharding`, the rest as it does."""
+        assert dims is not None
+        assignment = self._assignment(op, rule, grid)
+        new = rule.factors_of(dims, sharding.with_partial(()), grid)
+        for factor in {factor for dim in dims for factor in dim}:
+            assignment[factor] = new.get(factor, ())
+        for factor, axes in enumerate(assignment):
+            if axes and (factor in rule.unsplit or rule.sizes[factor] % grid.axes_size(axes)):
+                raise ShardingError("is not split so")
+        return assignment
+
+    def _of(
+        self,
+        op: ir.Operation,
+        rule: ShardingRule,
+        assignment: list[Axes],
+        carried: Sharding,
+        places: frozenset[int],
+        grid: Grid,
+    ) -> Lay | None:
+        axes = [axis for each in assignment for axis in each]
+        kinds = {kind for factor, kind in rule.reductions if assignment[factor]}
+        if len(axes) != len(set(axes)) or len(kinds) > 1:
+            return None
+        results = []
+        for number in range(len(rule.results)):
+            made = rule.result_sharding(number, tuple(assignment), grid)
+            if made is not None and places:
+                made = _partial_too(made, carried)
+            results.append(made)
+        operands = []
+        for number in range(len(rule.operands)):
+            given = rule.operand_sharding(number, tuple(assignment), grid)
+            if number in rule.inits:
+                given = results[rule.inits.index(number)]
+            elif given is not None and number in places:
+                given = _partial_too(given, carried)
+            operands.append(given)
+        return self._lay(op, rule, assignment, tuple(operands), tuple(results), grid)
+
+    def _lay(
+        self,
+        op: ir.Operation,
+        rule: ShardingRule,
+        assignment: list[Axes],
+        operands: tuple[Sharding | None, ...],
+        results: tuple[Sharding | None, ...],
+        grid: Grid,
+    ) -> Lay | None:
+        elements = 0
+        for value, sharding in zip((*op.operands, *op.results), operands + results, strict=True):
+            if sharding is not None:
+                shape: Shape = tuple(value.type.shape)
+                if sharding.uneven_dim(shape, grid) is not None or sharding.halos:
+                    return None
+                elements = max(elements, sharding.local_elements(shape, grid))
+        is_product = bool(rule.reductions) and sum(1 for dims in rule.operands if dims) > 1
+        devices = prod(grid.axes_size(axes) for axes in assignment)
+        flops = 2 * prod(rule.sizes) / devices if is_product else 0
+        return Lay(operands, results, flops, elements)
+
+
+def _partial_too(sharding: Sharding, carried: Sharding) -> Sharding:
+    """Partial as `carried` is, besides what it is already."""
+    if sharding.partial and sharding.reduction != carried.reduction:
+        raise ShardingError("is partial in two ways")
+    return sharding.with_partial(sharding.partial + carried.partial, carried.reduction)

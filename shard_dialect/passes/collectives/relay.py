@@ -1,0 +1,200 @@
+"""Lay ops otherwise: what that costs, and the IR of it.
+
+An operand that a reshard brought may come straight from where it lay before; a result goes straight
+to where a reshard took it. What others use stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shard_dialect.ir import build
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.collectives import read_collective, write_steps
+from shard_dialect.ir.mesh import COLLECTIVES, is_reshard
+from shard_dialect.ir.program import itemsize
+from shard_dialect.ir.shardings import Shardings
+from shard_dialect.model import Grid, Sharding, bytes_moved, plan
+from shard_dialect.passes.choice import FLOPS_PER_BYTE
+from shard_dialect.passes.collectives.lay import Lay
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a rewrite adds for each device; less is better, in the order of the fields."""
+
+    moved: int = 0
+    """Bytes."""
+    flops: float = 0
+    """Of products."""
+    elements: int = 0
+    """Worked on."""
+
+    def __add__(self, other: Change) -> Change:
+        return Change(
+            self.moved + other.moved, self.flops + other.flops, self.elements + other.elements
+        )
+
+    @property
+    def key(self) -> tuple[float, int]:
+        return self.moved + self.flops / FLOPS_PER_BYTE, self.elements
+
+    @property
+    def is_better(self) -> bool:
+        return self.moved <= 0 and self.key < (0, 0)
+
+
+def is_used(value: ir.Value) -> bool:
+    return any(True for _ in value.uses)
+
+
+def users(value: ir.Value) -> list[ir.Operation]:
+    """The different ops that use `value`, but for reshards that are replaced already."""
+    found: list[ir.Operation] = []
+    for use in value.uses:
+        op = use.owner.operation
+        if op not in found and not (op.name in COLLECTIVES and not is_used(op.results[0])):
+            found.append(op)
+    return found
+
+
+def reshard_of(value: ir.Value) -> ir.Operation | None:
+    """The reshard that makes `value`, if one does."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or not is_reshard(owner.operation):
+        return None
+    return owner.operation
+
+
+@dataclass
+class Relay:
+    """Ops of one grid laid otherwise. Prices first, then `op` by `op` in their order."""
+
+    shardings: Shardings
+    grid: Grid
+    _made: dict[tuple[ir.Value, Sharding], ir.Value] = field(default_factory=dict)
+
+    def lies(self, value: ir.Value) -> Sharding:
+        found = self.shardings.of_type(value.type)
+        return found or Sharding.replicated(self.grid.name, value.type.rank)
+
+    def bytes_between(self, value: ir.Value, source: Sharding, target: Sharding) -> int:
+        shape, size = tuple(value.type.shape), itemsize(value.type.element_type)
+        return plan(source, target, shape, size, self.grid, False).bytes_moved
+
+    def bytes_of(self, reshard: ir.Operation) -> int:
+        found = read_collective(reshard)
+        value = reshard.operands[0]
+        shape, size = tuple(value.type.shape), itemsize(value.type.element_type)
+        return bytes_moved(found.steps, found.source, shape, size, self.grid)
+
+    def operands_change(
+        self, op: ir.Operation, now: Lay, then: Lay, through: ir.Value | None
+    ) -> Change:
+        """What other operands of `op` add; `through` is one that already lies as it should."""
+        moved = 0
+        needs: dict[ir.Value, set[Sharding]] = {}
+        for value, sharding in zip(op.operands, then.operands, strict=True):
+            if sharding is not None and (through is None or value != through):
+                needs.setdefault(value, set()).add(sharding)
+        for value, targets in needs.items():
+            reshard = reshard_of(value)
+            is_free = reshard is not None and users(value) == [op]
+            if reshard is not None and is_free:
+                moved -= self.bytes_of(reshard)
+            moved += sum(self._to_bring(value, target, is_free=is_free) for target in targets)
+        return Change(moved, then.flops - now.flops, then.elements - now.elements)
+
+    def _to_bring(self, value: ir.Value, target: Sharding, *, is_free: bool) -> int:
+        if self._may_be_made(value, target):
+            return 0
+        reshard = reshard_of(value)
+        here = self.bytes_between(value, self.lies(value), target)
+        if reshard is None:
+            return here
+        source = reshard.operands[0]
+        there = self.bytes_between(source, self.lies(source), target)
+        return there if is_free else min(here, there)
+
+    def results_change(self, op: ir.Operation, then: Lay) -> Change:
+        """What it adds to bring the results where they are used."""
+        moved = 0
+        for value, made in zip(op.results, then.results, strict=True):
+            if made is None:
+                continue
+            plain = [user for user in users(value) if not is_reshard(user)]
+            if plain:
+                moved += self.bytes_between(value, made, self.lies(value))
+            for user in users(value):
+                if is_reshard(user):
+                    target = self.lies(user.results[0])
+                    moved += self.bytes_between(value, made, target) - self.bytes_of(user)
+        return Change(moved)
+
+    def do(self, op: ir.Operation, then: Lay) -> None:
+        """Lay `op` so; its results are not brought anywhere."""
+        with ir.InsertionPoint(op), op.location:
+            for place, sharding in enumerate(then.operands):
+                if sharding is not None:
+                    op.operands[place] = self._bring(op.operands[place], sharding)
+        for result, made in zip(op.results, then.results, strict=True):
+            if made is not None:
+                result.set_type(self.shardings.typed(result.type, made))
+
+    def finish(self, op: ir.Operation, before: list[Sharding | None]) -> None:
+        """Bring the results of `op` where their users want them; they lay as `before`."""
+        for value, old in zip(op.results, before, strict=True):
+            if old is None or self.lies(value) == old:
+                continue
+            given = users(value)
+            with ir.InsertionPoint.after(op), op.location:
+                if any(not is_reshard(user) for user in given):
+                    self._replace(value, [u for u in given if not is_reshard(u)], old)
+                for user in given:
+                    if is_reshard(user):
+                        target = self.lies(user.results[0])
+                        with ir.InsertionPoint(user), user.location:
+                            made = self._write(value, target)
+                        user.results[0].replace_all_uses_with(made)
+
+    def _replace(self, value: ir.Value, where: list[ir.Operation], target: Sharding) -> None:
+        made = self._write(value, target)
+        for user in where:
+            for place, operand in enumerate(user.operands):
+                if operand == value:
+                    user.operands[place] = made
+
+    def _bring(self, value: ir.Value, target: Sharding) -> ir.Value:
+        if self.lies(value) == target:
+            return value
+        if (value, target) not in self._made:
+            self._made[value, target] = self._new(value, target)
+        return self._made[value, target]
+
+    def _new(self, value: ir.Value, target: Sharding) -> ir.Value:
+        if self._may_be_made(value, target):
+            owner = value.owner.operation
+            empty = build.empty(self.shardings.typed(value.type, target)).results[0]
+            if owner.name == "tensor.empty":
+                return empty
+            return build.fill(owner.operands[0], empty).results[0]
+        reshard = reshard_of(value)
+        source = value if reshard is None else reshard.operands[0]
+        if reshard is not None and users(value) != [reshard]:
+            here = self.bytes_between(value, self.lies(value), target)
+            there = self.bytes_between(source, self.lies(source), target)
+            source = value if here < there else source
+        return self._write(source, target)
+
+    def _may_be_made(self, value: ir.Value, target: Sharding) -> bool:
+        """Whether `value` holds nothing that came from elsewhere, and can be made anew so."""
+        owner = value.owner
+        if isinstance(owner, ir.Block) or owner.name not in ("tensor.empty", "linalg.fill"):
+            return False
+        return not target.partial or build.may_be_partial(owner.operation, target.reduction)
+
+    def _write(self, value: ir.Value, target: Sharding) -> ir.Value:
+        source = self.lies(value)
+        shape, size = tuple(value.type.shape), itemsize(value.type.element_type)
+        steps = plan(source, target, shape, size, self.grid, False).steps
+        return write_steps(steps, value, source, self.shardings)
