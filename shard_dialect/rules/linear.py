@@ -4,8 +4,9 @@
     multiply(x, y), one of them a partial sum the partial sum of x * y
     transpose(x), partial in any way          partial in that way
 
-Rounding differs as it does with the order of any sum. Narrower floats would round each part, so a
-conversion to them counts only where it is asked for.
+`arith` ops have operands of one type, so all or none of them are partial. Rounding differs as it
+does with the order of any sum. Narrower floats would round each part, so a conversion to them
+counts only where it is asked for.
 """
 
 from __future__ import annotations
@@ -108,12 +109,12 @@ _TABLES: dict[Reduction, dict[str, _Carry]] = {
         ),
         scaled=(
             _one,
-            "stablehlo.multiply arith.mulf arith.muli linalg.mul stablehlo.dot_general "
+            "stablehlo.multiply linalg.mul stablehlo.dot_general "
             "stablehlo.convolution linalg.matmul linalg.batch_matmul linalg.matvec linalg.vecmat "
             "linalg.dot",
         ),
         negated=(_first, "stablehlo.negate arith.negf linalg.negf"),
-        divided=(_numerator, "stablehlo.divide arith.divf linalg.div"),
+        divided=(_numerator, "stablehlo.divide linalg.div"),
     ),
     "max": _table(of=(_together, "stablehlo.maximum arith.maximumf arith.maxsi linalg.max")),
     "min": _table(of=(_together, "stablehlo.minimum arith.minimumf arith.minsi linalg.min")),

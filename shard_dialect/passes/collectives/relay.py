@@ -136,7 +136,7 @@ class Relay:
         with ir.InsertionPoint(op), op.location:
             for place, sharding in enumerate(then.operands):
                 if sharding is not None:
-                    op.operands[place] = self._bring(op.operands[place], sharding)
+                    op.operands[place] = self._bring(op, op.operands[place], sharding)
         for result, made in zip(op.results, then.results, strict=True):
             if made is not None:
                 result.set_type(self.shardings.typed(result.type, made))
@@ -164,14 +164,14 @@ class Relay:
                 if operand == value:
                     user.operands[place] = made
 
-    def _bring(self, value: ir.Value, target: Sharding) -> ir.Value:
+    def _bring(self, op: ir.Operation, value: ir.Value, target: Sharding) -> ir.Value:
         if self.lies(value) == target:
             return value
         if (value, target) not in self._made:
-            self._made[value, target] = self._new(value, target)
+            self._made[value, target] = self._new(op, value, target)
         return self._made[value, target]
 
-    def _new(self, value: ir.Value, target: Sharding) -> ir.Value:
+    def _new(self, op: ir.Operation, value: ir.Value, target: Sharding) -> ir.Value:
         if self._may_be_made(value, target):
             owner = value.owner.operation
             empty = build.empty(self.shardings.typed(value.type, target)).results[0]
@@ -180,7 +180,7 @@ class Relay:
             return build.fill(owner.operands[0], empty).results[0]
         reshard = reshard_of(value)
         source = value if reshard is None else reshard.operands[0]
-        if reshard is not None and users(value) != [reshard]:
+        if reshard is not None and users(value) != [op]:
             here = self.bytes_between(value, self.lies(value), target)
             there = self.bytes_between(source, self.lies(source), target)
             source = value if here < there else source

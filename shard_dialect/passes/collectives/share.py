@@ -39,4 +39,8 @@ class ShareCollectives(CollectivePass):
 
 
 def _does_the_same(a: ir.Operation, b: ir.Operation) -> bool:
-    return (a.name, a.attributes, a.results[0].type) == (b.name, b.attributes, b.results[0].type)
+    return _what(a) == _what(b)
+
+
+def _what(op: ir.Operation) -> tuple[str, dict[str, ir.Attribute], ir.Type]:
+    return op.name, {name: op.attributes[name] for name in op.attributes}, op.results[0].type

@@ -1,6 +1,6 @@
 // Two collectives in a row become what their whole is.
 //
-// RUN: shard-opt %s --optimize-collectives | filecheck %s
+// RUN: shard-opt %s --fold-collectives | filecheck %s
 
 shard.grid @g(shape = 2x2)
 
@@ -51,4 +51,25 @@ func.func @gathered_for_others(%x: tensor<4x4xf32, #mesh.shard<@g, [[0]]>>)
   %1 = "mesh.local_split"(%0) {sharding = [[0], []]}
       : (tensor<4x4xf32>) -> tensor<4x4xf32, #mesh.shard<@g, [[0]]>>
   return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32, #mesh.shard<@g, [[0]]>>
+}
+
+// A permutation and its inverse, an exchange and its inverse.
+// CHECK-LABEL: func.func @inverses
+// CHECK-NEXT: return %arg0
+func.func @inverses(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[0], []]>> {
+  %0 = "mesh.collective_permute"(%x) {mesh_axis = [0, 1], permutation = [0, 2, 1, 3]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[1], []]>>
+  %1 = "mesh.all_to_all"(%0) {mesh_axis = [1], split_axis = 1 : i64, concat_axis = 0 : i64} : (tensor<4x4xf32, #mesh.shard<@g, [[1], []]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[], [1]]>>
+  %2 = "mesh.all_to_all"(%1) {mesh_axis = [1], split_axis = 0 : i64, concat_axis = 1 : i64} : (tensor<4x4xf32, #mesh.shard<@g, [[], [1]]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[1], []]>>
+  %3 = "mesh.collective_permute"(%2) {mesh_axis = [0, 1], permutation = [0, 2, 1, 3]} : (tensor<4x4xf32, #mesh.shard<@g, [[1], []]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>
+  return %3 : tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>
+}
+
+// A rotation of the pieces makes another tensor: it is no reshard.
+// CHECK-LABEL: func.func @rotated_twice
+// CHECK-NEXT: "mesh.collective_permute"(%arg0)
+// CHECK-NEXT: "mesh.collective_permute"
+func.func @rotated_twice(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[0], []]>> {
+  %0 = "mesh.collective_permute"(%x) {mesh_axis = [0], permutation = [1, 0]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>
+  %1 = "mesh.collective_permute"(%0) {mesh_axis = [0], permutation = [1, 0]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>
+  return %1 : tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>
 }

@@ -1,0 +1,86 @@
+"""Each pass on collectives, alone: what it makes computes the same and moves no more bytes."""
+
+import warnings
+from functools import cache
+
+import pytest
+
+from shard_dialect.errors import ShardError, ShardWarning
+from shard_dialect.ir.collectives import read_collective
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.mesh import is_reshard
+from shard_dialect.ir.program import itemsize
+from shard_dialect.ir.shardings import Shardings
+from shard_dialect.ir.source import Source
+from shard_dialect.ir.walk import walk
+from shard_dialect.model import bytes_moved
+from shard_dialect.passes.pipeline import run_pipeline
+from tests.programs import random_program
+from tests.runnable_stablehlo import runnable_stablehlo
+from tests.test_end_to_end import run_and_check
+
+PASSES = (
+    "share-collectives",
+    "fold-collectives",
+    "sink-reductions",
+    "sink-gathers",
+    "reduce-to-pieces",
+    "compute-on-slices",
+    "optimize-collectives",
+)
+SEEDS = range(1000, 1040)
+
+
+@cache
+def programs() -> tuple[tuple[str, str], ...]:
+    """Random programs that can be materialized, and what that makes of them."""
+    found = []
+    for seed in SEEDS:
+        for text in (random_program(seed), runnable_stablehlo(seed)):
+            try:
+                found.append((text, passed(text, "propagate,materialize")[0]))
+            except ShardError:
+                continue
+    return tuple(found)
+
+
+def passed(text: str, pipeline: str) -> tuple[str, int]:
+    """What `pipeline` makes of a module, and the bytes that its reshards move."""
+    with make_context(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShardWarning)
+        module = Source.of(text).parse()
+        run_pipeline(module, pipeline)
+        shardings = Shardings.of(module.operation)
+        moved = 0
+        for op in walk(module.operation):
+            if is_reshard(op):
+                found, type_ = read_collective(op), op.operands[0].type
+                size = itemsize(type_.element_type)
+                grid = shardings.grid(found.source.grid)
+                moved += bytes_moved(found.steps, found.source, tuple(type_.shape), size, grid)
+        return str(module), moved
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_pass_keeps_what_is_computed_and_moves_no_more(name: str) -> None:
+    changed = 0
+    for text, materialized in programs():
+        _, before = passed(materialized, "canonicalize")
+        _, after = passed(materialized, f"{name},canonicalize")
+        assert after <= before, materialized
+        after_text, _ = passed(materialized, name)
+        if after_text == materialized:
+            continue
+        changed += 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ShardWarning)
+            verdict = run_and_check(text, f"propagate,materialize,{name},partition,lower")
+        assert verdict.passed, f"{text}\n{verdict.failure}"
+    assert changed
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_pass_has_nothing_to_do_after_itself(name: str) -> None:
+    for _, materialized in programs()[::4]:
+        once, _ = passed(materialized, name)
+        assert passed(once, name)[0] == once
