@@ -84,3 +84,29 @@ def test_a_pass_has_nothing_to_do_after_itself(name: str) -> None:
     for _, materialized in programs()[::4]:
         once, _ = passed(materialized, name)
         assert passed(once, name)[0] == once
+
+
+MOMENTS = """
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [4]} : () -> ()
+func.func @main(%x: tensor<8x6xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
+    -> (tensor<6xf32>, tensor<f32>, tensor<2x3xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
+      : (tensor<8x6xf32>, tensor<f32>) -> tensor<6xf32>
+  %1 = stablehlo.multiply %x, %x : tensor<8x6xf32>
+  %2 = stablehlo.reduce(%1 init: %zero) applies stablehlo.add across dimensions = [0, 1]
+      : (tensor<8x6xf32>, tensor<f32>) -> tensor<f32>
+  %3 = stablehlo.multiply %1, %x : tensor<8x6xf32>
+  %4 = stablehlo.reduce(%3 init: %zero) applies stablehlo.add across dimensions = [0]
+      : (tensor<8x6xf32>, tensor<f32>) -> tensor<6xf32>
+  %5 = stablehlo.reshape %4 : (tensor<6xf32>) -> tensor<2x3xf32>
+  return %0, %2, %5 : tensor<6xf32>, tensor<f32>, tensor<2x3xf32>
+}
+"""
+
+
+def test_a_bundle_computes_the_same() -> None:
+    apart, _ = passed(MOMENTS, "spmd")
+    bundled, _ = passed(MOMENTS, "spmd,bundle-collectives")
+    assert [text.count("shard.all_reduce") for text in (apart, bundled)] == [3, 1]
+    assert run_and_check(MOMENTS, "spmd,bundle-collectives,lower").passed

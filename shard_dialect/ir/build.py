@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, prod
 
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.model import Reduction
@@ -93,6 +93,57 @@ def allocate_copy(value: ir.Value) -> ir.Operation:
 def scalar(attribute: ir.Attribute) -> ir.Operation:
     """`arith.constant` of a typed attribute."""
     return create("arith.constant", [attribute.type], [], {"value": attribute})
+
+
+def flat(value: ir.Value) -> ir.Value:
+    """The elements of a tensor of static shape in one dimension."""
+    shape = list(value.type.shape)
+    if len(shape) == 1:
+        return value
+    type_ = ir.RankedTensorType.get([prod(shape)], value.type.element_type)
+    if not shape:
+        return _expanded(value, type_, [])
+    return create(
+        "tensor.collapse_shape", [type_], [value], {"reassociation": _all(len(shape))}
+    ).results[0]
+
+
+def unflat(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """The inverse of `flat`."""
+    type_ = ir.RankedTensorType.get(list(shape), value.type.element_type)
+    if len(shape) == 1:
+        return value
+    if not shape:
+        none = {"reassociation": ir.ArrayAttr.get([])}
+        return create("tensor.collapse_shape", [type_], [value], none).results[0]
+    return _expanded(value, type_, list(shape))
+
+
+def _expanded(value: ir.Value, type_: ir.RankedTensorType, shape: list[int]) -> ir.Value:
+    attributes = {
+        "reassociation": _all(len(shape)),
+        "static_output_shape": ir.DenseI64ArrayAttr.get(list(type_.shape)),
+    }
+    return create("tensor.expand_shape", [type_], [value], attributes).results[0]
+
+
+def _all(rank: int) -> ir.ArrayAttr:
+    """The reassociation of all of `rank` dimensions into one."""
+    i64 = ir.IntegerType.get_signless(64)
+    dims = ir.ArrayAttr.get([ir.IntegerAttr.get(i64, dim) for dim in range(rank)])
+    return ir.ArrayAttr.get([dims] if rank else [])
+
+
+def part_of(value: ir.Value, start: int, size: int) -> ir.Value:
+    """`size` elements of a tensor of one dimension, from `start` on."""
+    type_ = ir.RankedTensorType.get([size], value.type.element_type)
+    attributes = {
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
+        "static_offsets": ir.DenseI64ArrayAttr.get([start]),
+        "static_sizes": ir.DenseI64ArrayAttr.get([size]),
+        "static_strides": ir.DenseI64ArrayAttr.get([1]),
+    }
+    return create("tensor.extract_slice", [type_], [value], attributes).results[0]
 
 
 def copy(value: ir.Value, into: ir.Value) -> ir.Operation:

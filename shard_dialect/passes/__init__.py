@@ -35,6 +35,7 @@ PASSES = {
     "compute-on-slices": "collectives.pieces:ComputeOnSlices",
     "optimize-collectives": "optimize_collectives:OptimizeCollectives",
     "partition": "partition:Partition",
+    "bundle-collectives": "collectives.bundle:BundleCollectives",
     "lower": "lower:Lower",
     "erase-sharding": "erase_sharding:EraseSharding",
 }

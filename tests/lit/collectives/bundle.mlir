@@ -1,0 +1,48 @@
+// Small all-reduces of one kind and group are one, where none needs another.
+//
+// RUN: shard-opt %s --bundle-collectives | filecheck %s
+// RUN: shard-opt %s --bundle-collectives="bytes=32" | filecheck %s --check-prefix=SMALL
+
+shard.grid @g(shape = 2x2)
+
+// CHECK-LABEL: func.func @three
+// CHECK: tensor.concat dim(0)
+// CHECK-NEXT: shard.all_reduce {{.*}} tensor<11xf32>
+// CHECK-NOT: shard.all_reduce
+// CHECK: return
+// SMALL-LABEL: func.func @three
+// SMALL: shard.all_reduce {{.*}} tensor<5xf32>
+// SMALL: shard.all_reduce {{.*}} tensor<2x3xf32>
+func.func @three(%a: tensor<4xf32>, %b: tensor<2x3xf32>, %c: tensor<f32>) -> (tensor<4xf32>, tensor<2x3xf32>, tensor<f32>) attributes {mesh.form = "local"} {
+  %0 = shard.all_reduce %a on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  %1 = shard.all_reduce %c on @g grid_axes = [0] : tensor<f32> -> tensor<f32>
+  %2 = shard.all_reduce %b on @g grid_axes = [0] : tensor<2x3xf32> -> tensor<2x3xf32>
+  return %0, %2, %1 : tensor<4xf32>, tensor<2x3xf32>, tensor<f32>
+}
+
+// One needs another, or is of another kind, group or element type.
+// CHECK-LABEL: func.func @apart
+// CHECK-NOT: tensor.concat
+// CHECK: return
+func.func @apart(%a: tensor<4xf32>, %b: tensor<4xi32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xi32>) attributes {mesh.form = "local"} {
+  %0 = shard.all_reduce %a on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  %1 = math.exp %0 : tensor<4xf32>
+  %2 = shard.all_reduce %1 on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  %3 = shard.all_reduce %a on @g grid_axes = [1] : tensor<4xf32> -> tensor<4xf32>
+  %4 = shard.all_reduce %a on @g grid_axes = [0] reduction = max : tensor<4xf32> -> tensor<4xf32>
+  %5 = shard.all_reduce %b on @g grid_axes = [0] : tensor<4xi32> -> tensor<4xi32>
+  return %2, %3, %4, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xi32>
+}
+
+// Used in between: the bundle is done before.
+// CHECK-LABEL: func.func @used_between
+// CHECK: shard.all_reduce {{.*}} tensor<8xf32>
+// CHECK: math.exp
+// CHECK: shard.all_reduce {{.*}} tensor<4xf32>
+func.func @used_between(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) attributes {mesh.form = "local"} {
+  %0 = shard.all_reduce %a on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  %1 = shard.all_reduce %b on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  %2 = math.exp %1 : tensor<4xf32>
+  %3 = shard.all_reduce %b on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  return %0, %2, %3 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
