@@ -43,7 +43,24 @@ class BundleCollectives(Pass):
                 _join(bundle)
 
 
-def bundles(function: ir.Operation, most: int) -> list[list[ir.Operation]]:
+@dataclass(frozen=True)
+class _Member:
+    """An all-reduce, with the places in its block of what makes its operand and first needs it."""
+
+    op: ir.Operation
+    ready: int
+    needed: int
+
+
+@dataclass
+class Bundle:
+    """All-reduces that are done at once, in front of `at`, the first op that needs one."""
+
+    members: list[_Member]
+    at: ir.Operation
+
+
+def bundles(function: ir.Operation, most: int) -> list[Bundle]:
     """The all-reduces of `function` that can be one, in bundles of up to `most` bytes."""
     blocks: list[ir.Block] = []
     for op in walk(function):
@@ -52,38 +69,41 @@ def bundles(function: ir.Operation, most: int) -> list[list[ir.Operation]]:
     return [bundle for block in blocks for bundle in _bundles(block, most)]
 
 
-def _bundles(block: ir.Block, most: int) -> Iterator[list[ir.Operation]]:
-    """All-reduces that can be done at once: none needs, or comes after what needs, another.
-
-    Each joins the first open bundle of its kind. A bundle is done where its last member stands, so
-    it closes when one of its results is needed.
-    """
-    open_: dict[object, list[ir.Operation]] = {}
-    closed = []
-    for op in operations(block):
-        for key, bundle in list(open_.items()):
-            if any(_needs(op, member) for member in bundle):
-                closed.append(open_.pop(key))
-        if op.name != _KIND or not op.operands[0].type.has_static_shape:
-            continue
-        key = _key(op)
-        if _bytes(op) + sum(map(_bytes, open_.get(key, []))) > most and key in open_:
-            closed.append(open_.pop(key))
-        if _bytes(op) <= most:
-            open_.setdefault(key, []).append(op)
-    closed += open_.values()
-    yield from (bundle for bundle in closed if len(bundle) > 1)
+def _bundles(block: ir.Block, most: int) -> Iterator[Bundle]:
+    """Each all-reduce takes those after it that are ready before one of the bundle is needed."""
+    order = list(operations(block))
+    left = _members(order, most)
+    while left:
+        first, *rest = left
+        bundle, size, needed, left = [first], _bytes(first.op), first.needed, []
+        for each in rest:
+            soonest = min(needed, each.needed)
+            fits = size + _bytes(each.op) <= most and _key(each.op) == _key(first.op)
+            if fits and max(member.ready for member in (*bundle, each)) < soonest:
+                bundle.append(each)
+                size, needed = size + _bytes(each.op), soonest
+            else:
+                left.append(each)
+        if len(bundle) > 1:
+            yield Bundle(bundle, order[needed])
 
 
-def _needs(op: ir.Operation, member: ir.Operation) -> bool:
-    """Whether `op`, or what is inside of it, uses the member's result."""
-    for use in member.results[0].uses:
-        user: ir.Operation | None = use.owner.operation
-        while user is not None and user.block != member.block:
-            user = user.parent
-        if user == op:
-            return True
-    return False
+def _members(order: Sequence[ir.Operation], most: int) -> list[_Member]:
+    """The small all-reduces among the ops of a block."""
+    made = {result: place for place, op in enumerate(order) for result in op.results}
+    needed: dict[ir.Value, int] = {}
+    for place, op in enumerate(order):
+        for inner in (op, *walk(op)):
+            for operand in inner.operands:
+                needed.setdefault(operand, place)
+    return [
+        _Member(op, made.get(op.operands[0], -1), needed[op.results[0]])
+        for op in order
+        if op.name == _KIND
+        and op.operands[0].type.has_static_shape
+        and op.results[0] in needed
+        and _bytes(op) <= most
+    ]
 
 
 def _key(op: ir.Operation) -> object:
@@ -96,20 +116,20 @@ def _bytes(op: ir.Operation) -> int:
     return prod(type_.shape) * itemsize(type_.element_type)
 
 
-def _join(bundle: Sequence[ir.Operation]) -> None:
-    last = bundle[-1]
-    attributes = {name: last.attributes[name] for name in last.attributes}
-    with ir.InsertionPoint(last), last.location:
-        flat = [build.flat(op.operands[0]) for op in bundle]
+def _join(bundle: Bundle) -> None:
+    ops = [member.op for member in bundle.members]
+    attributes = {name: ops[0].attributes[name] for name in ops[0].attributes}
+    with ir.InsertionPoint(bundle.at), ops[0].location:
+        flat = [build.flat(op.operands[0]) for op in ops]
         sizes = [each.type.shape[0] for each in flat]
         type_ = ir.RankedTensorType.get([sum(sizes)], flat[0].type.element_type)
         dim = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
         joined = build.create("tensor.concat", [type_], flat, dim).results[0]
         reduced = build.create(_KIND, [type_], [joined], attributes).results[0]
         start = 0
-        for op, size in zip(bundle, sizes, strict=True):
+        for op, size in zip(ops, sizes, strict=True):
             piece = build.part_of(reduced, start, size)
             op.results[0].replace_all_uses_with(build.unflat(piece, op.results[0].type.shape))
             start += size
-    for op in bundle:
+    for op in ops:
         op.erase()

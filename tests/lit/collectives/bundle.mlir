@@ -34,7 +34,7 @@ func.func @apart(%a: tensor<4xf32>, %b: tensor<4xi32>) -> (tensor<4xf32>, tensor
   return %2, %3, %4, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xi32>
 }
 
-// Used in between: the bundle is done before.
+// Done before the first use, with those that are ready then.
 // CHECK-LABEL: func.func @used_between
 // CHECK: shard.all_reduce {{.*}} tensor<8xf32>
 // CHECK: math.exp
@@ -43,6 +43,6 @@ func.func @used_between(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<4xf32>,
   %0 = shard.all_reduce %a on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
   %1 = shard.all_reduce %b on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
   %2 = math.exp %1 : tensor<4xf32>
-  %3 = shard.all_reduce %b on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  %3 = shard.all_reduce %2 on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
   return %0, %2, %3 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
