@@ -11,8 +11,8 @@ shard.grid @g(shape = 2x2)
 // CHECK-NOT: shard.all_reduce
 // CHECK: return
 // SMALL-LABEL: func.func @three
-// SMALL: shard.all_reduce {{.*}} tensor<5xf32>
 // SMALL: shard.all_reduce {{.*}} tensor<2x3xf32>
+// SMALL: shard.all_reduce {{.*}} tensor<5xf32>
 func.func @three(%a: tensor<4xf32>, %b: tensor<2x3xf32>, %c: tensor<f32>) -> (tensor<4xf32>, tensor<2x3xf32>, tensor<f32>) attributes {mesh.form = "local"} {
   %0 = shard.all_reduce %a on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
   %1 = shard.all_reduce %c on @g grid_axes = [0] : tensor<f32> -> tensor<f32>
