@@ -1,23 +1,13 @@
-"""Work that every device repeats is done on pieces.
-
-*Reduce to pieces*: an all-reduce is a reduce-scatter and an all-gather, at the same bytes, and what
-comes in between works on pieces. (arXiv 2211.05102, section 3.2.2; RFC, walkthrough of the 2-D
-weight stationary MLP.)
-
-    %1 = "mesh.all_reduce"(%0)      [[], [], [0]] -> [[], []]
-    %2 = math.exp %1
-      becomes
-    %1 = "mesh.reduce_scatter"(%0)  [[], [], [0]] -> [[0], []]
-    %2 = math.exp %1
-    %3 = "mesh.all_gather"(%2)      [[0], []] -> [[], []]
-
-*Compute on slices*: an op of which a slice is used works on slices.
+"""What is computed on every device, and of which a slice is used, is computed on the slice.
 
     %1 = math.exp %0                [[], []]
     %2 = "mesh.local_split"(%1)     [[], []] -> [[0], []]
       becomes
     %1 = "mesh.local_split"(%0)
-    %2 = math.exp %1
+    %2 = math.exp %1                half the work on two devices
+
+So slices move up, op by op. Not past an op of which others use the whole, as it would have to be
+gathered, nor past one whose pieces are made of other pieces (a reversal).
 """
 
 from __future__ import annotations
@@ -31,27 +21,7 @@ from shard_dialect.ir.shardings import Shardings
 from shard_dialect.model import AllSlice, Sharding
 from shard_dialect.passes.collectives.lay import Layer
 from shard_dialect.passes.collectives.relay import Relay
-from shard_dialect.passes.collectives.rewrite import CollectivePass, move_past, sources
-
-
-@dataclass(frozen=True)
-class ReduceToPieces(CollectivePass):
-    """Reduce to pieces what can be worked on in pieces, and gather later."""
-
-    name = "reduce-to-pieces"
-
-    def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
-        """Scatter what an all-reduce makes along the dimension that leaves most whole."""
-        source, target = sources(reshard)
-        axes = tuple(axis for axis in source.partial if axis not in target.axes)
-        if not axes:
-            return False
-        # A dimension that is split already first: the other ones stay whole for their readers.
-        dims = sorted(range(target.rank), key=lambda dim: not target.split_axes[dim])
-        return any(
-            move_past(reshard, target.with_dim(dim, target.split_axes[dim] + axes), shardings)
-            for dim in dims
-        )
+from shard_dialect.passes.collectives.rewrite import CollectivePass
 
 
 @dataclass(frozen=True)

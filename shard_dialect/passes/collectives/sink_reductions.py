@@ -1,16 +1,4 @@
-"""Gathers and reductions move down, to where the data is smallest.
-
-*Gathers*: what can work on pieces does, and its result is gathered, if that is no larger.
-
-    %1 = "mesh.all_gather"(%0)      [[], [0]] -> [[], []]
-    %2 = arith.maximumf %1, %z
-      becomes
-    %1 = "mesh.local_split"(%z)     free
-    %2 = arith.maximumf %0, %1      half the work on two devices
-    %3 = "mesh.all_gather"(%2)
-
-*Reductions*: linear ops work on partial values; sums of partial sums are reduced once, and what is
-summed up is reduced when it is small. (RFC, all-reduce reassociation.)
+"""Linear ops work on partial values; what they make is reduced once, where it is small.
 
     %2 = "mesh.all_reduce"(%0)
     %3 = "mesh.all_reduce"(%1)
@@ -18,6 +6,12 @@ summed up is reduced when it is small. (RFC, all-reduce reassociation.)
       becomes
     %2 = arith.addf %0, %1          partial like its operands
     %4 = "mesh.all_reduce"(%2)
+
+Through sums, differences, scalings, products with what is not partial, transposes, reshapes,
+slices, sums over dimensions, and maxima of maxima (`rules.linear`); reduce-scatters likewise. What
+is added and is not partial is masked: one device adds it. The gradient of a norm's scale so reduces
+a row, not an activation. What is not linear, an exponential or a product of two partial sums, is
+given whole operands as before. (RFC, all-reduce reassociation.)
 """
 
 from __future__ import annotations
@@ -29,21 +23,6 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.model import ShardingError
 from shard_dialect.passes.collectives.rewrite import CollectivePass, move_past, sources
-
-
-@dataclass(frozen=True)
-class SinkGathers(CollectivePass):
-    """Gather after ops that can work on pieces, where that is no dearer."""
-
-    name = "sink-gathers"
-
-    def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
-        """Move a gather down. One that is also a reduction reduces first."""
-        source, target = sources(reshard)
-        if source.split_axes == target.split_axes or not set(target.partial) <= set(source.partial):
-            return False
-        pieces = source.with_partial(target.partial, target.reduction)
-        return move_past(reshard, pieces, shardings)
 
 
 @dataclass(frozen=True)
