@@ -110,3 +110,18 @@ def test_a_bundle_computes_the_same() -> None:
     bundled, _ = passed(MOMENTS, "spmd,bundle-collectives")
     assert [text.count("shard.all_reduce") for text in (apart, bundled)] == [3, 1]
     assert run_and_check(MOMENTS, "spmd,bundle-collectives,lower").passed
+
+
+@pytest.mark.parametrize("name", ["overlap-collectives", "bundle-collectives,overlap-collectives"])
+def test_what_overlaps_computes_the_same(name: str) -> None:
+    changed = 0
+    for text, materialized in programs()[::2]:
+        found, _ = passed(materialized, f"optimize-collectives,partition,{name}")
+        if "mesh.start" not in found:
+            continue
+        changed += 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ShardWarning)
+            verdict = run_and_check(text, f"spmd,{name},lower")
+        assert verdict.passed, f"{text}\n{verdict.failure}"
+    assert changed

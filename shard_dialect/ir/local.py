@@ -4,7 +4,8 @@
     %0 = shard.all_gather %x on @g grid_axes = [0] gather_axis = 1
            : tensor<4x4xf32> -> tensor<4x8xf32>
 
-What upstream has no op for stays `mesh.collective_permute` and `mesh.mask`, on plain types and
+`mesh.start` begins any of them, named in its `collective`, and `mesh.done` waits for it. What
+upstream has no op for stays `mesh.collective_permute` and `mesh.mask`, on plain types and
 with the grid's name as `cluster`. The same attributes, in a dictionary, describe a runtime call of
 the lowered form.
 """
@@ -37,11 +38,22 @@ _Attributes = Mapping[str, ir.Attribute]
 
 def read_local(name: str, attributes: _Attributes) -> tuple[str, Step] | None:
     """The grid's name and the step of a collective of the local form, `None` for any other op."""
+    if name == "mesh.start":
+        what = attributes["collective"]
+        return read_local(what["name"].value, what)
     if name in _OURS and "cluster" in attributes:
         return symbol(attributes["cluster"]), _OURS[name](attributes)
     if name not in _READ:
         return None
     return symbol(attributes["grid"]), _READ[name](attributes)
+
+
+def described(op: ir.Operation) -> ir.DictAttr:
+    """What a collective does: its attributes, and its `name`."""
+    if op.name == "mesh.start":
+        return op.attributes["collective"]
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    return ir.DictAttr.get({**attributes, "name": ir.StringAttr.get(op.name)})
 
 
 def write_local(step: Step, grid: str, operand: ir.Value, result: ir.Type) -> ir.Value:

@@ -148,6 +148,21 @@ irdl.dialect @mesh {
     irdl.attributes {"mesh_axis" = %axes, "reduction" = %reduction}
     irdl.results(result: %to)
   }
+  // A collective of the local form begins; its result is there when `done` gives it.
+  irdl.operation @start {
+    %from = irdl.any
+    %to = irdl.any
+    %collective = irdl.base "#builtin.dictionary"
+    irdl.operands(source: %from)
+    irdl.attributes {"collective" = %collective}
+    irdl.results(result: %to)
+  }
+  // Wait for what `start` began.
+  irdl.operation @done {
+    %type = irdl.any
+    irdl.operands(started: %type)
+    irdl.results(result: %type)
+  }
   // Pieces change places along axes; or go to the devices of another cluster. [mesh_axis, permutation, cluster]
   irdl.operation @collective_permute {
     %from = irdl.any

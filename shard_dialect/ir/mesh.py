@@ -34,10 +34,12 @@ COLLECTIVES = (
 PURE = (
     *COLLECTIVES,
     "mesh.annotate",
+    "mesh.done",
     "mesh.idx",
     "mesh.propagation_barrier",
     "mesh.reshard",
     "mesh.size",
+    "mesh.start",
     "mesh.to_global",
     "mesh.to_local",
 )

@@ -9,6 +9,7 @@ from shard_dialect.ir.attributes import expect, flag, integer, ints
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import read_collective
 from shard_dialect.ir.grids import read_grid
+from shard_dialect.ir.local import read_local
 from shard_dialect.ir.mesh import COLLECTIVES, Check
 from shard_dialect.ir.notation import read_axes
 from shard_dialect.model import ShardingError
@@ -83,6 +84,23 @@ def _collective(op: ir.Operation) -> None:
     _same_global_tensor(op)
 
 
+def _start(op: ir.Operation) -> None:
+    what = expect(op, "collective", ir.DictAttr, "a dictionary")
+    if "name" not in what or read_local(what["name"].value, what) is None:
+        raise ShardingError(f"starts no collective: {what}")
+    for use in op.results[0].uses:
+        if use.owner.operation.name != "mesh.done":
+            raise ShardingError(
+                f"is not done where a '{use.owner.operation.name}' op uses it: take its 'mesh.done'"
+            )
+
+
+def _done(op: ir.Operation) -> None:
+    owner = op.operands[0].owner
+    if isinstance(owner, ir.Block) or owner.name != "mesh.start":
+        raise ShardingError("waits for what no 'mesh.start' began")
+
+
 def _same_global_tensor(op: ir.Operation) -> None:
     given, made = op.operands[0].type, op.results[0].type
     if not isinstance(given, ir.RankedTensorType) or not isinstance(made, ir.RankedTensorType):
@@ -117,6 +135,8 @@ MESH_OPS: dict[str, Check] = {
     "mesh.propagation_barrier": _barrier,
     "mesh.idx": _place,
     "mesh.size": _place,
+    "mesh.done": _done,
+    "mesh.start": _start,
     **dict.fromkeys(COLLECTIVES, _collective),
     "mesh.collective_permute": _permute,
 }

@@ -36,6 +36,7 @@ PASSES = {
     "optimize-collectives": "optimize_collectives:OptimizeCollectives",
     "partition": "partition:Partition",
     "bundle-collectives": "collectives.bundle:BundleCollectives",
+    "overlap-collectives": "collectives.overlap:OverlapCollectives",
     "lower": "lower:Lower",
     "erase-sharding": "erase_sharding:EraseSharding",
 }

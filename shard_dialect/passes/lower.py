@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import build
-from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, RESULT
+from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, PHASE, RESULT
 from shard_dialect.ir.bindings import PassManager, ir, part
 from shard_dialect.ir.diagnostics import from_mlir, located
 from shard_dialect.ir.function import (
@@ -35,7 +35,7 @@ from shard_dialect.ir.function import (
     set_boundary,
     set_form,
 )
-from shard_dialect.ir.local import read_local
+from shard_dialect.ir.local import described, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, ReduceScatter
 from shard_dialect.passes.aggregates import take_apart
@@ -194,10 +194,10 @@ class _Calls:
         it would fold a buffer that a call fills into the call that reads it.
         """
         for handle in functions_of(self.module):
-            for op in walk(handle):
-                if op.name.startswith(("shard.", "mesh.")):
-                    with located(op):
-                        self.replace(op, handle)
+            ops = [op for op in walk(handle) if op.name.startswith(("shard.", "mesh."))]
+            for op in [each for each in ops if each.name != "mesh.done"]:
+                with located(op):
+                    self.replace(op, handle)
 
     def replace(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` of `function`; what it calls is declared in front of the function."""
@@ -215,31 +215,53 @@ class _Calls:
             read_only = {"read_only": ir.UnitAttr.get()}
             given = build.create("bufferization.to_buffer", [source], [op.operands[0]], read_only)
             filled = build.allocate(target)
-            callee = ir.FlatSymbolRefAttr.get(
-                self._declare(op, attributes, source, target, function)
-            )
-            operands = [given.results[0], filled.results[0]]
-            build.create("func.call", [], operands, {"callee": callee})
-            owned = {"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()}
-            made = build.create(
-                "bufferization.to_tensor", [op.results[0].type], [filled.results[0]], owned
-            )
+            phase = "start" if op.name == "mesh.start" else ""
+            self._call(op, phase, given.results[0], filled.results[0], function)
+        if op.name == "mesh.start":
+            for use in list(op.results[0].uses):
+                done = use.owner.operation
+                with ir.InsertionPoint(done), done.location:
+                    self._call(op, "done", filled.results[0], filled.results[0], function)
+                self._read(done, filled.results[0])
+            op.erase()
+        else:
+            self._read(op, filled.results[0])
+
+    def _read(self, op: ir.Operation, filled: ir.Value) -> None:
+        """Replace `op` by the tensor in the buffer."""
+        owned = {"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()}
+        with ir.InsertionPoint(op), op.location:
+            made = build.create("bufferization.to_tensor", [op.results[0].type], [filled], owned)
         op.results[0].replace_all_uses_with(made.results[0])
         op.erase()
 
-    def _declare(
+    def _call(
         self,
         op: ir.Operation,
-        attributes: dict[str, ir.Attribute],
-        source: ir.Type,
-        target: ir.Type,
+        phase: str,
+        given: ir.Value,
+        filled: ir.Value,
         function: ir.Operation,
+    ) -> None:
+        """Call the runtime function for `op`, or for a phase of it."""
+        callee = ir.FlatSymbolRefAttr.get(
+            self._declare(op, phase, given.type, filled.type, function)
+        )
+        build.create("func.call", [], [given, filled], {"callee": callee})
+
+    def _declare(
+        self, op: ir.Operation, phase: str, source: ir.Type, target: ir.Type, function: ir.Operation
     ) -> str:
-        what = ir.DictAttr.get({**attributes, "name": ir.StringAttr.get(op.name)})
+        what = described(op)
+        kind = what["name"].value.partition(".")[2]
+        if phase:
+            parts = {each.name: each.attr for each in what}
+            what = ir.DictAttr.get({**parts, PHASE: ir.StringAttr.get(phase)})
+            kind = f"{kind}_{phase}"
         type_ = ir.FunctionType.get([source, target], [])
         key = (what, type_)
         if key not in self.declared:
-            name = self._fresh_name(op.name.partition(".")[2])
+            name = self._fresh_name(kind)
             self.declared[key] = name
             with ir.InsertionPoint(function), op.location:
                 declared = build.create("func.func", [], [], _declaration(name, type_), regions=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
@@ -61,14 +62,44 @@ class Group(Protocol):
 
 
 class Member(ABC):
-    """One device, and the groups that it has talked in so far."""
+    """One device, and the groups that it has talked in so far.
+
+    What is started is done by a thread of its own, in the order of the program; all devices run the
+    same program, so they meet in the same order.
+    """
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self._groups: dict[tuple[Grid, Axes], Group] = {}
+        self._speaker: ThreadPoolExecutor | None = None
+        self._started: dict[int, Future[None]] = {}
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
-        """Answer the compiled code: do `site`'s step with this device's group."""
+        """Answer the compiled code: do `site`'s step with this device's group, or a phase of it."""
+        where = target.ctypes.data
+        if site.phase == "done":
+            if where in self._started:
+                self._started.pop(where).result()
+        elif site.phase == "start":
+            # The code may write to what it gave as soon as it goes on.
+            self._started[where] = self._speak(site, source.copy(), target)
+        elif self._speaker is not None:
+            self._speak(site, source, target).result()
+        else:
+            self._perform(site, source, target)
+
+    def rest(self) -> None:
+        """At the end of a run: wait for what was started, and let the thread go."""
+        if self._speaker is not None:
+            self._speaker.shutdown()
+            self._speaker = None
+
+    def _speak(self, site: Site, source: Array, target: Array) -> Future[None]:
+        if self._speaker is None:
+            self._speaker = ThreadPoolExecutor(1, f"device {self.rank}")
+        return self._speaker.submit(self._perform, site, source, target)
+
+    def _perform(self, site: Site, source: Array, target: Array) -> None:
         key = (site.grid, site.step.axes)
         if key not in self._groups:
             self._groups[key] = self.join(*key)

@@ -26,13 +26,16 @@ def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> li
     errors: list[BaseException] = []
 
     def device(rank: int) -> None:
+        member = _Device(world, rank)
         try:
-            outputs[rank] = executable.run(inputs[rank], _Device(world, rank))
+            outputs[rank] = executable.run(inputs[rank], member)
         except threading.BrokenBarrierError:
             pass  # another device has failed, and says why
         except BaseException as error:
             errors.append(error)
             world.abort()
+        finally:
+            member.rest()
 
     threads = [threading.Thread(target=device, args=(rank,)) for rank in range(len(inputs))]
     for thread in threads:

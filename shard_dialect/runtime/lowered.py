@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, RESULT
+from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, PHASE, RESULT
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, functions_of, name_of
@@ -27,6 +27,8 @@ class Site:
     grid: Grid
     source: TensorType
     target: TensorType
+    phase: str = ""
+    """"start" or "done", where it is one half of a collective."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,8 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
         if read is None:
             raise error_at(op.location, f"{what['name']} cannot be run yet")
         source, target = map(_tensor_type, op.attributes["function_type"].value.inputs)
-        sites[name_of(op)] = Site(read[1], shardings.grid(read[0]), source, target)
+        phase = what[PHASE].value if PHASE in what else ""
+        sites[name_of(op)] = Site(read[1], shardings.grid(read[0]), source, target, phase)
     return sites
 
 

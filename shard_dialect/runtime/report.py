@@ -40,7 +40,10 @@ class Report:
     @classmethod
     def of(cls, calls: Sequence[Site]) -> Report:
         silent = AllSlice | Mask
-        return cls(tuple(_entry(site) for site in calls if not isinstance(site.step, silent)))
+        told = [
+            site for site in calls if not isinstance(site.step, silent) and site.phase != "done"
+        ]
+        return cls(tuple(map(_entry, told)))
 
     @property
     def bytes_moved(self) -> int:

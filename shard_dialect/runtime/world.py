@@ -73,7 +73,9 @@ class Launched(World, Member):
         self.ranks = (rank,)
 
     def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
-        return [executable.run(inputs[0], self)]
+        outputs = executable.run(inputs[0], self)
+        self.rest()
+        return [outputs]
 
     @abstractmethod
     def close(self, *, failed: bool) -> None:
