@@ -125,3 +125,30 @@ def test_what_overlaps_computes_the_same(name: str) -> None:
             verdict = run_and_check(text, f"spmd,{name},lower")
         assert verdict.passed, f"{text}\n{verdict.failure}"
     assert changed
+
+
+PRODUCTS = """
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()
+func.func @main(%x: tensor<4x16xf32> {mesh.sharding = #mesh.shard<@g, [[AXES], []]>},
+                %v: tensor<16x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [AXES]]>},
+                %w: tensor<8x12xf32> {mesh.sharding = #mesh.shard<@g, [[AXES], []]>})
+    -> (tensor<4x12xf32> {mesh.sharding = #mesh.shard<@g, [[AXES], []]>}) {
+  %0 = stablehlo.dot_general %x, %v, contracting_dims = [1] x [0]
+      : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+  %1 = stablehlo.tanh %0 : tensor<4x8xf32>
+  %2 = stablehlo.dot_general %1, %w, contracting_dims = [1] x [0]
+      : (tensor<4x8xf32>, tensor<8x12xf32>) -> tensor<4x12xf32>
+  return %2 : tensor<4x12xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("axes", ["0", "1", "0, 1", "1, 0"])
+@pytest.mark.parametrize("after", ["", ",overlap-collectives"])
+def test_products_by_chunks_compute_the_same(axes: str, after: str) -> None:
+    text = PRODUCTS.replace("AXES", axes)
+    found, _ = passed(text, f"spmd,chunk-products{after}")
+    assert "all_gather" not in found
+    assert "reduce_scatter" not in found
+    assert ("mesh.start" in found) == bool(after)
+    assert run_and_check(text, f"spmd,chunk-products{after},lower").passed

@@ -36,6 +36,7 @@ PASSES = {
     "optimize-collectives": "optimize_collectives:OptimizeCollectives",
     "partition": "partition:Partition",
     "bundle-collectives": "collectives.bundle:BundleCollectives",
+    "chunk-products": "collectives.chunk_products:ChunkProducts",
     "overlap-collectives": "collectives.overlap:OverlapCollectives",
     "lower": "lower:Lower",
     "erase-sharding": "erase_sharding:EraseSharding",
