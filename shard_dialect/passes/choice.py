@@ -105,7 +105,18 @@ class _Problem:
             for count in range(1, len(axes) + 1):
                 if rule.sizes[factor] % grid.axes_size(axes[:count]) == 0:
                     found[factor].add(axes[:count])
+        if self._is_product:
+            self._offer_instead(found)
         return [sorted(each, key=lambda axes: (len(axes), axes)) for each in found]
+
+    def _offer_instead(self, found: list[set[Axes]]) -> None:
+        """Offer the axes of a sum to the kept factors: the result is in pieces then, not parts."""
+        rule, grid = self.rule, self.versions.grid
+        summed = {axes[:1] for factor, _ in rule.reductions for axes in found[factor] if axes}
+        for factor, size in enumerate(rule.sizes):
+            if factor in rule.unsplit or factor in rule.reduction_of:
+                continue
+            found[factor] |= {axes for axes in summed if size % grid.axes_size(axes) == 0}
 
     def _offers(self) -> Iterator[tuple[int, Axes]]:
         """Factors with the axes that an operand or a result splits them by, or is partial over."""
@@ -179,10 +190,15 @@ class _Problem:
             return inf
         return total + self._flops(assignment) / FLOPS_PER_BYTE
 
+    @property
+    def _is_product(self) -> bool:
+        rule = self.rule
+        return bool(rule.reductions) and sum(1 for dims in rule.operands if dims) > 1
+
     def _flops(self, assignment: Assignment) -> float:
         """Of one device, if the op is a product."""
         rule = self.rule
-        if not rule.reductions or sum(1 for dims in rule.operands if dims) < 2:
+        if not self._is_product:
             return 0
         devices = prod(self.versions.grid.axes_size(axes) for axes in assignment)
         return 2 * prod(rule.sizes) / devices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from math import prod
 
 from shard_dialect.ir import build
@@ -96,10 +97,16 @@ class Layer:
         sharding: Sharding,
         grid: Grid,
     ) -> list[Axes]:
-        """The assignment if the tensor of `dims` lies as `sharding`, the rest as it does."""
+        """The assignment if the tensor of `dims` lies as `sharding`, the rest as it does.
+
+        An axis that split another factor splits that one no more.
+        """
         assert dims is not None
         assignment = self._assignment(op, rule, grid)
         new = rule.factors_of(dims, sharding.with_partial(()), grid)
+        taken = {axis for axes in new.values() for axis in axes}
+        for factor, axes in enumerate(assignment):
+            assignment[factor] = tuple(takewhile(lambda axis: axis not in taken, axes))
         for factor in {factor for dim in dims for factor in dim}:
             assignment[factor] = new.get(factor, ())
         for factor, axes in enumerate(assignment):
