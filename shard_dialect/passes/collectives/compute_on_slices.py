@@ -20,7 +20,7 @@ from shard_dialect.ir.mesh import is_reshard
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.model import AllSlice, Sharding
 from shard_dialect.passes.collectives.lay import Layer
-from shard_dialect.passes.collectives.relay import Relay
+from shard_dialect.passes.collectives.relay import Change, Relay
 from shard_dialect.passes.collectives.rewrite import CollectivePass
 
 
@@ -52,9 +52,12 @@ def _lay_as(op: ir.Operation, number: int, target: Sharding, shardings: Sharding
     now, then = layer.now(op, grid), layer.with_result(op, number, target, grid)
     if now is None or then is None:
         return False
-    change = relay.operands_change(op, now, then, None) + relay.results_change(op, then)
+    change = relay.operands_change(op, now, then)
+    for result, made in zip(op.results, then.results, strict=True):
+        if made is not None:
+            change += Change(relay.bytes_out(result, made))
     if not change.is_better:
         return False
     relay.do(op, then)
-    relay.finish(op, list(now.results))
+    relay.finish(op, now)
     return True

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.passes.collectives.rewrite import CollectivePass, move_past, sources
+from shard_dialect.passes.collectives.region import move_past
+from shard_dialect.passes.collectives.rewrite import CollectivePass, sources
 
 
 @dataclass(frozen=True)

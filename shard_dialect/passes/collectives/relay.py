@@ -6,6 +6,7 @@ to where a reshard took it. What others use stays as it is.
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.ir import build
@@ -89,13 +90,13 @@ class Relay:
         return bytes_moved(found.steps, found.source, shape, size, self.grid)
 
     def operands_change(
-        self, op: ir.Operation, now: Lay, then: Lay, through: ir.Value | None
+        self, op: ir.Operation, now: Lay, then: Lay, laid: Container[ir.Value] = ()
     ) -> Change:
-        """What other operands of `op` add; `through` is one that already lies as it should."""
+        """What the operands of `op` add; those in `laid` lie already as they should."""
         moved = 0
         needs: dict[ir.Value, set[Sharding]] = {}
         for value, sharding in zip(op.operands, then.operands, strict=True):
-            if sharding is not None and (through is None or value != through):
+            if sharding is not None and value not in laid:
                 needs.setdefault(value, set()).add(sharding)
         for value, targets in needs.items():
             reshard = reshard_of(value)
@@ -116,20 +117,19 @@ class Relay:
         there = self.bytes_between(source, self.lies(source), target)
         return there if is_free else min(here, there)
 
-    def results_change(self, op: ir.Operation, then: Lay) -> Change:
-        """What it adds to bring the results where they are used."""
+    def bytes_out(
+        self, value: ir.Value, made: Sharding, inside: Sequence[ir.Operation] = ()
+    ) -> int:
+        """What it adds to bring `value` from `made` to its users, but for those `inside`."""
         moved = 0
-        for value, made in zip(op.results, then.results, strict=True):
-            if made is None:
-                continue
-            plain = [user for user in users(value) if not is_reshard(user)]
-            if plain:
-                moved += self.bytes_between(value, made, self.lies(value))
-            for user in users(value):
-                if is_reshard(user):
-                    target = self.lies(user.results[0])
-                    moved += self.bytes_between(value, made, target) - self.bytes_of(user)
-        return Change(moved)
+        outside = [user for user in users(value) if user not in inside]
+        if any(not is_reshard(user) for user in outside):
+            moved += self.bytes_between(value, made, self.lies(value))
+        for user in outside:
+            if is_reshard(user):
+                target = self.lies(user.results[0])
+                moved += self.bytes_between(value, made, target) - self.bytes_of(user)
+        return moved
 
     def do(self, op: ir.Operation, then: Lay) -> None:
         """Lay `op` so; its results are not brought anywhere."""
@@ -141,12 +141,21 @@ class Relay:
             if made is not None:
                 result.set_type(self.shardings.typed(result.type, made))
 
-    def finish(self, op: ir.Operation, before: list[Sharding | None]) -> None:
-        """Bring the results of `op` where their users want them; they lay as `before`."""
-        for value, old in zip(op.results, before, strict=True):
+    def bring_from(self, reshard: ir.Operation, target: Sharding) -> None:
+        """Have the tensor of `reshard` lie as `target`, from where it came, at this point."""
+        source = reshard.operands[0]
+        made = source if self.lies(source) == target else self._write(source, target)
+        self._made[reshard.results[0], target] = made
+
+    def finish(self, op: ir.Operation, before: Lay, inside: Sequence[ir.Operation] = ()) -> None:
+        """Bring the results of `op` where users want them that are not `inside`.
+
+        They lay as `before`.
+        """
+        for value, old in zip(op.results, before.results, strict=True):
             if old is None or self.lies(value) == old:
                 continue
-            given = users(value)
+            given = [user for user in users(value) if user not in inside]
             with ir.InsertionPoint.after(op), op.location:
                 if any(not is_reshard(user) for user in given):
                     self._replace(value, [u for u in given if not is_reshard(u)], old)

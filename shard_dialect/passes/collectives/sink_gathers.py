@@ -8,8 +8,8 @@
     %3 = "mesh.all_gather"(%2)
 
 What can work on pieces does, by its sharding rule, and its result is gathered; or reduced, where it
-sums up along the pieces. Of up to 16 ops in a row the place that moves the fewest bytes is taken,
-of equals that with the least work. It stays in front of what needs all elements (a sort), and of
+sums up along the pieces. Of up to 16 ops behind the gather as many are passed as move the fewest
+bytes, of equals with the least work. It stays in front of what needs all elements (a sort), and of
 what makes more bytes of them. (RFC, moving an all-gather down.)
 """
 
@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.passes.collectives.rewrite import CollectivePass, move_past, sources
+from shard_dialect.passes.collectives.region import move_past
+from shard_dialect.passes.collectives.rewrite import CollectivePass, sources
 
 
 @dataclass(frozen=True)

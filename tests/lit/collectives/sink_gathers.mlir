@@ -70,3 +70,16 @@ func.func @needs_all(%x: tensor<8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8xf32>
   }) : (tensor<8xf32>) -> tensor<8xf32>
   return %1 : tensor<8xf32>
 }
+
+// Several ops use it, and what they make: all of them work on pieces.
+// CHECK-LABEL: func.func @used_by_several
+// CHECK-NEXT: stablehlo.multiply %arg0, %arg0
+// CHECK-NEXT: stablehlo.add %arg0
+// CHECK-NEXT: "mesh.all_gather"
+// CHECK-NEXT: return
+func.func @used_by_several(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32> {
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32>
+  %1 = stablehlo.multiply %0, %0 : tensor<4x4xf32>
+  %2 = stablehlo.add %0, %1 : tensor<4x4xf32>
+  return %2 : tensor<4x4xf32>
+}
