@@ -162,6 +162,33 @@ def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
     return op
 
 
+def with_room(
+    value: ir.Value, into: ir.RankedTensorType, dim: int, low: int, content: ir.Attribute
+) -> ir.Value:
+    """A larger tensor: `value` from `low` on along `dim`, and around it `content`."""
+    filled = fill(scalar(content).results[0], empty(into).results[0]).results[0]
+    place = _slice(value.type.shape, dim, low, [1, 1, 0, 0, 0])
+    return create("tensor.insert_slice", [into], [value, filled], place).results[0]
+
+
+def part_of(value: ir.Value, type_: ir.RankedTensorType, dim: int, begin: int) -> ir.Value:
+    """A smaller tensor: what there is of `value` from `begin` on along `dim`."""
+    place = _slice(type_.shape, dim, begin, [1, 0, 0, 0])
+    return create("tensor.extract_slice", [type_], [value], place).results[0]
+
+
+def _slice(
+    sizes: Sequence[int], dim: int, begin: int, segments: Sequence[int]
+) -> dict[str, ir.Attribute]:
+    offsets = [begin if each == dim else 0 for each in range(len(sizes))]
+    return {
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get(list(segments)),
+        "static_offsets": ir.DenseI64ArrayAttr.get(offsets),
+        "static_sizes": ir.DenseI64ArrayAttr.get(list(sizes)),
+        "static_strides": ir.DenseI64ArrayAttr.get([1] * len(sizes)),
+    }
+
+
 def combine(reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Operation:
     """Join two tensors of one type by the reduction."""
     is_float = isinstance(a.type.element_type, ir.FloatType)
