@@ -75,7 +75,7 @@ class Factors:
             self._blocked.add(factor)
         if halo is not None:
             over = [(each, dim) for each, dim in enumerate(operands) if dim is not None]
-            self._windows += [Window(factor, *place, *halo) for place in over]
+            self._windows += [Window(factor, each, dim, *halo) for each, dim in over]
 
     def add_to_all(
         self,
