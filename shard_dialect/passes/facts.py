@@ -173,6 +173,10 @@ def check_grid(grid: Grid, function: Function) -> Grid:
 
 
 def refuse_uneven(sharding: Sharding) -> None:
-    """Halos are for ops that need them, and those are found by us."""
-    if sharding.halos or sharding.offsets:
+    """Raise for pieces that overlap, or are of different sizes: nothing is kept in such yet."""
+    if sharding.halos:
+        raise ShardingError(
+            f"cannot cut a tensor as {sharding}: halos are exchanged where an op reads them"
+        )
+    if sharding.offsets:
         raise ShardingError(f"cannot cut a tensor as {sharding}: its pieces are uneven")
