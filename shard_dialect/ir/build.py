@@ -134,16 +134,13 @@ def _all(rank: int) -> ir.ArrayAttr:
     return ir.ArrayAttr.get([dims] if rank else [])
 
 
-def part_of(value: ir.Value, start: int, size: int) -> ir.Value:
-    """`size` elements of a tensor of one dimension, from `start` on."""
-    type_ = ir.RankedTensorType.get([size], value.type.element_type)
-    attributes = {
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
-        "static_offsets": ir.DenseI64ArrayAttr.get([start]),
-        "static_sizes": ir.DenseI64ArrayAttr.get([size]),
-        "static_strides": ir.DenseI64ArrayAttr.get([1]),
-    }
-    return create("tensor.extract_slice", [type_], [value], attributes).results[0]
+def part_of(value: ir.Value, start: int, size: int, dim: int = 0) -> ir.Value:
+    """`size` elements of a tensor along `dim`, from `start` on."""
+    shape = list(value.type.shape)
+    shape[dim] = size
+    type_ = ir.RankedTensorType.get(shape, value.type.element_type)
+    place = _slice(shape, dim, start, [1, 0, 0, 0])
+    return create("tensor.extract_slice", [type_], [value], place).results[0]
 
 
 def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
@@ -169,12 +166,6 @@ def with_room(
     filled = fill(scalar(content).results[0], empty(into).results[0]).results[0]
     place = _slice(value.type.shape, dim, low, [1, 1, 0, 0, 0])
     return create("tensor.insert_slice", [into], [value, filled], place).results[0]
-
-
-def part_of(value: ir.Value, type_: ir.RankedTensorType, dim: int, begin: int) -> ir.Value:
-    """A smaller tensor: what there is of `value` from `begin` on along `dim`."""
-    place = _slice(type_.shape, dim, begin, [1, 0, 0, 0])
-    return create("tensor.extract_slice", [type_], [value], place).results[0]
 
 
 def _slice(

@@ -215,7 +215,7 @@ def _cut_collective(op: ir.Operation, collective: Collective, shardings: Shardin
                 value = build.with_room(value, type_, step.dim, step.low, content)
             elif isinstance(step, CropHalo):
                 begin = before.halo(step.dim)[0] - step.low
-                value = build.part_of(value, type_, step.dim, begin)
+                value = build.part_of(value, begin, type_.shape[step.dim], step.dim)
             if grid.axes_size(step.axes) > 1:
                 value = write_local(step, grid.name, value, type_)
     op.results[0].replace_all_uses_with(value)
