@@ -20,7 +20,8 @@ from shard_dialect.rules.factors import Factors, Halo, Kind, Places
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attributes import integer, numbers
 from shard_dialect.rules.stablehlo.combiner import can_be_added_up, is_number
-from shard_dialect.rules.stablehlo.windows import Windows, windows_of, write_padding
+from shard_dialect.rules.stablehlo.windows import windows_of, write_padding
+from shard_dialect.rules.windows import Windows
 
 
 def dot_general(query: Query) -> ShardingRule | None:

@@ -17,7 +17,8 @@ from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attributes import integers
 from shard_dialect.rules.stablehlo.combiner import combiner, may_start_often
-from shard_dialect.rules.stablehlo.windows import Windows, windows_of, write_padding
+from shard_dialect.rules.stablehlo.windows import windows_of, write_padding
+from shard_dialect.rules.windows import Windows
 
 
 def reduce(query: Query) -> ShardingRule | None:
