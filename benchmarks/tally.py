@@ -6,13 +6,20 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shard_dialect.model import AllGather, AllReduce, AllToAll, ReduceScatter
+from shard_dialect.model import AllGather, AllReduce, AllToAll, ReduceScatter, Step
 
-COSTS: dict[str, Callable[[int, int], int]] = {
-    "all_gather": AllGather(0, ()).bytes_moved,
-    "reduce_scatter": ReduceScatter(0, ()).bytes_moved,
-    "all_reduce": AllReduce(()).bytes_moved,
-    "all_to_all": AllToAll(0, 1, ()).bytes_moved,
+Cost = Callable[[int, int], int]
+
+
+def _of(step: Step) -> Cost:
+    return lambda n, operand_bytes: step.bytes_moved(n, (operand_bytes,), 1)
+
+
+COSTS: dict[str, Cost] = {
+    "all_gather": _of(AllGather(0, ())),
+    "reduce_scatter": _of(ReduceScatter(0, ())),
+    "all_reduce": _of(AllReduce(())),
+    "all_to_all": _of(AllToAll(0, 1, ())),
     "permute": lambda n, operand_bytes: operand_bytes,
 }
 """The cost model: bytes moved per device, of the size of a group and the bytes of the operand."""

@@ -134,16 +134,13 @@ def _all(rank: int) -> ir.ArrayAttr:
     return ir.ArrayAttr.get([dims] if rank else [])
 
 
-def part_of(value: ir.Value, start: int, size: int) -> ir.Value:
-    """`size` elements of a tensor of one dimension, from `start` on."""
-    type_ = ir.RankedTensorType.get([size], value.type.element_type)
-    attributes = {
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
-        "static_offsets": ir.DenseI64ArrayAttr.get([start]),
-        "static_sizes": ir.DenseI64ArrayAttr.get([size]),
-        "static_strides": ir.DenseI64ArrayAttr.get([1]),
-    }
-    return create("tensor.extract_slice", [type_], [value], attributes).results[0]
+def part_of(value: ir.Value, start: int, size: int, dim: int = 0) -> ir.Value:
+    """`size` elements of a tensor along `dim`, from `start` on."""
+    shape = list(value.type.shape)
+    shape[dim] = size
+    type_ = ir.RankedTensorType.get(shape, value.type.element_type)
+    place = _slice(shape, dim, start, [1, 0, 0, 0])
+    return create("tensor.extract_slice", [type_], [value], place).results[0]
 
 
 def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
@@ -160,6 +157,27 @@ def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
     op = create("linalg.fill", [into.type], [value, into], {"operandSegmentSizes": segments}, 1)
     linalg_queries.fill_builtin_region(op)
     return op
+
+
+def with_room(
+    value: ir.Value, into: ir.RankedTensorType, dim: int, low: int, content: ir.Attribute
+) -> ir.Value:
+    """A larger tensor: `value` from `low` on along `dim`, and around it `content`."""
+    filled = fill(scalar(content).results[0], empty(into).results[0]).results[0]
+    place = _slice(value.type.shape, dim, low, [1, 1, 0, 0, 0])
+    return create("tensor.insert_slice", [into], [value, filled], place).results[0]
+
+
+def _slice(
+    sizes: Sequence[int], dim: int, begin: int, segments: Sequence[int]
+) -> dict[str, ir.Attribute]:
+    offsets = [begin if each == dim else 0 for each in range(len(sizes))]
+    return {
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get(list(segments)),
+        "static_offsets": ir.DenseI64ArrayAttr.get(offsets),
+        "static_sizes": ir.DenseI64ArrayAttr.get(list(sizes)),
+        "static_strides": ir.DenseI64ArrayAttr.get([1] * len(sizes)),
+    }
 
 
 def combine(reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Operation:

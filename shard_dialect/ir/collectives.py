@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from shard_dialect.ir.attributes import i64_array, integer, ints
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
+from shard_dialect.ir.mesh import UPDATE_HALO
 from shard_dialect.ir.notation import only_sharding, read_axes, read_notation, write_axes
 from shard_dialect.ir.shardings import Shardings, read_sharding
 from shard_dialect.model import (
@@ -20,6 +21,7 @@ from shard_dialect.model import (
     AllSlice,
     AllToAll,
     Axes,
+    CropHalo,
     Mask,
     Permute,
     ReduceScatter,
@@ -27,6 +29,8 @@ from shard_dialect.model import (
     Sharding,
     ShardingError,
     Step,
+    UpdateHalo,
+    halo_steps,
 )
 
 
@@ -48,6 +52,8 @@ def read_collective(op: ir.Operation) -> Collective:
         sharding or Sharding.replicated(grid, type_.rank)
         for sharding, type_ in zip(found, types, strict=True)
     )
+    if op.name == UPDATE_HALO:
+        return Collective(halo_steps(source, target), source, target)
     if op.name == "mesh.collective_permute":
         return Collective((_read_permute(op, target),), source, target)
     return Collective(_READ[op.name](op, source), source, target)
@@ -214,6 +220,8 @@ _WRITE: dict[type, Callable[..., tuple[str, dict[str, ir.Attribute]]]] = {
     AllSlice: _write_all_slice,
     Permute: _write_permute,
     Mask: _write_mask,
+    UpdateHalo: lambda step, source: (UPDATE_HALO, {}),
+    CropHalo: lambda step, source: (UPDATE_HALO, {}),
 }
 
 

@@ -4,6 +4,9 @@
     %0 = shard.all_gather %x on @g grid_axes = [0] gather_axis = 1
            : tensor<4x4xf32> -> tensor<4x8xf32>
 
+A halo is exchanged in place: the operand has room for it (`passes.partition` makes it), and holds
+what stays at the ends of the tensor.
+
 `mesh.start` begins any of them, named in its `collective`, and `mesh.done` waits for it. What
 upstream has no op for stays `mesh.collective_permute` and `mesh.mask`, on plain types and
 with the grid's name as `cluster`. The same attributes, in a dictionary, describe a runtime call of
@@ -14,23 +17,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shard_dialect.ir.attributes import i64_array, ints, symbol
+from shard_dialect.ir.attributes import DYNAMIC, i64_array, ints, symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
 from shard_dialect.ir.notation import read_axes, write_axes
 from shard_dialect.ir.spelling import scatter_dim
+from shard_dialect.ir.upstream import axis_lists
 from shard_dialect.model import (
     REDUCTIONS,
     AllGather,
     AllReduce,
     AllSlice,
     AllToAll,
+    CropHalo,
     Mask,
     Permute,
     ReduceScatter,
     Reduction,
     ShardingError,
     Step,
+    UpdateHalo,
 )
 
 _Attributes = Mapping[str, ir.Attribute]
@@ -64,7 +70,11 @@ def write_local(step: Step, grid: str, operand: ir.Value, result: ir.Type) -> ir
 
 def local_attributes(step: Step, grid: str) -> tuple[str, dict[str, ir.Attribute]]:
     """The name and the attributes of the op of one step."""
+    if isinstance(step, CropHalo):
+        raise ShardingError("less of a halo is a slice, no collective")
     name, attributes = _WRITE[type(step)](step)
+    if isinstance(step, UpdateHalo):
+        return name, attributes | {"grid": ir.FlatSymbolRefAttr.get(grid)}
     if name in _OURS:
         attributes["cluster"] = ir.FlatSymbolRefAttr.get(grid)
         attributes["mesh_axis"] = write_axes(step.axes)
@@ -72,6 +82,39 @@ def local_attributes(step: Step, grid: str) -> tuple[str, dict[str, ir.Attribute
     attributes["grid"] = ir.FlatSymbolRefAttr.get(grid)
     attributes["grid_axes"] = ir.Attribute.parse(f"array<i16: {', '.join(map(str, step.axes))}>")
     return name, attributes
+
+
+def one_by_one(op: ir.Operation) -> list[ir.Operation]:
+    """The op itself; one that exchanges halos of several dimensions is replaced by some of one."""
+    if op.name != "shard.update_halo":
+        return [op]
+    lists = axis_lists(op.attributes["split_axes"])
+    split = [(dim, axes) for dim, axes in enumerate(lists) if axes]
+    if len(split) < 2:
+        return [op]
+    sizes = iter(op.attributes["static_halo_sizes"])
+    value, made = op.operands[0], []
+    with ir.InsertionPoint(op), op.location:
+        for dim, axes in split:
+            step = UpdateHalo(dim, axes, next(sizes), next(sizes))
+            value = write_local(step, symbol(op.attributes["grid"]), value, value.type)
+            made.append(value.owner.operation)
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
+    return made
+
+
+def _update_halo(attributes: _Attributes) -> UpdateHalo:
+    lists = axis_lists(attributes["split_axes"])
+    split = [(dim, axes) for dim, axes in enumerate(lists) if axes]
+    sizes = list(attributes["static_halo_sizes"])
+    if DYNAMIC in sizes:
+        raise ShardingError("exchanges halos of a size that is not known: not supported yet")
+    if len(split) != 1:
+        raise ShardingError(
+            f"exchanges halos of {len(split)} dimensions: expected an op for each of them"
+        )
+    return UpdateHalo(*split[0], *sizes)
 
 
 def _axes(attributes: _Attributes) -> tuple[int, ...]:
@@ -101,6 +144,7 @@ _READ: dict[str, Callable[[_Attributes], Step]] = {
         _int(a, scatter_dim()), _axes(a), _reduction(a)
     ),
     "shard.all_to_all": lambda a: AllToAll(_int(a, "concat_axis"), _int(a, "split_axis"), _axes(a)),
+    "shard.update_halo": _update_halo,
 }
 
 
@@ -121,7 +165,6 @@ LOCAL_COLLECTIVES = (
     "shard.scatter",
     "shard.send",
     "shard.shift",
-    "shard.update_halo",
 )
 """Upstream's ops that move data between devices, or slice it."""
 
@@ -148,4 +191,11 @@ _WRITE: dict[type, Callable[..., tuple[str, dict[str, ir.Attribute]]]] = {
     ),
     Permute: lambda s: ("mesh.collective_permute", {"permutation": i64_array(s.permutation)}),
     Mask: lambda s: ("mesh.mask", {"reduction": ir.StringAttr.get(s.reduction)}),
+    UpdateHalo: lambda s: (
+        "shard.update_halo",
+        {
+            "split_axes": ir.Attribute.parse(f"#shard<axisarray{[[]] * s.dim + [list(s.axes)]}>"),
+            "static_halo_sizes": ir.DenseI64ArrayAttr.get([s.low, s.high]),
+        },
+    ),
 }

@@ -138,6 +138,13 @@ irdl.dialect @mesh {
     irdl.attributes {"sharding" = %sharding}
     irdl.results(result: %to)
   }
+  // Each device gets what lies next to its piece as well, as the result's type says; or keeps less of it.
+  irdl.operation @update_halo {
+    %from = irdl.any
+    %to = irdl.any
+    irdl.operands(source: %from)
+    irdl.results(result: %to)
+  }
   // A replicated tensor becomes partial: the first device of a group keeps its piece. [cluster]
   irdl.operation @mask {
     %from = irdl.any

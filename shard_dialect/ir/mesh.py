@@ -20,6 +20,9 @@ from shard_dialect.ir.bindings import ir, irdl
 
 _DEFINITION = Path(__file__).with_name("mesh.irdl.mlir")
 
+UPDATE_HALO = "mesh.update_halo"
+"""The one op whose operand or result may have halos, but for the ops that they are made for."""
+
 COLLECTIVES = (
     "mesh.all_gather",
     "mesh.all_reduce",
@@ -28,6 +31,7 @@ COLLECTIVES = (
     "mesh.local_split",
     "mesh.collective_permute",
     "mesh.mask",
+    UPDATE_HALO,
 )
 """Ops that are the steps of a plan."""
 

@@ -10,7 +10,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import read_collective
 from shard_dialect.ir.grids import read_grid
 from shard_dialect.ir.local import read_local
-from shard_dialect.ir.mesh import COLLECTIVES, Check
+from shard_dialect.ir.mesh import COLLECTIVES, UPDATE_HALO, Check
 from shard_dialect.ir.notation import read_axes
 from shard_dialect.model import ShardingError
 
@@ -74,6 +74,8 @@ def _collective(op: ir.Operation) -> None:
     found = read_collective(op)
     if found.source.grid != found.target.grid:
         raise ShardingError(f"goes from grid @{found.source.grid} to @{found.target.grid}")
+    if op.name != UPDATE_HALO and (found.source.halos or found.target.halos):
+        raise ShardingError(f"is on a tensor with halos: only '{UPDATE_HALO}' takes or makes them")
     expected = found.source
     for step in found.steps:
         expected = step.after(expected)

@@ -4,6 +4,7 @@
     [[0], [], {max = [1]}]                         another reduction
     [["0:(1)2"], [], {open = [1], replicated = [1]}]   a sub-axis; what propagation may change
     [[0], [], {halo = [[1, "?"], []]}]             a size that is known when the program runs
+    [[0], [], {fill = "max", halo = [[1, 1], []]}] what is in a halo where the tensor ends
 
 Fewer lists than dimensions leave the last ones whole; one more is a partial sum.
 """
@@ -29,7 +30,7 @@ from shard_dialect.model.sharding import Sizes
 
 _SUB_AXIS = re.compile(r"(\d{1,9}):\((\d{1,9})\)(\d{1,9})")
 _ANNOTATION_ONLY = ("open", "priority", "replicated")
-_FIELDS = (*REDUCTIONS, "halo", "offsets", *_ANNOTATION_ONLY)
+_FIELDS = (*REDUCTIONS, "fill", "halo", "offsets", *_ANNOTATION_ONLY)
 UNKNOWN = "?"
 """A size that an operand gives."""
 
@@ -55,6 +56,7 @@ def read_notation(grid: str, attribute: ir.Attribute, rank: int) -> Annotation:
         reduction,
         tuple(map(_sizes, _entries(fields, "halo"))),
         tuple(map(_sizes, _entries(fields, "offsets"))),
+        _fill(fields),
     )
     return Annotation(
         sharding,
@@ -116,6 +118,17 @@ def _partial(fields: dict[str, ir.Attribute]) -> tuple[Axes, Reduction]:
     if not given:
         return (), "sum"
     return read_axes(fields[given[0]]), given[0]
+
+
+def _fill(fields: dict[str, ir.Attribute]) -> Reduction:
+    if "fill" not in fields:
+        return "sum"
+    entry = fields["fill"]
+    name = entry.value if isinstance(entry, ir.StringAttr) else None
+    found = next((each for each in REDUCTIONS if each == name), None)
+    if found is None or "halo" not in fields:
+        raise ShardingError(f"fill is {entry}: expected one of {', '.join(REDUCTIONS)}, and a halo")
+    return found
 
 
 def _entries(fields: dict[str, ir.Attribute], name: str) -> list[ir.Attribute]:

@@ -100,7 +100,12 @@ def group_size(grid: Grid, axes: Sequence[int]) -> int | None:
 
 def split_axes(op: ir.Operation) -> tuple[tuple[int, ...], ...]:
     """The split axes of a `shard.sharding`, one entry for each dimension that it speaks of."""
-    text = str(op.attributes["split_axes"]).removeprefix("#shard<axisarray").removesuffix(">")
+    return axis_lists(op.attributes["split_axes"])
+
+
+def axis_lists(attribute: ir.Attribute) -> tuple[tuple[int, ...], ...]:
+    """`#shard<axisarray[[0], []]>`, whose lists the bindings do not read."""
+    text = str(attribute).removeprefix("#shard<axisarray").removesuffix(">")
     return tuple(tuple(axes) for axes in json.loads(text))
 
 

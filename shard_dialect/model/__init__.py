@@ -3,19 +3,22 @@
 from shard_dialect.model.annotation import Annotation
 from shard_dialect.model.axis import Axes, Axis, SubAxis
 from shard_dialect.model.grid import Grid
+from shard_dialect.model.halos import halo_steps
 from shard_dialect.model.plan import Plan, bytes_moved, plan
-from shard_dialect.model.rule import Assignment, ShardingRule
+from shard_dialect.model.rule import Assignment, ShardingRule, Window
 from shard_dialect.model.sharding import REDUCTIONS, Reduction, Sharding, ShardingError
 from shard_dialect.model.steps import (
     AllGather,
     AllReduce,
     AllSlice,
     AllToAll,
+    CropHalo,
     Mask,
     Permute,
     ReduceScatter,
     ReshardError,
     Step,
+    UpdateHalo,
 )
 
 __all__ = [
@@ -28,6 +31,7 @@ __all__ = [
     "Assignment",
     "Axes",
     "Axis",
+    "CropHalo",
     "Grid",
     "Mask",
     "Permute",
@@ -40,6 +44,9 @@ __all__ = [
     "ShardingRule",
     "Step",
     "SubAxis",
+    "UpdateHalo",
+    "Window",
     "bytes_moved",
+    "halo_steps",
     "plan",
 ]

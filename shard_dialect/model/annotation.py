@@ -131,7 +131,7 @@ class Annotation:
 def _but_for_axes(sharding: Sharding) -> tuple[object, ...]:
     """All that it says but how its dimensions are split."""
     rest = (sharding.grid, sharding.rank, sharding.partial, sharding.reduction)
-    return (*rest, sharding.halos, sharding.offsets)
+    return (*rest, sharding.halos, sharding.offsets, sharding.fill)
 
 
 def _first(a: int | None, b: int | None) -> int | None:

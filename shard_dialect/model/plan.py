@@ -2,6 +2,8 @@
 
     [[0], []]  ->  [[], [0]]        all_to_all dim 0 to 1 axes [0]
     [[0], []]  ->  [[1], []]        collective_permute axes [0, 1] to [[1], [], []]
+    [[], []]   ->  [[0], [], {halo = [[1, 2], []]}]
+                                    all_slice dim 0 axes [0]; update_halo dim 0 axes [0] [1, 2]
 
 `plan` compares bytes moved, then the number of steps, then memory at the peak. It is exact, that
 is, no sequence of steps (with at most one permutation) is better, up to `EXACT` layouts looked at;
@@ -19,6 +21,7 @@ from math import gcd, prod
 from shard_dialect.model.axis import SubAxis, whole
 from shard_dialect.model.greedy import applied, common_prefix, greedy
 from shard_dialect.model.grid import Grid
+from shard_dialect.model.halos import halo_steps
 from shard_dialect.model.layout import Layout, Problem, Run
 from shard_dialect.model.permutation import permute
 from shard_dialect.model.refine import Refinement
@@ -74,11 +77,14 @@ def plan(
 
     `itemsize` is in bytes. Without `sub_axes` the steps name axes that the shardings have. A search
     looks at no more than `limit` layouts.
-    Raises `ReshardError` for shardings of two grids, and for halos and offsets.
+    Raises `ReshardError` for shardings of two grids and for offsets, `ShardingError` for halos
+    larger than pieces.
     """
     _refuse(source, target)
     if source == target:
         return Plan((), 0, grid)
+    if source.halos or target.halos:
+        return _with_halos(source, target, shape, itemsize, grid, limit)
     used = [axis for axis in (*source.axes, *target.axes) if isinstance(axis, SubAxis)]
     coarse = Refinement.of(grid, used)
     if coarse is not None:
@@ -109,7 +115,7 @@ def bytes_moved(
         if isinstance(step, ReduceScatter | AllToAll):
             dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
             operand[dim] = after.largest_shape(shape, grid)[dim] * n
-        moved += step.bytes_moved(n, prod(operand) * itemsize)
+        moved += step.bytes_moved(n, tuple(operand), itemsize)
         now = after
     return moved
 
@@ -121,11 +127,35 @@ def _refuse(source: Sharding, target: Sharding) -> None:
             "both shardings must be on one grid"
         )
     for sharding in (source, target):
-        if sharding.halos or sharding.offsets:
+        if sharding.offsets:
             raise ReshardError(
-                f"cannot reshard from {source} to {target}: pieces with halos or offsets are not "
-                "resharded yet"
+                f"cannot reshard from {source} to {target}: pieces with offsets are not resharded "
+                "yet"
             )
+
+
+def _with_halos(
+    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
+) -> Plan:
+    """Crops of halos, what there is to do without any, and then the halos that are missing.
+
+    The steps name whole axes of `grid`, or of its refinement by the sub-axes in use.
+    """
+    used = [axis for axis in (*source.axes, *target.axes) if isinstance(axis, SubAxis)]
+    coarse = Refinement.of(grid, used)
+    if coarse is not None:
+        source, target = coarse.refined(source), coarse.refined(target)
+        return _with_halos(source, target, shape, itemsize, coarse.fine, limit)
+    target.local_shape(shape, grid)
+    target.check_sizes(shape, grid)
+    if source.bare == target.bare:
+        steps, exact = halo_steps(source, target), True
+    else:
+        between = plan(source.bare, target.bare, shape, itemsize, grid, False, limit)
+        crops, updates = halo_steps(source, source.bare), halo_steps(target.bare, target)
+        steps, exact = (*crops, *between.steps, *updates), between.exact
+    moved = bytes_moved(steps, source, shape, itemsize, grid)
+    return Plan(steps, moved, grid, exact)
 
 
 def _on_whole_axes(
@@ -244,7 +274,7 @@ def _cost(problem: Problem, steps: Sequence[Step]) -> int:
             dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
             had = problem.piece(dim, problem.count(now[0][dim]))
             operand = operand // had * problem.piece(dim, problem.count(after[0][dim])) * n
-        moved += step.bytes_moved(n, operand * problem.unit)
+        moved += step.bytes_moved(n, (operand,), problem.unit)
         now = after
     return moved
 

@@ -30,6 +30,26 @@ Role = Literal["", "elementwise", "pass", "forward", "broadcast", "other"]
 """How early propagation goes through an op: see `propagation.schedule`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How far an op reads around the piece of a dimension, where what places windows is split.
+
+    The pieces of dimension `dim` of operand `operand` are those of `factor`; each device needs
+    `low` elements of the piece before its own and `high` of the next. Past the ends of the tensor
+    it is to find what the reduction `fill` leaves alone.
+
+        windows of 3, moved by 1, padded by 1 and 1     low 1, high 1
+        windows of 3, moved by 2, padded by 0 and 1     low 0, high 1
+    """
+
+    factor: int
+    operand: int
+    dim: int
+    low: int
+    high: int
+    fill: Reduction = "sum"
+
+
 @dataclass(frozen=True)
 class ShardingRule:
     """`sizes[f]` is factor f's size; `operands[i][d]` are the factors of operand i's dimension d.
@@ -39,7 +59,8 @@ class ShardingRule:
 
     * `reductions`, with the kind: the results are then partial;
     * `whole`: the op needs all of it (to sort, say), so that the operands are gathered first;
-    * `permuted`: what a device makes of its piece is in part another's (of a slice, say).
+    * `permuted`: what a device makes of its piece is in part another's (of a slice, say); where
+      `windows` say how much of it, it may be split all the same.
 
     Shardings pass along them all but those that are `blocked`. `inits` are the operands that the
     results start from, `linalg`'s outs: under a split reduction they would be counted once a
@@ -56,6 +77,7 @@ class ShardingRule:
     blocked: frozenset[int] = frozenset()
     inits: tuple[int, ...] = ()
     role: Role = ""
+    windows: tuple[Window, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.role:
@@ -64,11 +86,10 @@ class ShardingRule:
     def _role(self) -> Role:
         if self.is_elementwise:
             return "elementwise"
-        special = {factor for factor, _ in self.reductions} | self.whole | self.permuted
         tensors = [dims for dims in self.operands + self.results if dims]
         sized = {factor for factor, size in enumerate(self.sizes) if size != 1}
         in_all = all(sized <= {factor for dim in dims for factor in dim} for dims in tensors)
-        return "pass" if in_all and not special and any(self.operands) else "other"
+        return "pass" if in_all and not self.special and any(self.operands) else "other"
 
     @classmethod
     def einsum(
@@ -115,7 +136,22 @@ class ShardingRule:
     @cached_property
     def unsplit(self) -> frozenset[int]:
         """The factors that are whole on every device that runs the op."""
-        return self.whole | self.permuted
+        return self.whole | (self.permuted - {window.factor for window in self.windows})
+
+    @cached_property
+    def special(self) -> frozenset[int]:
+        """The factors that propagation takes for more than a dimension of operands and results."""
+        return self.whole | self.permuted | {factor for factor, _ in self.reductions}
+
+    @cached_property
+    def cut_operands(self) -> tuple[Dims | None, ...]:
+        """`operands`, a dimension that windows go over as what places them alone."""
+        found = [list(dims) if dims is not None else None for dims in self.operands]
+        for window in self.windows:
+            dims = found[window.operand]
+            assert dims is not None, "windows go over tensors"
+            dims[window.dim] = (window.factor,)
+        return tuple(None if dims is None else tuple(dims) for dims in found)
 
     @cached_property
     def is_elementwise(self) -> bool:
@@ -126,12 +162,19 @@ class ShardingRule:
         tensors = [dims for dims in self.operands + self.results if dims]
         alike = all(dims == tensors[0] for dims in tensors)
         each = alike and all(len(dim) == 1 for dims in tensors for dim in dims)
-        return each and not (self.reductions or self.unsplit or self.blocked)
+        return each and not (self.special or self.blocked)
 
     def operand_sharding(self, index: int, assignment: Assignment, grid: Grid) -> Sharding | None:
-        """What operand `index` must be when `assignment` splits the factors."""
-        dims = self.operands[index]
-        return None if dims is None else Sharding(grid.name, self._split(dims, assignment, grid))
+        """What operand `index` must be when `assignment` splits the factors, halos included."""
+        dims = self.cut_operands[index]
+        if dims is None:
+            return None
+        found = Sharding(grid.name, self._split(dims, assignment, grid))
+        for window in self.windows:
+            if window.operand == index and assignment[window.factor]:
+                halo = (window.low, window.high)
+                found = found.with_halo(window.dim, halo, window.fill)
+        return found
 
     def result_sharding(self, index: int, assignment: Assignment, grid: Grid) -> Sharding | None:
         """What result `index` is when `assignment` splits the factors, partial sums included."""

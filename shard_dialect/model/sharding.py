@@ -10,6 +10,8 @@ and after them, if the tensor is a partial sum, the axes that it is partial over
     [["0:(1)2"], []]    rows split along the major half of axis 0 (`model.axis`)
     [[0], [], {halo = [[1, 2], []]}]    each device also holds the last row of the piece before
                         its own, and the first two of the piece after
+    [[0], [], {fill = "max", halo = [[1, 2], []]}]    where the tensor ends, what leaves a maximum
+                        alone is in the place of these rows, and not zeros
     [[0], [], {offsets = [[0, 3, 4], []]}]    rows 0 to 2 on one device, row 3 on the other
 
 Source: RFC "Sharding Framework Design for Device Mesh", MeshShardingAttr.
@@ -17,7 +19,7 @@ Source: RFC "Sharding Framework Design for Device Mesh", MeshShardingAttr.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import gcd, prod
@@ -59,7 +61,8 @@ class Sharding:
 
     For each dimension `halos` has how many elements of the pieces before and after its own a device
     holds as well, and `offsets` where the pieces begin, and the last one ends; () where a dimension
-    has none of its own, and for all of them where none has.
+    has none of its own, and for all of them where none has. Where the tensor ends, what leaves the
+    reduction `fill` alone is in a halo: zeros for "sum".
     """
 
     grid: str
@@ -68,6 +71,7 @@ class Sharding:
     reduction: Reduction = "sum"
     halos: tuple[Sizes, ...] = ()
     offsets: tuple[Sizes, ...] = ()
+    fill: Reduction = "sum"
 
     def __post_init__(self) -> None:
         for axis in self.axes:
@@ -83,6 +87,7 @@ class Sharding:
             object.__setattr__(self, "reduction", "sum")
         if not any(self.halos):
             object.__setattr__(self, "halos", ())
+            object.__setattr__(self, "fill", "sum")
         if not any(self.offsets):
             object.__setattr__(self, "offsets", ())
         if self.halos or self.offsets:
@@ -131,6 +136,24 @@ class Sharding:
     @property
     def is_replicated(self) -> bool:
         return not self.axes
+
+    @property
+    def bare(self) -> Sharding:
+        """The same without halos."""
+        return replace(self, halos=()) if self.halos else self
+
+    def halo(self, dim: int) -> tuple[int, int]:
+        """How many elements before and after its own a device holds; raises if that is unknown."""
+        low, high = (self.halos[dim] if self.halos else ()) or (0, 0)
+        if low is None or high is None:
+            raise ShardingError(f"a halo in sharding {self} is not known before the program runs")
+        return low, high
+
+    def with_halo(self, dim: int, halo: tuple[int, int], fill: Reduction) -> Sharding:
+        """The same with this halo of dimension `dim`."""
+        halos = list(self.halos or ((),) * self.rank)
+        halos[dim] = halo if any(halo) else ()
+        return replace(self, halos=tuple(halos), fill=fill)
 
     def with_dim(self, dim: int, axes: Sequence[Axis]) -> Sharding:
         """The same sharding but for dimension `dim`, which `axes` split."""
@@ -207,20 +230,25 @@ class Sharding:
     def local_shape(self, shape: Shape, grid: Grid) -> Shape:
         """The shape of one device's piece of a tensor of global `shape`; it must divide.
 
+        Halos are a part of it.
+
         >>> Sharding("g", ((), (0, 1))).local_shape((3, 16), Grid("g", (2, 4)))
         (3, 2)
         """
-        if self.halos or self.offsets:
-            raise ShardingError(f"sharding {self} has halos or offsets: its pieces are not even")
+        if self.offsets:
+            raise ShardingError(f"sharding {self} has offsets: its pieces are not even")
         dim = self.uneven_dim(shape, grid)
         if dim is not None:
             raise ShardingError(
                 f"dimension {dim} of size {shape[dim]} does not divide by "
                 f"{grid.axes_size(self.split_axes[dim])} devices in sharding {self}"
             )
-        return tuple(
+        return self._with_halos(
             size // grid.axes_size(axes) for size, axes in zip(shape, self.split_axes, strict=True)
         )
+
+    def _with_halos(self, sizes: Iterable[int]) -> Shape:
+        return tuple(size + sum(self.halo(dim)) for dim, size in enumerate(sizes))
 
     def largest_shape(self, shape: Shape, grid: Grid) -> Shape:
         """The shape of the largest piece: where a dimension does not divide, the first one's.
@@ -228,7 +256,7 @@ class Sharding:
         >>> Sharding("g", ((0,),)).largest_shape((5,), Grid("g", (4,)))
         (2,)
         """
-        return tuple(
+        return self._with_halos(
             -(-size // grid.axes_size(axes))
             for size, axes in zip(shape, self.split_axes, strict=True)
         )
@@ -250,8 +278,8 @@ class Sharding:
         return tuple(sizes)
 
     def piece(self, rank: int, shape: Shape, grid: Grid) -> tuple[slice, ...]:
-        """The part of a tensor of global `shape` that device `rank` holds."""
-        local = self.local_shape(shape, grid)
+        """The part of a tensor of global `shape` that device `rank` holds, without halos."""
+        local = self.bare.local_shape(shape, grid)
         starts = (
             grid.index_along(rank, axes) * size
             for axes, size in zip(self.split_axes, local, strict=True)
@@ -270,6 +298,8 @@ class Sharding:
             lists.append(axes_text(self.partial))
         elif self.partial:
             fields.append(f"{self.reduction} = {axes_text(self.partial)}")
+        if self.fill != "sum":
+            fields.append(f'fill = "{self.fill}"')
         if self.halos:
             fields.append(f"halo = [{', '.join(map(_sizes_text, self.halos))}]")
         if self.offsets:

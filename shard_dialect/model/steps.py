@@ -5,13 +5,14 @@
     [[0], []]  ->  [[1], []]                 permute axes [0, 1]
 
 A step maps a sharding to a sharding (`after`), the shape of a piece to another's
-(`local_shape_after`, for a group of n), and moves a number of bytes (`bytes_moved`). The meaning of
-steps on arrays is in `runtime.collectives`.
+(`local_shape_after`, for a group of n), and moves a number of bytes (`bytes_moved`, of an operand
+that has this shape on each device). The meaning of steps on arrays is in `runtime.collectives`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import ClassVar
 
 from shard_dialect.model.axis import Axes, axes_text
@@ -36,8 +37,8 @@ class AllGather:
     def after(self, sharding: Sharding) -> Sharding:
         return _without_suffix(sharding, self.dim, self.axes)
 
-    def bytes_moved(self, n: int, operand_bytes: int) -> int:
-        return (n - 1) * operand_bytes
+    def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        return (n - 1) * prod(operand) * itemsize
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
         return _scaled(shape, {self.dim: (n, 1)})
@@ -57,7 +58,7 @@ class AllSlice:
     def after(self, sharding: Sharding) -> Sharding:
         return sharding.with_dim(self.dim, sharding.split_axes[self.dim] + self.axes)
 
-    def bytes_moved(self, n: int, operand_bytes: int) -> int:
+    def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
         return 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
@@ -78,8 +79,8 @@ class AllReduce:
     def after(self, sharding: Sharding) -> Sharding:
         return _without_partial(sharding, self.axes, self.reduction)
 
-    def bytes_moved(self, n: int, operand_bytes: int) -> int:
-        return 2 * (n - 1) * operand_bytes // n
+    def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        return 2 * (n - 1) * prod(operand) * itemsize // n
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
         return shape
@@ -101,8 +102,8 @@ class ReduceScatter:
         rest = _without_partial(sharding, self.axes, self.reduction)
         return rest.with_dim(self.dim, rest.split_axes[self.dim] + self.axes)
 
-    def bytes_moved(self, n: int, operand_bytes: int) -> int:
-        return (n - 1) * operand_bytes // n
+    def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        return (n - 1) * prod(operand) * itemsize // n
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
         return _scaled(shape, {self.dim: (1, n)})
@@ -124,8 +125,8 @@ class AllToAll:
         rest = _without_suffix(sharding, self.source_dim, self.axes)
         return rest.with_dim(self.target_dim, rest.split_axes[self.target_dim] + self.axes)
 
-    def bytes_moved(self, n: int, operand_bytes: int) -> int:
-        return (n - 1) * operand_bytes // n
+    def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        return (n - 1) * prod(operand) * itemsize // n
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
         return _scaled(shape, {self.source_dim: (n, 1), self.target_dim: (1, n)})
@@ -151,8 +152,8 @@ class Permute:
     def after(self, sharding: Sharding) -> Sharding:
         return replace(sharding, split_axes=self.split_axes, partial=self.partial)
 
-    def bytes_moved(self, n: int, operand_bytes: int) -> int:
-        return operand_bytes if n > 1 else 0
+    def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        return prod(operand) * itemsize if n > 1 else 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
         return shape
@@ -183,7 +184,7 @@ class Mask:
             )
         return sharding.with_partial(sharding.partial + self.axes, self.reduction)
 
-    def bytes_moved(self, n: int, operand_bytes: int) -> int:
+    def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
         return 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
@@ -193,7 +194,93 @@ class Mask:
         return f"mask axes {axes_text(self.axes)} {self.reduction}"
 
 
-Step = AllGather | AllSlice | AllReduce | ReduceScatter | AllToAll | Permute | Mask
+@dataclass(frozen=True, slots=True)
+class UpdateHalo:
+    """Give every device the elements next to its own along `dim`, which `axes` split.
+
+    `low` of the piece before its own, `high` of the piece after. The operand has room for them,
+    where what the reduction `fill` leaves alone stays at the ends of the tensor:
+
+        0 | a b c | d        x x | a b c  ->  low 1, high 1  <-  d e f | x x
+
+    Along one dimension after the other: what the one brought the next passes on, so that corners
+    come from two devices away.
+    """
+
+    dim: int
+    axes: Axes
+    low: int
+    high: int
+    fill: Reduction = "sum"
+    kind: ClassVar[str] = "update_halo"
+
+    def after(self, sharding: Sharding) -> Sharding:
+        if sharding.split_axes[self.dim] != self.axes or any(sharding.halo(self.dim)):
+            raise ReshardError(
+                f"dimension {self.dim} of sharding {sharding} is not split along "
+                f"{axes_text(self.axes)}, without a halo"
+            )
+        return sharding.with_halo(self.dim, (self.low, self.high), self.fill)
+
+    def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """What a device between others receives."""
+        across = prod(size for dim, size in enumerate(operand) if dim != self.dim)
+        return (self.low + self.high) * across * itemsize if n > 1 else 0
+
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        if max(self.low, self.high) > shape[self.dim] - self.low - self.high:
+            raise ShardingError(
+                f"halo [{self.low}, {self.high}] of dimension {self.dim} of {list(shape)} is "
+                "larger than the pieces"
+            )
+        return shape
+
+    def __str__(self) -> str:
+        halo = f"[{self.low}, {self.high}]"
+        fill = "" if self.fill == "sum" else f" {self.fill}"
+        return f"update_halo dim {self.dim} axes {axes_text(self.axes)} {halo}{fill}"
+
+
+@dataclass(frozen=True, slots=True)
+class CropHalo:
+    """Keep no more than `low` and `high` of the halo along `dim`; no one talks."""
+
+    dim: int
+    low: int = 0
+    high: int = 0
+    axes: Axes = ()
+    kind: ClassVar[str] = "crop_halo"
+
+    def after(self, sharding: Sharding) -> Sharding:
+        low, high = sharding.halo(self.dim)
+        if self.low > low or self.high > high:
+            raise ReshardError(
+                f"[{self.low}, {self.high}] is no part of the halo of dimension {self.dim} in "
+                f"sharding {sharding}"
+            )
+        return sharding.with_halo(self.dim, (self.low, self.high), sharding.fill)
+
+    def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        return 0
+
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        raise ShardingError("what is left without a halo depends on the halo there was")
+
+    def __str__(self) -> str:
+        return f"crop_halo dim {self.dim} to [{self.low}, {self.high}]"
+
+
+Step = (
+    AllGather
+    | AllSlice
+    | AllReduce
+    | ReduceScatter
+    | AllToAll
+    | Permute
+    | Mask
+    | UpdateHalo
+    | CropHalo
+)
 
 
 def _scaled(shape: Shape, factors: dict[int, tuple[int, int]]) -> Shape:

@@ -121,7 +121,7 @@ class _Problem:
     def _offers(self) -> Iterator[tuple[int, Axes]]:
         """Factors with the axes that an operand or a result splits them by, or is partial over."""
         for value, dims in (
-            *zip(self.op.operands, self.rule.operands, strict=True),
+            *zip(self.op.operands, self.rule.cut_operands, strict=True),
             *zip(self.op.results, self.rule.results, strict=True),
         ):
             if dims is None or value not in self.wanted:

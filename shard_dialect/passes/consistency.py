@@ -10,7 +10,7 @@ from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.flow import ENDS, FLOWS, flows_between, flows_through
-from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.mesh import COLLECTIVES, UPDATE_HALO
 from shard_dialect.ir.program import Function, Op
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import walk
@@ -35,8 +35,12 @@ def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
                 sharding = shardings.of_type(value.type)
                 if sharding is None:
                     continue
-                if sharding.halos or sharding.offsets:
+                if sharding.offsets:
                     raise ShardingError(f"cannot cut a tensor as {sharding}: its pieces are uneven")
+                if sharding.halos and op.name != UPDATE_HALO:
+                    raise ShardingError(
+                        f"cannot cut a tensor as {sharding}: only '{UPDATE_HALO}' makes halos"
+                    )
                 if any(isinstance(axis, SubAxis) for axis in sharding.axes):
                     raise ShardingError(f"cannot cut a tensor as {sharding}: it has sub-axes")
 
@@ -88,6 +92,7 @@ def _disagree(
 def check_types(op: ir.Operation, shardings: Shardings) -> None:
     """Raise `ShardingError` unless the op may be cut as its types say."""
     if op.name in _FREE:
+        _check_halos(op, shardings)
         return
     _check_regions(op, shardings)
     operands = [shardings.of_type(operand.type) for operand in op.operands]
@@ -99,6 +104,13 @@ def check_types(op: ir.Operation, shardings: Shardings) -> None:
         raise ShardingError(f"'{op.name}' op has no sharding rule: its tensors must be replicated")
     name = next(sharding.grid for sharding in operands + results if sharding is not None)
     _check(op, rule, operands, results, shardings.grid(name))
+
+
+def _check_halos(op: ir.Operation, shardings: Shardings) -> None:
+    for value in op.operands if op.name != UPDATE_HALO else ():
+        sharding = shardings.of_type(value.type)
+        if sharding is not None and sharding.halos:
+            raise ShardingError(f"'{op.name}' op takes a tensor with halos, {sharding}")
 
 
 def _check_regions(op: ir.Operation, shardings: Shardings) -> None:
@@ -193,7 +205,7 @@ def assignment_of(
     """The axes of each factor, by the first tensor that has it; reductions from the operands."""
     axes: dict[int, Axes] = {}
     for dims, sharding in (
-        *zip(rule.operands, operands, strict=True),
+        *zip(rule.cut_operands, operands, strict=True),
         *zip(rule.results, results, strict=True),
     ):
         if dims is None or sharding is None:

@@ -155,7 +155,9 @@ def _shard(
 def _refuse_what_upstream_lacks(said: Annotation) -> None:
     sharding = said.sharding
     lacks = None
-    if sharding.partial:
+    if sharding.fill != "sum":
+        lacks = "what fills a halo"
+    elif sharding.partial:
         lacks = f"the partial {sharding.reduction}"
     elif any(isinstance(axis, SubAxis) for axis in sharding.axes):
         lacks = "a sub-axis"

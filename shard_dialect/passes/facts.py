@@ -19,7 +19,7 @@ from shard_dialect.ir.program import Function, Op
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.statements import Statement, merged, said_of_results, statements
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import Annotation, Grid
+from shard_dialect.model import Annotation, Grid, Sharding, ShardingError
 
 _UNSUPPORTED = ("mesh.collective_permute", "mesh.to_global", "mesh.to_local")
 """Read, checked and converted; what propagation does not know what to do with yet."""
@@ -115,6 +115,7 @@ def _check(each: Statement, function: Function, number: int, shardings: Sharding
             f"an argument is annotated {sharding}: only a value that an op makes can be partial",
         )
     if each.strength == "hint":
+        refuse_uneven(sharding)
         sharding.local_shape(shape, shardings.grid(sharding.grid))
 
 
@@ -169,3 +170,13 @@ def check_grid(grid: Grid, function: Function) -> Grid:
             f"grid {grid} of function @{function.name} has unknown sizes: they must be given yet",
         )
     return grid
+
+
+def refuse_uneven(sharding: Sharding) -> None:
+    """Raise for pieces that overlap, or are of different sizes: nothing is kept in such yet."""
+    if sharding.halos:
+        raise ShardingError(
+            f"cannot cut a tensor as {sharding}: halos are exchanged where an op reads them"
+        )
+    if sharding.offsets:
+        raise ShardingError(f"cannot cut a tensor as {sharding}: its pieces are uneven")

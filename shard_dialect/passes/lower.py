@@ -35,7 +35,7 @@ from shard_dialect.ir.function import (
     set_boundary,
     set_form,
 )
-from shard_dialect.ir.local import described, read_local
+from shard_dialect.ir.local import described, one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, ReduceScatter
 from shard_dialect.passes.aggregates import take_apart
@@ -197,7 +197,8 @@ class _Calls:
             ops = [op for op in walk(handle) if op.name.startswith(("shard.", "mesh."))]
             for op in [each for each in ops if each.name != "mesh.done"]:
                 with located(op):
-                    self.replace(op, handle)
+                    for each in one_by_one(op):
+                        self.replace(each, handle)
 
     def replace(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` of `function`; what it calls is declared in front of the function."""

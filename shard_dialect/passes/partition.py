@@ -11,8 +11,9 @@ becomes, on a grid of two
 Types lose their sharding and shrink to one device's piece; `mesh` collectives become upstream's
 `shard` ones; a slice of a splat constant becomes a smaller constant. Everything else is the same
 op on smaller tensors, which its rule says it may be; around a lookup in a split table what it finds
-in another piece is made zero. Types that a rule does not allow together (after an edit by hand,
-say) are refused. The global types stay in `mesh.argument` and
+in another piece is made zero. A halo is exchanged in a larger tensor, which holds around the piece
+what is to be found at the ends of the whole one. Types that a rule does not allow together (after
+an edit by hand, say) are refused. The global types stay in `mesh.argument` and
 `mesh.result`, for those who run the program.
 """
 
@@ -44,7 +45,7 @@ from shard_dialect.ir.mesh import is_reshard
 from shard_dialect.ir.program import read_function
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import AllSlice, Axes, ShardingError
+from shard_dialect.model import AllSlice, Axes, CropHalo, ShardingError, UpdateHalo
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.consistency import check_can_be_cut, check_flows, check_types
 from shard_dialect.rules import Cut, Piece, cutting_of
@@ -156,15 +157,16 @@ def _piece(type_: ir.Type, shardings: Shardings) -> Piece | None:
         return None
     whole, shape = tuple(type_.shape), tuple(shardings.local(type_).shape)
     sharding = shardings.of_type(type_)
+    halos = tuple(sharding.halo(dim) if sharding else (0, 0) for dim in range(len(whole)))
 
     def begin(dim: int) -> ir.Value:
         if sharding is None:
             return _begin((), "", 1, 0)
         grid = shardings.grid(sharding.grid)
         axes = sharding.split_axes[dim]
-        return _begin(axes, grid.name, grid.axes_size(axes), shape[dim])
+        return _begin(axes, grid.name, grid.axes_size(axes), shape[dim] - sum(halos[dim]))
 
-    return Piece(whole, shape, begin)
+    return Piece(whole, shape, begin, halos)
 
 
 def _begin(axes: Axes, grid: str, count: int, size: int) -> ir.Value:
@@ -201,13 +203,20 @@ def _cut_collective(op: ir.Operation, collective: Collective, shardings: Shardin
     global_type, value = op.results[0].type, op.operands[0]
     with ir.InsertionPoint(op), op.location:
         for step in collective.steps:
-            now = step.after(now)
+            before, now = now, step.after(now)
             type_ = shardings.local(shardings.typed(global_type, now))
             splat = _splat_constant(value) if isinstance(step, AllSlice) else None
             if splat is not None:
                 attribute = _local_splat(splat, type_)
                 value = build.create("arith.constant", [type_], [], {"value": attribute}).results[0]
-            elif grid.axes_size(step.axes) > 1:
+                continue
+            if isinstance(step, UpdateHalo):
+                content = build.identity(step.fill, type_.element_type)
+                value = build.with_room(value, type_, step.dim, step.low, content)
+            elif isinstance(step, CropHalo):
+                begin = before.halo(step.dim)[0] - step.low
+                value = build.part_of(value, begin, type_.shape[step.dim], step.dim)
+            if grid.axes_size(step.axes) > 1:
                 value = write_local(step, grid.name, value, type_)
     op.results[0].replace_all_uses_with(value)
     source = op.operands[0].owner

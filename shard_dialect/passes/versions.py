@@ -102,8 +102,10 @@ class Versions:
 
     def price(self, value: int, target: Sharding) -> int:
         """The bytes moved per device to have `value` lie as `target`."""
-        if value in self._fresh or target in self._visible(value):
+        if target in self._visible(value):
             return 0
+        if value in self._fresh:
+            return self.plan(value, target.bare, target).bytes_moved
         if target.partial and self.can_be_partial(value, target):
             return 0
         return self._best(value, target)[1].bytes_moved
@@ -112,10 +114,13 @@ class Versions:
         """`value` lying as `target`, made in front of `before` if need be."""
         versions = self._visible(value)
         if target not in versions:
+            if value in self._fresh and target.halos:  # made again it would have no fill
+                versions[target.bare] = self.get(value, target.bare, before)
             user, level = self._place(value, before)
             may_be_partial = bool(target.partial) and self.can_be_partial(value, target)
             with ir.InsertionPoint(user.handle), user.location:
-                if value in self._fresh and (not target.partial or may_be_partial):
+                is_fresh = value in self._fresh and not target.halos
+                if is_fresh and (not target.partial or may_be_partial):
                     made = self._make_again(self._fresh[value], target)
                 elif may_be_partial:
                     made = self._splat_constant(value, target)

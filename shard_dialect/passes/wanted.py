@@ -19,10 +19,10 @@ from shard_dialect.ir.grids import write_cluster
 from shard_dialect.ir.program import Block, Function, Op
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body
-from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, ShardingRule
+from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
 from shard_dialect.model.axis import Axis
 from shard_dialect.model.refine import Refinement
-from shard_dialect.passes.facts import default_grid
+from shard_dialect.passes.facts import default_grid, refuse_uneven
 from shard_dialect.passes.loops import bound_loops
 
 
@@ -125,6 +125,7 @@ class _Reader:
         return tuple(found)
 
     def _check_even(self, sharding: Sharding, shape: tuple[int, ...]) -> None:
+        refuse_uneven(sharding)
         sharding.local_shape(shape, self.shardings.grid(sharding.grid))
 
     def _read(self, op: Op) -> None:
@@ -145,8 +146,7 @@ class _Reader:
         shape = self.function.values[value].shape
         if shape is None:
             return
-        if sharding.halos or sharding.offsets:
-            raise ShardingError(f"cannot cut a tensor as {sharding}: its pieces are uneven")
+        refuse_uneven(sharding)
         self.of[value] = sharding.even_part(shape, self.shardings.grid(sharding.grid))
 
     def _check_grid(self) -> None:

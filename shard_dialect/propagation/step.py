@@ -85,7 +85,6 @@ class Form:
             return tuple(made)
 
         tensors = tuple(filled(dims) for dims in (*rule.operands, *rule.results))
-        special = rule.unsplit | {factor for factor, _ in rule.reductions}
         is_elementwise = rule.role == "elementwise"
         return cls(
             rule,
@@ -93,7 +92,7 @@ class Form:
             len(rule.operands),
             tuple(sizes),
             rule.blocked,
-            special,
+            rule.special,
             is_elementwise,
             pinned,
             pinned_on,

@@ -13,6 +13,8 @@ from shard_dialect.model.sharding import Shape
 class Piece:
     """One device's piece of a tensor: `whole` is the global shape, `shape` the local one.
 
+    `halos` are how many elements before and after its own it has in `shape` along each dimension.
+
     `begin(dim)` makes, at the current insertion point, a `tensor<1xi64>`: the index in the whole
     tensor at which this device's piece begins along the dimension.
     """
@@ -20,9 +22,13 @@ class Piece:
     whole: Shape
     shape: Shape
     begin: Callable[[int], ir.Value]
+    halos: tuple[tuple[int, int], ...] = ()
+
+    def halo(self, dim: int) -> tuple[int, int]:
+        return self.halos[dim] if self.halos else (0, 0)
 
     def is_split(self, dim: int) -> bool:
-        return self.whole[dim] != self.shape[dim]
+        return self.whole[dim] != self.shape[dim] - sum(self.halo(dim))
 
 
 @dataclass(frozen=True, slots=True)

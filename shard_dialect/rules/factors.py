@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from shard_dialect.model import Reduction, ShardingRule
+from shard_dialect.model import Reduction, ShardingRule, Window
 from shard_dialect.model.rule import Dims, Role
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.query import Query
@@ -22,6 +22,8 @@ from shard_dialect.rules.query import Query
 Kind = Reduction | Literal["passed", "whole", "permuted"]
 Places = Sequence[int | None]
 """A dimension for each operand, or each result; `None`, or none at all, where it has no part."""
+Halo = tuple[int, int, Reduction]
+"""What windows read before and after a piece, and what leaves alone what is past the ends."""
 
 
 class Factors:
@@ -41,6 +43,7 @@ class Factors:
         self._whole: set[int] = set()
         self._permuted: set[int] = set()
         self._blocked: set[int] = set()
+        self._windows: list[Window] = []
 
     def add(
         self,
@@ -50,8 +53,12 @@ class Factors:
         kind: Kind = "passed",
         *,
         blocked: bool = False,
+        halo: Halo | None = None,
     ) -> None:
-        """A factor, minor to those before it in the same dimensions."""
+        """A factor, minor to those before it in the same dimensions.
+
+        One that is permuted, but with a known `halo` in its operands, may be split.
+        """
         factor = len(self._sizes)
         self._sizes.append(size)
         for tensors, places in ((self._operands, operands), (self._results, results)):
@@ -66,16 +73,25 @@ class Factors:
             self._reductions.append((factor, kind))
         if blocked:
             self._blocked.add(factor)
+        if halo is not None:
+            over = [(each, dim) for each, dim in enumerate(operands) if dim is not None]
+            self._windows += [Window(factor, each, dim, *halo) for each, dim in over]
 
     def add_to_all(
-        self, dim: int, size: int, kind: Kind = "passed", *, blocked: bool = False
+        self,
+        dim: int,
+        size: int,
+        kind: Kind = "passed",
+        *,
+        blocked: bool = False,
+        halo: Halo | None = None,
     ) -> None:
         """A factor that is dimension `dim` of every tensor that has one, so of no scalar."""
         operands, results = (
             [dim if dims is not None and dim < len(dims) else None for dims in tensors]
             for tensors in (self._operands, self._results)
         )
-        self.add(size, operands, results, kind, blocked=blocked)
+        self.add(size, operands, results, kind, blocked=blocked, halo=halo)
 
     def rule(self, role: Role = "other", inits: tuple[int, ...] = ()) -> ShardingRule:
         return ShardingRule(
@@ -88,6 +104,7 @@ class Factors:
             frozenset(self._blocked),
             inits,
             role,
+            tuple(self._windows),
         )
 
 

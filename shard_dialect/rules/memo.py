@@ -18,6 +18,10 @@ _BY_NEIGHBOURS = (
     "stablehlo.reduce_window",
     "stablehlo.scatter",
     "stablehlo.select_and_scatter",
+    "tosa.conv2d",
+    "tosa.conv3d",
+    "tosa.depthwise_conv2d",
+    "tosa.transpose_conv2d",
 )
 """Ops whose rules look at what makes their operands, an init constant say, or at their users."""
 

@@ -231,6 +231,7 @@ RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
 }
 
 CUTS: dict[str, CutFunction] = {
+    **tosa_window.CUTS,
     "tosa.reshape": cut_shape(1),
     "tosa.slice": cut_shape(2),
     "tosa.tile": cut_tile,

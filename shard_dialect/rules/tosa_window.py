@@ -6,7 +6,8 @@ Bias is added once, so that the sum over input channels is split only where it i
 dimension of the image
 
     windows of 2, moved by 2    ([ij], [j]) -> ([i])    they lie side by side
-    windows of 3, moved by 1    ([i], [1])  -> ([i])    permuted: a piece reads its neighbours'
+    windows of 3, moved by 1    ([i], [1])  -> ([i])    permuted: a piece reads its neighbours',
+                                                        a halo of [1, 1] where it is padded so
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import identity, splat_value
-from shard_dialect.model import ShardingRule
+from shard_dialect.model import Reduction, ShardingRule
+from shard_dialect.rules.cut import Cut, CutFunction
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
+from shard_dialect.rules.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,15 @@ class _Windows:
         is_bare = not any(self.padding[2 * place : 2 * place + 2])
         return is_dense and is_bare and window == stride and size == made * window
 
+    def along(self, place: int) -> Windows:
+        low, high = self.padding[2 * place : 2 * place + 2]
+        return Windows(self.sizes[place], self.strides[place], self.dilations[place], 1, low, high)
+
+    def halo(self, place: int, size: int, made: int) -> tuple[int, int] | None:
+        """What a piece reads around it; nothing known where it would not read all of itself."""
+        along = self.along(place)
+        return along.halo(size, made) if along.reach >= 0 else None
+
 
 def _windows(query: Query, sizes: list[int]) -> _Windows:
     attributes = query.op.attributes
@@ -44,9 +57,15 @@ def _windows(query: Query, sizes: list[int]) -> _Windows:
 
 
 def _go_over_image(
-    factors: Factors, query: Query, windows: _Windows, kernel: int | None = None
+    factors: Factors,
+    windows: _Windows,
+    kernel: int | None = None,
+    fill: Reduction | None = None,
 ) -> None:
-    """The factors of the image's dimensions, which begin at 1 in it, in the kernel at `kernel`."""
+    """The factors of the image's dimensions, which begin at 1 in it, in the kernel at `kernel`.
+
+    `fill` is the reduction that padding leaves alone, if there is one.
+    """
     for place, window in enumerate(windows.sizes):
         dim = place + 1
         size, made = factors.operands[0][dim], factors.results[0][dim]
@@ -54,16 +73,33 @@ def _go_over_image(
         if windows.are_side_by_side(place, size, made):
             factors.add(made, (dim,), (dim,))
             factors.add(window, (dim, of_kernel), kind="whole")
+            continue
+        halo = windows.halo(place, size, made) if fill is not None else None
+        if halo is not None and fill is not None:
+            factors.add(made, (dim,), (dim,), "permuted", halo=(*halo, fill))
         else:
             factors.add(size, (dim,), (dim,), "permuted")
 
 
+def _zero_padding(query: Query) -> Reduction | None:
+    """A sum, where what is padded counts as zero."""
+    zero = query.op.operands[3]
+    return "sum" if _is_zero(zero) and _is_number(query.op.operands[0]) else None
+
+
+def _is_number(value: ir.Value) -> bool:
+    element = value.type.element_type
+    return isinstance(element, ir.FloatType) or (element.width > 1 and element.is_signless)
+
+
+def _is_zero(value: ir.Value) -> bool:
+    repeated = splat_value(value)
+    return repeated is not None and repeated == identity("sum", repeated.type)
+
+
 def _summed(query: Query) -> Kind:
     """What input channels are: a sum that starts from the bias, which must count once."""
-    bias = query.op.operands[2]
-    repeated = splat_value(bias)
-    is_zero = repeated is not None and repeated == identity("sum", repeated.type)
-    return "sum" if is_zero else "whole"
+    return "sum" if _is_zero(query.op.operands[2]) else "whole"
 
 
 def _bias(query: Query) -> int | None:
@@ -77,7 +113,8 @@ def convolution(query: Query) -> ShardingRule:
     image, kernel = factors.operands[0], factors.operands[1]
     last = len(image) - 1
     factors.add(image[0], (0,), (0,))
-    _go_over_image(factors, query, _windows(query, list(kernel[1:-1])), 1)
+    windows = _windows(query, list(kernel[1:-1]))
+    _go_over_image(factors, windows, 1, _zero_padding(query))
     factors.add(image[-1], (last, last), kind=_summed(query))
     factors.add(kernel[0], (None, 0, _bias(query)), (last,))
     return factors.rule()
@@ -88,7 +125,7 @@ def depthwise(query: Query) -> ShardingRule:
     factors = Factors(query)
     image, kernel = factors.operands[0], factors.operands[1]
     factors.add(image[0], (0,), (0,))
-    _go_over_image(factors, query, _windows(query, list(kernel[:2])), 0)
+    _go_over_image(factors, _windows(query, list(kernel[:2])), 0, _zero_padding(query))
     factors.add(kernel[2], (3, 2, _bias(query)), (3,))
     factors.add(kernel[3], (None, 3, _bias(query)), (3,))
     return factors.rule()
@@ -106,11 +143,19 @@ def transposed(query: Query) -> ShardingRule:
     return factors.rule()
 
 
-def pooling(query: Query) -> ShardingRule:
+def max_pooling(query: Query) -> ShardingRule:
+    """Padding is left out of a maximum, unless all there is besides are NaNs that are too."""
+    attributes = query.op.attributes
+    ignores_nan = "nan_mode" in attributes and "IGNORE" in str(attributes["nan_mode"])
+    return pooling(query, "max" if not ignores_nan and _is_number(query.op.operands[0]) else None)
+
+
+def pooling(query: Query, fill: Reduction | None = None) -> ShardingRule:
     factors = Factors(query)
     image = factors.operands[0]
     factors.add(image[0], (0,), (0,))
-    _go_over_image(factors, query, _windows(query, list(query.op.attributes["kernel"])))
+    windows = _windows(query, list(query.op.attributes["kernel"]))
+    _go_over_image(factors, windows, None, fill)
     factors.add(image[3], (3,), (3,))
     return factors.rule()
 
@@ -129,8 +174,23 @@ RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
     "tosa.conv2d": convolution,
     "tosa.conv3d": convolution,
     "tosa.depthwise_conv2d": depthwise,
-    "tosa.max_pool2d": pooling,
+    "tosa.max_pool2d": max_pooling,
     "tosa.max_pool2d_adaptive": all_but_image,
     "tosa.resize": all_but_image,
     "tosa.transpose_conv2d": transposed,
 }
+
+
+def cut_padding(cut: Cut) -> None:
+    """What is padded of a piece is in its halos."""
+    before = list(cut.op.attributes["pad"])
+    image, after = cut.operand(0), before.copy()
+    for place in range(len(before) // 2):
+        if cut.result.is_split(place + 1) or any(image.halo(place + 1)):
+            after[2 * place : 2 * place + 2] = [0, 0]
+    cut.op.attributes["pad"] = ir.DenseI64ArrayAttr.get(after)
+
+
+CUTS: dict[str, CutFunction] = dict.fromkeys(
+    ("tosa.conv2d", "tosa.conv3d", "tosa.depthwise_conv2d", "tosa.max_pool2d"), cut_padding
+)

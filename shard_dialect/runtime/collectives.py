@@ -25,6 +25,7 @@ from shard_dialect.model import (
     ReduceScatter,
     Reduction,
     Step,
+    UpdateHalo,
 )
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.lowered import Site
@@ -57,8 +58,8 @@ class Group(Protocol):
     def all_to_all(self, send: Array) -> Array:
         """Row `index` of every member's `send`, one row each."""
 
-    def permute(self, send: Array, to: int, source: int) -> Array:
-        """What member `source` sends; ours goes to member `to`. Both may be this member."""
+    def permute(self, send: Array, to: int | None, source: int | None) -> Array | None:
+        """What member `source` sends; ours goes to `to`. Both may be this member, or none."""
 
 
 class Member(ABC):
@@ -127,9 +128,30 @@ def perform(step: Step, group: Group, source: Array, target: Array) -> None:
             np.concatenate(group.all_to_all(rows), axis=concat, out=target)
         case Permute(permutation=permutation):
             to, origin = permutation[group.index], permutation.index(group.index)
-            target[...] = group.permute(source, to, origin)
+            got = group.permute(source, to, origin)
+            assert got is not None, "each place of a permutation gets a piece"
+            target[...] = got
+        case UpdateHalo(dim=dim, low=low, high=high):
+            target[...] = source
+            _update_halo(target, dim, low, high, group)
         case Mask(reduction=reduction):
             target[...] = source if group.index == 0 else identity(reduction, source.dtype)
+
+
+def _update_halo(array: Array, dim: int, low: int, high: int, group: Group) -> None:
+    """The ends of our own piece go to the neighbours, into whose halos they belong."""
+    along = np.moveaxis(array, dim, 0)
+    begin, end = low, len(along) - high
+    before = group.index - 1 if group.index > 0 else None
+    after = group.index + 1 if group.index < group.size - 1 else None
+    for sent, to, origin, halo in (
+        (along[end - low : end], after, before, along[:begin]),
+        (along[begin : begin + high], before, after, along[end:]),
+    ):
+        if len(halo):
+            got = group.permute(np.ascontiguousarray(sent), to, origin)
+            if got is not None:
+                halo[...] = got
 
 
 def identity(reduction: Reduction, dtype: np.dtype[Any]) -> Array:

@@ -125,5 +125,6 @@ class _Group:
     def all_to_all(self, send: Array) -> Array:
         return np.stack([rows[self.index] for rows in self._exchange(send)])
 
-    def permute(self, send: Array, to: int, source: int) -> Array:
-        return self._exchange(send)[source]
+    def permute(self, send: Array, to: int | None, source: int | None) -> Array | None:
+        sent = self._exchange(send)
+        return None if source is None else sent[source]

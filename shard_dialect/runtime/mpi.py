@@ -83,10 +83,11 @@ class _Group:
         self._comm.Alltoall(_raw(send), _raw(rows))
         return rows
 
-    def permute(self, send: Array, to: int, source: int) -> Array:
+    def permute(self, send: Array, to: int | None, source: int | None) -> Array | None:
         result = np.empty_like(send)
-        self._comm.Sendrecv(_raw(send), dest=to, recvbuf=_raw(result), source=source)
-        return result
+        dest, origin = (MPI.PROC_NULL if each is None else each for each in (to, source))
+        self._comm.Sendrecv(_raw(send), dest=dest, recvbuf=_raw(result), source=origin)
+        return None if source is None else result
 
 
 def _raw(array: Array) -> Array:

@@ -1,8 +1,9 @@
 """What a program communicates, by the cost model, from the collectives that it calls.
 
 Bytes moved per device, for a group of n: all-gather (n-1)/n of the result, reduce-scatter (n-1)/n
-of the operand, all-reduce twice that, all-to-all (n-1)/n of the operand, permute the operand. A
-slice, or a mask, of what a device holds moves nothing and is no collective here.
+of the operand, all-reduce twice that, all-to-all (n-1)/n of the operand, permute the operand, a
+halo what comes from two neighbours. A slice, or a mask, of what a device holds moves nothing and is
+no collective here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import prod
 
 from tabulate import tabulate
 
@@ -75,12 +75,11 @@ class Report:
 
 def _entry(site: Site) -> Entry:
     size = site.grid.axes_size(site.step.axes)
-    operand_bytes = prod(site.source.shape) * site.source.dtype.itemsize
     return Entry(
         site.step.kind,
         list(site.step.axes),
         size,
         str(site.source),
         str(site.target),
-        site.step.bytes_moved(size, operand_bytes),
+        site.step.bytes_moved(size, site.source.shape, site.source.dtype.itemsize),
     )

@@ -118,18 +118,19 @@ class _Group:
         dist.all_to_all_single(rows, given, group=self._group)
         return self._array(rows, send)[self._order]
 
-    def permute(self, send: Array, to: int, source: int) -> Array:
+    def permute(self, send: Array, to: int | None, source: int | None) -> Array | None:
         if to == self.index:
             return send
         given = self._bits(send)
         got = torch.empty_like(given)
-        both = [
-            dist.P2POp(dist.isend, given, self._ranks[to], group=self._group),
-            dist.P2POp(dist.irecv, got, self._ranks[source], group=self._group),
-        ]
-        for work in dist.batch_isend_irecv(both):
+        talk = []
+        if to is not None:
+            talk.append(dist.P2POp(dist.isend, given, self._ranks[to], group=self._group))
+        if source is not None:
+            talk.append(dist.P2POp(dist.irecv, got, self._ranks[source], group=self._group))
+        for work in dist.batch_isend_irecv(talk) if talk else ():
             work.wait()
-        return self._array(got, send)
+        return None if source is None else self._array(got, send)
 
     def _by_rank(self, rows: Array) -> Array:
         """The rows in the order of torch's members instead of ours."""

@@ -16,6 +16,7 @@ from shard_dialect.model import (
     AllReduce,
     AllSlice,
     AllToAll,
+    CropHalo,
     Grid,
     Mask,
     Permute,
@@ -23,6 +24,7 @@ from shard_dialect.model import (
     Reduction,
     Sharding,
     Step,
+    UpdateHalo,
 )
 
 DTYPE = np.dtype(np.int32)
@@ -38,6 +40,18 @@ COMBINE: dict[Reduction, Callable[[Array, Array], Array]] = {
 }
 
 
+def alone(kind: Reduction) -> int:
+    """What changes nothing."""
+    info = np.iinfo(DTYPE)
+    return {"sum": 0, "product": 1, "max": info.min, "min": info.max}[kind]
+
+
+def halo_of(sharding: Sharding, dim: int) -> tuple[int, int]:
+    low, high = (sharding.halos[dim] if sharding.halos else ()) or (0, 0)
+    assert None not in (low, high), "known before the program runs"
+    return low or 0, high or 0
+
+
 def piece_size(size: int, axes: Axes, grid: Grid) -> int:
     return -(-size // grid.axes_size(axes))
 
@@ -49,13 +63,25 @@ def cut(array: Array, sharding: Sharding, rank: int, grid: Grid) -> Array:
         size, place = piece_size(array.shape[dim], axes, grid), 0
         for axis in axes:
             place = place * grid.axes_size((axis,)) + at[axis]
-        array = take(array, dim, place, size)
+        halo = halo_of(sharding, dim)
+        ends = [halo if each == dim else (0, 0) for each in range(array.ndim)]
+        array = np.pad(array, ends, constant_values=alone(sharding.fill))
+        array = take(array, dim, place, size, sum(halo))
     return array
 
 
-def take(array: Array, dim: int, place: int, size: int) -> Array:
-    """Piece number `place` of those of `size` along `dim`."""
-    return array[(slice(None),) * dim + (slice(place * size, (place + 1) * size),)]
+def take(array: Array, dim: int, place: int, size: int, more: int = 0) -> Array:
+    """Piece number `place` of those of `size` along `dim`, and some `more`."""
+    return array[(slice(None),) * dim + (slice(place * size, (place + 1) * size + more),)]
+
+
+def last(array: Array, dim: int, size: int) -> Array:
+    """The last `size` elements along `dim`."""
+    return (
+        take(array, dim, 0, size)
+        if size == 0
+        else np.flip(take(np.flip(array, dim), dim, 0, size), dim)
+    )
 
 
 def addends(whole: Array, count: int, kind: Reduction, random: np.random.Generator) -> list[Array]:
@@ -109,9 +135,16 @@ def on_group(step: Step, arrays: Sequence[Array], size: int) -> list[Array]:
         case Permute(_, permutation):
             return [arrays[permutation.index(place)] for place in range(n)]
         case Mask(_, kind):
-            info = np.iinfo(DTYPE)
-            alone = {"sum": 0, "product": 1, "max": info.min, "min": info.max}[kind]
-            return [arrays[0], *(np.full_like(each, alone) for each in arrays[1:])]
+            return [arrays[0], *(np.full_like(each, alone(kind)) for each in arrays[1:])]
+        case UpdateHalo(dim, _, low, high, fill):
+            past = np.full_like(arrays[0], alone(fill))
+            row = [past, *arrays, past]
+            return [
+                np.concatenate([last(before, dim, low), each, take(after, dim, 0, high)], dim)
+                for before, each, after in zip(row, arrays, row[2:], strict=False)
+            ]
+        case CropHalo():
+            raise AssertionError("what is left depends on the halo")
 
 
 def split_dim(step: Step) -> int | None:
@@ -125,6 +158,11 @@ def on_grid(
     step: Step, held: Sequence[Array], now: Sharding, shape: Shape, grid: Grid
 ) -> list[Array]:
     """What the devices hold after `step`, if a tensor of `shape` lies as `now` before."""
+    if isinstance(step, CropHalo):
+        low, high = halo_of(now, step.dim)
+        size = held[0].shape[step.dim] - low + step.low - high + step.high
+        begin = (slice(None),) * step.dim + (slice(low - step.low, None),)
+        return [take(array[begin], step.dim, 0, size) for array in held]
     dim = split_dim(step)
     size = 0 if dim is None else piece_size(shape[dim], step.after(now).split_axes[dim], grid)
     after = dict[int, Array]()
@@ -137,13 +175,16 @@ def bytes_of(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Fraction:
     """What one device moves: of the largest piece, padded to what is cut evenly."""
     n = grid.axes_size(step.axes)
     after = step.after(now)
-    held = [piece_size(size, axes, grid) for size, axes in zip(shape, now.split_axes, strict=True)]
+    held = [
+        piece_size(size, now.split_axes[dim], grid) + sum(halo_of(now, dim))
+        for dim, size in enumerate(shape)
+    ]
     dim = split_dim(step)
     if dim is not None:
         held[dim] = n * piece_size(shape[dim], after.split_axes[dim], grid)
     operand = prod(held) * DTYPE.itemsize
     match step:
-        case AllSlice() | Mask():
+        case AllSlice() | Mask() | CropHalo():
             return Fraction(0)
         case AllGather():
             return Fraction((n - 1) * operand)
@@ -153,6 +194,8 @@ def bytes_of(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Fraction:
             return Fraction((n - 1) * operand, n)
         case Permute():
             return Fraction(operand if n > 1 else 0)
+        case UpdateHalo(dim, _, low, high):
+            return Fraction(operand // held[dim] * (low + high) if n > 1 else 0)
 
 
 def run(

@@ -30,7 +30,7 @@ from tests.model.interpreter import lay
     ids=str,
 )
 def test_bytes_moved_among_4_devices_of_8_bytes_each(step: Step, moved: int) -> None:
-    assert step.bytes_moved(4, 8) == moved
+    assert step.bytes_moved(4, (2, 1), 4) == moved
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_bytes_moved_among_4_devices_of_8_bytes_each(step: Step, moved: int) -> 
     ids=lambda step: step.kind,
 )
 def test_a_group_of_one_moves_nothing(step: Step) -> None:
-    assert step.bytes_moved(1, 8) == 0
+    assert step.bytes_moved(1, (2, 1), 4) == 0
 
 
 @pytest.mark.parametrize(

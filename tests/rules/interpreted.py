@@ -62,8 +62,16 @@ class Trial:
 
     def _piece(self, operand: int, array: Array, rank: int) -> Array:
         """What the device has of an input; of one that is added later the identity."""
-        sharding = self.rule.operand_sharding(operand, self.assignment, self.grid)
-        piece = array[_sharding(sharding).piece(rank, array.shape, self.grid)]
+        sharding = _sharding(self.rule.operand_sharding(operand, self.assignment, self.grid))
+        place = sharding.piece(rank, array.shape, self.grid)
+        if sharding.halos:
+            halos = [sharding.halo(dim) for dim in range(sharding.rank)]
+            array = np.pad(array, halos, constant_values=_identity(sharding.fill, array.dtype))
+            place = tuple(
+                slice(each.start, each.stop + sum(halo))
+                for each, halo in zip(place, halos, strict=True)
+            )
+        piece = array[place]
         result = self._result(0)
         if result.partial and operand in self.rule.inits:
             return np.full_like(piece, _identity(result.reduction, piece.dtype))
@@ -119,7 +127,7 @@ def trials(name: str, text: str, count: int) -> Iterator[Trial]:
         for grid, assignment in _assignments(rule, rng, count):
             try:
                 local = [_cut(text, rule, assignment, grid, rank) for rank in range(grid.size)]
-            except ShardingError:  # the pieces would be strided
+            except ShardingError:  # the pieces would be strided, or smaller than halos
                 continue
             yield Trial(text, local, rule, assignment, grid, inputs, operands)
 
@@ -155,9 +163,11 @@ def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank
 
     def piece(value: ir.Value, sharding: Sharding | None) -> Piece:
         whole = tuple(value.type.shape)
-        shape = _sharding(sharding).local_shape(whole, grid)
-        place = _sharding(sharding).piece(rank, whole, grid)
-        return Piece(whole, shape, lambda dim: constant([place[dim].start], integer))
+        found = _sharding(sharding)
+        shape, place = found.local_shape(whole, grid), found.piece(rank, whole, grid)
+        found.check_sizes(whole, grid)
+        halos = tuple(found.halo(dim) for dim in range(found.rank))
+        return Piece(whole, shape, lambda dim: constant([place[dim].start], integer), halos)
 
     with ir.Location.unknown():
         integer = ir.IntegerType.get_signless(64)

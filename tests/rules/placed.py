@@ -147,7 +147,7 @@ def _asking(case_: Case, op: ir.Operation, rule: ShardingRule, assignment: Assig
     def operand(value: ir.Value) -> Sharding | None:
         places = [place for place, each in enumerate(op.operands) if each == value]
         found = [rule.operand_sharding(place, assignment, GRID) for place in places]
-        return found[0] if found else None
+        return found[0].bare if found and found[0] else None
 
     def result(value: ir.Value) -> Sharding | None:
         places = [place for place, each in enumerate(op.results) if each == value]

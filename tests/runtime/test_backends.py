@@ -21,11 +21,18 @@ EXPECTED = {
     ],
     "megatron": [("all_reduce", 2, 256)],
     "mlp_stablehlo": [("all_reduce", 2, 256)],
+    "convolution": [
+        ("update_halo", 3, 128),
+        ("update_halo", 2, 160),
+        ("update_halo", 3, 128),
+        ("update_halo", 2, 144),
+    ],
 }
 EXPECTED["mlp_1d_mesh"] = EXPECTED["mlp_1d"]
 EXPECTED["mlp_2d_mesh"] = EXPECTED["mlp_2d"]
 DEVICES = {"mlp_1d": 2, "mlp_1d_mesh": 2, "mlp_2d": 8, "mlp_2d_mesh": 8, "megatron": 4}
 DEVICES["mlp_stablehlo"] = 4
+DEVICES["convolution"] = 6
 
 needs_mpi = pytest.mark.skipif(
     not importlib.util.find_spec("mpi4py"), reason="pip install 'shard-dialect[mpi]'"

@@ -75,6 +75,7 @@ RULES = {f"stablehlo.{name}": rule for name, rule in _BY_NAME.items()}
 CUTS: dict[str, CutFunction] = {
     "stablehlo.convolution": contraction.cut_convolution,
     "stablehlo.dynamic_slice": indexing.cut_dynamic_slice,
+    "stablehlo.reduce_window": reduction.cut_reduce_window,
     "stablehlo.gather": pieces.cut_gather,
     "stablehlo.scatter": pieces.cut_scatter,
     "stablehlo.slice": layout.cut_slice,

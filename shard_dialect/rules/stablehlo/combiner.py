@@ -39,10 +39,10 @@ def _joining(value: ir.Value, pair: tuple[ir.Value, ir.Value]) -> Reduction | No
     ):
         return None
     kind = _COMBINERS.get(owner.operation.name)
-    return kind if _is_number(value.type.element_type) else None
+    return kind if is_number(value.type.element_type) else None
 
 
-def _is_number(element: ir.Type) -> bool:
+def is_number(element: ir.Type) -> bool:
     """Whether collectives join such elements as the region does.
 
     Of i1 add is or, and a signed 1 is -1; of unsigned ones they would find a signed maximum.

@@ -2,6 +2,7 @@
 
     dot_general     ([a, b, d], [d, a, c]) -> ([a, b, c]) reduction={d: sum}
     convolution     ([a, bc, d], [c, d, e]) -> ([a, b, e]) reduction={d: sum} whole={c} permuted={b}
+                    with a halo along b, as far as windows go
 
 Sums in parts are the sum, but of i1, whose sum is or.
 """
@@ -9,14 +10,18 @@ Sums in parts are the sum, but of i1, whose sum is or.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
+from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.cut import Cut
-from shard_dialect.rules.factors import Factors, Kind, Places
+from shard_dialect.rules.factors import Factors, Halo, Kind, Places
 from shard_dialect.rules.query import Query
-from shard_dialect.rules.stablehlo.attributes import integer, integers, numbers
-from shard_dialect.rules.stablehlo.combiner import can_be_added_up
+from shard_dialect.rules.stablehlo.attributes import integer, numbers
+from shard_dialect.rules.stablehlo.combiner import can_be_added_up, is_number
+from shard_dialect.rules.stablehlo.windows import windows_of, write_padding
+from shard_dialect.rules.windows import Windows
 
 
 def dot_general(query: Query) -> ShardingRule | None:
@@ -57,7 +62,7 @@ def _sum(op: ir.Operation) -> Kind:
     return "sum" if can_be_added_up(op.results[0].type.element_type) else "whole"
 
 
-_Factor = tuple[int, Places, Places, Kind]
+_Factor = tuple[int, Places, Places, Kind, Halo | None]
 
 
 def convolution(query: Query) -> ShardingRule | None:
@@ -85,11 +90,15 @@ def convolution(query: Query) -> ShardingRule | None:
         given.output_spatial_dimensions,
         strict=True,
     )
-    for number, (a, b, c) in enumerate(spatial):
-        is_beside = right[b] == 1 and _is_dense(query.op, number)
-        windows: _Factor = (made[c], (a, None), (c,), "passed" if is_beside else "permuted")
-        window: _Factor = (right[b], (a, b), (), "whole")
-        _add_within(factors, left[a], windows, window)
+    can_be_filled = is_number(query.op.operands[0].type.element_type)
+    for (a, b, c), along in zip(spatial, _windows(query.op, given, right), strict=True):
+        halo = along.halo(left[a], made[c]) if can_be_filled else None
+        read: Halo | None = (*halo, "sum") if halo is not None else None
+        places: _Factor = (made[c], (a, None), (c,), "permuted", read)
+        if along.are_elements:
+            places = (made[c], (a, None), (c,), "passed", None)
+        window: _Factor = (right[b], (a, b), (), "whole", None)
+        _add_within(factors, left[a], places, window)
     if groups > 1:
         factors.add(groups, (given.input_feature_dimension, kernels), (of_features,))
     factors.add(right[channels], (given.input_feature_dimension, channels), (), _sum(query.op))
@@ -101,24 +110,33 @@ def convolution(query: Query) -> ShardingRule | None:
 
 def _add_within(factors: Factors, size: int, *given: _Factor) -> None:
     """Factors of one dimension of `size`, the larger first, each as large as there is room."""
-    for wanted, operands, results, kind in sorted(given, key=lambda each: -each[0]):
+    for wanted, operands, results, kind, halo in sorted(given, key=lambda each: -each[0]):
         taken = min(wanted, size)
         if taken > 1:
-            factors.add(taken, operands, results, kind)
+            known = halo if taken == wanted else None
+            factors.add(taken, operands, results, kind, halo=known)
             size //= taken
 
 
-def _is_dense(op: ir.Operation, number: int) -> bool:
-    """Whether windows begin at each element of spatial dimension `number`, and nowhere else."""
-    rates = (integers(op, name) for name in ("window_strides", "lhs_dilation"))
-    is_padded = any(integers(op, "padding")[2 * number : 2 * number + 2])
-    return not is_padded and all(not each or each[number] == 1 for each in rates)
+_NAMES = {"stride": "window_strides", "dilation": "rhs_dilation", "base": "lhs_dilation"}
+
+
+def _windows(op: ir.Operation, given: Any, kernel: Shape) -> list[Windows]:
+    return windows_of(op, _NAMES, [kernel[dim] for dim in given.kernel_spatial_dimensions])
 
 
 def cut_convolution(cut: Cut) -> None:
-    """The groups of this piece, which its shapes tell."""
+    """The groups of this piece, which its shapes tell; what is padded of it is in its halos."""
     op, made = cut.op, cut.result.shape
     given = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
+    padding = []
+    dims = zip(given.input_spatial_dimensions, given.output_spatial_dimensions, strict=True)
+    for (a, c), along in zip(dims, _windows(op, given, cut.operand(1).whole), strict=True):
+        is_split = cut.result.is_split(c) or any(cut.operand(0).halo(a))
+        own = along.padding_of(cut.operand(0), a)
+        padding.append(own if is_split else (along.low, along.high))
+    if padding:
+        write_padding(op, padding)
     left, right = (cut.operand(place).shape for place in (0, 1))
     features = left[given.input_feature_dimension], right[given.kernel_input_feature_dimension]
     batches = left[given.input_batch_dimension], made[given.output_batch_dimension]

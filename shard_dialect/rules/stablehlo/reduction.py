@@ -2,7 +2,7 @@
 
     reduce by add over [1]           ([a, b], []) -> ([a]) reduction={b: sum}
     argmax over [1]                  ([a, b], [a, b], [], []) -> ([a], [a]) whole={b}
-    reduce_window of 1x2             ([a, b], []) -> ([a, b]) permuted={b}
+    reduce_window of 1x2             ([a, b], []) -> ([a, b]) permuted={b}, with a halo of [0, 1]
 
 A dimension reduced is split only where the partial results join into the very result: by one kind
 that collectives do, from inits that change nothing however often they are counted.
@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
+from shard_dialect.rules.cut import Cut
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attributes import integers
 from shard_dialect.rules.stablehlo.combiner import combiner, may_start_often
+from shard_dialect.rules.stablehlo.windows import windows_of, write_padding
+from shard_dialect.rules.windows import Windows
 
 
 def reduce(query: Query) -> ShardingRule | None:
@@ -37,19 +40,47 @@ def reduce(query: Query) -> ShardingRule | None:
 
 
 def reduce_window(query: Query) -> ShardingRule | None:
-    """Along a window a piece of the result needs elements of its neighbours' pieces."""
+    """Along a window a piece of the result needs elements of its neighbours' pieces.
+
+    What is past the ends of the operand is the init, so that it must change nothing where a halo
+    takes its place.
+    """
     factors = Factors(query)
-    for dim, size in enumerate(factors.results[0]):
-        factors.add_to_all(dim, size, "passed" if _is_beside(query.op, dim) else "permuted")
+    count = len(factors.results)
+    joined = combiner(query.op, count)
+    inits = list(query.op.operands)[count:]
+    fill = joined if joined and may_start_often(joined, inits) else None
+    for dim, windows in enumerate(_windows(query.op)):
+        size, made = factors.operands[0][dim], factors.results[0][dim]
+        if windows.are_elements:
+            factors.add_to_all(dim, made)
+            continue
+        halo = windows.halo(size, made)
+        is_known = halo is not None and (fill is not None or halo == (0, 0))
+        read = (*halo, fill or "sum") if halo is not None and is_known else None
+        factors.add_to_all(dim, made, "permuted", halo=read)
     return factors.rule()
+
+
+def cut_reduce_window(cut: Cut) -> None:
+    """What is padded of a piece is in its halos."""
+    operand = cut.operand(0)
+    padding = [
+        windows.padding_of(operand, dim)
+        if cut.result.is_split(dim) or any(operand.halo(dim))
+        else (windows.low, windows.high)
+        for dim, windows in enumerate(_windows(cut.op))
+    ]
+    write_padding(cut.op, padding)
 
 
 def select_and_scatter(query: Query) -> ShardingRule | None:
     """Along a window the source has one element for several of the operand and the result."""
     factors = Factors(query)
     operand, source = factors.operands[:2]
+    beside = _windows(query.op)
     for dim, (size, windows) in enumerate(zip(operand, source, strict=True)):
-        if _is_beside(query.op, dim):
+        if beside[dim].are_elements:
             factors.add_to_all(dim, size)
         else:
             factors.add(windows, (None, dim), (), "whole")
@@ -57,10 +88,8 @@ def select_and_scatter(query: Query) -> ShardingRule | None:
     return factors.rule()
 
 
-def _is_beside(op: ir.Operation, dim: int) -> bool:
-    """Whether the window is one element along `dim`, and each element has its own."""
-    names = ("window_dimensions", "window_strides", "base_dilations")
-    rates = [integers(op, name) for name in names]
-    padding = integers(op, "padding")  # two for each dimension, in one list
-    is_padded = any(padding[2 * dim : 2 * dim + 2])
-    return not is_padded and all(not each or each[dim] == 1 for each in rates)
+_NAMES = {"stride": "window_strides", "dilation": "window_dilations", "base": "base_dilations"}
+
+
+def _windows(op: ir.Operation) -> list[Windows]:
+    return windows_of(op, _NAMES, integers(op, "window_dimensions"))
