@@ -139,7 +139,7 @@ def _notes(row: Row, by_hand: int | None) -> list[str]:
     if row.tally is None:
         return [row.reason]
     if by_hand is not None and row.tally.bytes_moved < by_hand:
-        return [*row.tally.notes, "fewer bytes than the plan by hand, which repeats no products"]
+        return [*row.tally.notes, "fewer bytes than the plan by hand"]
     return row.tally.notes
 
 

@@ -248,8 +248,9 @@ CUBE = Grid("g", (2, 2, 2))
         (
             lay((), (), partial=(0, 1)),
             lay((1,), ()),
-            "reduce_scatter dim 0 axes [1] sum; all_reduce axes [0] sum",
-            256,
+            "all_slice dim 1 axes [2]; reduce_scatter dim 0 axes [1] sum; all_reduce axes [0] sum; "
+            "all_gather dim 1 axes [2]",
+            192,
         ),
         (lay((), (0,)), lay((1,), ()), "all_slice dim 0 axes [1]; all_gather dim 1 axes [0]", 64),
         (lay((0,), ()), lay((1,), ()), "collective_permute axes [0, 1] to [[1], []]", 128),
@@ -295,8 +296,8 @@ def test_bytes_grow_with_the_itemsize() -> None:
 @pytest.mark.parametrize(
     ("source", "target", "shape", "text", "moved"),
     [
-        (lay((0,), (1,)), lay((1,), (0,)), (8, 8), "all_to_all dim 1 to 0 axes [2]", 48),
-        (lay((), (), partial=(0,)), lay((), ()), (8, 8), "all_slice dim 0 axes [2]", 320),
+        (lay((0,), (1,)), lay((1,), (0,)), (8, 8), "all_to_all dim 0 to 1 axes [1]", 48),
+        (lay((), (), partial=(0,)), lay((), ()), (8, 8), "all_slice dim 0 axes [1]", 320),
         (lay((), (0,)), lay((), ()), (5, 6), "all_gather dim 1 axes [0]", 120),
     ],
     ids=["exchange of unlike axes", "idle devices help", "uneven"],
@@ -315,10 +316,10 @@ def test_two_grids_are_refused() -> None:
         plan(lay((0,)), lay((0,), grid="h"), (8,), 4, CUBE)
 
 
-def test_halos_are_refused() -> None:
-    halo = Sharding("g", ((0,),), halos=((1, 1),))
-    with pytest.raises(ReshardError, match="pieces with halos or offsets are not resharded yet"):
-        plan(halo, lay((0,)), (8,), 4, CUBE)
+def test_offsets_are_refused() -> None:
+    given = Sharding("g", ((0,),), offsets=((0, 3, 8),))
+    with pytest.raises(ReshardError, match="offsets"):
+        plan(given, lay((0,)), (8,), 4, CUBE)
 
 
 def test_dimensions_that_are_not_split_may_have_any_size() -> None:
