@@ -18,10 +18,15 @@ from math import prod
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.program import itemsize
-from shard_dialect.ir.walk import operations, walk
+from shard_dialect.ir.walk import operations
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.collectives.local import (
+    blocks_of,
+    local_functions,
+    made_at,
+    needed_at,
+)
 
 _KIND = "shard.all_reduce"
 
@@ -36,9 +41,7 @@ class BundleCollectives(Pass):
     """Of one bundle, at most."""
 
     def rewrite(self, module: ir.Operation) -> None:
-        for handle in functions_of(module):
-            if form_of(handle) != "local":
-                continue
+        for handle in local_functions(module):
             for bundle in bundles(handle, self.bytes):
                 _join(bundle)
 
@@ -62,10 +65,7 @@ class Bundle:
 
 def bundles(function: ir.Operation, most: int) -> list[Bundle]:
     """The all-reduces of `function` that can be one, in bundles of up to `most` bytes."""
-    blocks: list[ir.Block] = []
-    for op in walk(function):
-        if op.name == _KIND and op.block not in blocks:
-            blocks.append(op.block)
+    blocks = blocks_of(function, lambda op: op.name == _KIND)
     return [bundle for block in blocks for bundle in _bundles(block, most)]
 
 
@@ -90,12 +90,7 @@ def _bundles(block: ir.Block, most: int) -> Iterator[Bundle]:
 
 def _members(order: Sequence[ir.Operation], most: int) -> list[_Member]:
     """The small all-reduces among the ops of a block."""
-    made = {result: place for place, op in enumerate(order) for result in op.results}
-    needed: dict[ir.Value, int] = {}
-    for place, op in enumerate(order):
-        for inner in (op, *walk(op)):
-            for operand in inner.operands:
-                needed.setdefault(operand, place)
+    made, needed = made_at(order), needed_at(order)
     return [
         _Member(op, made.get(op.operands[0], -1), needed[op.results[0]])
         for op in order

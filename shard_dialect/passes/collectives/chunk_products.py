@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.local import read_local, write_local
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import AllGather, AllSlice, Axes, Grid, Permute, ReduceScatter
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.collectives.local import local_functions
 from shard_dialect.rules import rule_of
 
 _PRODUCT = "stablehlo.dot_general"
@@ -43,9 +43,7 @@ class ChunkProducts(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         shardings = Shardings.of(module)
-        for handle in functions_of(module):
-            if form_of(handle) != "local":
-                continue
+        for handle in local_functions(module):
             for op in walk(handle):
                 if op.name not in ("shard.all_gather", "shard.reduce_scatter"):
                     continue

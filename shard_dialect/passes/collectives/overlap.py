@@ -15,11 +15,16 @@ from dataclasses import dataclass
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.local import described, read_local
-from shard_dialect.ir.walk import operations, walk
+from shard_dialect.ir.walk import operations
 from shard_dialect.model import AllSlice, Mask
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.collectives.local import (
+    blocks_of,
+    local_functions,
+    made_at,
+    needed_at,
+)
 
 _IDLE = (*build.CONSTANTS, "tensor.empty", "mesh.start", "mesh.done")
 """Ops that are no work to overlap with."""
@@ -32,14 +37,8 @@ class OverlapCollectives(Pass):
     name = "overlap-collectives"
 
     def rewrite(self, module: ir.Operation) -> None:
-        for handle in functions_of(module):
-            if form_of(handle) != "local":
-                continue
-            blocks: list[ir.Block] = []
-            for op in walk(handle):
-                if _communicates(op) and op.block not in blocks:
-                    blocks.append(op.block)
-            for block in blocks:
+        for handle in local_functions(module):
+            for block in blocks_of(handle, _communicates):
                 _overlap(block)
 
 
@@ -51,15 +50,12 @@ def _communicates(op: ir.Operation) -> bool:
 
 
 def _overlap(block: ir.Block) -> None:
-    order: list[ir.Operation | None] = list(operations(block))
-    after = {result: at + 1 for at, op in enumerate(order) if op for result in op.results}
-    needed: dict[ir.Value, int] = {}
-    for at, op in enumerate(order):
-        for inner in (op, *walk(op)) if op else ():
-            for operand in inner.operands:
-                needed.setdefault(operand, at)
-    for at, op in enumerate(order):
-        if op is None or not _communicates(op):
+    ops = list(operations(block))
+    order: list[ir.Operation | None] = [*ops]
+    after = {value: at + 1 for value, at in made_at(ops).items()}
+    needed = needed_at(ops)
+    for at, op in enumerate(ops):
+        if not _communicates(op):
             continue
         begin, end = after.get(op.operands[0], 0), needed.get(op.results[0], 0)
         if not any(_is_work(each) for each in order[begin:end]):
