@@ -155,7 +155,8 @@ def test_uneven_pieces_count_as_the_largest(tmp_path: Path) -> None:
     assert tally.moved == {"all_gather": 2 * (8 * 6 * 4)}
     module = sd.parse(
         """"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [4]} : () -> ()
-func.func @main(%x: tensor<8x7xf32, #mesh.shard<@g, [[0]]>>) attributes {mesh.form = "distributed"} {
+func.func @main(%x: tensor<8x7xf32, #mesh.shard<@g, [[0]]>>)
+    attributes {mesh.form = "distributed"} {
   %0 = "mesh.all_to_all"(%x) {mesh_axis = [0], split_axis = 1 : i64, concat_axis = 0 : i64}
     : (tensor<8x7xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8x7xf32, #mesh.shard<@g, [[], [0]]>>
   return

@@ -180,7 +180,7 @@ def _on_whole_axes(
     now = source
     kind = source.reduction if source.partial else between.reduction
     for each in found.steps:
-        step = _named(each, now, kind, axes, grid)
+        step = named(each, now, kind, axes, grid)
         steps.append(step)
         now = step.after(now)
     if between != target:
@@ -288,7 +288,7 @@ def _cost(problem: Problem, steps: Sequence[Step]) -> int:
     return moved
 
 
-def _named(step: Step | Layout, now: Sharding, kind: Reduction, axes: Run, grid: Grid) -> Step:
+def named(step: Step | Layout, now: Sharding, kind: Reduction, axes: Run, grid: Grid) -> Step:
     """A step of the search in the grid's axes."""
     if isinstance(step, tuple):
         return _permute(step, now, kind, axes, grid)
