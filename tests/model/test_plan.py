@@ -248,8 +248,9 @@ CUBE = Grid("g", (2, 2, 2))
         (
             lay((), (), partial=(0, 1)),
             lay((1,), ()),
-            "reduce_scatter dim 0 axes [1] sum; all_reduce axes [0] sum",
-            256,
+            "all_slice dim 1 axes [2]; reduce_scatter dim 0 axes [1] sum; all_reduce axes [0] sum; "
+            "all_gather dim 1 axes [2]",
+            192,
         ),
         (lay((), (0,)), lay((1,), ()), "all_slice dim 0 axes [1]; all_gather dim 1 axes [0]", 64),
         (lay((0,), ()), lay((1,), ()), "collective_permute axes [0, 1] to [[1], []]", 128),
