@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import shard_dialect as sd
+from benchmarks.ours import tally_of
 from tests import distributed
 from tests.uneven_programs import UnevenProgram
 
@@ -57,6 +58,15 @@ def test_a_softmax_over_columns(columns: int, devices: int, pipeline: str) -> No
     text = SOFTMAX.format(columns=columns, devices=devices)
     uneven = check(text, pipeline, (4, 6), (6, columns))
     assert uneven >= (6 if columns > 100 else 0)
+
+
+def test_a_softmax_over_columns_moves_what_is_reduced() -> None:
+    """The maxima and the sums of rows, and the product: no column."""
+    module = sd.parse(SOFTMAX.format(columns=1003, devices=8))
+    sd.run_pipeline(module, "propagate,materialize")
+    tally = tally_of(module)
+    assert tally.count == {"all_reduce": 3}
+    assert tally.bytes_moved == 2 * 7 * (4 + 4 + 4 * 6) * 8 // 8
 
 
 @pytest.mark.parametrize("seed", SEEDS)

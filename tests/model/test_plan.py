@@ -296,8 +296,8 @@ def test_bytes_grow_with_the_itemsize() -> None:
 @pytest.mark.parametrize(
     ("source", "target", "shape", "text", "moved"),
     [
-        (lay((0,), (1,)), lay((1,), (0,)), (8, 8), "all_to_all dim 1 to 0 axes [2]", 48),
-        (lay((), (), partial=(0,)), lay((), ()), (8, 8), "all_slice dim 0 axes [2]", 320),
+        (lay((0,), (1,)), lay((1,), (0,)), (8, 8), "collective_permute", 48),
+        (lay((), (), partial=(0,)), lay((), ()), (8, 8), "all_slice dim 0 axes [1]", 320),
         (lay((), (0,)), lay((), ()), (5, 6), "all_gather dim 1 axes [0]", 120),
     ],
     ids=["exchange of unlike axes", "idle devices help", "uneven"],
