@@ -21,6 +21,7 @@ from shard_dialect.ir.local import LOCAL_COLLECTIVES, read_local
 from shard_dialect.ir.mesh import is_reshard
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import operations, walk
+from shard_dialect.model.plan import operand_shape
 from shard_dialect.passes import PIPELINES
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.stablehlo.attributes import numbers
@@ -116,8 +117,9 @@ def _sites(op: ir.Operation, shardings: Shardings, tally: Tally) -> Iterator[Sit
         type_, grid, now = op.operands[0].type, shardings.grid(found.source.grid), found.source
         for step in found.steps:
             after = step.after(now)
-            shapes = (each.local_shape(tuple(type_.shape), grid) for each in (now, after))
-            source, target = (TensorType(shape, dtype_of(type_.element_type)) for shape in shapes)
+            shape = tuple(type_.shape)
+            shapes = (operand_shape(step, now, shape, grid), after.largest_shape(shape, grid))
+            source, target = (TensorType(each, dtype_of(type_.element_type)) for each in shapes)
             yield Site(step, grid, source, target)
             now = after
     elif op.name in LOCAL_COLLECTIVES:

@@ -137,14 +137,32 @@ def test_what_is_not_partitioned_is_counted_before(
 
 
 def test_what_is_refused_stands_in_the_table(tmp_path: Path) -> None:
-    path = tmp_path / "uneven.mlir"
-    path.write_text(PRODUCT.replace("shape = 4", "shape = 3"))
+    path = tmp_path / "halos.mlir"
+    halos = "split_axes = [[], [0]] halo_sizes = [1, 1] :"
+    path.write_text(PRODUCT.replace("split_axes = [[], [0]] :", halos))
     rows, mine = communication.rows_of(path, [])
-    text = communication.table([("uneven", rows, mine)])
+    text = communication.table([("halos", rows, mine)])
     assert mine.tally is None
-    assert mine.devices == 3
-    assert "[1] uneven.mlir:" in text
+    assert mine.devices == 4
+    assert "[1] halos.mlir:" in text
     assert str(tmp_path) not in text
+
+
+def test_uneven_pieces_count_as_the_largest(tmp_path: Path) -> None:
+    """And what a reduce-scatter, or an exchange, cuts is padded to equal pieces."""
+    tally = counted(PRODUCT.replace("shape = 4", "shape = 3"), tmp_path).tally
+    assert tally is not None
+    assert tally.moved == {"all_gather": 2 * (8 * 6 * 4)}
+    module = sd.parse(
+        """"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [4]} : () -> ()
+func.func @main(%x: tensor<8x7xf32, #mesh.shard<@g, [[0]]>>)
+    attributes {mesh.form = "distributed"} {
+  %0 = "mesh.all_to_all"(%x) {mesh_axis = [0], split_axis = 1 : i64, concat_axis = 0 : i64}
+    : (tensor<8x7xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8x7xf32, #mesh.shard<@g, [[], [0]]>>
+  return
+}"""
+    )
+    assert ours.tally_of(module).moved == {"all_to_all": 3 * (2 * 2 * 4)}
 
 
 def test_warnings_stand_below_the_table(tmp_path: Path) -> None:

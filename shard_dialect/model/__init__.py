@@ -2,6 +2,7 @@
 
 from shard_dialect.model.annotation import Annotation
 from shard_dialect.model.axis import Axes, Axis, SubAxis
+from shard_dialect.model.between import Passage, Transfer, plan_between
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.halos import halo_steps
 from shard_dialect.model.plan import Plan, bytes_moved, plan
@@ -34,6 +35,7 @@ __all__ = [
     "CropHalo",
     "Grid",
     "Mask",
+    "Passage",
     "Permute",
     "Plan",
     "ReduceScatter",
@@ -44,9 +46,11 @@ __all__ = [
     "ShardingRule",
     "Step",
     "SubAxis",
+    "Transfer",
     "UpdateHalo",
     "Window",
     "bytes_moved",
     "halo_steps",
     "plan",
+    "plan_between",
 ]

@@ -109,15 +109,24 @@ def bytes_moved(
     """
     moved, now = 0, source
     for step in steps:
-        n = grid.axes_size(step.axes)
-        after = step.after(now)
-        operand = list(now.largest_shape(shape, grid))
-        if isinstance(step, ReduceScatter | AllToAll):
-            dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
-            operand[dim] = after.largest_shape(shape, grid)[dim] * n
-        moved += step.bytes_moved(n, tuple(operand), itemsize)
-        now = after
+        operand = operand_shape(step, now, shape, grid)
+        moved += step.bytes_moved(grid.axes_size(step.axes), operand, itemsize)
+        now = step.after(now)
     return moved
+
+
+def operand_shape(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Shape:
+    """What a device gives to `step`: the largest piece, padded to what the step cuts evenly.
+
+    >>> operand_shape(ReduceScatter(0, (0,)), Sharding("g", ((),), (0,)), (7,), Grid("g", (4,)))
+    (8,)
+    """
+    operand = list(now.largest_shape(shape, grid))
+    if isinstance(step, ReduceScatter | AllToAll):
+        dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
+        count = grid.axes_size(step.axes)
+        operand[dim] = step.after(now).largest_shape(shape, grid)[dim] * count
+    return tuple(operand)
 
 
 def _refuse(source: Sharding, target: Sharding) -> None:
@@ -171,7 +180,7 @@ def _on_whole_axes(
     now = source
     kind = source.reduction if source.partial else between.reduction
     for each in found.steps:
-        step = _named(each, now, kind, axes, grid)
+        step = named(each, now, kind, axes, grid)
         steps.append(step)
         now = step.after(now)
     if between != target:
@@ -279,7 +288,7 @@ def _cost(problem: Problem, steps: Sequence[Step]) -> int:
     return moved
 
 
-def _named(step: Step | Layout, now: Sharding, kind: Reduction, axes: Run, grid: Grid) -> Step:
+def named(step: Step | Layout, now: Sharding, kind: Reduction, axes: Run, grid: Grid) -> Step:
     """A step of the search in the grid's axes."""
     if isinstance(step, tuple):
         return _permute(step, now, kind, axes, grid)

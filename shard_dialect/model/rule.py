@@ -154,6 +154,22 @@ class ShardingRule:
         return tuple(None if dims is None else tuple(dims) for dims in found)
 
     @cached_property
+    def may_be_uneven(self) -> frozenset[int]:
+        """The factors that pieces of unequal sizes may split: where one stands, it stands alone.
+
+        In the other dimensions, a reshape's say, the pieces of a factor would not be those of the
+        dimension.
+
+        >>> sorted(ShardingRule((2, 3, 5), (((0, 1), (2,)),), (((0,), (1,), (2,)),)).may_be_uneven)
+        [2]
+        """
+        tensors = [dims for dims in self.operands + self.results if dims]
+        shared = {factor for dims in tensors for dim in dims if len(dim) > 1 for factor in dim}
+        return (
+            frozenset(range(len(self.sizes))) - shared - self.whole - self.permuted - self.blocked
+        )
+
+    @cached_property
     def is_elementwise(self) -> bool:
         """Every tensor has the same factors in the same order: an index in, the same index out.
 

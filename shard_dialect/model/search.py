@@ -92,8 +92,8 @@ def cheapest_with_permute(
     `most`, a cost, is less. Raises `SearchTooLong` past `limit` layouts.
     """
     smallest = prod(here.piece(dim, here.unit) for dim in range(len(here.shape))) * here.unit
-    ahead = _reached(here, here.source, forward, most, smallest, limit)
-    back = _reached(there, there.target, backward, most, smallest, limit)
+    ahead = _reached(here, here.source, forward, most, smallest, limit, _Pieces(here))
+    back = _reached(there, there.target, backward, most, smallest, limit, _Pieces(there))
     best: Meeting | None = None
     for pieces, (layout, to) in ahead.items():
         if pieces not in back:
@@ -110,37 +110,98 @@ def cheapest_with_permute(
     return best
 
 
+def cheapest_without_move(
+    here: Problem,
+    there: Problem,
+    held_here: Callable[[Layout], object],
+    held_there: Callable[[Layout], object],
+    limit: int,
+) -> Meeting | None:
+    """The best way over two layouts, on two grids of the same devices, that are one.
+
+    They are where what the devices hold is equal. Raises `SearchTooLong` past `limit` layouts.
+    """
+    ahead = _reached(here, here.source, forward, None, 0, limit, _Layouts(here))
+    back = _reached(there, there.target, backward, None, 0, limit, _Layouts(there))
+    ends = {held_there(layout): (layout, away) for layout, away in back.values()}
+    best: Meeting | None = None
+    for layout, to in ahead.values():
+        found = ends.get(held_here(layout))
+        if found is None:
+            continue
+        other, away = found
+        moved, steps = to.cost[0] + away.cost[0], to.cost[1] + away.cost[1]
+        cost = (moved, steps, max(to.cost[2], away.cost[2]))
+        if best is None or cost < best.cost:
+            best = Meeting(to, layout, other, away, cost)
+    return best
+
+
+class _Pieces:
+    """What matters of layouts for a permutation: how many pieces; axes of one size are alike."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.labels: Sequence[object] = problem.sizes
+
+    def key(self, layout: Layout) -> object:
+        return _alike(self.problem, layout)
+
+    def end(self, layout: Layout) -> object:
+        count = self.problem.count
+        return (*map(count, layout[0]), count(layout[1]))
+
+
+class _Layouts(_Pieces):
+    """Everything matters."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.labels = range(len(problem.sizes))
+
+    def key(self, layout: Layout) -> object:
+        return layout
+
+    end = key
+
+
 _Moves = Callable[[Problem, Layout, Sequence[object]], Iterator[Move]]
 
 
 def _reached(
-    problem: Problem, start: Layout, moves: _Moves, most: int | None, smallest: int, limit: int
-) -> dict[tuple[int, ...], tuple[Layout, Way]]:
-    """For each number of pieces the best layout that steps from (or to) `start` have."""
-    labels = problem.sizes
-    found: dict[tuple[int, ...], tuple[Layout, Way]] = {}
+    problem: Problem,
+    start: Layout,
+    moves: _Moves,
+    most: int | None,
+    smallest: int,
+    limit: int,
+    told_apart: _Pieces,
+) -> dict[object, tuple[Layout, Way]]:
+    """For each `end` the best layout that steps from (or to) `start` have."""
+    found: dict[object, tuple[Layout, Way]] = {}
     done = set()
-    best = {_alike(problem, start): (0, 0, 0)}
+    best = {told_apart.key(start): (0, 0, 0)}
     tie = numbers()
     queue: list[tuple[Cost, int, Layout, tuple[Step, ...]]] = [((0, 0, 0), next(tie), start, ())]
     while queue:
         cost, _, layout, steps = heappop(queue)
-        key = _alike(problem, layout)
+        key = told_apart.key(layout)
         if key in done:
             continue
         done.add(key)
         if len(done) > limit:
             raise SearchTooLong
-        pieces = (*map(problem.count, layout[0]), problem.count(layout[1]))
-        if pieces not in found:
+        end = told_apart.end(layout)
+        if end not in found:
             way = Way(steps if moves is forward else steps[::-1], cost)
-            found[pieces] = (layout, way)
-        for step, after, new in _weighed(problem, layout, cost, moves(problem, layout, labels)):
+            found[end] = (layout, way)
+        possible = moves(problem, layout, told_apart.labels)
+        for step, after, new in _weighed(problem, layout, cost, possible):
             if most is not None and new[0] + smallest > most:
                 continue
-            alike = _alike(problem, after)
-            if alike not in done and (alike not in best or new < best[alike]):
-                best[alike] = new
+            key = told_apart.key(after)
+            if key not in done and (key not in best or new < best[key]):
+                best[key] = new
                 heappush(queue, (new, next(tie), after, (*steps, step)))
     return found
 

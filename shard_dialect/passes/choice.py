@@ -18,6 +18,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.program import Op
 from shard_dialect.model import (
     Assignment,
+    Grid,
     Sharding,
     ShardingError,
     ShardingRule,
@@ -31,6 +32,9 @@ FLOPS_PER_BYTE = 100
 
 MAX_COMBINATIONS = 20_000
 """Past this many, the factors keep only their longest candidates."""
+
+_LOOKUPS = ("stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.scatter")
+"""Ops to which pieces must be even: where they read or write is known when the program runs."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +103,18 @@ class _Problem:
         """For each factor the splits worth trying, the longest last."""
         rule, grid = self.rule, self.versions.grid
         found: list[set[Axes]] = [{()} for _ in rule.sizes]
+        uneven = rule.may_be_uneven if self.op.name not in _LOOKUPS else frozenset()
         for factor, axes in self._offers():
             if factor in rule.unsplit:
                 continue
-            for count in range(1, len(axes) + 1):
-                if rule.sizes[factor] % grid.axes_size(axes[:count]) == 0:
-                    found[factor].add(axes[:count])
+            found[factor].update(_that_divide(rule.sizes[factor], axes, grid))
+            if factor in uneven:
+                found[factor].add(axes)
+        for value in self.op.results:
+            if value in self.wanted:
+                partial = self.wanted[value].partial
+                for factor, _ in rule.reductions:
+                    found[factor].update(_that_divide(rule.sizes[factor], partial, grid))
         if self._is_product:
             self._offer_instead(found)
         return [sorted(each, key=lambda axes: (len(axes), axes)) for each in found]
@@ -119,7 +129,7 @@ class _Problem:
             found[factor] |= {axes for axes in summed if size % grid.axes_size(axes) == 0}
 
     def _offers(self) -> Iterator[tuple[int, Axes]]:
-        """Factors with the axes that an operand or a result splits them by, or is partial over."""
+        """Factors with the axes that an operand or a result splits them by."""
         for value, dims in (
             *zip(self.op.operands, self.rule.cut_operands, strict=True),
             *zip(self.op.results, self.rule.results, strict=True),
@@ -128,10 +138,6 @@ class _Problem:
                 continue
             for sharding in (self.wanted[value], *self.versions.shardings(value)):
                 yield from self._split_by(dims, sharding)
-        for value in self.op.results:
-            if value in self.wanted:
-                partial = self.wanted[value].partial
-                yield from ((factor, partial) for factor, _ in self.rule.reductions)
 
     def _split_by(self, dims: Dims, sharding: Sharding) -> Iterator[tuple[int, Axes]]:
         """How a tensor made of `dims` that lies so splits each factor, in whole grid axes."""
@@ -202,3 +208,10 @@ class _Problem:
             return 0
         devices = prod(self.versions.grid.axes_size(axes) for axes in assignment)
         return 2 * prod(rule.sizes) / devices
+
+
+def _that_divide(size: int, axes: Axes, grid: Grid) -> Iterator[Axes]:
+    """The axes, and each leading part of them, if they cut `size` evenly."""
+    for count in range(1, len(axes) + 1):
+        if size % grid.axes_size(axes[:count]) == 0:
+            yield axes[:count]

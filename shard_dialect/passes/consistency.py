@@ -45,6 +45,21 @@ def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
                     raise ShardingError(f"cannot cut a tensor as {sharding}: it has sub-axes")
 
 
+def check_is_even(function: ir.Operation, shardings: Shardings) -> None:
+    """Raise, where it is made, for a tensor whose pieces are not all of one shape."""
+    for op in (function, *walk(function)):
+        blocks = [block for region in op.regions for block in region.blocks]
+        for value in (*op.results, *(each for block in blocks for each in block.arguments)):
+            sharding = shardings.of_type(value.type)
+            if sharding is None:
+                continue
+            try:
+                sharding.local_shape(tuple(value.type.shape), shardings.grid(sharding.grid))
+            except ShardingError as error:
+                message = f"{error.message}: cutting it is not done yet"
+                raise error_at(value.location, message) from None
+
+
 def check_flows(function: Function, shardings: Shardings) -> None:
     """Raise unless what flows around loops and out of branches lies alike all the way.
 

@@ -55,12 +55,21 @@ def read_facts(function: Function, shardings: Shardings) -> Facts:
     """Read and check them. Raises a located `ShardError`."""
     _refuse_what_is_not_annotated(function)
     numbers = {value.handle: number for number, value in enumerate(function.values)}
-    said = []
-    for each in statements(function, shardings):
+    every = statements(function, shardings)
+    for each in every:
         if each.value not in numbers:
             raise error_at(each.location, "an annotation inside of this region is not read yet")
-        if _holds(each, function, numbers[each.value], shardings):
-            said.append(each)
+    # A hint makes no program one that cannot be cut, but in one that is none it may be uneven too.
+    may_be_uneven = any(each.strength == "hint" for each in every) and any(
+        _is_uneven(each, function, numbers[each.value], shardings)
+        for each in every
+        if each.strength == "binding"
+    )
+    said = [
+        each
+        for each in every
+        if _holds(each, function, numbers[each.value], shardings, may_be_uneven)
+    ]
     known = {numbers[value]: both for value, both in merged(said).items()}
     for each in said:
         if each.strength == "weak":
@@ -92,10 +101,18 @@ def _constrained(
     }
 
 
-def _holds(each: Statement, function: Function, number: int, shardings: Shardings) -> bool:
+def _is_uneven(each: Statement, function: Function, number: int, shardings: Shardings) -> bool:
+    sharding, shape = each.said.sharding, function.values[number].shape
+    grid = shardings.grid(sharding.grid)
+    return shape is not None and grid.is_static and sharding.uneven_dim(shape, grid) is not None
+
+
+def _holds(
+    each: Statement, function: Function, number: int, shardings: Shardings, may_be_uneven: bool
+) -> bool:
     """Whether a statement can be true; raises where one that binds cannot."""
     try:
-        _check(each, function, number, shardings)
+        _check(each, function, number, shardings, may_be_uneven)
     except ShardError as error:
         if each.strength != "hint":
             raise
@@ -104,7 +121,9 @@ def _holds(each: Statement, function: Function, number: int, shardings: Sharding
     return True
 
 
-def _check(each: Statement, function: Function, number: int, shardings: Shardings) -> None:
+def _check(
+    each: Statement, function: Function, number: int, shardings: Shardings, may_be_uneven: bool
+) -> None:
     """Refuse what propagation cannot start from."""
     sharding, shape = each.said.sharding, function.values[number].shape
     if shape is None:
@@ -116,6 +135,7 @@ def _check(each: Statement, function: Function, number: int, shardings: Sharding
         )
     if each.strength == "hint":
         refuse_uneven(sharding)
+    if each.strength == "hint" and not may_be_uneven:
         sharding.local_shape(shape, shardings.grid(sharding.grid))
 
 

@@ -47,7 +47,12 @@ from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import AllSlice, Axes, CropHalo, ShardingError, UpdateHalo
 from shard_dialect.passes.base import Pass
-from shard_dialect.passes.consistency import check_can_be_cut, check_flows, check_types
+from shard_dialect.passes.consistency import (
+    check_can_be_cut,
+    check_flows,
+    check_is_even,
+    check_types,
+)
 from shard_dialect.rules import Cut, Piece, cutting_of
 
 
@@ -68,6 +73,7 @@ class Partition(Pass):
                     handle, ": run --propagate and --materialize first, or --spmd for all"
                 )
             check_can_be_cut(handle, shardings)
+            check_is_even(handle, shardings)
             check_flows(read_function(handle), shardings)
             _partition(handle, shardings)
         _use_upstream_grids(module, shardings)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from shard_dialect.errors import ShardError
+from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, warn
@@ -262,10 +263,22 @@ class _Writer:
         set_boundary(self.function.handle, key, entries)
 
     def _even(self, key: str, place: int, sharding: Sharding) -> Sharding:
-        """As much of an inferred sharding as divides: callers are not to deal with padding."""
+        """As much of an inferred sharding as divides: callers are not to deal with padding.
+
+        One that an annotation op says of the value is not inferred.
+        """
         if key == "arg_attrs":
             value = self.function.arguments[place]
         else:
             value = self.function.returns[0].operands[place]
         shape = self.function.values[value].shape or ()
-        return sharding.even_part(shape, self.shardings.grid(sharding.grid))
+        even = sharding.even_part(shape, self.shardings.grid(sharding.grid))
+        return sharding if even != sharding and value in self._annotated() else even
+
+    def _annotated(self) -> set[int]:
+        """The values that annotation ops say something binding of."""
+        found: set[int] = set()
+        for op in self.function.ops:
+            if op.name in annotation.OPS and (bound := annotation.binds(op.handle)):
+                found.update(op.results, op.operands[:1] if bound == "value" else ())
+        return found

@@ -146,7 +146,7 @@ class Versions:
 
     def whole(self, value: int, before: Op) -> ir.Value:
         """`value`, whole on every device."""
-        rank = len(self._shape(value))
+        rank = len(self.shape(value))
         return self.get(value, Sharding.replicated(self.grid.name, rank), before)
 
     def can_be_partial(self, value: int, target: Sharding) -> bool:
@@ -202,9 +202,9 @@ class Versions:
     def plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
         """The plan from the one sharding of `value` to the other."""
         of = self.function.values[value]
-        return plan(source, target, self._shape(value), of.kind.itemsize, self.grid, False)
+        return plan(source, target, self.shape(value), of.kind.itemsize, self.grid, False)
 
-    def _shape(self, value: int) -> Shape:
+    def shape(self, value: int) -> Shape:
         shape = self.function.values[value].shape
         assert shape is not None, "only tensors of known size have versions"
         return shape

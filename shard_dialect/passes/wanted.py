@@ -1,8 +1,10 @@
 """What materialization is to bring about: how each value of a propagated function is to lie.
 
-As it is written, but for what cannot be cut yet: an inferred split that does not divide its
-dimension is taken as far as it does. Where sub-axes are in use the grid is refined
-(`model.refine`), for the whole module, so that nothing after this pass knows of them.
+As it is written, but for splits that do not divide their dimension. Where an argument, a result or
+an annotation op of the function says such a split, its inferred ones stay as well; in all other
+functions they are taken as far as they divide, so that the function can be cut. Where sub-axes are
+in use the grid is refined (`model.refine`), for the whole module, so that nothing after this pass
+knows of them.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from shard_dialect.ir.walk import body
 from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
 from shard_dialect.model.axis import Axis
 from shard_dialect.model.refine import Refinement
+from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.facts import default_grid, refuse_uneven
 from shard_dialect.passes.loops import bound_loops
 
@@ -79,12 +82,16 @@ class _Reader:
         self.function = function
         self.shardings = shardings
         self.grid = default_grid(function, shardings)
+        self.says_uneven = False
         with located(function.handle):
             self.signature = Signature(self._said("arg_attrs"), self._said("res_attrs"))
         self.of: dict[int, Sharding] = {}
         for number, sharding in zip(function.arguments, self.signature.arguments, strict=True):
             if sharding is not None:
                 self.of[number] = sharding
+        for op in function.ops:
+            with located(op.handle):
+                self._read_annotation(op)
         self._read_blocks(function.handle, function.blocks[1:])
         for op in function.ops:
             with located(op.handle):
@@ -120,22 +127,26 @@ class _Reader:
             if SHARDING in entry and isinstance(each, ir.RankedTensorType):
                 sharding = self.shardings.read_annotation(entry[SHARDING], each.rank).sharding
                 if each.has_static_shape:
-                    self._check_even(sharding, tuple(each.shape))
+                    self._note(sharding, tuple(each.shape))
             found.append(sharding)
         return tuple(found)
 
-    def _check_even(self, sharding: Sharding, shape: tuple[int, ...]) -> None:
+    def _read_annotation(self, op: Op) -> None:
+        annotated = annotation.read_annotation(op.handle, self.shardings)
+        shape = self.function.values[op.operands[0]].shape if annotated else None
+        if annotated is not None and annotated.required and shape is not None:
+            self._note(annotated.said.sharding, shape)
+
+    def _note(self, sharding: Sharding, shape: Shape) -> None:
+        """Note whether what is said is uneven."""
         refuse_uneven(sharding)
-        sharding.local_shape(shape, self.shardings.grid(sharding.grid))
+        grid = self.shardings.grid(sharding.grid)
+        self.says_uneven |= sharding.uneven_dim(shape, grid) is not None
 
     def _read(self, op: Op) -> None:
         for place, said in self.shardings.of_results(op.handle).items():
             self._want(op.results[place], said.sharding)
         self._read_blocks(op.handle, op.blocks)
-        annotated = annotation.read_annotation(op.handle, self.shardings)
-        shape = self.function.values[op.operands[0]].shape if annotated else None
-        if annotated is not None and annotated.required and shape is not None:
-            self._check_even(annotated.said.sharding, shape)
 
     def _read_blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
         for block, said in zip(blocks, self.shardings.of_blocks(handle), strict=False):
@@ -147,7 +158,9 @@ class _Reader:
         if shape is None:
             return
         refuse_uneven(sharding)
-        self.of[value] = sharding.even_part(shape, self.shardings.grid(sharding.grid))
+        if not self.says_uneven:
+            sharding = sharding.even_part(shape, self.shardings.grid(sharding.grid))
+        self.of[value] = sharding
 
     def _check_grid(self) -> None:
         """One grid, with devices in their own order."""

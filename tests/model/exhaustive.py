@@ -167,3 +167,54 @@ def _costs(
                 pushed += 1
                 heappush(queue, ((cost[0] + moved, cost[1] + 1), pushed, after))
     return best
+
+
+def costs_between(
+    source: Sharding,
+    target: Sharding,
+    shape: Shape,
+    grids: tuple[Grid, Grid],
+    same_devices: bool,
+) -> Fraction:
+    """The least bytes from `source` on the one grid to `target` on the other, passing once."""
+    grid, other = grids
+    uneven = tuple(
+        bool(size % grid.axes_size(have) or size % other.axes_size(want))
+        for size, have, want in zip(shape, source.split_axes, target.split_axes, strict=True)
+    )
+    reached = _costs(source, uneven, shape, grid)
+    return min(
+        reached[leaves][0] + passes + _costs(enters, uneven, shape, other)[target][0]
+        for leaves, enters, passes in _passages(shape, grids, same_devices)
+        if leaves in reached and target in _costs(enters, uneven, shape, other)
+    )
+
+
+@cache
+def _passages(
+    shape: Shape, grids: tuple[Grid, Grid], same_devices: bool
+) -> list[tuple[Sharding, Sharding, Fraction]]:
+    found = []
+    for leaves in shardings(grids[0], len(shape)):
+        for enters in shardings(grids[1], len(shape)):
+            if counts(leaves, grids[0]) == counts(enters, grids[1]):
+                exchange = Permute((0,), (), leaves.split_axes, leaves.partial)
+                moved = bytes_of(exchange, leaves, shape, grids[0])
+                same = same_devices and held(leaves, shape, grids[0]) == held(
+                    enters, shape, grids[1]
+                )
+                found.append((leaves, enters, Fraction(0) if same else moved))
+    return found
+
+
+def held(sharding: Sharding, shape: Shape, grid: Grid) -> object:
+    """What of each dimension each device holds, and which devices have an addend in common."""
+    device = dict(enumerate(grid.device_ids)) or {rank: rank for rank in range(grid.size)}
+    parts = [
+        intervals(size, axes, grid) for size, axes in zip(shape, sharding.split_axes, strict=True)
+    ]
+    pieces = {device[rank]: tuple(part[rank] for part in parts) for rank in range(grid.size)}
+    addends: dict[int, set[int]] = {}
+    for rank in range(grid.size):
+        addends.setdefault(grid.index_along(rank, sharding.partial), set()).add(device[rank])
+    return pieces, set(map(frozenset, addends.values()))

@@ -21,15 +21,6 @@ func.func @offsets(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @sizes_that_do_not_divide(%x: tensor<5xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{dimension 0 of size 5 does not divide by 2 devices in sharding [[0]]}}
-  %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0]]>} : (tensor<5xf32>) -> tensor<5xf32>
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 "mesh.cluster"() {sym_name = "h", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 // expected-error@+1 {{function @two_grids has tensors on grids @g and @h: one grid a function is supported yet}}
 func.func @two_grids(%x: tensor<16x16xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %y: tensor<16x16xf32> {mesh.sharding = #mesh.shard<@h, [[0]]>}) {

@@ -2,7 +2,7 @@
 //
 // RUN: not shard-opt %s --split-input-file --spmd 2>&1 | filecheck %s
 
-// CHECK: split_input_file.mlir:24:8: error: dimension 0 of size 5 does not divide by 2 devices
+// CHECK: split_input_file.mlir:20:19: error: dimension 0 of size 5 does not divide by 2 devices
 // CHECK: func.func @first(%arg0: tensor<2xf32>
 // CHECK: // -----
 // CHECK: func.func @third(%arg0: tensor<4xf32>
