@@ -74,6 +74,7 @@ class Relay:
     shardings: Shardings
     grid: Grid
     _made: dict[tuple[ir.Value, Sharding], ir.Value] = field(default_factory=dict)
+    _bytes: dict[ir.Value, int] = field(default_factory=dict)
 
     def lies(self, value: ir.Value) -> Sharding:
         found = self.shardings.of_type(value.type)
@@ -84,6 +85,12 @@ class Relay:
         return plan(source, target, shape, size, self.grid, False).bytes_moved
 
     def bytes_of(self, reshard: ir.Operation) -> int:
+        made = reshard.results[0]
+        if made not in self._bytes:
+            self._bytes[made] = self._bytes_of(reshard)
+        return self._bytes[made]
+
+    def _bytes_of(self, reshard: ir.Operation) -> int:
         found = read_collective(reshard)
         value = reshard.operands[0]
         shape, size = tuple(value.type.shape), itemsize(value.type.element_type)
