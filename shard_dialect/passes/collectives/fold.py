@@ -18,7 +18,7 @@ from shard_dialect.ir.collectives import read_collective, write_steps
 from shard_dialect.ir.program import itemsize
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.model import bytes_moved, plan
-from shard_dialect.passes.collectives.relay import reshard_of, users
+from shard_dialect.passes.collectives.relay import reshard_before, users
 from shard_dialect.passes.collectives.rewrite import CollectivePass
 
 
@@ -30,7 +30,7 @@ class FoldCollectives(CollectivePass):
 
     def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
         """Plan a reshard and the one before it as one, if that is cheaper or shorter."""
-        before = reshard_of(reshard.operands[0])
+        before = reshard_before(reshard, reshard.operands[0])
         if before is None:
             return False
         first, second = read_collective(before), read_collective(reshard)

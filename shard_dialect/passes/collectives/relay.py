@@ -59,12 +59,15 @@ def users(value: ir.Value) -> list[ir.Operation]:
     return found
 
 
-def reshard_of(value: ir.Value) -> ir.Operation | None:
-    """The reshard that makes `value`, if one does."""
+def reshard_before(op: ir.Operation, value: ir.Value) -> ir.Operation | None:
+    """The reshard of the same block that makes `value`, if one does.
+
+    One in front of a loop is done once, what is in the loop each time.
+    """
     owner = value.owner
     if isinstance(owner, ir.Block) or not is_reshard(owner.operation):
         return None
-    return owner.operation
+    return owner.operation if owner.operation.block == op.block else None
 
 
 @dataclass
@@ -106,23 +109,22 @@ class Relay:
             if sharding is not None and value not in laid:
                 needs.setdefault(value, set()).add(sharding)
         for value, targets in needs.items():
-            reshard = reshard_of(value)
-            is_free = reshard is not None and users(value) == [op]
-            if reshard is not None and is_free:
+            reshard = reshard_before(op, value)
+            if reshard is not None and users(value) == [op]:
                 moved -= self.bytes_of(reshard)
-            moved += sum(self._to_bring(value, target, is_free=is_free) for target in targets)
+            moved += sum(self._to_bring(op, value, target) for target in targets)
         return Change(moved, then.flops - now.flops, then.elements - now.elements)
 
-    def _to_bring(self, value: ir.Value, target: Sharding, *, is_free: bool) -> int:
+    def _to_bring(self, op: ir.Operation, value: ir.Value, target: Sharding) -> int:
         if self._may_be_made(value, target):
             return 0
-        reshard = reshard_of(value)
+        reshard = reshard_before(op, value)
         here = self.bytes_between(value, self.lies(value), target)
         if reshard is None:
             return here
         source = reshard.operands[0]
         there = self.bytes_between(source, self.lies(source), target)
-        return there if is_free else min(here, there)
+        return there if users(value) == [op] else min(here, there)
 
     def bytes_out(
         self, value: ir.Value, made: Sharding, inside: Sequence[ir.Operation] = ()
@@ -194,7 +196,7 @@ class Relay:
             if owner.name == "tensor.empty":
                 return empty
             return build.fill(owner.operands[0], empty).results[0]
-        reshard = reshard_of(value)
+        reshard = reshard_before(op, value)
         source = value if reshard is None else reshard.operands[0]
         if reshard is not None and users(value) != [op]:
             here = self.bytes_between(value, self.lies(value), target)
