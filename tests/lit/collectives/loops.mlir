@@ -26,7 +26,7 @@ func.func @in_front(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>, %y: tensor<
 // CHECK-NEXT: arith.addf
 // CHECK-NEXT: "mesh.all_reduce"
 // CHECK-NEXT: scf.yield
-func.func @inside(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %z: tensor<4x4xf32>, %n: index) -> tensor<4x4xf32> {
+func.func @inside(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %z: tensor<4x4xf32>, %n: index) -> tensor<4x4xf32> attributes {mesh.form = "distributed"} {
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
   %1 = scf.for %i = %zero to %n step %one iter_args(%last = %z) -> (tensor<4x4xf32>) {
