@@ -1,8 +1,11 @@
-"""Cheaper communication in the distributed form: the passes of `collectives`, to a fixed point.
+"""Cheaper communication: the passes of `collectives`, in the distributed form to a fixed point.
 
 Each of them has its own flag and says what it does: `--fold-collectives`, `--share-collectives`,
 `--sink-reductions`, `--sink-gathers`, `--reduce-to-pieces`, `--compute-on-slices`. None makes a
 program dearer: bytes moved, then the arithmetic of each device, then the number of steps get less.
+
+Of a function in the local form small all-reduces are bundled (`--bundle-collectives`). What makes
+other work of it is asked for by name: `--chunk-products`, `--overlap-collectives`.
 
 The types say what lies how, and each rewrite keeps to them: nothing is taken to be replicated
 that its type does not state.
@@ -16,6 +19,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.collectives.bundle import BundleCollectives
 from shard_dialect.passes.collectives.compute_on_slices import ComputeOnSlices
 from shard_dialect.passes.collectives.fold import FoldCollectives
 from shard_dialect.passes.collectives.reduce_to_pieces import ReduceToPieces
@@ -44,6 +48,7 @@ class OptimizeCollectives(Pass):
             ReduceToPieces(),
             ComputeOnSlices(),
         )
+        BundleCollectives().rewrite(module)
         for handle in functions_of(module):
             if form_of(handle) != "distributed":
                 continue

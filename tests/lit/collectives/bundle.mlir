@@ -1,6 +1,7 @@
 // Small all-reduces of one kind and group are one, where none needs another.
 //
 // RUN: shard-opt %s --bundle-collectives | filecheck %s
+// RUN: shard-opt %s --optimize-collectives | filecheck %s
 // RUN: shard-opt %s --bundle-collectives="bytes=32" | filecheck %s --check-prefix=SMALL
 
 shard.grid @g(shape = 2x2)
