@@ -73,7 +73,7 @@ def test_help_lists_every_pass(opt: Program) -> None:
 def test_a_pass_its_module_and_its_class_agree(name: str) -> None:
     found = pass_class(name)
     assert found.name == name
-    module = found.__module__.removeprefix("shard_dialect.passes.").rstrip("_")
+    module = found.__module__.removeprefix("shard_dialect.passes.").rpartition(".")[2].rstrip("_")
     assert module == name.replace("-", "_")
     assert found.summary().endswith(".")
 

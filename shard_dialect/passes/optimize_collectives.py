@@ -19,11 +19,11 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.passes.base import Pass
-from shard_dialect.passes.collectives.bundle import BundleCollectives
+from shard_dialect.passes.collectives.bundle_collectives import BundleCollectives
 from shard_dialect.passes.collectives.compute_on_slices import ComputeOnSlices
-from shard_dialect.passes.collectives.fold import FoldCollectives
+from shard_dialect.passes.collectives.fold_collectives import FoldCollectives
 from shard_dialect.passes.collectives.reduce_to_pieces import ReduceToPieces
-from shard_dialect.passes.collectives.share import ShareCollectives
+from shard_dialect.passes.collectives.share_collectives import ShareCollectives
 from shard_dialect.passes.collectives.sink_gathers import SinkGathers
 from shard_dialect.passes.collectives.sink_reductions import SinkReductions
 from shard_dialect.passes.consistency import check_can_be_cut
