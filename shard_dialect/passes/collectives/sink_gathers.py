@@ -31,6 +31,8 @@ class SinkGathers(CollectivePass):
 
     def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
         """Move a gather down. One that is also a reduction reduces first."""
+        if reshard.name == "mesh.local_split":
+            return False  # nothing is gathered
         source, target = sources(reshard)
         if source.split_axes == target.split_axes or not set(target.partial) <= set(source.partial):
             return False
