@@ -61,6 +61,13 @@ def passed(text: str, pipeline: str) -> tuple[str, int]:
         return str(module), moved
 
 
+def computes_the_same(text: str, pipeline: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShardWarning)
+        verdict = run_and_check(text, pipeline)
+    assert verdict.passed, f"{text}\n{verdict.failure}"
+
+
 @pytest.mark.parametrize("name", PASSES)
 def test_a_pass_keeps_what_is_computed_and_moves_no_more(name: str) -> None:
     changed = 0
@@ -72,10 +79,7 @@ def test_a_pass_keeps_what_is_computed_and_moves_no_more(name: str) -> None:
         if after_text == materialized:
             continue
         changed += 1
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ShardWarning)
-            verdict = run_and_check(text, f"propagate,materialize,{name},partition,lower")
-        assert verdict.passed, f"{text}\n{verdict.failure}"
+        computes_the_same(text, f"propagate,materialize,{name},partition,lower")
     assert changed
 
 
@@ -120,10 +124,7 @@ def test_what_overlaps_computes_the_same(name: str) -> None:
         if "mesh.start" not in found:
             continue
         changed += 1
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ShardWarning)
-            verdict = run_and_check(text, f"spmd,{name},lower")
-        assert verdict.passed, f"{text}\n{verdict.failure}"
+        computes_the_same(text, f"spmd,{name},lower")
     assert changed
 
 

@@ -70,6 +70,10 @@ class Shardings:
             self._in_types[type_] = self.read(encoding, type_.rank) if is_ours else None
         return self._in_types[type_]
 
+    def lies(self, type_: ir.RankedTensorType, grid: Grid) -> Sharding:
+        """How a tensor of `type_` lies: one of a plain type is replicated on `grid`."""
+        return self.of_type(type_) or Sharding.replicated(grid.name, type_.rank)
+
     def of_results(self, op: ir.Operation) -> dict[int, Annotation]:
         """What is said of an op's results, by result number.
 

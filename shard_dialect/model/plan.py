@@ -292,10 +292,10 @@ def named(step: Step | Layout, now: Sharding, kind: Reduction, axes: Run, grid: 
     """A step of the search in the grid's axes."""
     if isinstance(step, tuple):
         return _permute(step, now, kind, axes, grid)
-    named = replace(step, axes=tuple(axes[axis] for axis in step.axes))  # type: ignore[index]
-    if isinstance(named, AllReduce | ReduceScatter | Mask):
-        return replace(named, reduction=kind)
-    return named
+    found = replace(step, axes=tuple(axes[axis] for axis in step.axes))  # type: ignore[index]
+    if isinstance(found, AllReduce | ReduceScatter | Mask):
+        return replace(found, reduction=kind)
+    return found
 
 
 def _permute(layout: Layout, now: Sharding, kind: Reduction, axes: Run, grid: Grid) -> Step:

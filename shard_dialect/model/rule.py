@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Literal
 
 from shard_dialect.errors import ShardError
@@ -179,6 +180,23 @@ class ShardingRule:
         alike = all(dims == tensors[0] for dims in tensors)
         each = alike and all(len(dim) == 1 for dims in tensors for dim in dims)
         return each and not (self.special or self.blocked)
+
+    def flops(self, assignment: Assignment, grid: Grid) -> float:
+        """Of one device when `assignment` splits the factors, if the op is a product; else 0.
+
+        >>> rule = ShardingRule.einsum("ik,kj->ij", [(4, 8), (8, 2)], [(4, 2)], {"k": "sum"})
+        >>> rule.flops(((0,), (), ()), Grid("g", (2,)))
+        64.0
+        """
+        if not self.is_product:
+            return 0
+        devices = prod(grid.axes_size(axes) for axes in assignment)
+        return 2 * prod(self.sizes) / devices
+
+    @cached_property
+    def is_product(self) -> bool:
+        """It sums up over several tensors."""
+        return bool(self.reductions) and sum(1 for dims in self.operands if dims) > 1
 
     def operand_sharding(self, index: int, assignment: Assignment, grid: Grid) -> Sharding | None:
         """What operand `index` must be when `assignment` splits the factors, halos included."""

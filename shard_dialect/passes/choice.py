@@ -115,7 +115,7 @@ class _Problem:
                 partial = self.wanted[value].partial
                 for factor, _ in rule.reductions:
                     found[factor].update(_that_divide(rule.sizes[factor], partial, grid))
-        if self._is_product:
+        if self.rule.is_product:
             self._offer_instead(found)
         return [sorted(each, key=lambda axes: (len(axes), axes)) for each in found]
 
@@ -194,20 +194,7 @@ class _Problem:
                 total += versions.price(self.op.operands[place], self.wanted[value])
         except ShardingError:
             return inf
-        return total + self._flops(assignment) / FLOPS_PER_BYTE
-
-    @property
-    def _is_product(self) -> bool:
-        rule = self.rule
-        return bool(rule.reductions) and sum(1 for dims in rule.operands if dims) > 1
-
-    def _flops(self, assignment: Assignment) -> float:
-        """Of one device, if the op is a product."""
-        rule = self.rule
-        if not self._is_product:
-            return 0
-        devices = prod(self.versions.grid.axes_size(axes) for axes in assignment)
-        return 2 * prod(rule.sizes) / devices
+        return total + self.rule.flops(assignment, versions.grid) / FLOPS_PER_BYTE
 
 
 def _that_divide(size: int, axes: Axes, grid: Grid) -> Iterator[Axes]:

@@ -155,7 +155,7 @@ def _check(
     assignment = assignment_of(op, rule, operands, results, grid)
     carried, places = _carried(op, rule, operands)
     for index, found in enumerate(results):
-        expected = _too(rule.result_sharding(index, assignment, grid), carried)
+        expected = partial_too(rule.result_sharding(index, assignment, grid), carried)
         if op.name in (*FRESH, *build.CONSTANTS) and found is not None:
             if found.partial and not build.may_be_partial(op, found.reduction):
                 raise ShardingError(
@@ -169,19 +169,21 @@ def _check(
         expected = rule.operand_sharding(index, assignment, grid)
         if index in rule.inits:
             result = rule.inits.index(index)
-            expected = _too(rule.result_sharding(result, assignment, grid), carried)
+            expected = partial_too(rule.result_sharding(result, assignment, grid), carried)
         elif index in places:
-            expected = _too(expected, carried)
+            expected = partial_too(expected, carried)
         if op.name == "linalg.fill":
             continue
         if expected is not None:
             _expect(op, f"operand {index}", found, expected)
 
 
-def _too(made: Sharding | None, carried: Sharding | None) -> Sharding | None:
-    """`made`, and partial as `carried` is."""
+def partial_too(made: Sharding | None, carried: Sharding | None) -> Sharding | None:
+    """`made`, and partial as `carried` is. Raises `ShardingError` for two kinds of reduction."""
     if made is None or carried is None:
         return made
+    if made.partial and made.reduction != carried.reduction:
+        raise ShardingError(f"{made} would be partial as {carried} is, too")
     return made.with_partial(made.partial + carried.partial, carried.reduction)
 
 

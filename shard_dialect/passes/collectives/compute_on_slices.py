@@ -34,16 +34,13 @@ class ComputeOnSlices(CollectivePass):
         """Lay the op before a slice as the slice lies."""
         found = read_collective(reshard)
         value = reshard.operands[0]
-        if isinstance(value.owner, ir.Block) or not _slices(reshard):
+        is_slice = all(isinstance(step, AllSlice) for step in found.steps)
+        if isinstance(value.owner, ir.Block) or not is_slice:
             return False
         op = value.owner.operation
         if is_reshard(op) or op.block != reshard.block:
             return False
         return _lay_as(op, list(op.results).index(value), found.target, shardings)
-
-
-def _slices(reshard: ir.Operation) -> bool:
-    return all(isinstance(step, AllSlice) for step in read_collective(reshard).steps)
 
 
 def _lay_as(op: ir.Operation, number: int, target: Sharding, shardings: Shardings) -> bool:

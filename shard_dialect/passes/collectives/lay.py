@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import takewhile
-from math import prod
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError, ShardingRule
 from shard_dialect.model.sharding import Shape
-from shard_dialect.passes.consistency import assignment_of
+from shard_dialect.passes.consistency import assignment_of, partial_too
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.linear import carries
 
@@ -36,11 +35,9 @@ class Layer:
     narrow: bool = False
 
     def lies(self, value: ir.Value, grid: Grid) -> Sharding | None:
-        """By its type; plain tensors are replicated."""
-        if not isinstance(value.type, ir.RankedTensorType):
-            return None
-        found = self.shardings.of_type(value.type)
-        return found or Sharding.replicated(grid.name, value.type.rank)
+        """By its type; `None` for what is no tensor."""
+        is_tensor = isinstance(value.type, ir.RankedTensorType)
+        return self.shardings.lies(value.type, grid) if is_tensor else None
 
     def now(self, op: ir.Operation, grid: Grid) -> Lay | None:
         """How `op` lies; `None` where it has no rule, or only its type says what it makes."""
@@ -127,19 +124,18 @@ class Layer:
         kinds = {kind for factor, kind in rule.reductions if assignment[factor]}
         if len(axes) != len(set(axes)) or len(kinds) > 1:
             return None
-        results = []
-        for number in range(len(rule.results)):
-            made = rule.result_sharding(number, tuple(assignment), grid)
-            if made is not None and places:
-                made = _partial_too(made, carried)
-            results.append(made)
+        parts = carried if places else None
+        results = [
+            partial_too(rule.result_sharding(number, tuple(assignment), grid), parts)
+            for number in range(len(rule.results))
+        ]
         operands = []
         for number in range(len(rule.operands)):
             given = rule.operand_sharding(number, tuple(assignment), grid)
             if number in rule.inits:
                 given = results[rule.inits.index(number)]
-            elif given is not None and number in places:
-                given = _partial_too(given, carried)
+            elif number in places:
+                given = partial_too(given, parts)
             operands.append(given)
         return self._lay(op, rule, assignment, tuple(operands), tuple(results), grid)
 
@@ -159,14 +155,4 @@ class Layer:
                 if sharding.uneven_dim(shape, grid) is not None or sharding.halos:
                     return None
                 elements = max(elements, sharding.local_elements(shape, grid))
-        is_product = bool(rule.reductions) and sum(1 for dims in rule.operands if dims) > 1
-        devices = prod(grid.axes_size(axes) for axes in assignment)
-        flops = 2 * prod(rule.sizes) / devices if is_product else 0
-        return Lay(operands, results, flops, elements)
-
-
-def _partial_too(sharding: Sharding, carried: Sharding) -> Sharding:
-    """Partial as `carried` is, besides what it is already."""
-    if sharding.partial and sharding.reduction != carried.reduction:
-        raise ShardingError("is partial in two ways")
-    return sharding.with_partial(sharding.partial + carried.partial, carried.reduction)
+        return Lay(operands, results, rule.flops(tuple(assignment), grid), elements)

@@ -15,7 +15,7 @@ from shard_dialect.ir.collectives import read_collective, write_steps
 from shard_dialect.ir.mesh import COLLECTIVES, is_reshard
 from shard_dialect.ir.program import itemsize
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.model import Grid, Sharding, bytes_moved, plan
+from shard_dialect.model import Grid, Plan, Sharding, bytes_moved, plan
 from shard_dialect.passes.choice import FLOPS_PER_BYTE
 from shard_dialect.passes.collectives.lay import Lay
 
@@ -80,12 +80,14 @@ class Relay:
     _bytes: dict[ir.Value, int] = field(default_factory=dict)
 
     def lies(self, value: ir.Value) -> Sharding:
-        found = self.shardings.of_type(value.type)
-        return found or Sharding.replicated(self.grid.name, value.type.rank)
+        return self.shardings.lies(value.type, self.grid)
+
+    def plan(self, value: ir.Value, source: Sharding, target: Sharding) -> Plan:
+        shape, size = tuple(value.type.shape), itemsize(value.type.element_type)
+        return plan(source, target, shape, size, self.grid, False)
 
     def bytes_between(self, value: ir.Value, source: Sharding, target: Sharding) -> int:
-        shape, size = tuple(value.type.shape), itemsize(value.type.element_type)
-        return plan(source, target, shape, size, self.grid, False).bytes_moved
+        return self.plan(value, source, target).bytes_moved
 
     def bytes_of(self, reshard: ir.Operation) -> int:
         made = reshard.results[0]
@@ -118,13 +120,23 @@ class Relay:
     def _to_bring(self, op: ir.Operation, value: ir.Value, target: Sharding) -> int:
         if self._may_be_made(value, target):
             return 0
+        source = self._source(op, value, target)
+        return self.bytes_between(source, self.lies(source), target)
+
+    def _source(self, op: ir.Operation, value: ir.Value, target: Sharding) -> ir.Value:
+        """What to bring to `target` for `op`: `value`, or what the reshard before it took.
+
+        The latter where the reshard is for `op` alone, which then needs it no more.
+        """
         reshard = reshard_before(op, value)
-        here = self.bytes_between(value, self.lies(value), target)
         if reshard is None:
-            return here
+            return value
         source = reshard.operands[0]
+        if users(value) == [op]:
+            return source
+        here = self.bytes_between(value, self.lies(value), target)
         there = self.bytes_between(source, self.lies(source), target)
-        return there if users(value) == [op] else min(here, there)
+        return value if here < there else source
 
     def bytes_out(
         self, value: ir.Value, made: Sharding, inside: Sequence[ir.Operation] = ()
@@ -196,13 +208,7 @@ class Relay:
             if owner.name == "tensor.empty":
                 return empty
             return build.fill(owner.operands[0], empty).results[0]
-        reshard = reshard_before(op, value)
-        source = value if reshard is None else reshard.operands[0]
-        if reshard is not None and users(value) != [op]:
-            here = self.bytes_between(value, self.lies(value), target)
-            there = self.bytes_between(source, self.lies(source), target)
-            source = value if here < there else source
-        return self._write(source, target)
+        return self._write(self._source(op, value, target), target)
 
     def _may_be_made(self, value: ir.Value, target: Sharding) -> bool:
         """Whether `value` holds nothing that came from elsewhere, and can be made anew so."""
@@ -213,6 +219,5 @@ class Relay:
 
     def _write(self, value: ir.Value, target: Sharding) -> ir.Value:
         source = self.lies(value)
-        shape, size = tuple(value.type.shape), itemsize(value.type.element_type)
-        steps = plan(source, target, shape, size, self.grid, False).steps
+        steps = self.plan(value, source, target).steps
         return write_steps(steps, value, source, self.shardings)
