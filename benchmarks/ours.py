@@ -118,7 +118,7 @@ def _sites(op: ir.Operation, shardings: Shardings, tally: Tally) -> Iterator[Sit
         for step in found.steps:
             after = step.after(now)
             shape = tuple(type_.shape)
-            shapes = (operand_shape(step, now, shape, grid), after.largest_shape(shape, grid))
+            shapes = (operand_shape(step, now, shape, grid), after.local_shape(shape, grid))
             source, target = (TensorType(each, dtype_of(type_.element_type)) for each in shapes)
             yield Site(step, grid, source, target)
             now = after

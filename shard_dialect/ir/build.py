@@ -160,12 +160,14 @@ def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
 
 
 def with_room(
-    value: ir.Value, into: ir.RankedTensorType, dim: int, low: int, content: ir.Attribute
+    value: ir.Value, into: ir.RankedTensorType, dim: int, low: int, content: ir.Attribute | None
 ) -> ir.Value:
-    """A larger tensor: `value` from `low` on along `dim`, and around it `content`."""
-    filled = fill(scalar(content).results[0], empty(into).results[0]).results[0]
+    """A larger tensor: `value` from `low` on along `dim`, and around it `content`, or anything."""
+    around = empty(into).results[0]
+    if content is not None:
+        around = fill(scalar(content).results[0], around).results[0]
     place = _slice(value.type.shape, dim, low, [1, 1, 0, 0, 0])
-    return create("tensor.insert_slice", [into], [value, filled], place).results[0]
+    return create("tensor.insert_slice", [into], [value, around], place).results[0]
 
 
 def _slice(
@@ -195,6 +197,17 @@ def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
     top = 2 ** (width - 1)
     whole = {"sum": 0, "product": 1, "max": -top, "min": top - 1}
     return ir.IntegerAttr.get(element, whole[reduction])
+
+
+def zero(element: ir.Type) -> ir.Attribute | None:
+    """As an attribute of type `element`; `None` where `arith` has no constants of it."""
+    is_signed = isinstance(element, ir.IntegerType) and not element.is_signless
+    return None if is_signed or isinstance(element, ir.ComplexType) else identity("sum", element)
+
+
+def resized(type_: ir.RankedTensorType, shape: Sequence[int]) -> ir.RankedTensorType:
+    """A plain type of the same elements."""
+    return ir.RankedTensorType.get(list(shape), type_.element_type)
 
 
 CONSTANTS = {"arith.constant": "value", "stablehlo.constant": "value", "tosa.const": "values"}

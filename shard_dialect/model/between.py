@@ -200,7 +200,7 @@ class _Passing:
                 (after, enters, self.target_grid),
             )
         ]
-        operand = prod(leaves.largest_shape(self.shape, self.grid)) * self.itemsize
+        operand = prod(leaves.local_shape(self.shape, self.grid)) * self.itemsize
         moved = plans[0].bytes_moved + transfer.bytes_moved(operand) + plans[1].bytes_moved
         return Passage(plans[0], transfer, plans[1], moved)
 

@@ -121,11 +121,11 @@ def operand_shape(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Shape:
     >>> operand_shape(ReduceScatter(0, (0,)), Sharding("g", ((),), (0,)), (7,), Grid("g", (4,)))
     (8,)
     """
-    operand = list(now.largest_shape(shape, grid))
+    operand = list(now.local_shape(shape, grid))
     if isinstance(step, ReduceScatter | AllToAll):
         dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
         count = grid.axes_size(step.axes)
-        operand[dim] = step.after(now).largest_shape(shape, grid)[dim] * count
+        operand[dim] = step.after(now).local_shape(shape, grid)[dim] * count
     return tuple(operand)
 
 
@@ -155,7 +155,7 @@ def _with_halos(
     if coarse is not None:
         source, target = coarse.refined(source), coarse.refined(target)
         return _with_halos(source, target, shape, itemsize, coarse.fine, limit)
-    target.local_shape(shape, grid)
+    _refuse_uneven_halos(target, shape, grid)
     target.check_sizes(shape, grid)
     if source.bare == target.bare:
         steps, exact = halo_steps(source, target), True
@@ -165,6 +165,16 @@ def _with_halos(
         steps, exact = (*crops, *between.steps, *updates), between.exact
     moved = bytes_moved(steps, source, shape, itemsize, grid)
     return Plan(steps, moved, grid, exact)
+
+
+def _refuse_uneven_halos(target: Sharding, shape: Shape, grid: Grid) -> None:
+    """A neighbour's piece begins where padding ends: it would not be next to what is held."""
+    for dim, axes in enumerate(target.split_axes):
+        if any(target.halo(dim)) and shape[dim] % grid.axes_size(axes):
+            raise ReshardError(
+                f"dimension {dim} of size {shape[dim]} does not divide by {grid.axes_size(axes)} "
+                f"devices in sharding {target}: its pieces cannot have halos"
+            )
 
 
 def _on_whole_axes(

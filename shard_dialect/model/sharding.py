@@ -19,7 +19,7 @@ Source: RFC "Sharding Framework Design for Device Mesh", MeshShardingAttr.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import gcd, prod
@@ -228,37 +228,21 @@ class Sharding:
         return replace(self, split_axes=tuple(split))
 
     def local_shape(self, shape: Shape, grid: Grid) -> Shape:
-        """The shape of one device's piece of a tensor of global `shape`; it must divide.
+        """The shape of one device's piece of a tensor of global `shape`.
 
-        Halos are a part of it.
+        Where a dimension does not divide, that of the first device, the largest: the pieces of the
+        last ones are padded at their end. Halos are a part of it.
 
         >>> Sharding("g", ((), (0, 1))).local_shape((3, 16), Grid("g", (2, 4)))
         (3, 2)
+        >>> Sharding("g", ((0,),)).local_shape((5,), Grid("g", (4,)))
+        (2,)
         """
         if self.offsets:
             raise ShardingError(f"sharding {self} has offsets: its pieces are not even")
-        dim = self.uneven_dim(shape, grid)
-        if dim is not None:
-            raise ShardingError(
-                f"dimension {dim} of size {shape[dim]} does not divide by "
-                f"{grid.axes_size(self.split_axes[dim])} devices in sharding {self}"
-            )
-        return self._with_halos(
-            size // grid.axes_size(axes) for size, axes in zip(shape, self.split_axes, strict=True)
-        )
-
-    def _with_halos(self, sizes: Iterable[int]) -> Shape:
-        return tuple(size + sum(self.halo(dim)) for dim, size in enumerate(sizes))
-
-    def largest_shape(self, shape: Shape, grid: Grid) -> Shape:
-        """The shape of the largest piece: where a dimension does not divide, the first one's.
-
-        >>> Sharding("g", ((0,),)).largest_shape((5,), Grid("g", (4,)))
-        (2,)
-        """
-        return self._with_halos(
-            -(-size // grid.axes_size(axes))
-            for size, axes in zip(shape, self.split_axes, strict=True)
+        return tuple(
+            -(-size // grid.axes_size(axes)) + sum(self.halo(dim))
+            for dim, (size, axes) in enumerate(zip(shape, self.split_axes, strict=True))
         )
 
     def manual_shape(self, shape: Shape, manual: Sequence[Axis], grid: Grid) -> Shape:
@@ -278,13 +262,20 @@ class Sharding:
         return tuple(sizes)
 
     def piece(self, rank: int, shape: Shape, grid: Grid) -> tuple[slice, ...]:
-        """The part of a tensor of global `shape` that device `rank` holds, without halos."""
+        """The part of a tensor of global `shape` that device `rank` holds: no halos, no padding.
+
+        >>> Sharding("g", ((0,),)).piece(2, (5,), Grid("g", (4,)))
+        (slice(4, 5, None),)
+        """
         local = self.bare.local_shape(shape, grid)
         starts = (
-            grid.index_along(rank, axes) * size
-            for axes, size in zip(self.split_axes, local, strict=True)
+            min(grid.index_along(rank, axes) * length, size)
+            for axes, length, size in zip(self.split_axes, local, shape, strict=True)
         )
-        return tuple(slice(start, start + size) for start, size in zip(starts, local, strict=True))
+        return tuple(
+            slice(start, min(start + length, size))
+            for start, length, size in zip(starts, local, shape, strict=True)
+        )
 
     def local_elements(self, shape: Shape, grid: Grid) -> int:
         """The number of elements in one device's piece."""

@@ -26,15 +26,13 @@ from shard_dialect.model import (
 from shard_dialect.model.axis import Axes
 from shard_dialect.model.rule import Dims
 from shard_dialect.passes.versions import Versions
+from shard_dialect.rules.uneven import may_be_uneven
 
 FLOPS_PER_BYTE = 100
 """Arithmetic that is as dear as moving a byte: products are not repeated to save a few bytes."""
 
 MAX_COMBINATIONS = 20_000
 """Past this many, the factors keep only their longest candidates."""
-
-_LOOKUPS = ("stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.scatter")
-"""Ops to which pieces must be even: where they read or write is known when the program runs."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class _Problem:
         """For each factor the splits worth trying, the longest last."""
         rule, grid = self.rule, self.versions.grid
         found: list[set[Axes]] = [{()} for _ in rule.sizes]
-        uneven = rule.may_be_uneven if self.op.name not in _LOOKUPS else frozenset()
+        uneven = may_be_uneven(self.op.handle, rule)
         for factor, axes in self._offers():
             if factor in rule.unsplit:
                 continue

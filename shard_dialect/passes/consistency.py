@@ -14,11 +14,12 @@ from shard_dialect.ir.mesh import COLLECTIVES, UPDATE_HALO
 from shard_dialect.ir.program import Function, Op
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import Grid, Sharding, ShardingError, ShardingRule, SubAxis
+from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, ShardingRule, SubAxis
 from shard_dialect.model.axis import Axes
 from shard_dialect.passes.versions import FRESH
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.linear import carries
+from shard_dialect.rules.uneven import may_be_uneven
 
 _FREE = (*COLLECTIVES, *FLOWS, *ENDS, "func.call")
 """Ops whose operands may lie in any way: others say, and check, what they must be."""
@@ -43,21 +44,6 @@ def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
                     )
                 if any(isinstance(axis, SubAxis) for axis in sharding.axes):
                     raise ShardingError(f"cannot cut a tensor as {sharding}: it has sub-axes")
-
-
-def check_is_even(function: ir.Operation, shardings: Shardings) -> None:
-    """Raise, where it is made, for a tensor whose pieces are not all of one shape."""
-    for op in (function, *walk(function)):
-        blocks = [block for region in op.regions for block in region.blocks]
-        for value in (*op.results, *(each for block in blocks for each in block.arguments)):
-            sharding = shardings.of_type(value.type)
-            if sharding is None:
-                continue
-            try:
-                sharding.local_shape(tuple(value.type.shape), shardings.grid(sharding.grid))
-            except ShardingError as error:
-                message = f"{error.message}: cutting it is not done yet"
-                raise error_at(value.location, message) from None
 
 
 def check_flows(function: Function, shardings: Shardings) -> None:
@@ -153,6 +139,7 @@ def _check(
     grid: Grid,
 ) -> None:
     assignment = assignment_of(op, rule, operands, results, grid)
+    _check_uneven(op, rule, assignment, grid)
     carried, places = _carried(op, rule, operands)
     for index, found in enumerate(results):
         expected = partial_too(rule.result_sharding(index, assignment, grid), carried)
@@ -176,6 +163,17 @@ def _check(
             continue
         if expected is not None:
             _expect(op, f"operand {index}", found, expected)
+
+
+def _check_uneven(op: ir.Operation, rule: ShardingRule, assignment: Assignment, grid: Grid) -> None:
+    sizes = zip(rule.sizes, assignment, strict=True)
+    uneven = {factor for factor, (size, axes) in enumerate(sizes) if size % grid.axes_size(axes)}
+    if uneven and uneven - may_be_uneven(op, rule):
+        size, axes = min((rule.sizes[factor], assignment[factor]) for factor in uneven)
+        raise ShardingError(
+            f"'{op.name}' op splits a loop of {size} among {grid.axes_size(axes)} devices, which "
+            f"do not divide it: by its rule {rule} their pieces must be equal"
+        )
 
 
 def partial_too(made: Sharding | None, carried: Sharding | None) -> Sharding | None:

@@ -11,10 +11,11 @@ becomes, on a grid of two
 Types lose their sharding and shrink to one device's piece; `mesh` collectives become upstream's
 `shard` ones; a slice of a splat constant becomes a smaller constant. Everything else is the same
 op on smaller tensors, which its rule says it may be; around a lookup in a split table what it finds
-in another piece is made zero. A halo is exchanged in a larger tensor, which holds around the piece
-what is to be found at the ends of the whole one. Types that a rule does not allow together (after
-an edit by hand, say) are refused. The global types stay in `mesh.argument` and
-`mesh.result`, for those who run the program.
+in another piece is made zero. Pieces of a dimension that does not divide are padded at their end,
+and what a sum would find there is made zero (`rules.uneven`). A halo is exchanged in a larger
+tensor, which holds around the piece what is to be found at the ends of the whole one. Types that a
+rule does not allow together (after an edit by hand, say) are refused. The global types stay in
+`mesh.argument` and `mesh.result`, for those who run the program.
 """
 
 from __future__ import annotations
@@ -45,15 +46,26 @@ from shard_dialect.ir.mesh import is_reshard
 from shard_dialect.ir.program import read_function
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import AllSlice, Axes, CropHalo, ShardingError, UpdateHalo
+from shard_dialect.model import (
+    AllGather,
+    AllSlice,
+    AllToAll,
+    CropHalo,
+    Grid,
+    ReduceScatter,
+    ShardingError,
+    Step,
+    UpdateHalo,
+)
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.consistency import (
     check_can_be_cut,
     check_flows,
-    check_is_even,
     check_types,
 )
-from shard_dialect.rules import Cut, Piece, cutting_of
+from shard_dialect.passes.pieces import cut_of
+from shard_dialect.rules import Cut, cutting_of, rule_of
+from shard_dialect.rules.uneven import fill_padding
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,6 @@ class Partition(Pass):
                     handle, ": run --propagate and --materialize first, or --spmd for all"
                 )
             check_can_be_cut(handle, shardings)
-            check_is_even(handle, shardings)
             check_flows(read_function(handle), shardings)
             _partition(handle, shardings)
         _use_upstream_grids(module, shardings)
@@ -88,7 +99,7 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
         with located(op):
             check_types(op, shardings)
             collectives.append(read_collective(op) if is_reshard(op) else None)
-            cuts.append(_cut_of(op, shardings))
+            cuts.append(cut_of(op, shardings))
     with located(handle):
         _cut_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
         for end in returns_of(handle)[:1]:
@@ -102,11 +113,20 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
                 continue
             _cut_arguments(op, shardings)
             _cut_results(op, shardings)
-            function = cutting_of(op)
-            if cut is not None and function is not None:
-                function(cut)
+            if cut is not None:
+                _adapt(cut)
     update_type(handle)
     set_form(handle, "local")
+
+
+def _adapt(cut: Cut) -> None:
+    """Let an op, on pieces by now, do what it did on whole tensors."""
+    rule = rule_of(cut.op) if cut.is_uneven else None
+    if rule is not None:
+        fill_padding(cut, rule)
+    function = cutting_of(cut.op)
+    if function is not None:
+        function(cut)
 
 
 def _computing(op: ir.Operation) -> Iterator[ir.Operation]:
@@ -144,45 +164,6 @@ def _cut_results(op: ir.Operation, shardings: Shardings) -> None:
         _cut_constant(op, shardings)
     for result in op.results:
         _cut_value(result, shardings)
-
-
-def _cut_of(op: ir.Operation, shardings: Shardings) -> Cut | None:
-    """What the op is cut by, if by more than its types."""
-    if cutting_of(op) is None:
-        return None
-    types = [value.type for value in (*op.operands, *op.results)]
-    if all(shardings.of_type(type_) is None for type_ in types):
-        return None
-    pieces = tuple(_piece(type_, shardings) for type_ in types)
-    count = len(op.operands)
-    return Cut(op, pieces[:count], pieces[count:])
-
-
-def _piece(type_: ir.Type, shardings: Shardings) -> Piece | None:
-    if not isinstance(type_, ir.RankedTensorType):
-        return None
-    whole, shape = tuple(type_.shape), tuple(shardings.local(type_).shape)
-    sharding = shardings.of_type(type_)
-    halos = tuple(sharding.halo(dim) if sharding else (0, 0) for dim in range(len(whole)))
-
-    def begin(dim: int) -> ir.Value:
-        if sharding is None:
-            return _begin((), "", 1, 0)
-        grid = shardings.grid(sharding.grid)
-        axes = sharding.split_axes[dim]
-        return _begin(axes, grid.name, grid.axes_size(axes), shape[dim] - sum(halos[dim]))
-
-    return Piece(whole, shape, begin, halos)
-
-
-def _begin(axes: Axes, grid: str, count: int, size: int) -> ir.Value:
-    """Where this device's piece of `size` begins: its element of the list of all."""
-    integer = ir.IntegerType.get_signless(64)
-    starts = [ir.IntegerAttr.get(integer, size * number) for number in range(count)]
-    listed = ir.DenseElementsAttr.get(starts, ir.RankedTensorType.get([count], integer))
-    value = build.scalar(listed).results[0]
-    one = ir.RankedTensorType.get([1], integer)
-    return write_local(AllSlice(0, axes), grid, value, one) if count > 1 else value
 
 
 def _cut_constant(op: ir.Operation, shardings: Shardings) -> None:
@@ -223,12 +204,41 @@ def _cut_collective(op: ir.Operation, collective: Collective, shardings: Shardin
                 begin = before.halo(step.dim)[0] - step.low
                 value = build.part_of(value, begin, type_.shape[step.dim], step.dim)
             if grid.axes_size(step.axes) > 1:
-                value = write_local(step, grid.name, value, type_)
+                value = _written(step, grid, value, type_)
     op.results[0].replace_all_uses_with(value)
     source = op.operands[0].owner
     op.erase()
     if not isinstance(source, ir.Block) and _splat_constant(source.results[0]) is not None:
         _drop_if_unused(source.operation)
+
+
+def _written(step: Step, grid: Grid, value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
+    """The op of a step. Where devices do not divide a dimension what they cut is padded before, and
+    what they put together loses its padding.
+    """
+    count = grid.axes_size(step.axes)
+    made = list(type_.shape)
+    if isinstance(step, AllSlice | ReduceScatter | AllToAll):
+        dim = step.target_dim if isinstance(step, AllToAll) else step.dim
+        value = _padded(value, dim, made[dim] * count)
+    if isinstance(step, AllGather | AllToAll):
+        dim = step.source_dim if isinstance(step, AllToAll) else step.dim
+        made[dim] = value.type.shape[dim] * count
+    written = write_local(step, grid.name, value, build.resized(type_, made))
+    for dim, size in enumerate(type_.shape):
+        if size != made[dim]:
+            written = build.part_of(written, 0, size, dim)
+    return written
+
+
+def _padded(value: ir.Value, dim: int, size: int) -> ir.Value:
+    """With more elements at the end of a dimension."""
+    shape = list(value.type.shape)
+    if shape[dim] == size:
+        return value
+    shape[dim] = size
+    into = build.resized(value.type, shape)
+    return build.with_room(value, into, dim, 0, build.zero(into.element_type))
 
 
 def _splat_constant(value: ir.Value) -> ir.Attribute | None:

@@ -25,7 +25,15 @@ from shard_dialect.ir.attributes import RULE
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.rule_text import read_rule
-from shard_dialect.rules import bufferization, linalg, pointwise, stablehlo, tensor, tosa
+from shard_dialect.rules import (
+    bufferization,
+    linalg,
+    linalg_body,
+    pointwise,
+    stablehlo,
+    tensor,
+    tosa,
+)
 from shard_dialect.rules.cut import Cut, CutFunction, Piece
 from shard_dialect.rules.query import Query
 
@@ -54,7 +62,12 @@ def sharding_rule(*names: str) -> Callable[[_Given], _Given]:
     return register
 
 
-_CUTS: dict[str, CutFunction] = {**stablehlo.CUTS, **tensor.CUTS, **tosa.CUTS}
+_CUTS: dict[str, CutFunction] = {
+    **linalg_body.CUTS,
+    **stablehlo.CUTS,
+    **tensor.CUTS,
+    **tosa.CUTS,
+}
 
 
 def cutting(*names: str) -> Callable[[CutFunction], CutFunction]:

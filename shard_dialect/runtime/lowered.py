@@ -41,10 +41,24 @@ class Boundary:
     """`None`: whole on every device."""
 
     def piece(self, rank: int, grids: Mapping[str, Grid]) -> tuple[slice, ...]:
-        """The part of the global tensor that device `rank` holds."""
+        """The part of the global tensor that device `rank` holds: no padding."""
         if self.sharding is None:
             return (slice(None),) * len(self.whole.shape)
         return self.sharding.piece(rank, self.whole.shape, grids[self.sharding.grid])
+
+    def taken(self, whole: Array, rank: int, grids: Mapping[str, Grid]) -> Array:
+        """Device `rank`'s piece of the global tensor, padded with zeros to the local shape."""
+        piece = whole[self.piece(rank, grids)]
+        if piece.shape == self.local.shape:
+            return np.ascontiguousarray(piece)
+        padded = np.zeros(self.local.shape, self.local.dtype)
+        padded[tuple(map(slice, piece.shape))] = piece
+        return padded
+
+    def put(self, local: Array, whole: Array, rank: int, grids: Mapping[str, Grid]) -> None:
+        """Write what device `rank` has of the global tensor there, without padding."""
+        held = whole[self.piece(rank, grids)]
+        held[...] = local[tuple(map(slice, held.shape))]
 
 
 @dataclass(frozen=True)
@@ -85,9 +99,9 @@ class Program:
         return sizes[0] if sizes else 1
 
     def scatter(self, inputs: Sequence[Array], rank: int) -> list[Array]:
-        """Device `rank`'s pieces of the global `inputs`."""
+        """Device `rank`'s pieces of the global `inputs`, padded where these do not divide."""
         return [
-            np.ascontiguousarray(array[each.piece(rank, self.grids)])
+            each.taken(array, rank, self.grids)
             for array, each in zip(inputs, self.arguments, strict=True)
         ]
 
@@ -97,7 +111,7 @@ class Program:
         for number, each in enumerate(self.results):
             whole = np.empty(each.whole.shape, each.whole.dtype)
             for rank, of_device in enumerate(pieces):
-                whole[each.piece(rank, self.grids)] = of_device[number]
+                each.put(of_device[number], whole, rank, self.grids)
             outputs.append(whole)
         return outputs
 

@@ -1,0 +1,77 @@
+"""Ops that put something in the place of a part of a tensor.
+
+    %r = linalg.generic ... ins(%x : tensor<4x2xf32>) {
+      %i = linalg.index 1
+      %is_held = arith.cmpi slt, %i, %count
+      %e = arith.select %is_held, %in, %zero
+      linalg.yield %e
+    }
+
+keeps the first `%count` elements along dimension 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.build import create, empty, scalar
+
+_LESS = 2
+"""`slt`, as `arith.cmpi` writes it."""
+
+
+def keep_first(value: ir.Value, counts: Mapping[int, ir.Value], content: ir.Attribute) -> ir.Value:
+    """`value` where the index along each dimension is less than its count, elsewhere `content`."""
+    type_ = value.type
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    attributes = {
+        "indexing_maps": ir.ArrayAttr.get([identity, identity]),
+        "iterator_types": ir.ArrayAttr.get([parallel] * type_.rank),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
+    }
+    other = scalar(content).results[0]
+    into = empty(type_).results[0]
+    op = create("linalg.generic", [type_], [value, into], attributes, regions=1)
+    element = type_.element_type
+    block = op.regions[0].blocks.append(element, element, arg_locs=[op.location] * 2)
+    with ir.InsertionPoint(block):
+        kept = select(is_within(counts), block.arguments[0], other)
+        create("linalg.yield", [], [kept])
+    return op.results[0]
+
+
+def is_within(counts: Mapping[int, ir.Value]) -> ir.Value:
+    """Inside a body: whether the index of each loop is less than its count."""
+    return reduce(_and, [_is_less(loop, count) for loop, count in counts.items()])
+
+
+def select(where: ir.Value, value: ir.Value, other: ir.Value) -> ir.Value:
+    return create("arith.select", [value.type], [where, value, other]).results[0]
+
+
+def as_index(value: ir.Value) -> ir.Value:
+    """The one element of a `tensor<1xi64>` as an index."""
+    index = ir.IndexType.get()
+    zero = scalar(ir.IntegerAttr.get(index, 0)).results[0]
+    number = create("tensor.extract", [value.type.element_type], [value, zero]).results[0]
+    return create("arith.index_cast", [index], [number]).results[0]
+
+
+def index_of(loop: int) -> ir.Value:
+    """Inside a body: the index of a loop."""
+    dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)
+    return create("linalg.index", [ir.IndexType.get()], [], {"dim": dim}).results[0]
+
+
+def _is_less(loop: int, count: ir.Value) -> ir.Value:
+    predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _LESS)
+    bit = ir.IntegerType.get_signless(1)
+    operands = [index_of(loop), count]
+    return create("arith.cmpi", [bit], operands, {"predicate": predicate}).results[0]
+
+
+def _and(a: ir.Value, b: ir.Value) -> ir.Value:
+    return create("arith.andi", [a.type], [a, b]).results[0]
