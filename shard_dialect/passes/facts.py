@@ -59,17 +59,7 @@ def read_facts(function: Function, shardings: Shardings) -> Facts:
     for each in every:
         if each.value not in numbers:
             raise error_at(each.location, "an annotation inside of this region is not read yet")
-    # A hint makes no program one that cannot be cut, but in one that is none it may be uneven too.
-    may_be_uneven = any(each.strength == "hint" for each in every) and any(
-        _is_uneven(each, function, numbers[each.value], shardings)
-        for each in every
-        if each.strength == "binding"
-    )
-    said = [
-        each
-        for each in every
-        if _holds(each, function, numbers[each.value], shardings, may_be_uneven)
-    ]
+    said = [each for each in every if _holds(each, function, numbers[each.value])]
     known = {numbers[value]: both for value, both in merged(said).items()}
     for each in said:
         if each.strength == "weak":
@@ -101,18 +91,10 @@ def _constrained(
     }
 
 
-def _is_uneven(each: Statement, function: Function, number: int, shardings: Shardings) -> bool:
-    sharding, shape = each.said.sharding, function.values[number].shape
-    grid = shardings.grid(sharding.grid)
-    return shape is not None and grid.is_static and sharding.uneven_dim(shape, grid) is not None
-
-
-def _holds(
-    each: Statement, function: Function, number: int, shardings: Shardings, may_be_uneven: bool
-) -> bool:
+def _holds(each: Statement, function: Function, number: int) -> bool:
     """Whether a statement can be true; raises where one that binds cannot."""
     try:
-        _check(each, function, number, shardings, may_be_uneven)
+        _check(each, function, number)
     except ShardError as error:
         if each.strength != "hint":
             raise
@@ -121,22 +103,20 @@ def _holds(
     return True
 
 
-def _check(
-    each: Statement, function: Function, number: int, shardings: Shardings, may_be_uneven: bool
-) -> None:
+def _check(each: Statement, function: Function, number: int) -> None:
     """Refuse what propagation cannot start from."""
-    sharding, shape = each.said.sharding, function.values[number].shape
-    if shape is None:
+    sharding = each.said.sharding
+    if function.values[number].shape is None:
         raise error_at(each.location, f"sharding {sharding} is on a tensor of unknown size")
     if number in function.arguments and sharding.partial:
         raise error_at(
             each.location,
             f"an argument is annotated {sharding}: only a value that an op makes can be partial",
         )
-    if each.strength == "hint":
-        refuse_uneven(sharding)
-    if each.strength == "hint" and not may_be_uneven:
-        sharding.local_shape(shape, shardings.grid(sharding.grid))
+    try:
+        refuse_pieces(sharding)
+    except ShardingError as error:
+        raise error_at(each.location, error.message) from None
 
 
 def _refuse_what_is_not_annotated(function: Function) -> None:
@@ -192,7 +172,7 @@ def check_grid(grid: Grid, function: Function) -> Grid:
     return grid
 
 
-def refuse_uneven(sharding: Sharding) -> None:
+def refuse_pieces(sharding: Sharding) -> None:
     """Raise for pieces that overlap, or are of different sizes: nothing is kept in such yet."""
     if sharding.halos:
         raise ShardingError(

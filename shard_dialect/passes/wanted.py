@@ -2,9 +2,9 @@
 
 As it is written, but for splits that do not divide their dimension. Where an argument, a result or
 an annotation op of the function says such a split, its inferred ones stay as well; in all other
-functions they are taken as far as they divide, so that the function can be cut. Where sub-axes are
-in use the grid is refined (`model.refine`), for the whole module, so that nothing after this pass
-knows of them.
+functions they are taken as far as they divide, and nothing is padded. Where sub-axes are in use the
+grid is refined (`model.refine`), for the whole module, so that nothing after this pass knows of
+them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
 from shard_dialect.model.axis import Axis
 from shard_dialect.model.refine import Refinement
 from shard_dialect.model.sharding import Shape
-from shard_dialect.passes.facts import default_grid, refuse_uneven
+from shard_dialect.passes.facts import default_grid, refuse_pieces
 from shard_dialect.passes.loops import bound_loops
 
 
@@ -134,12 +134,12 @@ class _Reader:
     def _read_annotation(self, op: Op) -> None:
         annotated = annotation.read_annotation(op.handle, self.shardings)
         shape = self.function.values[op.operands[0]].shape if annotated else None
-        if annotated is not None and annotated.required and shape is not None:
+        if annotated is not None and shape is not None:
             self._note(annotated.said.sharding, shape)
 
     def _note(self, sharding: Sharding, shape: Shape) -> None:
         """Note whether what is said is uneven."""
-        refuse_uneven(sharding)
+        refuse_pieces(sharding)
         grid = self.shardings.grid(sharding.grid)
         self.says_uneven |= sharding.uneven_dim(shape, grid) is not None
 
@@ -157,7 +157,7 @@ class _Reader:
         shape = self.function.values[value].shape
         if shape is None:
             return
-        refuse_uneven(sharding)
+        refuse_pieces(sharding)
         if not self.says_uneven:
             sharding = sharding.even_part(shape, self.shardings.grid(sharding.grid))
         self.of[value] = sharding

@@ -190,10 +190,12 @@ def test_a_local_shape_is_divided_by_the_split_axes(
     assert sharding.local_shape((12, 18), GRID) == shape
 
 
-def test_an_uneven_dimension_has_no_local_shape() -> None:
-    message = "dimension 1 of size 4 does not divide by 3 devices in sharding [[0], [1]]"
-    with pytest.raises(ShardingError, match=re.escape(message)):
-        Sharding("g", ((0,), (1,))).local_shape((4, 4), GRID)
+def test_pieces_of_an_uneven_dimension_are_as_the_first_one() -> None:
+    sharding = Sharding("g", ((0,), (1,)))
+    assert sharding.local_shape((5, 4), GRID) == (3, 2)
+    pieces = [sharding.piece(rank, (5, 4), GRID) for rank in range(6)]
+    assert [piece[0] for piece in pieces[::3]] == [slice(0, 3), slice(3, 5)]
+    assert [piece[1] for piece in pieces[:3]] == [slice(0, 2), slice(2, 4), slice(4, 4)]
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,15 @@ def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank
         shape, place = found.local_shape(whole, grid), found.piece(rank, whole, grid)
         found.check_sizes(whole, grid)
         halos = tuple(found.halo(dim) for dim in range(found.rank))
-        return Piece(whole, shape, lambda dim: constant([place[dim].start], integer), halos)
+        split = frozenset(dim for dim, axes in enumerate(found.split_axes) if axes)
+
+        def begin(dim: int) -> ir.Value:
+            return constant([place[dim].start], integer)
+
+        def held(dim: int) -> ir.Value:
+            return constant([place[dim].stop - place[dim].start], integer)
+
+        return Piece(whole, shape, begin, held, halos, split)
 
     with ir.Location.unknown():
         integer = ir.IntegerType.get_signless(64)

@@ -20,10 +20,8 @@ func.func @warns(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 shard.grid @g(shape = 2)
-func.func @indivisible(%x: tensor<5xf32>) -> tensor<5xf32> { // expected-error {{does not divide by 2}}
-  %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
-  %0 = shard.shard %x to %s : tensor<5xf32>
-  return %0 : tensor<5xf32>
+func.func @partial(%x: tensor<5xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}) { // expected-error {{only a value that an op makes can be partial}}
+  return
 }
 
 // -----

@@ -3,8 +3,8 @@
 // RUN: shard-opt %s --propagate --materialize --split-input-file --verify-diagnostics
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-// expected-error@+1 {{cannot cut a tensor as [[0], [], {halo = [[1, 1], []]}]: halos are exchanged where an op reads them}}
 func.func @halos(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
+  // expected-error@+1 {{cannot cut a tensor as [[0], [], {halo = [[1, 1], []]}]: halos are exchanged where an op reads them}}
   %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0], [], {halo = [[1, 1], []]}]>} : (tensor<16x16xf32>) -> tensor<16x16xf32>
   return
 }
@@ -12,8 +12,8 @@ func.func @halos(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-// expected-error@+1 {{cannot cut a tensor as [[0], [], {offsets = [[0, 3, 16], []]}]: its pieces are uneven}}
 func.func @offsets(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
+  // expected-error@+1 {{cannot cut a tensor as [[0], [], {offsets = [[0, 3, 16], []]}]: its pieces are uneven}}
   %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0], [], {offsets = [[0, 3, 16], []]}]>} : (tensor<16x16xf32>) -> tensor<16x16xf32>
   return
 }

@@ -1,4 +1,4 @@
-// Where nothing uneven is said, an inferred split is taken as far as it divides, and can be cut.
+// Where nothing uneven is said, an inferred split is taken as far as it divides, and nothing is padded.
 //
 // RUN: shard-opt %s --propagate --materialize | filecheck %s
 // RUN: shard-run %s --check | filecheck %s --check-prefix=NUMBERS

@@ -1,33 +1,25 @@
-// Dimensions that do not divide are refused where the tensor is made.
+// Pieces of different sizes are refused where the op would not make those of its result.
 //
 // RUN: shard-opt %s --split-input-file --verify-diagnostics --partition
 // RUN: shard-opt %s --split-input-file --verify-diagnostics --spmd
 
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-// expected-error@+1 {{dimension 1 of size 5 does not divide by 4 devices in sharding [[], [1]]: cutting it is not done yet}}
-func.func @argument(%x: tensor<4x5xf32, #mesh.shard<@g, [[], [1]]>>) attributes {mesh.form = "distributed"} {
-  return
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+func.func @of_a_body_that_reads_anywhere(%x: tensor<5xindex, #mesh.shard<@g, [[0]]>>, %t: tensor<9xf32>,
+    %into: tensor<5xf32, #mesh.shard<@g, [[0]]>>) -> tensor<5xf32, #mesh.shard<@g, [[0]]>> attributes {mesh.form = "distributed"} {
+  // expected-error@+1 {{'linalg.map' op splits a loop of 5 among 2 devices, which do not divide it: by its rule ([a], [a]) -> ([a]) their pieces must be equal}}
+  %0 = linalg.map ins(%x : tensor<5xindex, #mesh.shard<@g, [[0]]>>) outs(%into : tensor<5xf32, #mesh.shard<@g, [[0]]>>)
+    (%i: index, %o: f32) {
+      %e = tensor.extract %t[%i] : tensor<9xf32>
+      linalg.yield %e : f32
+    }
+  return %0 : tensor<5xf32, #mesh.shard<@g, [[0]]>>
 }
 
 // -----
 
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-func.func @result_of_an_op(%x: tensor<6x5xf32>) -> tensor<6x5xf32, #mesh.shard<@g, [[0, 1], []]>> attributes {mesh.form = "distributed"} {
-  // expected-error@+1 {{dimension 0 of size 6 does not divide by 8 devices in sharding [[0, 1], []]: cutting it is not done yet}}
-  %0 = "mesh.local_split"(%x) {sharding = [[0, 1], []]} : (tensor<6x5xf32>) -> tensor<6x5xf32, #mesh.shard<@g, [[0, 1], []]>>
-  return %0 : tensor<6x5xf32, #mesh.shard<@g, [[0, 1], []]>>
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-func.func @around_a_loop(%x: tensor<5xf32>) -> tensor<5xf32, #mesh.shard<@g, [[0]]>> attributes {mesh.form = "distributed"} {
-  %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  // expected-error@+1 {{dimension 0 of size 5 does not divide by 2 devices in sharding [[0]]: cutting it is not done yet}}
-  %0 = "mesh.local_split"(%x) {sharding = [[0]]} : (tensor<5xf32>) -> tensor<5xf32, #mesh.shard<@g, [[0]]>>
-  %1 = scf.for %i = %c0 to %c1 step %c1 iter_args(%a = %0) -> tensor<5xf32, #mesh.shard<@g, [[0]]>> {
-    scf.yield %a : tensor<5xf32, #mesh.shard<@g, [[0]]>>
-  }
-  return %1 : tensor<5xf32, #mesh.shard<@g, [[0]]>>
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+func.func @of_a_sum_that_is_not_known(%x: tensor<5x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4xf32, #mesh.shard<@g, [[], [0]]>> attributes {mesh.form = "distributed"} {
+  // expected-error@+1 {{'tosa.custom' op splits a loop of 5 among 2 devices}}
+  %0 = tosa.custom %x {operator_name = "sum", domain_name = "d", implementation_attrs = "", mesh.sharding_rule = "([i, j]) -> ([j]) reduction={i}"} : (tensor<5x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4xf32, #mesh.shard<@g, [[], [0]]>>
+  return %0 : tensor<4xf32, #mesh.shard<@g, [[], [0]]>>
 }
