@@ -5,7 +5,9 @@
     torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
 
 Prints what was communicated. `--check` runs the unsharded program too, and fails where any
-device's result is not the same.
+device's result is not the same. `--bisect` then names the first op whose value is another, in the
+order of the program in the distributed form; of what is in loops, branches and callees the op that
+holds or calls it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli import guarded
@@ -24,6 +27,7 @@ from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import STDIN, Source
 from shard_dialect.runtime.arrays import load_inputs, random_inputs, save_outputs
+from shard_dialect.runtime.bisect import Suspect
 from shard_dialect.runtime.check import check
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from shard_dialect.runtime.executable import Executable
@@ -71,7 +75,10 @@ def _run(options: argparse.Namespace, peers: Launched | None) -> int:
         executable = compile_sharded(source, options.entry)
         program = executable.program
         reference: Executable | None = None
-        if options.check:
+        suspect: Suspect | None = None
+        if options.bisect:
+            suspect = Suspect.read(source, program.entry)
+        if options.check or options.bisect:
             of = Source.read(options.reference) if options.reference else source
             reference = compile_reference(of, program.entry)
     grid_size = program.devices
@@ -86,6 +93,9 @@ def _run(options: argparse.Namespace, peers: Launched | None) -> int:
     outputs = world.run(executable, pieces)
     report = Report.of(program.calls)
     verdict = check(executable, reference, inputs, outputs, world) if reference else None
+    if suspect and reference and verdict and not verdict.passed:
+        origin = suspect.error(reference, inputs, world, verdict.failure)
+        verdict = replace(verdict, origin=origin)
     if options.outputs:
         gathered = world.gather(outputs)
         if world.speaks:
@@ -98,8 +108,8 @@ def _run(options: argparse.Namespace, peers: Launched | None) -> int:
         else:
             print(f"@{program.entry} on {grid_size} devices ({options.backend})\n{report}")
             print(verdict or "not checked: --check compares with the unsharded program")
-    if verdict and not verdict.passed:
-        raise ShardError(verdict.failure)
+    if verdict:
+        verdict.raise_if_failed()
     return 0
 
 
@@ -117,6 +127,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--inputs", metavar="FILE.npz", help="global inputs arg0, arg1, ...")
     parser.add_argument("--outputs", metavar="FILE.npz", help="write global outputs result0, ...")
     parser.add_argument("--check", action="store_true", help="compare with the unsharded program")
+    parser.add_argument(
+        "--bisect",
+        action="store_true",
+        help="check, and where it fails name the first op whose value differs",
+    )
     parser.add_argument(
         "--reference", metavar="FILE", help="the unsharded program, for local and lowered inputs"
     )

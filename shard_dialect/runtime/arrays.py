@@ -33,9 +33,14 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
 
 def dtype_of(element: ir.Type) -> np.dtype[np.generic]:
     """The numpy type of an MLIR element type."""
-    if str(element) not in _DTYPES:
+    if not can_be_run(element):
         raise ShardError(f"cannot run on elements of type {element} yet")
     return _DTYPES[str(element)]
+
+
+def can_be_run(element: ir.Type) -> bool:
+    """Whether there is a numpy type for an MLIR element type."""
+    return str(element) in _DTYPES
 
 
 @dataclass(frozen=True, slots=True)

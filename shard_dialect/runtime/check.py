@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shard_dialect.errors import ShardError
 from shard_dialect.runtime.arrays import Array, Difference, compare, perturbed, tolerance
@@ -22,18 +25,30 @@ class Verdict:
     failure: str
     largest_error: float
     """The largest error of a result over the tolerance for it, of this process's devices."""
+    origin: ShardError | None = None
+    """Where the difference comes from, if that was asked for."""
 
     @property
     def passed(self) -> bool:
         return not self.failure
 
     def as_json(self) -> dict[str, object]:
-        return {"passed": self.passed, "error_over_tolerance": self.largest_error}
+        found: dict[str, object] = {
+            "passed": self.passed,
+            "error_over_tolerance": self.largest_error,
+        }
+        if self.origin is None:
+            return found
+        return {**found, "origin": self.origin.message, "location": self.origin.location}
 
     def __str__(self) -> str:
         if self.passed:
             return "check passed: every device's results are the unsharded program's"
         return f"check failed: {self.failure}"
+
+    def raise_if_failed(self) -> None:
+        if not self.passed:
+            raise self.origin or ShardError(self.failure)
 
 
 class Alone:
@@ -41,6 +56,58 @@ class Alone:
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
         raise ShardError("the unsharded program has a collective")
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The unsharded program's results, and what each element of a device's may differ by."""
+
+    results: Sequence[Array]
+    allowed: Sequence[NDArray[np.float64]]
+
+    @classmethod
+    def of(cls, reference: Executable, inputs: Sequence[Array]) -> Expected:
+        results = reference.run(inputs, Alone())
+        nearby = [
+            reference.run([perturbed(array, seed) for array in inputs], Alone())
+            for seed in range(_PERTURBATIONS)
+        ]
+        pairs = zip(results, zip(*nearby, strict=True), strict=True)
+        return cls(results, [tolerance(*each) for each in pairs])
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One device's piece of one result: the worst of its elements, counted in the whole tensor."""
+
+    rank: int
+    number: int
+    index: tuple[int, ...]
+    found: Difference
+
+    def __str__(self) -> str:
+        found = self.found
+        return (
+            f"on device {self.rank} at {list(self.index)} is {found.actual}, expected "
+            f"{found.expected}: the difference {found.error:.3g} is more than {found.tolerance:.3g}"
+        )
+
+
+def compared(
+    program: Program,
+    expected: Expected,
+    ranks: Sequence[int],
+    outputs: Sequence[Sequence[Array]],
+) -> Iterator[Compared]:
+    """Each result's piece of each of the devices `ranks`, beside the unsharded program's."""
+    for rank, pieces in zip(ranks, outputs, strict=True):
+        for number, (piece, whole) in enumerate(zip(pieces, expected.results, strict=True)):
+            place = program.results[number].piece(rank, program.grids)
+            held = piece[tuple(map(slice, whole[place].shape))]
+            found = compare(held, whole[place], expected.allowed[number][place])
+            starts = [each.start or 0 for each in place][: len(found.index)]
+            index = tuple(at + start for at, start in zip(found.index, starts, strict=True))
+            yield Compared(rank, number, index, found)
 
 
 def check(
@@ -51,25 +118,14 @@ def check(
     world: World,
 ) -> Verdict:
     """Run the unsharded program on `inputs` and compare each device's pieces with its results."""
-    program = executable.program
-    _check_same_types(program, reference.program)
-    expected = reference.run(inputs, Alone())
-    nearby = [
-        reference.run([perturbed(array, seed) for array in inputs], Alone())
-        for seed in range(_PERTURBATIONS)
-    ]
-    allowed = [tolerance(*each) for each in zip(expected, zip(*nearby, strict=True), strict=True)]
+    _check_same_types(executable.program, reference.program)
+    expected = Expected.of(reference, inputs)
     failures: list[str] = []
     largest = 0.0
-    for rank, pieces in zip(world.ranks, outputs, strict=True):
-        for number, (piece, whole) in enumerate(zip(pieces, expected, strict=True)):
-            place = program.results[number].piece(rank, program.grids)
-            held = piece[tuple(map(slice, whole[place].shape))]
-            found = compare(held, whole[place], allowed[number][place])
-            largest = max(largest, found.error / (found.tolerance or 1.0))
-            if not found.passed:
-                start = [each.start or 0 for each in place]
-                failures.append(_describe(rank, number, start, found))
+    for each in compared(executable.program, expected, world.ranks, outputs):
+        largest = max(largest, each.found.error / (each.found.tolerance or 1.0))
+        if not each.found.passed:
+            failures.append(f"result{each.number} {each}")
     failures = world.share(failures[:1])
     return Verdict(failures[0] if failures else "", largest)
 
@@ -83,11 +139,3 @@ def _check_same_types(program: Program, reference: Program) -> None:
                 f"the reference program's {what} are {', '.join(theirs)}, "
                 f"but the program's are {', '.join(ours)}"
             )
-
-
-def _describe(rank: int, number: int, start: list[int], found: Difference) -> str:
-    index = [at + offset for at, offset in zip(found.index, start, strict=True)]
-    return (
-        f"result{number} on device {rank} at {index} is {found.actual}, expected "
-        f"{found.expected}: the difference {found.error:.3g} is more than {found.tolerance:.3g}"
-    )

@@ -133,6 +133,44 @@ def test_the_maximum_of_a_nan_and_a_number_is_a_nan_everywhere(
         assert done.returncode == 0, done.stderr
 
 
+LAST_DIFFERS = """
+#id = affine_map<(i, j) -> (i, j)>
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<3x2xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>})
+    -> (tensor<3x2xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}) {
+  %y = math.absf %x : tensor<3x2xf32>
+  %e = tensor.empty() : tensor<3x2xf32>
+  %z = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"],
+                       mesh.sharding_rule = "([a, b], [a, b]) -> ([a, b])"}
+      ins(%y : tensor<3x2xf32>) outs(%e : tensor<3x2xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %place = linalg.index 1 : index
+    %integer = arith.index_cast %place : index to i32
+    %number = arith.sitofp %integer : i32 to f32
+    %sum = arith.addf %in, %number : f32
+    linalg.yield %sum : f32
+  } -> tensor<3x2xf32>
+  return %z : tensor<3x2xf32>
+}
+"""
+"""Only the second device computes another value: a rule hides that an op asks where it is."""
+
+
+@needs_mpi
+@needs_torch
+def test_ranks_agree_on_the_first_op_that_differs(run: Program, tmp_path: Path) -> None:
+    program = tmp_path / "in.mlir"
+    program.write_text(LAST_DIFFERS)
+    expected = f"{program}:8:8: error: the result of 'linalg.generic' op on device 1 at "
+    for done in (
+        run(str(program), "--bisect"),
+        mpi(2, str(program), "--bisect"),
+        torchrun(2, str(program), "--bisect"),
+    ):
+        assert done.returncode == 1
+        assert done.stderr.count(expected) == 1, done.stderr
+
+
 @needs_mpi
 def test_a_wrong_number_of_mpi_ranks_is_refused_by_all() -> None:
     done = mpi(3, "examples/megatron.mlir", "--check")

@@ -1,0 +1,128 @@
+"""The op that is named is the one that goes wrong, and none is where nothing does."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from shard_dialect.errors import ShardError, ShardWarning
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.ir.walk import walk
+from shard_dialect.model import AllReduce, Step
+from shard_dialect.passes import partition
+from shard_dialect.passes.sink_reshapes import SinkReshapes
+from shard_dialect.runtime import bisect
+from shard_dialect.runtime.arrays import random_inputs
+from shard_dialect.runtime.bisect import Suspect
+from shard_dialect.runtime.compile import compile_reference, compile_sharded
+from shard_dialect.runtime.world import InProcess
+from tests.flow_programs import random_flow_program
+from tests.programs import random_program
+from tests.runnable_stablehlo import runnable_stablehlo
+
+LIT = Path(__file__).parent.parent / "lit"
+
+
+def blamed(text: str) -> ShardError:
+    """What is said of a program, whether a check of it fails or not."""
+    source = Source.of(text, "program.mlir")
+    with make_context():
+        reference = compile_reference(source, "main")
+        program = compile_sharded(source, "main").program
+        suspect = Suspect.read(source, "main")
+    inputs = random_inputs([each.whole for each in program.arguments], seed=0)
+    return suspect.error(reference, inputs, InProcess(program.devices), "result0 differs")
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("program", [random_program, random_flow_program, runnable_stablehlo])
+def test_nothing_is_blamed_where_all_is_right(program: Callable[[int], str], seed: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShardWarning)
+        error = blamed(program(seed))
+    assert error.message.startswith("every op's value is the unsharded program's"), error
+    assert [note.message for note in error.notes] == ["result0 differs"]
+
+
+def test_what_has_halos_is_compared_without_them() -> None:
+    error = blamed((LIT / "run" / "windows.mlir").read_text())
+    assert error.message.startswith("every op's value is the unsharded program's"), error
+
+
+CHAIN = """
+shard.grid @g(shape = 2x2)
+func.func @main(%x: tensor<3x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0, 1]]>})
+    -> tensor<3xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %z = math.tanh %x : tensor<3x8xf32>
+  %a = stablehlo.reduce(%z init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<3x8xf32>, tensor<f32>) -> tensor<3xf32>
+  %b = math.exp %a : tensor<3xf32>
+  %c = stablehlo.broadcast_in_dim %b, dims = [0] : (tensor<3xf32>) -> tensor<3x8xf32>
+  %d = stablehlo.multiply %c, %z : tensor<3x8xf32>
+  %f = stablehlo.reduce(%d init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<3x8xf32>, tensor<f32>) -> tensor<3xf32>
+  %h = math.absf %f : tensor<3xf32>
+  return %h : tensor<3xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("line", [9, 14])
+def test_an_all_reduce_that_is_left_out_is_found(line: int) -> None:
+    write = partition.write_local
+
+    def forgetful(step: Step, grid: str, operand: ir.Value, result: ir.Type) -> ir.Value:
+        is_there = f":{line}:" in str(ir.Location.current)
+        left_out = isinstance(step, AllReduce) and is_there
+        return operand if left_out else write(step, grid, operand, result)
+
+    distributed = _pipelined(CHAIN, "propagate,materialize")
+    assert distributed.count('"mesh.all_reduce"') == 2
+    with patch.object(partition, "write_local", forgetful):
+        error = blamed(CHAIN)
+    assert error.location == f"program.mlir:{line}:8"
+    assert error.message.startswith("the result of 'mesh.all_reduce' op on device 0"), error
+
+
+def _pipelined(text: str, pipeline: str) -> str:
+    with make_context():
+        module = Source.of(text).parse()
+        bisect.run_pipeline(module, pipeline)
+        return str(module)
+
+
+def test_a_pass_that_changes_the_program_is_named() -> None:
+    def rewrite(self: SinkReshapes, module: ir.Operation) -> None:
+        for op in walk(module):
+            if op.name == "math.absf":
+                with ir.InsertionPoint(op), op.location:
+                    made = ir.Operation.create("math.exp", [op.results[0].type], [op.operands[0]])
+                op.results[0].replace_all_uses_with(made.results[0])
+                op.erase()
+
+    with patch.object(SinkReshapes, "rewrite", rewrite):
+        error = blamed(CHAIN)
+    expected = "--sink-reshapes makes another program: without shardings they differ, too"
+    assert error.message == expected
+
+
+def test_a_few_values_at_once_are_enough() -> None:
+    with patch.object(bisect, "_AT_ONCE", 2):
+        test_an_all_reduce_that_is_left_out_is_found(14)
+
+
+def test_what_nobody_wrote_is_not_compared() -> None:
+    error = blamed("""
+      shard.grid @g(shape = 2)
+      func.func @main(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<8xf32> {
+        %e = tensor.empty() : tensor<16xf32>
+        %0 = tensor.insert_slice %x into %e[0] [8] [1] : tensor<8xf32> into tensor<16xf32>
+        %1 = tensor.extract_slice %0[0] [8] [1] : tensor<16xf32> to tensor<8xf32>
+        return %1 : tensor<8xf32>
+      }""")
+    assert error.message.startswith("every op's value is the unsharded program's"), error
