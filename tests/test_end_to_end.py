@@ -24,6 +24,7 @@ PIPELINES = (
     "propagate,canonicalize,cse,materialize,canonicalize,cse,optimize-collectives,canonicalize,"
     "cse,partition,canonicalize,cse,lower",
     "propagate,materialize,partition,lower",
+    "propagate,materialize,optimize-collectives,partition{arguments=whole results=whole},lower",
 )
 COPYING = lower._TO_BUFFERS.replace("one-shot-bufferize{", "one-shot-bufferize{copy-before-write ")
 

@@ -22,6 +22,7 @@ PIPELINES = (
     ("propagate", "materialize", "optimize-collectives", "partition", "lower"),
     ("propagate,propagate,materialize,partition,lower",),
     ("sink-reshapes,propagate{strategy=user-priority},materialize,partition,lower",),
+    ("propagate,materialize", "partition{arguments=whole results=whole}", "lower"),
     ("propagate,canonicalize,cse", "propagate,materialize,canonicalize", "cse,partition,lower"),
 )
 """Each in one go, or with its parts printed and read again in between."""

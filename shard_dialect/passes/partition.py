@@ -16,12 +16,16 @@ and what a sum would find there is made zero (`rules.uneven`). A halo is exchang
 tensor, which holds around the piece what is to be found at the ends of the whole one. Types that a
 rule does not allow together (after an edit by hand, say) are refused. The global types stay in
 `mesh.argument` and `mesh.result`, for those who run the program.
+
+A function may be given whole arguments instead (`arguments=whole`): each device takes its pieces of
+them by its index, in `shard.all_slice`; and may give whole results (`results=whole`), gathered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from shard_dialect.ir import build
 from shard_dialect.ir.attributes import ARGUMENT, RESULT
@@ -64,6 +68,7 @@ from shard_dialect.passes.consistency import (
     check_types,
 )
 from shard_dialect.passes.pieces import cut_of
+from shard_dialect.passes.whole_boundary import give_whole, not_called, take_whole
 from shard_dialect.rules import Cut, cutting_of, rule_of
 from shard_dialect.rules.uneven import fill_padding
 
@@ -74,8 +79,18 @@ class Partition(Pass):
 
     name = "partition"
 
+    arguments: Literal["pieces", "whole"] = "pieces"
+    """What devices are given: pieces; or whole tensors, of which each takes its piece, where no
+    other function calls."""
+    results: Literal["pieces", "whole"] = "pieces"
+    """What they give back: pieces; or whole tensors, gathered on every device, alike."""
+
     def rewrite(self, module: ir.Operation) -> None:
         shardings = Shardings.of(module)
+        for handle in not_called(module):
+            if form_of(handle) == "distributed":
+                with located(handle):
+                    self._make_whole(handle, shardings)
         for handle in functions_of(module):
             form = form_of(handle)
             if form in ("local", "lowered"):
@@ -88,6 +103,12 @@ class Partition(Pass):
             check_flows(read_function(handle), shardings)
             _partition(handle, shardings)
         _use_upstream_grids(module, shardings)
+
+    def _make_whole(self, handle: ir.Operation, shardings: Shardings) -> None:
+        if self.arguments == "whole":
+            take_whole(handle, shardings)
+        if self.results == "whole":
+            give_whole(handle, shardings)
 
 
 def _partition(handle: ir.Operation, shardings: Shardings) -> None:
