@@ -10,10 +10,12 @@ import pytest
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
+from shard_dialect.ir.local import write_local
 from shard_dialect.ir.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import AllReduce, Step
 from shard_dialect.passes import partition
+from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.passes.sink_reshapes import SinkReshapes
 from shard_dialect.runtime import bisect
 from shard_dialect.runtime.arrays import random_inputs
@@ -74,7 +76,7 @@ func.func @main(%x: tensor<3x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0, 1]
 
 @pytest.mark.parametrize("line", [9, 14])
 def test_an_all_reduce_that_is_left_out_is_found(line: int) -> None:
-    write = partition.write_local
+    write = write_local
 
     def forgetful(step: Step, grid: str, operand: ir.Value, result: ir.Type) -> ir.Value:
         is_there = f":{line}:" in str(ir.Location.current)
@@ -92,7 +94,7 @@ def test_an_all_reduce_that_is_left_out_is_found(line: int) -> None:
 def _pipelined(text: str, pipeline: str) -> str:
     with make_context():
         module = Source.of(text).parse()
-        bisect.run_pipeline(module, pipeline)
+        run_pipeline(module, pipeline)
         return str(module)
 
 
