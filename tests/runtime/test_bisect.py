@@ -25,6 +25,7 @@ from shard_dialect.runtime.world import InProcess
 from tests.flow_programs import random_flow_program
 from tests.programs import random_program
 from tests.runnable_stablehlo import runnable_stablehlo
+from tests.uneven_programs import UnevenProgram
 
 LIT = Path(__file__).parent.parent / "lit"
 
@@ -41,7 +42,16 @@ def blamed(text: str) -> ShardError:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("program", [random_program, random_flow_program, runnable_stablehlo])
+@pytest.mark.parametrize(
+    "program",
+    [
+        random_program,
+        random_flow_program,
+        runnable_stablehlo,
+        lambda seed: str(UnevenProgram(seed)),
+    ],
+    ids=["linalg", "flow", "stablehlo", "uneven"],
+)
 def test_nothing_is_blamed_where_all_is_right(program: Callable[[int], str], seed: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShardWarning)
