@@ -134,13 +134,16 @@ def _all(rank: int) -> ir.ArrayAttr:
     return ir.ArrayAttr.get([dims] if rank else [])
 
 
-def part_of(value: ir.Value, start: int, size: int, dim: int = 0) -> ir.Value:
-    """`size` elements of a tensor along `dim`, from `start` on."""
+def part_of(value: ir.Value, start: int | ir.Value, size: int, dim: int = 0) -> ir.Value:
+    """`size` elements of a tensor along `dim`, from `start` on: a number or an index."""
     shape = list(value.type.shape)
     shape[dim] = size
     type_ = ir.RankedTensorType.get(shape, value.type.element_type)
-    place = _slice(shape, dim, start, [1, 0, 0, 0])
-    return create("tensor.extract_slice", [type_], [value], place).results[0]
+    if isinstance(start, int):
+        place = _slice(shape, dim, start, [1, 0, 0, 0])
+        return create("tensor.extract_slice", [type_], [value], place).results[0]
+    place = _slice(shape, dim, ir.ShapedType.get_dynamic_size(), [1, 1, 0, 0])
+    return create("tensor.extract_slice", [type_], [value, start], place).results[0]
 
 
 def copy(value: ir.Value, into: ir.Value) -> ir.Operation:

@@ -278,8 +278,8 @@ def check_update_halo(op: ir.Operation, shardings: Shardings) -> None:
         )
     for place, dim in enumerate(layout.split_dims):
         size, ends = shape[dim], [halo or 0 for halo in halos[2 * place : 2 * place + 2]]
-        if size is not None and max(ends) > size - sum(ends):
+        if size is not None and any(ends) and sum(ends) >= size:
             raise ShardingError(
-                f"has halo_sizes {ends} on dimension {dim} of size {size}: the "
-                f"{max(0, size - sum(ends))} elements between them do not fill the neighbours'"
+                f"has halo_sizes {ends} on dimension {dim} of size {size}: there is nothing "
+                "between them"
             )

@@ -116,7 +116,7 @@ def _check_annotation(op: ir.Operation, shardings: Shardings) -> None:
         raise ShardingError(
             f"has {len(op.operands) - 1} sizes for {unknown} unknown ones in {sharding}"
         )
-    sharding.check_sizes(tuple(type_.shape), shardings.grid(sharding.grid))
+    sharding.check_offsets(tuple(type_.shape))
 
 
 def _check_cluster(op: ir.Operation, shardings: Shardings) -> None:
@@ -342,7 +342,7 @@ def _check_pieces(sharding: Sharding, type_: ir.Type, shardings: Shardings) -> N
     if None in (size for each in (*sharding.halos, *sharding.offsets) for size in each):
         raise ShardingError(f"has a size in {sharding} that no operand gives")
     if isinstance(type_, ir.RankedTensorType):
-        sharding.check_sizes(tuple(type_.shape), shardings.grid(sharding.grid))
+        sharding.check_offsets(tuple(type_.shape))
 
 
 def _is_on_one_device(given: list[ir.Attribute], op: ir.Operation, shardings: Shardings) -> bool:

@@ -21,6 +21,7 @@ from shard_dialect.model.steps import (
     Step,
     UpdateHalo,
 )
+from shard_dialect.model.window import Windows
 
 __all__ = [
     "REDUCTIONS",
@@ -49,6 +50,7 @@ __all__ = [
     "Transfer",
     "UpdateHalo",
     "Window",
+    "Windows",
     "bytes_moved",
     "halo_steps",
     "plan",

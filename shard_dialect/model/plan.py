@@ -155,8 +155,6 @@ def _with_halos(
     if coarse is not None:
         source, target = coarse.refined(source), coarse.refined(target)
         return _with_halos(source, target, shape, itemsize, coarse.fine, limit)
-    _refuse_uneven_halos(target, shape, grid)
-    target.check_sizes(shape, grid)
     if source.bare == target.bare:
         steps, exact = halo_steps(source, target), True
     else:
@@ -165,16 +163,6 @@ def _with_halos(
         steps, exact = (*crops, *between.steps, *updates), between.exact
     moved = bytes_moved(steps, source, shape, itemsize, grid)
     return Plan(steps, moved, grid, exact)
-
-
-def _refuse_uneven_halos(target: Sharding, shape: Shape, grid: Grid) -> None:
-    """A neighbour's piece begins where padding ends: it would not be next to what is held."""
-    for dim, axes in enumerate(target.split_axes):
-        if any(target.halo(dim)) and shape[dim] % grid.axes_size(axes):
-            raise ReshardError(
-                f"dimension {dim} of size {shape[dim]} does not divide by {grid.axes_size(axes)} "
-                f"devices in sharding {target}: its pieces cannot have halos"
-            )
 
 
 def _on_whole_axes(

@@ -23,6 +23,7 @@ from shard_dialect.model.axis import Axes, axes_text
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.projection import FactorSplit, axes_of, parts_of, project, unproject
 from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
+from shard_dialect.model.window import Reading, Windows
 
 Dims = tuple[tuple[int, ...], ...]
 Assignment = tuple[Axes, ...]
@@ -33,22 +34,15 @@ Role = Literal["", "elementwise", "pass", "forward", "broadcast", "other"]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How far an op reads around the piece of a dimension, where what places windows is split.
+    """Dimension `dim` of operand `operand` is read in `windows`, one for each index of `factor`.
 
-    The pieces of dimension `dim` of operand `operand` are those of `factor`; each device needs
-    `low` elements of the piece before its own and `high` of the next. Past the ends of the tensor
-    it is to find what the reduction `fill` leaves alone.
-
-        windows of 3, moved by 1, padded by 1 and 1     low 1, high 1
-        windows of 3, moved by 2, padded by 0 and 1     low 0, high 1
+    Where the factor is split, the dimension is too, with a halo.
     """
 
     factor: int
     operand: int
     dim: int
-    low: int
-    high: int
-    fill: Reduction = "sum"
+    windows: Windows
 
 
 @dataclass(frozen=True)
@@ -60,8 +54,9 @@ class ShardingRule:
 
     * `reductions`, with the kind: the results are then partial;
     * `whole`: the op needs all of it (to sort, say), so that the operands are gathered first;
-    * `permuted`: what a device makes of its piece is in part another's (of a slice, say); where
-      `windows` say how much of it, it may be split all the same.
+    * `permuted`: what a device makes of its piece is in part another's (of a slice, say).
+
+    Where `windows` say what a device needs of others' pieces, such a factor may be split after all.
 
     Shardings pass along them all but those that are `blocked`. `inits` are the operands that the
     results start from, `linalg`'s outs: under a split reduction they would be counted once a
@@ -137,7 +132,7 @@ class ShardingRule:
     @cached_property
     def unsplit(self) -> frozenset[int]:
         """The factors that are whole on every device that runs the op."""
-        return self.whole | (self.permuted - {window.factor for window in self.windows})
+        return (self.whole | self.permuted) - {window.factor for window in self.windows}
 
     @cached_property
     def special(self) -> frozenset[int]:
@@ -164,11 +159,9 @@ class ShardingRule:
         >>> sorted(ShardingRule((2, 3, 5), (((0, 1), (2,)),), (((0,), (1,), (2,)),)).may_be_uneven)
         [2]
         """
-        tensors = [dims for dims in self.operands + self.results if dims]
+        tensors = [dims for dims in self.cut_operands + self.results if dims]
         shared = {factor for dims in tensors for dim in dims if len(dim) > 1 for factor in dim}
-        return (
-            frozenset(range(len(self.sizes))) - shared - self.whole - self.permuted - self.blocked
-        )
+        return frozenset(range(len(self.sizes))) - shared - self.unsplit - self.blocked
 
     @cached_property
     def is_elementwise(self) -> bool:
@@ -206,8 +199,18 @@ class ShardingRule:
         found = Sharding(grid.name, self._split(dims, assignment, grid))
         for window in self.windows:
             if window.operand == index and assignment[window.factor]:
-                halo = (window.low, window.high)
-                found = found.with_halo(window.dim, halo, window.fill)
+                devices = grid.axes_size(assignment[window.factor])
+                halo = self._reading(window, devices).halo
+                found = found.with_halo(window.dim, halo, window.windows.fill or found.fill)
+        return found
+
+    def _reading(self, window: Window, devices: int) -> Reading:
+        found = window.windows.reading(devices)
+        if found is None:
+            raise ShardingError(
+                f"{devices} devices would read dimension {window.dim} of operand {window.operand} "
+                "each in a way of its own"
+            )
         return found
 
     def result_sharding(self, index: int, assignment: Assignment, grid: Grid) -> Sharding | None:

@@ -181,17 +181,8 @@ class Sharding:
                     f"{grid.axes_size(axes) + 1}, for {grid.axes_size(axes)} devices"
                 )
 
-    def check_sizes(self, shape: Shape, grid: Grid) -> None:
-        """Raise `ShardingError` where halos or offsets do not fit a tensor of global `shape`.
-
-        A halo is no larger than the pieces beside; offsets end where the dimension does.
-        """
-        for size, axes, halo in zip(shape, self.split_axes, self.halos, strict=False):
-            piece = size // grid.axes_size(axes) if size >= 0 and _is_known(axes, grid) else None
-            if piece is not None and any(each is not None and each > piece for each in halo):
-                raise ShardingError(
-                    f"halo {_sizes_text(halo)} in {self} is larger than the pieces, of {piece}"
-                )
+    def check_offsets(self, shape: Shape) -> None:
+        """Raise `ShardingError` unless offsets end where the dimensions of `shape` do."""
         for size, offsets in zip(shape, self.offsets, strict=False):
             if offsets and size >= 0 and offsets[-1] not in (size, None):
                 raise ShardingError(

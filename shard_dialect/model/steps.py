@@ -198,8 +198,8 @@ class Mask:
 class UpdateHalo:
     """Give every device the elements next to its own along `dim`, which `axes` split.
 
-    `low` of the piece before its own, `high` of the piece after. The operand has room for them,
-    where what the reduction `fill` leaves alone stays at the ends of the tensor:
+    `low` elements before its own, `high` after, of as many pieces as these are in. The operand has
+    room for them, where what the reduction `fill` leaves alone stays at the ends of the tensor:
 
         0 | a b c | d        x x | a b c  ->  low 1, high 1  <-  d e f | x x
 
@@ -228,10 +228,10 @@ class UpdateHalo:
         return (self.low + self.high) * across * itemsize if n > 1 else 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        if max(self.low, self.high) > shape[self.dim] - self.low - self.high:
+        if self.low + self.high >= shape[self.dim]:
             raise ShardingError(
-                f"halo [{self.low}, {self.high}] of dimension {self.dim} of {list(shape)} is "
-                "larger than the pieces"
+                f"halo [{self.low}, {self.high}] of dimension {self.dim} of {list(shape)} leaves "
+                "nothing of the piece itself"
             )
         return shape
 

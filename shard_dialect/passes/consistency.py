@@ -90,21 +90,25 @@ def _disagree(
     )
 
 
-def check_types(op: ir.Operation, shardings: Shardings) -> None:
-    """Raise `ShardingError` unless the op may be cut as its types say."""
+def check_types(op: ir.Operation, shardings: Shardings) -> ShardingRule | None:
+    """Raise `ShardingError` unless the op may be cut as its types say.
+
+    By its rule, which comes back, or `None` where nothing that the rule speaks of is sharded.
+    """
     if op.name in _FREE:
         _check_halos(op, shardings)
-        return
+        return None
     _check_regions(op, shardings)
     operands = [shardings.of_type(operand.type) for operand in op.operands]
     results = [shardings.of_type(result.type) for result in op.results]
     if not any(operands) and not any(results):
-        return
+        return None
     rule = rule_of(op)
     if rule is None:
         raise ShardingError(f"'{op.name}' op has no sharding rule: its tensors must be replicated")
     name = next(sharding.grid for sharding in operands + results if sharding is not None)
     _check(op, rule, operands, results, shardings.grid(name))
+    return rule
 
 
 def _check_halos(op: ir.Operation, shardings: Shardings) -> None:

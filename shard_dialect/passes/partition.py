@@ -69,8 +69,9 @@ from shard_dialect.passes.consistency import (
 )
 from shard_dialect.passes.pieces import cut_of
 from shard_dialect.passes.whole_boundary import give_whole, not_called, take_whole
-from shard_dialect.rules import Cut, cutting_of, rule_of
+from shard_dialect.rules import Cut, cutting_of
 from shard_dialect.rules.uneven import fill_padding
+from shard_dialect.rules.windows import read_windows
 
 
 @dataclass(frozen=True)
@@ -118,9 +119,9 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
     cuts: list[Cut | None] = []
     for op in ops:
         with located(op):
-            check_types(op, shardings)
+            rule = check_types(op, shardings)
             collectives.append(read_collective(op) if is_reshard(op) else None)
-            cuts.append(cut_of(op, shardings))
+            cuts.append(cut_of(op, rule, shardings) if rule is not None else None)
     with located(handle):
         _cut_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
         for end in returns_of(handle)[:1]:
@@ -142,9 +143,8 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
 
 def _adapt(cut: Cut) -> None:
     """Let an op, on pieces by now, do what it did on whole tensors."""
-    rule = rule_of(cut.op) if cut.is_uneven else None
-    if rule is not None:
-        fill_padding(cut, rule)
+    fill_padding(cut)
+    read_windows(cut)
     function = cutting_of(cut.op)
     if function is not None:
         function(cut)
@@ -219,7 +219,9 @@ def _cut_collective(op: ir.Operation, collective: Collective, shardings: Shardin
                 value = build.create("arith.constant", [type_], [], {"value": attribute}).results[0]
                 continue
             if isinstance(step, UpdateHalo):
-                content = build.identity(step.fill, type_.element_type)
+                content = build.zero(type_.element_type) and build.identity(
+                    step.fill, type_.element_type
+                )
                 value = build.with_room(value, type_, step.dim, step.low, content)
             elif isinstance(step, CropHalo):
                 begin = before.halo(step.dim)[0] - step.low

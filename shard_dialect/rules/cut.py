@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
 
 
@@ -14,38 +15,50 @@ class Piece:
     """One device's piece of a tensor: `whole` is the global shape, `shape` the local one.
 
     `halos` are how many elements before and after its own it has in `shape` along each dimension,
-    and `split` are the dimensions that devices have pieces of. Where these do not divide the whole,
-    the dimension is `uneven`: the last pieces are padded at their end, and anything may be there
-    (`rules.uneven`).
+    and `devices` how many have pieces there. Where these do not divide the whole the last pieces
+    are padded at their end, and anything may be there (`rules.uneven`).
 
-    `begin(dim)` and `held(dim)` make, at the current insertion point, a `tensor<1xi64>`: the index
-    in the whole tensor at which this device's piece begins along the dimension, and how many
-    elements it has there, without halos and padding.
+    `own(dim, numbers)` makes, at the current insertion point, a `tensor<1xi64>`: this device's
+    number, of those of all devices along the dimension.
     """
 
     whole: Shape
     shape: Shape
-    begin: Callable[[int], ir.Value]
-    held: Callable[[int], ir.Value]
-    halos: tuple[tuple[int, int], ...] = ()
-    split: frozenset[int] = frozenset()
-    uneven: frozenset[int] = frozenset()
-
-    def halo(self, dim: int) -> tuple[int, int]:
-        return self.halos[dim] if self.halos else (0, 0)
+    own: Callable[[int, Sequence[int]], ir.Value]
+    halos: tuple[tuple[int, int], ...]
+    devices: tuple[int, ...]
 
     def is_split(self, dim: int) -> bool:
-        return dim in self.split
+        return self.devices[dim] > 1
+
+    def is_uneven(self, dim: int) -> bool:
+        return self.devices[dim] * self.size(dim) != self.whole[dim]
+
+    def size(self, dim: int) -> int:
+        """How many elements the first device has, without halos."""
+        return self.shape[dim] - sum(self.halos[dim])
+
+    def begin(self, dim: int) -> ir.Value:
+        """The index in the whole tensor of the first element of this device's own."""
+        size = self.size(dim)
+        return self.own(dim, [size * device for device in range(self.devices[dim])])
+
+    def end(self, dim: int) -> ir.Value:
+        """The index in this device's piece, halos included, at which the whole tensor ends."""
+        size, (low, _) = self.size(dim), self.halos[dim]
+        ends = [self.whole[dim] + low - size * device for device in range(self.devices[dim])]
+        return self.own(dim, [min(max(end, 0), self.shape[dim]) for end in ends])
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """An op with the types of pieces, and all else yet as for whole tensors.
+    """An op with the types of pieces, and all else yet as for whole tensors; its rule for these.
 
     `None` stands for an operand or result that is no tensor.
     """
 
     op: ir.Operation
+    rule: ShardingRule
     operands: tuple[Piece | None, ...]
     results: tuple[Piece | None, ...]
 
@@ -55,15 +68,19 @@ class Cut:
         return found
 
     @property
-    def is_uneven(self) -> bool:
-        return any(piece.uneven for piece in self.operands + self.results if piece is not None)
-
-    @property
     def result(self) -> Piece:
         """That of the first result."""
         found = self.results[0]
         assert found is not None, "an op is cut along tensors"
         return found
+
+    def devices(self, factor: int) -> int:
+        """How many the factor is split among, by the results that have it."""
+        for dims, piece in zip(self.rule.results, self.results, strict=True):
+            for dim, factors in enumerate(dims or ()):
+                if piece is not None and factors == (factor,):
+                    return piece.devices[dim]
+        return 1
 
 
 CutFunction = Callable[[Cut], None]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from shard_dialect.model import Reduction, ShardingRule, Window
+from shard_dialect.model import Reduction, ShardingRule, Window, Windows
 from shard_dialect.model.rule import Dims, Role
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.query import Query
@@ -22,8 +22,6 @@ from shard_dialect.rules.query import Query
 Kind = Reduction | Literal["passed", "whole", "permuted"]
 Places = Sequence[int | None]
 """A dimension for each operand, or each result; `None`, or none at all, where it has no part."""
-Halo = tuple[int, int, Reduction]
-"""What windows read before and after a piece, and what leaves alone what is past the ends."""
 
 
 class Factors:
@@ -53,11 +51,12 @@ class Factors:
         kind: Kind = "passed",
         *,
         blocked: bool = False,
-        halo: Halo | None = None,
+        windows: Sequence[Windows | None] = (),
     ) -> None:
         """A factor, minor to those before it in the same dimensions.
 
-        One that is permuted, but with a known `halo` in its operands, may be split.
+        One that is permuted, or whole, may be split all the same where it is known in which
+        `windows` operands are read; `None` for an operand that is read as it is split.
         """
         factor = len(self._sizes)
         self._sizes.append(size)
@@ -73,9 +72,11 @@ class Factors:
             self._reductions.append((factor, kind))
         if blocked:
             self._blocked.add(factor)
-        if halo is not None:
-            over = [(each, dim) for each, dim in enumerate(operands) if dim is not None]
-            self._windows += [Window(factor, each, dim, *halo) for each, dim in over]
+        self._windows += [
+            Window(factor, place, dim, found)
+            for place, (dim, found) in enumerate(zip(operands, windows, strict=False))
+            if dim is not None and found is not None
+        ]
 
     def add_to_all(
         self,
@@ -84,14 +85,14 @@ class Factors:
         kind: Kind = "passed",
         *,
         blocked: bool = False,
-        halo: Halo | None = None,
+        windows: Sequence[Windows | None] = (),
     ) -> None:
         """A factor that is dimension `dim` of every tensor that has one, so of no scalar."""
         operands, results = (
             [dim if dims is not None and dim < len(dims) else None for dims in tensors]
             for tensors in (self._operands, self._results)
         )
-        self.add(size, operands, results, kind, blocked=blocked, halo=halo)
+        self.add(size, operands, results, kind, blocked=blocked, windows=windows)
 
     def rule(self, role: Role = "other", inits: tuple[int, ...] = ()) -> ShardingRule:
         return ShardingRule(

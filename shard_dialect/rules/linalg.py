@@ -3,11 +3,12 @@
     affine_map<(m, n, k) -> (m, k)>, <(m, n, k) -> (k, n)>, <(m, n, k) -> (m, n)>
     ([a, c], [c, b], [a, b]) -> ([a, b]) reduction={c: sum}
 
-A loop is a factor. A loop whose index is read (`linalg.index`) is whole: its local index would not
-be the global one. A dimension indexed by a sum of loops, of a window, is
+A loop is a factor. On pieces a body reads the indices of the whole (`rules.linalg_body`); only of
+ops whose name says what their body is a loop whose index is read stays whole. A dimension indexed
+by a sum of loops, of a window, is
 
     i * 2 + j, j < 2     [ij]    made of them, where windows lie side by side
-    i * 1 + j, j < 3     [i]     else the loop of the output, permuted, and the window's is whole
+    i * 1 + j, j < 3     [i]     else the loop of the output, read in windows; the window's is whole
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from dataclasses import replace
 
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.build import REDUCTION_OF
-from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Reduction, ShardingRule
+from shard_dialect.ir.walk import body, has_own_body, operations
+from shard_dialect.model import Reduction, ShardingRule, Window, Windows
 from shard_dialect.model.rule import Dims
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.factors import Factors, Kind
@@ -34,10 +35,11 @@ def structured(query: Query) -> ShardingRule | None:
     affine = [attribute.value for attribute in maps]
     loops = _Loops(affine, query)
     operands = tuple(
-        None if shape is None else loops.dims(map_, shape)
-        for map_, shape in zip(affine, query.operands, strict=True)
+        None if shape is None else loops.dims(place, map_, shape)
+        for place, (map_, shape) in enumerate(zip(affine, query.operands, strict=True))
     )
-    loops.whole |= _read_indices(query.op)
+    if not has_own_body(query.op.name):
+        loops.whole |= _read_indices(query.op)
     first = len(operands) - len(query.results)
     rule = ShardingRule(
         tuple(loops.sizes),
@@ -47,6 +49,7 @@ def structured(query: Query) -> ShardingRule | None:
         frozenset(loops.whole),
         frozenset(loops.permuted - loops.whole),
         inits=tuple(range(first, len(operands))),
+        windows=tuple(each for each in loops.windows if each.factor not in loops.whole),
     )
     return replace(rule, role="broadcast") if _repeats(query.op, rule) else rule
 
@@ -58,6 +61,7 @@ class _Loops:
         self.sizes = [1] * maps[0].n_dims
         self.whole: set[int] = set()
         self.permuted: set[int] = set()
+        self.windows: list[Window] = []
         self.outer = _plain(maps[len(maps) - len(query.results) :])
         """The loops that index results."""
         for map_, shape in zip(maps, query.operands, strict=True):
@@ -65,15 +69,18 @@ class _Loops:
                 if isinstance(expr, ir.AffineDimExpr):
                     self.sizes[expr.position] = size
 
-    def dims(self, map_: ir.AffineMap, shape: Shape) -> Dims:
+    def dims(self, operand: int, map_: ir.AffineMap, shape: Shape) -> Dims:
         """The factors of each dimension; a loop that indexes two (a diagonal) is in none."""
-        dims = [self._factors(expr, size) for expr, size in zip(map_.results, shape, strict=True)]
+        dims = [
+            self._factors((operand, dim), expr, size)
+            for dim, (expr, size) in enumerate(zip(map_.results, shape, strict=True))
+        ]
         used = Counter(loop for dim in dims for loop in dim)
         twice = {loop for loop, count in used.items() if count > 1}
         self.whole |= twice
         return tuple(() if twice & set(dim) else dim for dim in dims)
 
-    def _factors(self, expr: ir.AffineExpr, size: int) -> tuple[int, ...]:
+    def _factors(self, place: tuple[int, int], expr: ir.AffineExpr, size: int) -> tuple[int, ...]:
         if isinstance(expr, ir.AffineDimExpr):
             return (expr.position,)
         terms = _terms(expr)
@@ -88,18 +95,30 @@ class _Loops:
         for loop in reversed(moving):
             are_digits &= scales[loop] == unit
             unit *= self.sizes[loop]
-        return tuple(moving) if are_digits and unit == size else self._windowed(moving)
-
-    def _windowed(self, loops: Sequence[int]) -> tuple[int, ...]:
-        """Of a dimension that several windows read: the loop that goes from window to window."""
-        found = set(loops)
-        moving = found & self.outer
-        if len(moving) != 1:
+        if are_digits and unit == size:
+            return tuple(moving)
+        found = set(moving)
+        outer = found & self.outer
+        if len(outer) != 1:
             self.whole |= found
             return ()
-        self.permuted |= moving
-        self.whole |= found - moving
-        return tuple(moving)
+        [loop] = outer
+        self.permuted.add(loop)
+        self.whole |= found - outer
+        self._note_windows(loop, place, terms, size)
+        return (loop,)
+
+    def _note_windows(
+        self, loop: int, place: tuple[int, int], terms: dict[int, int], size: int
+    ) -> None:
+        """Of a dimension that several windows read; `loop` goes from window to window."""
+        scales = [(self.sizes[each], scale) for each, scale in terms.items() if each >= 0]
+        last = sum((count - 1) * scale for count, scale in scales)
+        stride, begin = terms[loop], terms.get(_CONSTANT, 0)
+        reach = begin + last - (self.sizes[loop] - 1) * stride + 1
+        windows = Windows(size, self.sizes[loop], stride, reach, 0)
+        if begin >= 0 and all(scale > 0 for _, scale in scales) and windows.stay_inside:
+            self.windows.append(Window(loop, *place, windows))
 
     def reductions(
         self, op: ir.Operation, results: Sequence[ir.AffineMap]
@@ -151,7 +170,9 @@ def _loops_in(expr: ir.AffineExpr) -> set[int]:
 
 
 def _read_indices(op: ir.Operation) -> set[int]:
-    return {inner.attributes["dim"].value for inner in walk(op) if inner.name == "linalg.index"}
+    """The loops whose index a body reads that is not ours to change."""
+    inside = operations(body(op))
+    return {inner.attributes["dim"].value for inner in inside if inner.name == "linalg.index"}
 
 
 def _repeats(op: ir.Operation, rule: ShardingRule) -> bool:

@@ -31,7 +31,7 @@ def cut_body(cut: Cut) -> None:
     """What the body says of indices, of sums and of divisions, on one device's piece."""
     loops = _split_loops(cut)
     _add_begins(cut.op, loops)
-    uneven = {loop: at for loop, at in loops.items() if at[1] in at[0].uneven}
+    uneven = {loop: (piece, dim) for loop, (piece, dim) in loops.items() if piece.is_uneven(dim)}
     if uneven:
         _leave_padding(cut, uneven)
 
@@ -74,7 +74,7 @@ def _leave_padding(cut: Cut, uneven: _Loops) -> None:
     if not reduced and not traps:
         return
     with ir.InsertionPoint(op), op.location:
-        counts = {loop: as_index(piece.held(dim)) for loop, (piece, dim) in uneven.items()}
+        counts = {loop: as_index(piece.end(dim)) for loop, (piece, dim) in uneven.items()}
     if traps:
         with ir.InsertionPoint.at_block_begin(block), op.location:
             is_held = is_within(counts)

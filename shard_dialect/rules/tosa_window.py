@@ -21,11 +21,11 @@ from shard_dialect.model import Reduction, ShardingRule
 from shard_dialect.rules.cut import Cut, CutFunction
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
-from shard_dialect.rules.windows import Windows
+from shard_dialect.rules.windows import WindowDimension, padding_of
 
 
 @dataclass(frozen=True)
-class _Windows:
+class _Attributes:
     """How windows go over the dimensions of an image, read from an op's attributes."""
 
     sizes: list[int]
@@ -40,25 +40,22 @@ class _Windows:
         is_bare = not any(self.padding[2 * place : 2 * place + 2])
         return is_dense and is_bare and window == stride and size == made * window
 
-    def along(self, place: int) -> Windows:
+    def along(self, place: int) -> WindowDimension:
         low, high = self.padding[2 * place : 2 * place + 2]
-        return Windows(self.sizes[place], self.strides[place], self.dilations[place], 1, low, high)
-
-    def halo(self, place: int, size: int, made: int) -> tuple[int, int] | None:
-        """What a piece reads around it; nothing known where it would not read all of itself."""
-        along = self.along(place)
-        return along.halo(size, made) if along.reach >= 0 else None
+        return WindowDimension(
+            self.sizes[place], self.strides[place], self.dilations[place], 1, low, high
+        )
 
 
-def _windows(query: Query, sizes: list[int]) -> _Windows:
+def _windows(query: Query, sizes: list[int]) -> _Attributes:
     attributes = query.op.attributes
     dilations = list(attributes["dilation"]) if "dilation" in attributes else [1] * len(sizes)
-    return _Windows(sizes, list(attributes["stride"]), dilations, list(attributes["pad"]))
+    return _Attributes(sizes, list(attributes["stride"]), dilations, list(attributes["pad"]))
 
 
 def _go_over_image(
     factors: Factors,
-    windows: _Windows,
+    windows: _Attributes,
     kernel: int | None = None,
     fill: Reduction | None = None,
 ) -> None:
@@ -74,11 +71,8 @@ def _go_over_image(
             factors.add(made, (dim,), (dim,))
             factors.add(window, (dim, of_kernel), kind="whole")
             continue
-        halo = windows.halo(place, size, made) if fill is not None else None
-        if halo is not None and fill is not None:
-            factors.add(made, (dim,), (dim,), "permuted", halo=(*halo, fill))
-        else:
-            factors.add(size, (dim,), (dim,), "permuted")
+        read = windows.along(place).over(size, made, fill)
+        factors.add(made if read else size, (dim,), (dim,), "permuted", windows=[read])
 
 
 def _zero_padding(query: Query) -> Reduction | None:
@@ -184,13 +178,14 @@ RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
 def cut_padding(cut: Cut) -> None:
     """What is padded of a piece is in its halos."""
     before = list(cut.op.attributes["pad"])
-    image, after = cut.operand(0), before.copy()
+    after: list[int] = []
     for place in range(len(before) // 2):
-        if cut.result.is_split(place + 1) or any(image.halo(place + 1)):
-            after[2 * place : 2 * place + 2] = [0, 0]
+        low, high = before[2 * place : 2 * place + 2]
+        after += padding_of(cut, 0, place + 1, (low, high))
     cut.op.attributes["pad"] = ir.DenseI64ArrayAttr.get(after)
 
 
 CUTS: dict[str, CutFunction] = dict.fromkeys(
-    ("tosa.conv2d", "tosa.conv3d", "tosa.depthwise_conv2d", "tosa.max_pool2d"), cut_padding
+    ("tosa.avg_pool2d", "tosa.conv2d", "tosa.conv3d", "tosa.depthwise_conv2d", "tosa.max_pool2d"),
+    cut_padding,
 )

@@ -4,6 +4,7 @@ Where devices do not divide a dimension their last pieces are padded. Anything m
 op makes of it is padding again. But for
 
     sums over the dimension       they need zeros there, what leaves the reduction alone
+    windows past its end          the same
     divisions of integers         they need ones: by zero the program would end
     indices that are not checked  they need zeros, which can be read at
 
@@ -103,12 +104,21 @@ def fillings(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
     if op.name in TRAPS:
         return [Filling(1, every, _number(op.operands[1], TRAPS[op.name]))]
     found = [Filling(at, every, _number(op.operands[at], 0)) for at in _READS_AT.get(op.name, ())]
-    if not rule.reductions:
-        return found
+    found += _past_ends(op, rule)
     reduced = _REDUCED.get(op.name)
     if op.name.startswith("linalg.") and not has_own_body(op.name):
         reduced = _identities
     return [*found, *((reduced(op, rule) if reduced else None) or ())]
+
+
+def _past_ends(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
+    """What windows find behind the last element."""
+    return [
+        Filling(each.operand, frozenset({each.factor}), identity(each.windows.fill, element))
+        for each in rule.windows
+        if each.windows.fill is not None and not each.windows.stay_inside
+        for element in [op.operands[each.operand].type.element_type]
+    ]
 
 
 def _number(value: ir.Value, number: int) -> ir.Attribute:
@@ -174,17 +184,24 @@ _REDUCED: dict[str, _Reduced] = {
 """For ops whose reductions are known: what they need, or `None` where an op as it stands cannot."""
 
 
-def fill_padding(cut: Cut, rule: ShardingRule) -> None:
+def fill_padding(cut: Cut) -> None:
     """Put in front of an op what its operands must hold where they are padded."""
-    op = cut.op
+    op, rule = cut.op, cut.rule
+    pieces = [piece for piece in cut.operands if piece is not None]
+    if not any(piece.is_uneven(dim) for piece in pieces for dim in range(len(piece.shape))):
+        return
     for filling in fillings(op, rule):
-        dims, piece = rule.operands[filling.operand], cut.operands[filling.operand]
+        dims, piece = rule.cut_operands[filling.operand], cut.operands[filling.operand]
         if dims is None or piece is None:
             continue
-        along = [dim for dim in sorted(piece.uneven) if set(dims[dim]) & filling.factors]
+        along = [
+            dim
+            for dim, factors in enumerate(dims)
+            if piece.is_uneven(dim) and filling.factors & set(factors)
+        ]
         if along:
             with ir.InsertionPoint(op), op.location:
-                counts = {dim: as_index(piece.held(dim)) for dim in along}
+                ends = {dim: as_index(piece.end(dim)) for dim in along}
                 op.operands[filling.operand] = keep_first(
-                    op.operands[filling.operand], counts, filling.content
+                    op.operands[filling.operand], ends, filling.content
                 )

@@ -1,22 +1,20 @@
-"""How windows go over one dimension of an operand, and what of it a piece of the result reads.
-
-    size 3, stride 1, padding 1 and 1    a b [c d] e f     halo [1, 1]
-    size 3, stride 2, padding 0 and 1    a b [c d e f] g   halo [0, 1]
-    size 2, stride 2                     [a b c d]         none
-
-What places the windows is split as the operand is, where each piece of the operand is `stride`
-times as long as that of the result. On pieces the padding is in the halos.
-"""
+"""Ops that go over a dimension in windows: what their attributes say, and what pieces they read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shard_dialect.rules.cut import Piece
+from shard_dialect.ir import build
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.masking import as_index
+from shard_dialect.model import Reduction, Windows
+from shard_dialect.model.window import Reading
+from shard_dialect.rules.cut import Cut
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class WindowDimension:
     """Along one dimension: elements of the window `dilation` apart, those of the operand `base`."""
 
     size: int
@@ -33,22 +31,48 @@ class Windows:
         is_padded = self.low != 0 or self.high != 0
         return self.size == 1 and self.stride == 1 and self.base == 1 and not is_padded
 
-    @property
-    def reach(self) -> int:
-        """How far the last window of a piece goes past its end; below 0 where it stays inside."""
-        return (self.size - 1) * self.dilation + 1 - self.stride - self.low
+    def over(self, size: int, made: int, fill: Reduction | None) -> Windows | None:
+        """`made` windows over `size` elements; `fill` leaves alone what the padding holds.
 
-    def halo(self, size: int, made: int) -> tuple[int, int] | None:
-        """What windows of a piece read of its neighbours', if pieces lie side by side.
-
-        `size` elements of the operand have `made` windows.
+        `None` where the padding is read and no reduction is known.
         """
-        if self.base != 1 or size != made * self.stride:
-            return None
-        return max(self.low, 0), max(self.reach, 0)
+        reach = (self.size - 1) * self.dilation + 1
+        return inside(Windows(size, made, self.stride, reach, self.low, self.base, fill))
 
-    def padding_of(self, operand: Piece, dim: int) -> tuple[int, int]:
-        """That of a piece, whose halos hold what there is around it."""
-        low, high = operand.halo(dim)
-        unread = high - self.reach
-        return self.low - low, -unread if unread >= self.stride else 0
+
+def inside(windows: Windows) -> Windows | None:
+    """The same, but `None` where it reads what is no element, and it is not known what to find."""
+    return windows if windows.fill is not None or windows.stay_inside else None
+
+
+def read_windows(cut: Cut) -> None:
+    """Let each operand be what its windows on this device read."""
+    for window in cut.rule.windows:
+        reading = _reading(cut, window.operand, window.dim)
+        value = cut.op.operands[window.operand]
+        if reading is None or value.type.shape[window.dim] == reading.taken:
+            continue
+        with ir.InsertionPoint(cut.op), cut.op.location:
+            begin = _begin(cut, window.operand, window.dim, reading.begins)
+            cut.op.operands[window.operand] = build.part_of(value, begin, reading.taken, window.dim)
+
+
+def _begin(cut: Cut, operand: int, dim: int, begins: Sequence[int]) -> int | ir.Value:
+    if len(set(begins)) == 1:
+        return begins[0]
+    return as_index(cut.operand(operand).own(dim, begins))
+
+
+def padding_of(cut: Cut, operand: int, dim: int, whole: tuple[int, int]) -> tuple[int, int]:
+    """The padding around what a device's windows read, that of the `whole` where it has all."""
+    reading = _reading(cut, operand, dim)
+    return (reading.lead, reading.trail) if reading else whole
+
+
+def _reading(cut: Cut, operand: int, dim: int) -> Reading | None:
+    """`None` where a device has all windows."""
+    for window in cut.rule.windows:
+        if (window.operand, window.dim) == (operand, dim):
+            devices = cut.devices(window.factor)
+            return window.windows.reading(devices) if devices > 1 else None
+    return None

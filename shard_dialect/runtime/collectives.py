@@ -139,19 +139,27 @@ def perform(step: Step, group: Group, source: Array, target: Array) -> None:
 
 
 def _update_halo(array: Array, dim: int, low: int, high: int, group: Group) -> None:
-    """The ends of our own piece go to the neighbours, into whose halos they belong."""
+    """The ends of our own piece go to the devices in whose halos they belong, near ones first."""
     along = np.moveaxis(array, dim, 0)
-    begin, end = low, len(along) - high
-    before = group.index - 1 if group.index > 0 else None
-    after = group.index + 1 if group.index < group.size - 1 else None
-    for sent, to, origin, halo in (
-        (along[end - low : end], after, before, along[:begin]),
-        (along[begin : begin + high], before, after, along[end:]),
-    ):
-        if len(halo):
-            got = group.permute(np.ascontiguousarray(sent), to, origin)
-            if got is not None:
-                halo[...] = got
+    end = len(along) - high
+    size = end - low
+    for distance in range(1, -(-max(low, high) // size) + 1):
+        before, after = _at(group, -distance), _at(group, distance)
+        past = (distance - 1) * size  # what nearer devices have of the halo
+        down, up = (min(max(halo - past, 0), size) for halo in (low, high))
+        for sent, to, origin, halo in (
+            (along[end - down : end], after, before, along[low - past - down : low - past]),
+            (along[low : low + up], before, after, along[end + past : end + past + up]),
+        ):
+            if len(halo):
+                got = group.permute(np.ascontiguousarray(sent), to, origin)
+                if got is not None:
+                    halo[...] = got
+
+
+def _at(group: Group, distance: int) -> int | None:
+    place = group.index + distance
+    return place if 0 <= place < group.size else None
 
 
 def identity(reduction: Reduction, dtype: np.dtype[Any]) -> Array:

@@ -20,7 +20,16 @@ from shard_dialect.ir.bindings import ir, part
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import Assignment, Grid, Reduction, Sharding, ShardingError, ShardingRule
+from shard_dialect.model import (
+    Assignment,
+    Grid,
+    Reduction,
+    Sharding,
+    ShardingError,
+    ShardingRule,
+    Window,
+)
+from shard_dialect.model.window import Reading
 from shard_dialect.rules import Cut, Piece, cutting_of, rule_of
 from shard_dialect.rules.stablehlo.arithmetic import constant
 from shard_dialect.runtime.collectives import REDUCE
@@ -63,15 +72,13 @@ class Trial:
     def _piece(self, operand: int, array: Array, rank: int) -> Array:
         """What the device has of an input; of one that is added later the identity."""
         sharding = _sharding(self.rule.operand_sharding(operand, self.assignment, self.grid))
-        place = sharding.piece(rank, array.shape, self.grid)
-        if sharding.halos:
-            halos = [sharding.halo(dim) for dim in range(sharding.rank)]
-            array = np.pad(array, halos, constant_values=_identity(sharding.fill, array.dtype))
-            place = tuple(
-                slice(each.start, each.stop + sum(halo))
-                for each, halo in zip(place, halos, strict=True)
-            )
-        piece = array[place]
+        piece = _held(array, sharding, rank, self.grid)
+        for window in self.rule.windows:
+            reading = _reading(window, self.assignment, self.grid)
+            if window.operand == operand and reading is not None:
+                device = self.grid.index_along(rank, self.assignment[window.factor])
+                read = np.arange(reading.taken) + reading.begins[device]
+                piece = np.take(piece, read, window.dim)
         result = self._result(0)
         if result.partial and operand in self.rule.inits:
             return np.full_like(piece, _identity(result.reduction, piece.dtype))
@@ -88,7 +95,8 @@ class Trial:
             for rank in range(self.grid.size):
                 place = sharding.piece(rank, expected.shape, self.grid)
                 group = self.grid.group_of(rank, sharding.partial)
-                parts = [devices[member][number] for member in group]
+                held = tuple(map(slice, expected[place].shape))  # without padding
+                parts = [devices[member][number][held] for member in group]
                 if sharding.partial and self.rule.inits:
                     parts.append(self.inputs[self.operands.index(number)][place])
                 np.testing.assert_allclose(
@@ -103,6 +111,25 @@ class Trial:
 def _sharding(found: Sharding | None) -> Sharding:
     assert found is not None, "these ops have tensors only"
     return found
+
+
+def _reading(window: Window, assignment: Assignment, grid: Grid) -> Reading | None:
+    axes = assignment[window.factor]
+    return window.windows.reading(grid.axes_size(axes)) if axes else None
+
+
+def _held(array: Array, sharding: Sharding, rank: int, grid: Grid) -> Array:
+    """What device `rank` has of an array: its piece, and around it what is there of the whole."""
+    ends, place = [], []
+    for dim, (size, axes) in enumerate(zip(array.shape, sharding.split_axes, strict=True)):
+        low, high = sharding.halo(dim)
+        piece = -(-size // grid.axes_size(axes))
+        ends.append((low, piece * grid.axes_size(axes) - size + high))
+        begin = piece * grid.index_along(rank, axes)
+        place.append(slice(begin, begin + low + piece + high))
+    if not ends:
+        return array
+    return np.pad(array, ends, constant_values=_identity(sharding.fill, array.dtype))[tuple(place)]
 
 
 def _identity(kind: Reduction, dtype: np.dtype[Any]) -> Any:
@@ -164,18 +191,13 @@ def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank
     def piece(value: ir.Value, sharding: Sharding | None) -> Piece:
         whole = tuple(value.type.shape)
         found = _sharding(sharding)
-        shape, place = found.local_shape(whole, grid), found.piece(rank, whole, grid)
-        found.check_sizes(whole, grid)
+        devices = tuple(map(grid.axes_size, found.split_axes))
         halos = tuple(found.halo(dim) for dim in range(found.rank))
-        split = frozenset(dim for dim, axes in enumerate(found.split_axes) if axes)
 
-        def begin(dim: int) -> ir.Value:
-            return constant([place[dim].start], integer)
+        def own(dim: int, numbers: Sequence[int]) -> ir.Value:
+            return constant([numbers[grid.index_along(rank, found.split_axes[dim])]], integer)
 
-        def held(dim: int) -> ir.Value:
-            return constant([place[dim].stop - place[dim].start], integer)
-
-        return Piece(whole, shape, begin, held, halos, split)
+        return Piece(whole, found.local_shape(whole, grid), own, halos, devices)
 
     with ir.Location.unknown():
         integer = ir.IntegerType.get_signless(64)
@@ -187,15 +209,20 @@ def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank
             piece(value, rule.result_sharding(place, assignment, grid))
             for place, value in enumerate(op.results)
         )
-        for value, each in zip((*op.operands, *op.results), operands + results, strict=True):
-            type_ = ir.RankedTensorType.get(each.shape, value.type.element_type)
+        shapes = [list(each.shape) for each in operands + results]
+        for window in rule.windows:
+            reading = _reading(window, assignment, grid)
+            if reading is not None:
+                shapes[window.operand][window.dim] = reading.taken
+        for value, shape in zip((*op.operands, *op.results), shapes, strict=True):
+            type_ = ir.RankedTensorType.get(shape, value.type.element_type)
             is_cut = value in arguments or value.owner == op
             assert is_cut or type_ == value.type, "constants are not cut here"
             value.set_type(type_)
         made = [value.type for value in op.results]
         cut = cutting_of(op)
         if cut is not None:
-            cut(Cut(op, operands, results))
+            cut(Cut(op, rule, operands, results))
         function = operations(module.body)[0]
         type_ = ir.FunctionType.get([argument.type for argument in arguments], made)
         function.attributes["function_type"] = ir.TypeAttr.get(type_)

@@ -118,7 +118,7 @@ CASES = WINDOWED | QUANTIZED
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_split_is_reached(name: str) -> None:
-    assert (check_every_split(CASES[name], runs=1) == 0) == (name in ("conv_1d", "conv_2d"))
+    assert check_every_split(CASES[name], runs=1) > 0
 
 
 @pytest.mark.parametrize("name", CASES)

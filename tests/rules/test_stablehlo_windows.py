@@ -169,17 +169,38 @@ def test_where_nothing_is_padded_the_init_may_be_anything() -> None:
 
 
 @pytest.mark.parametrize(
-    "along",
+    ("grid", "along"),
     [
-        Along(12, 7, pad=(3, 3)),
-        Along(16, 3, 3, pad=(1, 1)),
-        Along(24, 25, pad=(12, 12)),
+        ("6", Along(12, 7, pad=(3, 3))),  # from two pieces away
+        ("8", Along(8, 5, pad=(2, 2))),
+        ("2", Along(16, 3, 3, pad=(1, 1))),  # six windows, whose pieces begin at 0 and 9
+        ("2", Along(10, 3)),
+        ("4", Along(14, 3)),
+        ("4", Along(13, 3, pad=(1, 1))),
+        ("4", Along(13, 3, 2, pad=(1, 1))),
+        ("3", Along(25, 4, 3, dilation=2, pad=(2, 3))),
     ],
     ids=str,
 )
-def test_halos_larger_than_pieces_and_pieces_that_do_not_fit_are_gathered(along: Along) -> None:
-    grid = "6" if along.size == 12 else "2" if along.stride == 3 else "4"
-    check(convolution(grid, along), {"all_gather", "local_split"})
+def test_windows_need_not_begin_where_pieces_do(grid: str, along: Along) -> None:
+    check(convolution(grid, along), EXCHANGED)
+    check(pooling(grid, "maximum", "0xFF800000", along), EXCHANGED)
+
+
+def test_what_reads_all_of_it_is_gathered() -> None:
+    check(convolution("4", Along(24, 25, pad=(12, 12))), {"all_gather", "local_split"})
+
+
+@pytest.mark.parametrize("base", [2, 3])
+@pytest.mark.parametrize("grid", ["2", "4"])
+def test_a_dilated_operand(grid: str, base: int) -> None:
+    along = Along(12, 3, pad=(1, 1))
+    made = (12 - 1) * base + 1
+    text = convolution(grid, along).replace(
+        "rhs_dilation", f"lhs_dilation = array<i64: {base}>, rhs_dilation"
+    )
+    verdict = run_and_check(text.replace("x12x4xf32", f"x{made}x4xf32"), "spmd,lower")
+    assert verdict.passed, text
 
 
 @pytest.mark.parametrize(
@@ -198,7 +219,7 @@ def test_corners_come_from_two_devices_away(grid: str, dims: tuple[Along, Along]
     check(pooling(grid, "maximum", "0xFF800000", *dims), EXCHANGED)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(60))
 def test_at_random_it_means_the_same(seed: int) -> None:
     rng = random.Random(seed)
     grid = rng.choice([(2,), (3,), (4,), (2, 2), (2, 3)])
@@ -207,10 +228,11 @@ def test_at_random_it_means_the_same(seed: int) -> None:
         axes = tuple(range(len(grid))) if number == len(grid) else (number,)
         axes = () if number >= len(grid) else axes
         window, stride, dilation = rng.randint(1, 4), rng.randint(1, 3), rng.randint(1, 2)
-        size = prod(grid) * stride * rng.randint(1, 4)
+        size = prod(grid) * stride * rng.randint(1, 4) + rng.choice([0, 0, 1, 2])
         reach = (window - 1) * dilation + 1
         low = rng.randint(-1, reach)
         high = reach - stride - low + rng.randrange(stride)  # as many windows as there are places
+        high = rng.choice([high, rng.randint(max(-1, reach - size - low), reach)])
         dims.append(Along(size, window, stride, dilation, (low, high), axes))
     text = convolution("x".join(map(str, grid)), *dims)
     if rng.random() < 0.5:

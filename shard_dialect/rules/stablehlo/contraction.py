@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.model import ShardingRule
+from shard_dialect.model import Reduction, ShardingRule, Windows
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.cut import Cut
-from shard_dialect.rules.factors import Factors, Halo, Kind, Places
+from shard_dialect.rules.factors import Factors, Kind, Places
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attributes import integer, numbers
 from shard_dialect.rules.stablehlo.combiner import can_be_added_up, is_number
 from shard_dialect.rules.stablehlo.windows import windows_of, write_padding
-from shard_dialect.rules.windows import Windows
+from shard_dialect.rules.windows import WindowDimension, padding_of
 
 
 def dot_general(query: Query) -> ShardingRule | None:
@@ -62,7 +62,7 @@ def _sum(op: ir.Operation) -> Kind:
     return "sum" if can_be_added_up(op.results[0].type.element_type) else "whole"
 
 
-_Factor = tuple[int, Places, Places, Kind, Halo | None]
+_Factor = tuple[int, Places, Places, Kind, Windows | None]
 
 
 def convolution(query: Query) -> ShardingRule | None:
@@ -90,10 +90,9 @@ def convolution(query: Query) -> ShardingRule | None:
         given.output_spatial_dimensions,
         strict=True,
     )
-    can_be_filled = is_number(query.op.operands[0].type.element_type)
+    fill: Reduction | None = "sum" if is_number(query.op.operands[0].type.element_type) else None
     for (a, b, c), along in zip(spatial, _windows(query.op, given, right), strict=True):
-        halo = along.halo(left[a], made[c]) if can_be_filled else None
-        read: Halo | None = (*halo, "sum") if halo is not None else None
+        read = along.over(left[a], made[c], fill)
         places: _Factor = (made[c], (a, None), (c,), "permuted", read)
         if along.are_elements:
             places = (made[c], (a, None), (c,), "passed", None)
@@ -110,18 +109,19 @@ def convolution(query: Query) -> ShardingRule | None:
 
 def _add_within(factors: Factors, size: int, *given: _Factor) -> None:
     """Factors of one dimension of `size`, the larger first, each as large as there is room."""
-    for wanted, operands, results, kind, halo in sorted(given, key=lambda each: -each[0]):
-        taken = min(wanted, size)
+    room = size
+    for wanted, operands, results, kind, read in sorted(given, key=lambda each: -each[0]):
+        taken = min(wanted, room)
         if taken > 1:
-            known = halo if taken == wanted else None
-            factors.add(taken, operands, results, kind, halo=known)
-            size //= taken
+            known = read if taken in (wanted, size) else None
+            factors.add(taken, operands, results, kind, windows=[known])
+            room //= taken
 
 
 _NAMES = {"stride": "window_strides", "dilation": "rhs_dilation", "base": "lhs_dilation"}
 
 
-def _windows(op: ir.Operation, given: Any, kernel: Shape) -> list[Windows]:
+def _windows(op: ir.Operation, given: Any, kernel: Shape) -> list[WindowDimension]:
     return windows_of(op, _NAMES, [kernel[dim] for dim in given.kernel_spatial_dimensions])
 
 
@@ -129,12 +129,10 @@ def cut_convolution(cut: Cut) -> None:
     """The groups of this piece, which its shapes tell; what is padded of it is in its halos."""
     op, made = cut.op, cut.result.shape
     given = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
-    padding = []
-    dims = zip(given.input_spatial_dimensions, given.output_spatial_dimensions, strict=True)
-    for (a, c), along in zip(dims, _windows(op, given, cut.operand(1).whole), strict=True):
-        is_split = cut.result.is_split(c) or any(cut.operand(0).halo(a))
-        own = along.padding_of(cut.operand(0), a)
-        padding.append(own if is_split else (along.low, along.high))
+    dims = zip(
+        given.input_spatial_dimensions, _windows(op, given, cut.operand(1).whole), strict=True
+    )
+    padding = [padding_of(cut, 0, dim, (along.low, along.high)) for dim, along in dims]
     if padding:
         write_padding(op, padding)
     left, right = (cut.operand(place).shape for place in (0, 1))

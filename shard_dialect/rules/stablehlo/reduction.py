@@ -2,7 +2,7 @@
 
     reduce by add over [1]           ([a, b], []) -> ([a]) reduction={b: sum}
     argmax over [1]                  ([a, b], [a, b], [], []) -> ([a], [a]) whole={b}
-    reduce_window of 1x2             ([a, b], []) -> ([a, b]) permuted={b}, with a halo of [0, 1]
+    reduce_window of 1x2             ([a, b], []) -> ([a, b]) permuted={b}, read in windows
 
 A dimension reduced is split only where the partial results join into the very result: by one kind
 that collectives do, from inits that change nothing however often they are counted.
@@ -18,7 +18,7 @@ from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attributes import integers
 from shard_dialect.rules.stablehlo.combiner import combiner, may_start_often
 from shard_dialect.rules.stablehlo.windows import windows_of, write_padding
-from shard_dialect.rules.windows import Windows
+from shard_dialect.rules.windows import WindowDimension, padding_of
 
 
 def reduce(query: Query) -> ShardingRule | None:
@@ -50,26 +50,21 @@ def reduce_window(query: Query) -> ShardingRule | None:
     joined = combiner(query.op, count)
     inits = list(query.op.operands)[count:]
     fill = joined if joined and may_start_often(joined, inits) else None
-    for dim, windows in enumerate(_windows(query.op)):
+    for dim, along in enumerate(_windows(query.op)):
         size, made = factors.operands[0][dim], factors.results[0][dim]
-        if windows.are_elements:
+        if along.are_elements:
             factors.add_to_all(dim, made)
-            continue
-        halo = windows.halo(size, made)
-        is_known = halo is not None and (fill is not None or halo == (0, 0))
-        read = (*halo, fill or "sum") if halo is not None and is_known else None
-        factors.add_to_all(dim, made, "permuted", halo=read)
+        else:
+            read = along.over(size, made, fill)
+            factors.add_to_all(dim, made, "permuted", windows=[read] * count)
     return factors.rule()
 
 
 def cut_reduce_window(cut: Cut) -> None:
     """What is padded of a piece is in its halos."""
-    operand = cut.operand(0)
     padding = [
-        windows.padding_of(operand, dim)
-        if cut.result.is_split(dim) or any(operand.halo(dim))
-        else (windows.low, windows.high)
-        for dim, windows in enumerate(_windows(cut.op))
+        padding_of(cut, 0, dim, (along.low, along.high))
+        for dim, along in enumerate(_windows(cut.op))
     ]
     write_padding(cut.op, padding)
 
@@ -91,5 +86,5 @@ def select_and_scatter(query: Query) -> ShardingRule | None:
 _NAMES = {"stride": "window_strides", "dilation": "window_dilations", "base": "base_dilations"}
 
 
-def _windows(op: ir.Operation) -> list[Windows]:
+def _windows(op: ir.Operation) -> list[WindowDimension]:
     return windows_of(op, _NAMES, integers(op, "window_dimensions"))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.rules.stablehlo.attributes import integers
-from shard_dialect.rules.windows import Windows
+from shard_dialect.rules.windows import WindowDimension
 
 
-def windows_of(op: ir.Operation, names: dict[str, str], sizes: list[int]) -> list[Windows]:
+def windows_of(op: ir.Operation, names: dict[str, str], sizes: list[int]) -> list[WindowDimension]:
     """Those of each dimension: `names` are the attributes for stride, dilation and base."""
     listed = {field: integers(op, name, [1] * len(sizes)) for field, name in names.items()}
     padding = integers(op, "padding", [0] * 2 * len(sizes))  # two for each dimension, in one list
     return [
-        Windows(
+        WindowDimension(
             size,
             listed["stride"][dim],
             listed["dilation"][dim],

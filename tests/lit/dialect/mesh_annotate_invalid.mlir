@@ -142,15 +142,6 @@ func.func @a_size_of_another_type(%x: tensor<4xf32>, %h: index) {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
-func.func @a_halo_past_the_neighbour(%x: tensor<4xf32>) {
-  // expected-error@+1 {{'mesh.annotate' op halo [1, 3] in [[0], {halo = [[1, 3]]}] is larger than the pieces, of 2}}
-  %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0], {halo = [[1, 3]]}]>} : (tensor<4xf32>) -> tensor<4xf32>
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 func.func @offsets_that_end_early(%x: tensor<4xf32>) {
   // expected-error@+1 {{'mesh.annotate' op offsets [0, 1, 3] in [[0], {offsets = [[0, 1, 3]]}] end at 3: expected the dimension's size, 4}}
   %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0], {offsets = [[0, 1, 3]]}]>} : (tensor<4xf32>) -> tensor<4xf32>

@@ -19,15 +19,6 @@ func.func @partial(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [], [1]]>>) {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-func.func @larger_than_the_pieces(%x: tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>) {
-  // expected-error@+1 {{'mesh.update_halo' op halo [3, 0] in [[1], [], {halo = [[3, 0], []]}] is larger than the pieces, of 2}}
-  %0 = "mesh.update_halo"(%x) : (tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[1], [], {halo = [[3, 0], []]}]>>
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @unknown_size(%x: tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>) {
   // expected-error@+1 {{'mesh.update_halo' op a halo in sharding [[1], [], {halo = [["?", 0], []]}] is not known before the program runs}}
   %0 = "mesh.update_halo"(%x) : (tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[1], [], {halo = [["?", 0], []]}]>>
