@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf, prod
 
 from shard_dialect.ir.bindings import ir, linalg_queries
-from shard_dialect.model import Reduction
+from shard_dialect.model import REDUCTIONS, Reduction
 
 _COMBINERS: dict[Reduction, tuple[str, str]] = {
     "sum": ("arith.addf", "arith.addi"),
@@ -206,6 +206,14 @@ def zero(element: ir.Type) -> ir.Attribute | None:
     """As an attribute of type `element`; `None` where `arith` has no constants of it."""
     is_signed = isinstance(element, ir.IntegerType) and not element.is_signless
     return None if is_signed or isinstance(element, ir.ComplexType) else identity("sum", element)
+
+
+def left_alone_by(value: ir.Value) -> Reduction | None:
+    """The first reduction that the element which a constant repeats changes nothing under."""
+    repeated = splat_value(value)
+    if repeated is None or zero(repeated.type) is None:
+        return None
+    return next((kind for kind in REDUCTIONS if repeated == identity(kind, repeated.type)), None)
 
 
 def resized(type_: ir.RankedTensorType, shape: Sequence[int]) -> ir.RankedTensorType:

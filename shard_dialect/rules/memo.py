@@ -14,6 +14,7 @@ from shard_dialect.rules import rule_of
 _BY_NEIGHBOURS = (
     "stablehlo.concatenate",
     "stablehlo.custom_call",
+    "stablehlo.pad",
     "stablehlo.reduce",
     "stablehlo.reduce_window",
     "stablehlo.scatter",

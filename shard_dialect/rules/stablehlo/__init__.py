@@ -78,5 +78,7 @@ CUTS: dict[str, CutFunction] = {
     "stablehlo.reduce_window": reduction.cut_reduce_window,
     "stablehlo.gather": pieces.cut_gather,
     "stablehlo.scatter": pieces.cut_scatter,
+    "stablehlo.iota": layout.cut_iota,
+    "stablehlo.pad": layout.cut_pad,
     "stablehlo.slice": layout.cut_slice,
 }

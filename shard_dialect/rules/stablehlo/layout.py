@@ -14,13 +14,16 @@ from collections.abc import Sequence
 from functools import partial
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.model import ShardingRule
+from shard_dialect.ir.build import create, left_alone_by
+from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.rules.cut import Cut
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape import reshaped
+from shard_dialect.rules.stablehlo.arithmetic import broadcast, converted, joined
 from shard_dialect.rules.stablehlo.attributes import integer, integers
+from shard_dialect.rules.windows import inside, padding_of
 
 
 def elementwise(query: Query) -> ShardingRule | None:
@@ -131,40 +134,77 @@ def _sliced(value: ir.Value) -> ir.Value | None:
 
 
 def slice_(query: Query) -> ShardingRule | None:
-    """Dimensions that are not sliced pass."""
+    """Dimensions that are not sliced pass; of others a piece is read where it is."""
     factors = Factors(query)
+    begins, strides = (integers(query.op, name) for name in ("start_indices", "strides"))
     for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
-        factors.add_to_all(dim, size, "passed" if size == made else "permuted")
+        if size == made:
+            factors.add_to_all(dim, size)
+        else:
+            read = Windows(size, made, strides[dim], 1, -begins[dim])
+            factors.add_to_all(dim, size, "permuted", windows=[read])
     return factors.rule()
 
 
 def cut_slice(cut: Cut) -> None:
-    """What is split is not sliced: it ends where the piece does."""
-    made = cut.result
-    ends = [
-        made.shape[dim] if made.is_split(dim) else end
-        for dim, end in enumerate(integers(cut.op, "limit_indices"))
-    ]
+    """Of what is split there is no more than is taken."""
+    begins, ends, strides = (
+        integers(cut.op, name) for name in ("start_indices", "limit_indices", "strides")
+    )
+    for dim, size in enumerate(cut.result.shape):
+        if cut.result.is_split(dim):
+            begins[dim], ends[dim] = 0, (size - 1) * strides[dim] + 1
+    cut.op.attributes["start_indices"] = ir.DenseI64ArrayAttr.get(begins)
     cut.op.attributes["limit_indices"] = ir.DenseI64ArrayAttr.get(ends)
 
 
 def pad(query: Query) -> ShardingRule | None:
-    """Dimensions without padding pass, but not those that only keep their size by it."""
+    """Dimensions without padding pass, but not those that only keep their size by it.
+
+    A piece of those is read where it is, and at the ends what is padded, if a reduction leaves that
+    alone.
+    """
     factors = Factors(query)
-    edges = zip(
-        *(integers(query.op, f"edge_padding_{end}") for end in ("low", "high")), strict=True
-    )
-    sizes = zip(factors.operands[0], factors.results[0], strict=True)
-    for dim, ((size, made), padded) in enumerate(zip(sizes, edges, strict=True)):
-        is_same = size == made and not any(padded)
-        factors.add_to_all(dim, size, "passed" if is_same else "permuted")
+    fill = left_alone_by(query.op.operands[1])
+    lows, highs, between = (integers(query.op, name) for name in _PADDING)
+    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
+        if size == made and not lows[dim] and not highs[dim]:
+            factors.add_to_all(dim, size)
+        else:
+            read = inside(Windows(size, made, 1, 1, lows[dim], between[dim] + 1, fill))
+            factors.add_to_all(dim, size, "permuted", windows=[read])
     return factors.rule()
+
+
+_PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
+
+
+def cut_pad(cut: Cut) -> None:
+    """What is padded at the ends of a piece is in its halos."""
+    lows, highs = (integers(cut.op, name) for name in _PADDING[:2])
+    ends = [padding_of(cut, 0, dim, each) for dim, each in enumerate(zip(lows, highs, strict=True))]
+    for name, padding in zip(_PADDING, zip(*ends, strict=True), strict=False):
+        cut.op.attributes[name] = ir.DenseI64ArrayAttr.get(list(padding))
 
 
 def iota(query: Query) -> ShardingRule | None:
-    """What a piece of the dimension counted holds depends on where it begins."""
+    """Each dimension of the result."""
     factors = Factors(query)
-    along = integer(query.op, "iota_dimension")
     for dim, size in enumerate(factors.results[0]):
-        factors.add_to_all(dim, size, "whole" if dim == along else "passed")
+        factors.add_to_all(dim, size)
     return factors.rule()
+
+
+def cut_iota(cut: Cut) -> None:
+    """A piece of the dimension counted goes on from where it begins, in integers until the end."""
+    along, result = integer(cut.op, "iota_dimension"), cut.op.results[0]
+    if not cut.result.is_split(along):
+        return
+    type_ = result.type
+    wide = ir.RankedTensorType.get(type_.shape, ir.IntegerType.get_signless(64))
+    with ir.InsertionPoint.after(cut.op), cut.op.location:
+        begin = broadcast(cut.result.begin(along), type_.shape, [along])
+        said = {"iota_dimension": cut.op.attributes["iota_dimension"]}
+        here = create("stablehlo.iota", [wide], [], said).results[0]
+        counted = converted(joined(here, begin, "add"), type_.element_type)
+    result.replace_all_uses_with(counted)
