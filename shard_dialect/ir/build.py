@@ -209,8 +209,9 @@ def zero(element: ir.Type) -> ir.Attribute | None:
 
 
 def left_alone_by(value: ir.Value) -> Reduction | None:
-    """The first reduction that the element which a constant repeats changes nothing under."""
-    repeated = splat_value(value)
+    """The first reduction that a constant, or the element it repeats, changes nothing under."""
+    is_tensor = isinstance(value.type, ir.RankedTensorType)
+    repeated = splat_value(value) if is_tensor else constant_value(value)
     if repeated is None or zero(repeated.type) is None:
         return None
     return next((kind for kind in REDUCTIONS if repeated == identity(kind, repeated.type)), None)

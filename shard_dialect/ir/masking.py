@@ -12,7 +12,7 @@ keeps the first `%count` elements along dimension 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from shard_dialect.ir.bindings import ir
@@ -24,22 +24,31 @@ _LESS = 2
 
 def keep_first(value: ir.Value, counts: Mapping[int, ir.Value], content: ir.Attribute) -> ir.Value:
     """`value` where the index along each dimension is less than its count, elsewhere `content`."""
-    type_ = value.type
+    other = scalar(content).results[0]
+    return _elementwise([value], lambda kept: select(is_within(counts), kept, other))
+
+
+def switch_at(before: ir.Value, after: ir.Value, dim: int, at: ir.Value) -> ir.Value:
+    """`before` as far as index `at` of a dimension, from there on `after`."""
+    return _elementwise([before, after], lambda a, b: select(is_within({dim: at}), a, b))
+
+
+def _elementwise(values: Sequence[ir.Value], compute: Callable[..., ir.Value]) -> ir.Value:
+    """A `linalg.generic` of tensors of one type: what `compute` makes of an element of each."""
+    type_, count = values[0].type, len(values)
     identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
     parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
     attributes = {
-        "indexing_maps": ir.ArrayAttr.get([identity, identity]),
+        "indexing_maps": ir.ArrayAttr.get([identity] * (count + 1)),
         "iterator_types": ir.ArrayAttr.get([parallel] * type_.rank),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([count, 1]),
     }
-    other = scalar(content).results[0]
     into = empty(type_).results[0]
-    op = create("linalg.generic", [type_], [value, into], attributes, regions=1)
-    element = type_.element_type
-    block = op.regions[0].blocks.append(element, element, arg_locs=[op.location] * 2)
+    op = create("linalg.generic", [type_], [*values, into], attributes, regions=1)
+    elements = [type_.element_type] * (count + 1)
+    block = op.regions[0].blocks.append(*elements, arg_locs=[op.location] * len(elements))
     with ir.InsertionPoint(block):
-        kept = select(is_within(counts), block.arguments[0], other)
-        create("linalg.yield", [], [kept])
+        create("linalg.yield", [], [compute(*list(block.arguments)[:count])])
     return op.results[0]
 
 

@@ -19,6 +19,7 @@ _BY_NEIGHBOURS = (
     "stablehlo.reduce_window",
     "stablehlo.scatter",
     "stablehlo.select_and_scatter",
+    "tensor.pad",
     "tosa.conv2d",
     "tosa.conv3d",
     "tosa.depthwise_conv2d",

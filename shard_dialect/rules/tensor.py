@@ -12,14 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import constant_value, scalar
-from shard_dialect.ir.walk import body
-from shard_dialect.model import ShardingRule
+from shard_dialect.ir.build import constant_value, create, left_alone_by, scalar
+from shard_dialect.ir.masking import as_index
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.rules.cut import Cut, CutFunction
 from shard_dialect.rules.factors import Factors
+from shard_dialect.rules.joining import cut_joined, read_joined
 from shard_dialect.rules.pointwise import elementwise, no_factors
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape import reshaped
+from shard_dialect.rules.windows import inside, padding_of
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
@@ -48,14 +51,16 @@ def extract_slice(query: Query) -> ShardingRule:
     source = factors.operands[0]
     sizes = _static(query.op, "static_sizes")
     at = dict(zip(_kept(sizes), _kept(factors.results[0]), strict=True))
-    begins = _static(query.op, "static_offsets")
+    begins, strides = (_static(query.op, f"static_{name}") for name in ("offsets", "strides"))
     for dim, (size, taken) in enumerate(zip(source, sizes, strict=True)):
         if size == taken:
             factors.add(size, (dim,), (at.get(dim),))
         elif begins[dim] == _DYNAMIC:
             factors.add(size, (dim,), (at.get(dim),), "whole", blocked=True)
         else:
-            factors.add(size, (dim,), (at.get(dim),), "permuted")
+            is_known = dim in at and strides[dim] != _DYNAMIC
+            read = Windows(size, taken, strides[dim], 1, -begins[dim]) if is_known else None
+            factors.add(size, (dim,), (at.get(dim),), "permuted", windows=[read])
     moves = _DYNAMIC in begins
     is_pass = list(source) == sizes
     return factors.rule("forward" if moves else "pass" if is_pass else "other")
@@ -85,14 +90,13 @@ def _kept(sizes: Sequence[int]) -> list[int]:
 
 
 def cut_slice(cut: Cut) -> None:
-    """What is split is taken from end to end: its size is the piece's.
-
-    Some dimensions of 1 are dropped.
-    """
-    sizes, made = _static(cut.op, "static_sizes"), cut.result
-    for dim, place in zip(_kept(sizes), _kept(made.whole), strict=True):
-        sizes[dim] = made.shape[place]
+    """Of what is split there is no more than is taken. Some dimensions of 1 are dropped."""
+    sizes, begins = (_static(cut.op, f"static_{name}") for name in ("sizes", "offsets"))
+    for dim, place in zip(_kept(sizes), _kept(cut.result.whole), strict=True):
+        if cut.result.is_split(place):
+            sizes[dim], begins[dim] = cut.result.shape[place], 0
     cut.op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
+    cut.op.attributes["static_offsets"] = ir.DenseI64ArrayAttr.get(begins)
 
 
 def cut_insertion(cut: Cut) -> None:
@@ -105,31 +109,70 @@ def cut_insertion(cut: Cut) -> None:
 
 
 def pad(query: Query) -> ShardingRule:
-    """Dimensions that nothing is added to pass, unless the padding's region reads their index."""
+    """Dimensions that nothing is added to pass, and a piece of others is read where it is.
+
+    At the ends it finds what is padded, if that is one element, which a reduction leaves alone.
+    """
     low, high = (_static(query.op, f"static_{end}") for end in ("low", "high"))
-    read = _read_indices(query.op)
+    indices = _read_indices(query.op)
+    end = operations(body(query.op))[-1]
+    fill = left_alone_by(end.operands[0])
     factors = Factors(query)
-    for dim, size in enumerate(factors.operands[0]):
-        is_other = low[dim] or high[dim] or dim in read
-        factors.add(size, (dim,), (dim,), "permuted" if is_other else "passed")
+    sizes = zip(factors.operands[0], factors.results[0], strict=True)
+    for dim, (size, made) in enumerate(sizes):
+        if low[dim] or high[dim] or dim in indices:
+            windows = inside(Windows(size, made, 1, 1, low[dim], fill=fill))
+            is_known = _DYNAMIC not in (low[dim], high[dim]) and dim not in indices
+            read = windows if is_known else None
+            factors.add(size, (dim,), (dim,), "permuted", windows=[read])
+        else:
+            factors.add(size, (dim,), (dim,))
     return factors.rule("")
+
+
+def cut_pad(cut: Cut) -> None:
+    """What is padded at the ends of a piece is in its halos."""
+    low, high = (_static(cut.op, f"static_{end}") for end in ("low", "high"))
+    ends = [padding_of(cut, 0, dim, each) for dim, each in enumerate(zip(low, high, strict=True))]
+    for name, padding in zip(("low", "high"), zip(*ends, strict=True), strict=False):
+        cut.op.attributes[f"static_{name}"] = ir.DenseI64ArrayAttr.get(list(padding))
 
 
 def concat(query: Query) -> ShardingRule:
-    joined = query.op.attributes["dim"].value
+    along = query.op.attributes["dim"].value
     factors = Factors(query)
     for dim, size in enumerate(factors.results[0]):
-        factors.add_to_all(dim, size, "whole" if dim == joined else "passed")
+        if dim == along:
+            factors.add_to_all(dim, size, "whole", windows=read_joined(query, dim))
+        else:
+            factors.add_to_all(dim, size)
     return factors.rule("")
 
 
+def cut_concat(cut: Cut) -> None:
+    cut_joined(cut, cut.op.attributes["dim"].value)
+
+
 def generate(query: Query) -> ShardingRule:
-    """Dimensions pass whose index is not read: a piece's is not the whole tensor's."""
-    read = _read_indices(query.op)
+    """Each dimension of the result."""
     factors = Factors(query)
     for dim, size in enumerate(factors.results[0]):
-        factors.add(size, (), (dim,), "whole" if dim in read else "passed")
+        factors.add(size, (), (dim,))
     return factors.rule()
+
+
+def cut_generate(cut: Cut) -> None:
+    """The region reads the indices of the whole tensor."""
+    op, block = cut.op, body(cut.op)
+    for dim in sorted(_read_indices(op)):
+        if not cut.result.is_split(dim):
+            continue
+        index = block.arguments[dim]
+        with ir.InsertionPoint(op), op.location:
+            begin = as_index(cut.result.begin(dim))
+        with ir.InsertionPoint.at_block_begin(block), op.location:
+            moved = create("arith.addi", [index.type], [index, begin])
+        index.replace_all_uses_except(moved.results[0], moved)
 
 
 def _read_indices(op: ir.Operation) -> set[int]:
@@ -182,8 +225,11 @@ RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
 }
 
 CUTS: dict[str, CutFunction] = {
+    "tensor.concat": cut_concat,
     "tensor.expand_shape": cut_expansion,
     "tensor.extract_slice": cut_slice,
+    "tensor.generate": cut_generate,
     "tensor.insert_slice": cut_insertion,
+    "tensor.pad": cut_pad,
     "tensor.reshape": cut_reshape,
 }

@@ -169,6 +169,7 @@ _REDUCED: dict[str, _Reduced] = {
     "stablehlo.convolution": _identities,
     "stablehlo.dot": _identities,
     "stablehlo.dot_general": _identities,
+    "stablehlo.dynamic_slice": _identities,
     "stablehlo.gather": _nothing,
     "stablehlo.reduce": _identities,
     "stablehlo.scatter": _updates,

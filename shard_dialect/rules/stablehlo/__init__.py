@@ -17,6 +17,7 @@ from shard_dialect.rules.stablehlo import (
     contraction,
     custom_call,
     decomposition,
+    dynamic,
     indexing,
     layout,
     pieces,
@@ -48,8 +49,8 @@ _BY_NAME: dict[str, Callable[[Query], ShardingRule | None]] = {
     "custom_call": custom_call.custom_call,
     "dot": contraction.dot,
     "dot_general": contraction.dot_general,
-    "dynamic_slice": indexing.dynamic_slice,
-    "dynamic_update_slice": indexing.dynamic_update_slice,
+    "dynamic_slice": dynamic.dynamic_slice,
+    "dynamic_update_slice": dynamic.dynamic_update_slice,
     "fft": decomposition.fft,
     "gather": indexing.gather,
     "iota": layout.iota,
@@ -73,8 +74,10 @@ _BY_NAME: dict[str, Callable[[Query], ShardingRule | None]] = {
 RULES = {f"stablehlo.{name}": rule for name, rule in _BY_NAME.items()}
 
 CUTS: dict[str, CutFunction] = {
+    "stablehlo.concatenate": layout.cut_concatenate,
     "stablehlo.convolution": contraction.cut_convolution,
-    "stablehlo.dynamic_slice": indexing.cut_dynamic_slice,
+    "stablehlo.dynamic_slice": dynamic.cut_dynamic_slice,
+    "stablehlo.dynamic_update_slice": dynamic.cut_dynamic_update_slice,
     "stablehlo.reduce_window": reduction.cut_reduce_window,
     "stablehlo.gather": pieces.cut_gather,
     "stablehlo.scatter": pieces.cut_scatter,

@@ -62,6 +62,21 @@ def broadcast(value: ir.Value, shape: Sequence[int], dims: Sequence[int]) -> ir.
     return create("stablehlo.broadcast_in_dim", [type_], [value], attributes).results[0]
 
 
+def padded(value: ir.Value, rooms: Sequence[int]) -> ir.Value:
+    """With as many zeros at both ends of each dimension."""
+    shape = [size + 2 * room for size, room in zip(value.type.shape, rooms, strict=True)]
+    element = value.type.element_type
+    zero = repeated(0, ir.RankedTensorType.get([], element))
+    listed = {
+        "edge_padding_low": rooms,
+        "edge_padding_high": rooms,
+        "interior_padding": [0] * len(rooms),
+    }
+    attributes = {name: ir.DenseI64ArrayAttr.get(list(each)) for name, each in listed.items()}
+    type_ = ir.RankedTensorType.get(shape, element)
+    return create("stablehlo.pad", [type_], [value, zero], attributes).results[0]
+
+
 def concatenated(values: Sequence[ir.Value]) -> ir.Value:
     """Lists, one behind the other."""
     if len(values) == 1:

@@ -1,7 +1,6 @@
 """StableHLO ops that read or write where indices say.
 
     gather rows of [v, d]          ([a, b], [c, d, e]) -> ([c, d, b]) reduction={a: sum} whole={e}
-    dynamic_slice [4, 8], 2 of 8   ([a, b], [], []) -> ([a, b]) whole={b} blocked={b}
 
 A dimension that is taken in full has its index clamped to 0, so that a piece of it is taken in
 full too. Of a dimension that single elements are taken of or put into, each device does its own
@@ -16,36 +15,10 @@ from dataclasses import dataclass
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
-from shard_dialect.rules.cut import Cut
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attributes import numbers
 from shard_dialect.rules.stablehlo.combiner import can_be_added_up, combiner
-
-
-def dynamic_slice(query: Query) -> ShardingRule | None:
-    """Dimensions that are taken in full pass, and nothing else does."""
-    factors = Factors(query)
-    for dim, (size, taken) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
-        is_sliced = size != taken
-        factors.add_to_all(dim, size, "whole" if is_sliced else "passed", blocked=is_sliced)
-    return factors.rule("forward")
-
-
-def cut_dynamic_slice(cut: Cut) -> None:
-    cut.op.attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(list(cut.result.shape))
-
-
-def dynamic_update_slice(query: Query) -> ShardingRule | None:
-    """Dimensions that the update fills pass; else the operand's go to the result's."""
-    factors = Factors(query)
-    for dim, (size, new) in enumerate(zip(*factors.operands[:2], strict=True)):
-        if size == new:
-            factors.add_to_all(dim, size)
-        else:
-            factors.add(size, (dim,), (dim,), "whole")
-            factors.add(new, (None, dim), (), "whole")
-    return factors.rule("forward")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.rules.cut import Cut
 from shard_dialect.rules.factors import Factors, Kind
+from shard_dialect.rules.joining import cut_joined, read_joined
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape import reshaped
 from shard_dialect.rules.stablehlo.arithmetic import broadcast, converted, joined
@@ -106,15 +107,21 @@ def reverse(query: Query) -> ShardingRule | None:
 def concatenate(query: Query) -> ShardingRule | None:
     """Along the dimension joined a piece of the result is of one operand or more.
 
-    Where slices are joined, of what may be one tensor rolled around, neighbours have what is
-    missing; elsewhere all of it is needed.
+    To propagation slices that are joined, of what may be one tensor rolled around, are permuted.
     """
     factors = Factors(query)
-    joined = integer(query.op, "dimension")
+    along = integer(query.op, "dimension")
     kind: Kind = "permuted" if _rolls(list(query.op.operands)) else "whole"
     for dim, size in enumerate(factors.results[0]):
-        factors.add_to_all(dim, size, kind if dim == joined else "passed")
+        if dim == along:
+            factors.add_to_all(dim, size, kind, windows=read_joined(query, dim))
+        else:
+            factors.add_to_all(dim, size)
     return factors.rule()
+
+
+def cut_concatenate(cut: Cut) -> None:
+    cut_joined(cut, integer(cut.op, "dimension"))
 
 
 def _rolls(values: Sequence[ir.Value]) -> bool:

@@ -1,0 +1,51 @@
+"""Tensors that are put together along a dimension, on pieces: each device takes what is in its own.
+
+%r = concat(%x, %y)           of 5 and 3 elements: a device has 4 of the 8, from 4 on
+%a, %b                        what there is of %x and %y in its piece, as far as neighbours go
+%r = where index < 1 %a, elsewhere %b
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.build import zero
+from shard_dialect.ir.masking import as_index, switch_at
+from shard_dialect.model import Windows
+from shard_dialect.rules.cut import Cut
+from shard_dialect.rules.query import Query
+
+
+def read_joined(query: Query, dim: int) -> list[Windows | None]:
+    """How a piece of the result reads each operand, if `arith` has constants of the elements."""
+    made = query.results[0]
+    sizes = [shape[dim] for shape in query.operands if shape is not None]
+    if made is None or zero(query.op.results[0].type.element_type) is None:
+        return []
+    return [
+        Windows(size, made[dim], 1, 1, begin)
+        for size, begin in zip(sizes, _begins(sizes), strict=True)
+    ]
+
+
+def _begins(sizes: Sequence[int]) -> list[int]:
+    return [0, *accumulate(sizes)][:-1]
+
+
+def cut_joined(cut: Cut, dim: int) -> None:
+    """Put the operands' parts, each as large as the piece of the result, in each other's places."""
+    made = cut.result
+    if not made.is_split(dim):
+        return
+    op, size = cut.op, made.shape[dim]
+    sizes = [piece.whole[dim] for piece in cut.operands if piece is not None]
+    with ir.InsertionPoint(op), op.location:
+        joined = op.operands[0]
+        for operand, begin in list(zip(op.operands, _begins(sizes), strict=True))[1:]:
+            places = [begin - size * device for device in range(made.devices[dim])]
+            at = as_index(made.own(dim, [min(max(place, 0), size) for place in places]))
+            joined = switch_at(joined, operand, dim, at)
+    op.results[0].replace_all_uses_with(joined)
+    op.erase()
