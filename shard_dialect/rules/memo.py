@@ -23,6 +23,8 @@ _BY_NEIGHBOURS = (
     "tosa.conv2d",
     "tosa.conv3d",
     "tosa.depthwise_conv2d",
+    "tosa.pad",
+    "tosa.slice",
     "tosa.transpose_conv2d",
 )
 """Ops whose rules look at what makes their operands, an init constant say, or at their users."""

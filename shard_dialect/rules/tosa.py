@@ -6,18 +6,18 @@ makes new constants.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import create
 from shard_dialect.model import Reduction, ShardingRule
-from shard_dialect.rules import tosa_window
+from shard_dialect.rules import tosa_layout, tosa_window
 from shard_dialect.rules.cut import Cut, CutFunction
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.pointwise import elementwise, no_factors
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape import reshaped
+from shard_dialect.rules.tosa_layout import cut_shape, set_shape
 
 
 def matmul(rhs: str) -> Callable[[Query], ShardingRule | None]:
@@ -103,14 +103,6 @@ def along_axis(kind: Kind) -> Callable[[Query], ShardingRule]:
     return rule
 
 
-def same_or_permuted(query: Query) -> ShardingRule:
-    """Dimensions pass; those of another size in the result (sliced, padded) are permuted."""
-    factors = Factors(query)
-    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
-        factors.add(size, (dim,), (dim,), "passed" if size == made else "permuted")
-    return factors.rule("")
-
-
 def reshape(query: Query) -> ShardingRule | None:
     source, made = query.operands[0], query.results[0]
     rule = None if source is None or made is None else reshaped(source, made)
@@ -169,25 +161,7 @@ def fourier(query: Query) -> ShardingRule:
 def cut_tile(cut: Cut) -> None:
     """As many repetitions as the piece has."""
     sizes = zip(cut.result.shape, cut.operand(0).shape, strict=True)
-    _set_shape(cut.op, 1, [size // of for size, of in sizes])
-
-
-def cut_shape(place: int) -> CutFunction:
-    """The operand at `place` is the shape of the result."""
-
-    def cut_at(cut: Cut) -> None:
-        _set_shape(cut.op, place, cut.result.shape)
-
-    return cut_at
-
-
-def _set_shape(op: ir.Operation, place: int, shape: Sequence[int]) -> None:
-    index = ir.IndexType.get()
-    values = [ir.IntegerAttr.get(index, size) for size in shape]
-    dense = ir.DenseElementsAttr.get(values, ir.RankedTensorType.get([len(shape)], index))
-    with ir.InsertionPoint(op), op.location:
-        made = create("tosa.const_shape", [op.operands[place].type], [], {"values": dense})
-    op.operands[place] = made.results[0]
+    set_shape(cut.op, 1, [size // of for size, of in sizes])
 
 
 _ELEMENTWISE = (
@@ -199,9 +173,9 @@ _ELEMENTWISE = (
 
 RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
     **{f"tosa.{name}": elementwise for name in _ELEMENTWISE},
+    **tosa_layout.RULES,
     **tosa_window.RULES,
     "tosa.argmax": argmax,
-    "tosa.concat": along_axis("whole"),
     "tosa.dim": no_factors,
     "tosa.fft2d": fourier,
     "tosa.gather": gather,
@@ -209,7 +183,6 @@ RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
     "tosa.matmul_t": matmul("nwc"),
     "tosa.mul": with_parameters(2),
     "tosa.negate": with_parameters(1),
-    "tosa.pad": same_or_permuted,
     "tosa.reduce_all": reduction(None),  # no collective reduces elements of one bit
     "tosa.reduce_any": reduction(None),
     "tosa.reduce_max": reduction("max"),
@@ -222,7 +195,6 @@ RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
     "tosa.rfft2d": fourier,
     "tosa.row_gather": gather,
     "tosa.scatter": scatter,
-    "tosa.slice": same_or_permuted,
     "tosa.table": with_parameters(1),
     "tosa.tile": tile,
     "tosa.transpose": transpose,
@@ -231,8 +203,8 @@ RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
 }
 
 CUTS: dict[str, CutFunction] = {
+    **tosa_layout.CUTS,
     **tosa_window.CUTS,
     "tosa.reshape": cut_shape(1),
-    "tosa.slice": cut_shape(2),
     "tosa.tile": cut_tile,
 }
