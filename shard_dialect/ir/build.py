@@ -169,8 +169,13 @@ def with_room(
     around = empty(into).results[0]
     if content is not None:
         around = fill(scalar(content).results[0], around).results[0]
-    place = _slice(value.type.shape, dim, low, [1, 1, 0, 0, 0])
-    return create("tensor.insert_slice", [into], [value, around], place).results[0]
+    return put_into(around, value, dim, low)
+
+
+def put_into(value: ir.Value, part: ir.Value, dim: int, start: int) -> ir.Value:
+    """`value` with `part` in it, from `start` on along `dim`."""
+    place = _slice(part.type.shape, dim, start, [1, 1, 0, 0, 0])
+    return create("tensor.insert_slice", [value.type], [part, value], place).results[0]
 
 
 def _slice(

@@ -103,13 +103,16 @@ def _read_all_to_all(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
 
 def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
     target = _lists(op, "sharding", source)
+    made = _sharding_in(op.results[0].type)
+    offsets = made.offsets if made is not None else ()
     steps: list[Step] = []
     pairs = zip(source.split_axes, target.split_axes, strict=True)
     for dim, (have, want) in enumerate(pairs):
         if want[: len(have)] != have:
             raise ShardingError(f"cannot split {source} to {target}: {list(have)} is not kept")
         if len(want) > len(have):
-            steps.append(AllSlice(dim, want[len(have) :]))
+            at = offsets[dim] if offsets else ()
+            steps.append(AllSlice(dim, want[len(have) :], at))
     return tuple(steps)
 
 

@@ -34,7 +34,9 @@ from shard_dialect.model.search import (
 )
 from shard_dialect.model.sharding import Reduction, Shape, Sharding
 from shard_dialect.model.steps import (
+    AllGather,
     AllReduce,
+    AllSlice,
     AllToAll,
     Mask,
     ReduceScatter,
@@ -77,12 +79,14 @@ def plan(
 
     `itemsize` is in bytes. Without `sub_axes` the steps name axes that the shardings have. A search
     looks at no more than `limit` layouts.
-    Raises `ReshardError` for shardings of two grids and for offsets, `ShardingError` for halos
-    larger than pieces.
+    Raises `ReshardError` for shardings of two grids, `ShardingError` for halos and offsets of sizes
+    that are not known. A plan from or to offsets is right, and may not be the cheapest.
     """
     _refuse(source, target)
     if source == target:
         return Plan((), 0, grid)
+    if source.offsets or target.offsets:
+        return _with_offsets(source, target, shape, itemsize, grid, limit)
     if source.halos or target.halos:
         return _with_halos(source, target, shape, itemsize, grid, limit)
     used = [axis for axis in (*source.axes, *target.axes) if isinstance(axis, SubAxis)]
@@ -135,12 +139,31 @@ def _refuse(source: Sharding, target: Sharding) -> None:
             f"cannot reshard from grid @{source.grid} to grid @{target.grid}: "
             "both shardings must be on one grid"
         )
-    for sharding in (source, target):
-        if sharding.offsets:
-            raise ReshardError(
-                f"cannot reshard from {source} to {target}: pieces with offsets are not resharded "
-                "yet"
-            )
+
+
+def _with_offsets(
+    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
+) -> Plan:
+    """Dimensions whose pieces begin at offsets are put together first, and are cut last.
+
+    The steps name whole axes of `grid`.
+    """
+    if any(isinstance(axis, SubAxis) for axis in (*source.axes, *target.axes)):
+        raise ReshardError(f"cannot reshard from {source} to {target}: offsets beside sub-axes")
+    gathers = tuple(
+        AllGather(dim, source.split_axes[dim]) for dim, at in enumerate(source.offsets) if at
+    )
+    slices = tuple(
+        AllSlice(dim, target.split_axes[dim], at) for dim, at in enumerate(target.offsets) if at
+    )
+    first, last = source, target
+    for gather in gathers:
+        first = gather.after(first)
+    for cut in slices:
+        last = last.with_dim(cut.dim, ())
+    between = plan(first, last, shape, itemsize, grid, False, limit)
+    steps = (*gathers, *between.steps, *slices)
+    return Plan(steps, bytes_moved(steps, source, shape, itemsize, grid), grid, between.exact)
 
 
 def _with_halos(

@@ -155,10 +155,14 @@ class Sharding:
         halos[dim] = halo if any(halo) else ()
         return replace(self, halos=tuple(halos), fill=fill)
 
-    def with_dim(self, dim: int, axes: Sequence[Axis]) -> Sharding:
-        """The same sharding but for dimension `dim`, which `axes` split."""
+    def with_dim(self, dim: int, axes: Sequence[Axis], offsets: Sizes = ()) -> Sharding:
+        """The same sharding but for dimension `dim`, which `axes` split, at `offsets` if any."""
         split = (*self.split_axes[:dim], tuple(axes), *self.split_axes[dim + 1 :])
-        return replace(self, split_axes=split)
+        if not self.offsets and not offsets:
+            return replace(self, split_axes=split)
+        given = list(self.offsets or ((),) * self.rank)
+        given[dim] = offsets
+        return replace(self, split_axes=split, offsets=tuple(given))
 
     def with_partial(self, axes: Sequence[Axis], reduction: Reduction = "sum") -> Sharding:
         """The same split with other partial axes."""
@@ -191,11 +195,44 @@ class Sharding:
                 )
 
     def uneven_dim(self, shape: Shape, grid: Grid) -> int | None:
-        """The first dimension whose size the devices along its axes do not divide, if any."""
+        """The first dimension whose size the devices along its axes do not divide, if any.
+
+        Or that has offsets.
+        """
         for dim, axes in enumerate(self.split_axes):
-            if axes and shape[dim] % grid.axes_size(axes):
+            if axes and (shape[dim] % grid.axes_size(axes) or (self.offsets and self.offsets[dim])):
                 return dim
         return None
+
+    def without_needless_offsets(self, shape: Shape, grid: Grid) -> Sharding:
+        """The same where offsets that say where pieces begin anyway are left out.
+
+        >>> sharding = Sharding("g", ((0,), ()), offsets=((0, 3, 5), ()))
+        >>> str(sharding.without_needless_offsets((5, 4), Grid("g", (2,))))
+        '[[0], []]'
+        """
+        found = self
+        for dim, given in enumerate(self.offsets):
+            bare = found.with_dim(dim, self.split_axes[dim])
+            if given and None not in given and given == bare.bounds(dim, shape[dim], grid):
+                found = bare
+        return found
+
+    def bounds(self, dim: int, size: int, grid: Grid) -> tuple[int, ...]:
+        """Where each piece of dimension `dim` begins, and the last one ends.
+
+        >>> Sharding("g", ((0,),)).bounds(0, 5, Grid("g", (4,)))
+        (0, 2, 4, 5, 5)
+        """
+        given = self.offsets[dim] if self.offsets else ()
+        known = tuple(offset for offset in given if offset is not None)
+        if len(known) < len(given):
+            raise ShardingError(f"an offset in {self} is not known before the program runs")
+        if known:
+            return known
+        count = grid.axes_size(self.split_axes[dim])
+        piece = -(-size // count)
+        return tuple(min(piece * device, size) for device in range(count + 1))
 
     def even_part(self, shape: Shape, grid: Grid) -> Sharding:
         """The major part of the split of each dimension of a tensor of `shape` that divides it.
@@ -229,12 +266,15 @@ class Sharding:
         >>> Sharding("g", ((0,),)).local_shape((5,), Grid("g", (4,)))
         (2,)
         """
-        if self.offsets:
-            raise ShardingError(f"sharding {self} has offsets: its pieces are not even")
-        return tuple(
+        sizes = [
             -(-size // grid.axes_size(axes)) + sum(self.halo(dim))
             for dim, (size, axes) in enumerate(zip(shape, self.split_axes, strict=True))
-        )
+        ]
+        for dim, offsets in enumerate(self.offsets):
+            if offsets:
+                bounds = self.bounds(dim, shape[dim], grid)
+                sizes[dim] = max(end - begin for begin, end in pairwise(bounds))
+        return tuple(sizes)
 
     def manual_shape(self, shape: Shape, manual: Sequence[Axis], grid: Grid) -> Shape:
         """The shape of what a device holds along the axes in `manual`; unknown sizes are negative.
@@ -258,14 +298,10 @@ class Sharding:
         >>> Sharding("g", ((0,),)).piece(2, (5,), Grid("g", (4,)))
         (slice(4, 5, None),)
         """
-        local = self.bare.local_shape(shape, grid)
-        starts = (
-            min(grid.index_along(rank, axes) * length, size)
-            for axes, length, size in zip(self.split_axes, local, shape, strict=True)
-        )
+        devices = [grid.index_along(rank, axes) for axes in self.split_axes]
+        bounds = [self.bounds(dim, size, grid) for dim, size in enumerate(shape)]
         return tuple(
-            slice(start, min(start + length, size))
-            for start, length, size in zip(starts, local, shape, strict=True)
+            slice(*each[device : device + 2]) for each, device in zip(bounds, devices, strict=True)
         )
 
     def local_elements(self, shape: Shape, grid: Grid) -> int:

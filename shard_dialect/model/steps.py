@@ -16,7 +16,7 @@ from math import prod
 from typing import ClassVar
 
 from shard_dialect.model.axis import Axes, axes_text
-from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
+from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError, Sizes
 
 
 class ReshardError(ShardingError):
@@ -27,7 +27,8 @@ class ReshardError(ShardingError):
 class AllGather:
     """Give every device of a group all the group's pieces of dimension `dim`, in group order.
 
-    `axes` are the minor-most axes that split `dim`: [[0, 1]] -> [[0]] gathers axes [1].
+    `axes` are the minor-most axes that split `dim`: [[0, 1]] -> [[0]] gathers axes [1]. All of them
+    where the pieces begin at offsets.
     """
 
     dim: int
@@ -49,14 +50,22 @@ class AllGather:
 
 @dataclass(frozen=True, slots=True)
 class AllSlice:
-    """Keep only this device's piece along `dim`; the inverse of `AllGather`, and no one talks."""
+    """Keep only this device's piece along `dim`; the inverse of `AllGather`, and no one talks.
+
+    Pieces begin at `offsets`, where there are any; the dimension is whole before.
+    """
 
     dim: int
     axes: Axes
+    offsets: Sizes = ()
     kind: ClassVar[str] = "all_slice"
 
     def after(self, sharding: Sharding) -> Sharding:
-        return sharding.with_dim(self.dim, sharding.split_axes[self.dim] + self.axes)
+        have = sharding.split_axes[self.dim]
+        if self.offsets and have:
+            raise ReshardError(f"offsets cut a whole dimension, not one of {sharding}")
+        _refuse_offsets(sharding, self.dim, have)
+        return sharding.with_dim(self.dim, have + self.axes, self.offsets)
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
         return 0
@@ -65,7 +74,8 @@ class AllSlice:
         return _scaled(shape, {self.dim: (1, n)})
 
     def __str__(self) -> str:
-        return f"all_slice dim {self.dim} axes {axes_text(self.axes)}"
+        at = f" at {list(self.offsets)}" if self.offsets else ""
+        return f"all_slice dim {self.dim} axes {axes_text(self.axes)}{at}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +310,14 @@ def _without_suffix(sharding: Sharding, dim: int, axes: Axes) -> Sharding:
             f"axes {axes_text(axes)} are not the minor axes of dimension {dim} in sharding "
             f"{sharding}"
         )
+    _refuse_offsets(sharding, dim, have[: -len(axes)])
     return sharding.with_dim(dim, have[: -len(axes)])
+
+
+def _refuse_offsets(sharding: Sharding, dim: int, kept: Axes) -> None:
+    """Pieces with offsets are put together all at once."""
+    if kept and sharding.offsets and sharding.offsets[dim]:
+        raise ReshardError(f"dimension {dim} of {sharding} has offsets: it is cut no further")
 
 
 def _without_partial(sharding: Sharding, axes: Axes, reduction: Reduction) -> Sharding:

@@ -36,8 +36,10 @@ def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
                 sharding = shardings.of_type(value.type)
                 if sharding is None:
                     continue
-                if sharding.offsets:
-                    raise ShardingError(f"cannot cut a tensor as {sharding}: its pieces are uneven")
+                if any(None in each for each in sharding.offsets):
+                    raise ShardingError(
+                        f"cannot cut a tensor as {sharding}: its offsets are not known yet"
+                    )
                 if sharding.halos and op.name != UPDATE_HALO:
                     raise ShardingError(
                         f"cannot cut a tensor as {sharding}: only '{UPDATE_HALO}' makes halos"

@@ -173,10 +173,10 @@ def check_grid(grid: Grid, function: Function) -> Grid:
 
 
 def refuse_pieces(sharding: Sharding) -> None:
-    """Raise for pieces that overlap, or are of different sizes: nothing is kept in such yet."""
+    """Raise for pieces that overlap, or of sizes that are not known: none are kept yet."""
     if sharding.halos:
         raise ShardingError(
             f"cannot cut a tensor as {sharding}: halos are exchanged where an op reads them"
         )
-    if sharding.offsets:
-        raise ShardingError(f"cannot cut a tensor as {sharding}: its pieces are uneven")
+    if any(None in each for each in sharding.offsets):
+        raise ShardingError(f"cannot cut a tensor as {sharding}: its offsets are not known yet")

@@ -45,21 +45,12 @@ from shard_dialect.ir.function import (
     update_type,
 )
 from shard_dialect.ir.grids import write_grid
-from shard_dialect.ir.local import write_local
 from shard_dialect.ir.mesh import is_reshard
 from shard_dialect.ir.program import read_function
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import (
-    AllGather,
-    AllSlice,
-    AllToAll,
-    CropHalo,
-    Grid,
-    ReduceScatter,
     ShardingError,
-    Step,
-    UpdateHalo,
 )
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.consistency import (
@@ -67,6 +58,7 @@ from shard_dialect.passes.consistency import (
     check_flows,
     check_types,
 )
+from shard_dialect.passes.local_steps import cut_collective, local_splat
 from shard_dialect.passes.pieces import cut_of
 from shard_dialect.passes.whole_boundary import give_whole, not_called, take_whole
 from shard_dialect.rules import Cut, cutting_of
@@ -131,7 +123,7 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
     for op, collective, cut in zip(ops, collectives, cuts, strict=True):
         with located(op):
             if collective is not None:
-                _cut_collective(op, collective, shardings)
+                cut_collective(op, collective, shardings)
                 continue
             _cut_arguments(op, shardings)
             _cut_results(op, shardings)
@@ -190,89 +182,12 @@ def _cut_results(op: ir.Operation, shardings: Shardings) -> None:
 def _cut_constant(op: ir.Operation, shardings: Shardings) -> None:
     """A constant whose type has a sharding; only a splat is the same in every piece."""
     key = build.CONSTANTS[op.name]
-    local = _local_splat(op.attributes[key], shardings.local(op.results[0].type))
+    local = local_splat(op.attributes[key], shardings.local(op.results[0].type))
     if local is None:
         raise ShardingError(
             'is a constant with a sharding in its type: take a "mesh.local_split" of a plain one'
         )
     op.attributes[key] = local
-
-
-def _local_splat(value: ir.Attribute, type_: ir.Type) -> ir.Attribute | None:
-    if not isinstance(value, ir.DenseElementsAttr) or not value.is_splat:
-        return None
-    return ir.DenseElementsAttr.get_splat(type_, value.get_splat_value())
-
-
-def _cut_collective(op: ir.Operation, collective: Collective, shardings: Shardings) -> None:
-    """Replace a `mesh` op, read before its operand was cut, by the `shard` ops of its steps."""
-    now = collective.source
-    grid = shardings.grid(now.grid)
-    global_type, value = op.results[0].type, op.operands[0]
-    with ir.InsertionPoint(op), op.location:
-        for step in collective.steps:
-            before, now = now, step.after(now)
-            type_ = shardings.local(shardings.typed(global_type, now))
-            splat = _splat_constant(value) if isinstance(step, AllSlice) else None
-            if splat is not None:
-                attribute = _local_splat(splat, type_)
-                value = build.create("arith.constant", [type_], [], {"value": attribute}).results[0]
-                continue
-            if isinstance(step, UpdateHalo):
-                content = build.zero(type_.element_type) and build.identity(
-                    step.fill, type_.element_type
-                )
-                value = build.with_room(value, type_, step.dim, step.low, content)
-            elif isinstance(step, CropHalo):
-                begin = before.halo(step.dim)[0] - step.low
-                value = build.part_of(value, begin, type_.shape[step.dim], step.dim)
-            if grid.axes_size(step.axes) > 1:
-                value = _written(step, grid, value, type_)
-    op.results[0].replace_all_uses_with(value)
-    source = op.operands[0].owner
-    op.erase()
-    if not isinstance(source, ir.Block) and _splat_constant(source.results[0]) is not None:
-        _drop_if_unused(source.operation)
-
-
-def _written(step: Step, grid: Grid, value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
-    """The op of a step. Where devices do not divide a dimension what they cut is padded before, and
-    what they put together loses its padding.
-    """
-    count = grid.axes_size(step.axes)
-    made = list(type_.shape)
-    if isinstance(step, AllSlice | ReduceScatter | AllToAll):
-        dim = step.target_dim if isinstance(step, AllToAll) else step.dim
-        value = _padded(value, dim, made[dim] * count)
-    if isinstance(step, AllGather | AllToAll):
-        dim = step.source_dim if isinstance(step, AllToAll) else step.dim
-        made[dim] = value.type.shape[dim] * count
-    written = write_local(step, grid.name, value, build.resized(type_, made))
-    for dim, size in enumerate(type_.shape):
-        if size != made[dim]:
-            written = build.part_of(written, 0, size, dim)
-    return written
-
-
-def _padded(value: ir.Value, dim: int, size: int) -> ir.Value:
-    """With more elements at the end of a dimension."""
-    shape = list(value.type.shape)
-    if shape[dim] == size:
-        return value
-    shape[dim] = size
-    into = build.resized(value.type, shape)
-    return build.with_room(value, into, dim, 0, build.zero(into.element_type))
-
-
-def _splat_constant(value: ir.Value) -> ir.Attribute | None:
-    attribute = build.constant_value(value)
-    is_splat = isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat
-    return attribute if is_splat else None
-
-
-def _drop_if_unused(op: ir.Operation) -> None:
-    if not any(True for _ in op.results[0].uses):
-        op.erase()
 
 
 def _use_upstream_grids(module: ir.Operation, shardings: Shardings) -> None:

@@ -8,7 +8,7 @@ from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.local import write_local
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.model import AllSlice, ShardingRule
+from shard_dialect.model import AllSlice, Axes, ShardingRule
 from shard_dialect.rules import Cut, Piece
 
 
@@ -25,29 +25,27 @@ def _piece(type_: ir.Type, shardings: Shardings) -> Piece | None:
     whole, shape = tuple(type_.shape), tuple(shardings.local(type_).shape)
     sharding = shardings.of_type(type_)
     if sharding is None:
-        return Piece(
-            whole, shape, lambda _, numbers: _listed(numbers), _NONE * len(whole), _ONE * len(whole)
-        )
+        rank = len(whole)
+        return Piece(whole, shape, _of_all, ((0, 0),) * rank, (1,) * rank)
     split, grid = sharding.split_axes, shardings.grid(sharding.grid)
 
     def own(dim: int, numbers: Sequence[int]) -> ir.Value:
-        listed = _listed(numbers)
-        if len(numbers) == 1:
-            return listed
-        return write_local(
-            AllSlice(0, split[dim]), grid.name, listed, build.resized(listed.type, [1])
-        )
+        return own_number(numbers, split[dim], grid.name)
 
     halos = tuple(map(sharding.halo, range(len(whole))))
     return Piece(whole, shape, own, halos, tuple(map(grid.axes_size, split)))
 
 
-_NONE = ((0, 0),)
-_ONE = (1,)
+def _of_all(dim: int, numbers: Sequence[int]) -> ir.Value:
+    return own_number(numbers, (), "")
 
 
-def _listed(numbers: Sequence[int]) -> ir.Value:
+def own_number(numbers: Sequence[int], axes: Axes, grid: str) -> ir.Value:
+    """This device's number, of those of all devices along `axes`, as a `tensor<1xi64>`."""
     integer = ir.IntegerType.get_signless(64)
     attributes = [ir.IntegerAttr.get(integer, number) for number in numbers]
     type_ = ir.RankedTensorType.get([len(numbers)], integer)
-    return build.scalar(ir.DenseElementsAttr.get(attributes, type_)).results[0]
+    listed = build.scalar(ir.DenseElementsAttr.get(attributes, type_)).results[0]
+    if len(numbers) == 1:
+        return listed
+    return write_local(AllSlice(0, axes), grid, listed, build.resized(type_, [1]))

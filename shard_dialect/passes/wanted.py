@@ -127,7 +127,7 @@ class _Reader:
             if SHARDING in entry and isinstance(each, ir.RankedTensorType):
                 sharding = self.shardings.read_annotation(entry[SHARDING], each.rank).sharding
                 if each.has_static_shape:
-                    self._note(sharding, tuple(each.shape))
+                    sharding = self._note(sharding, tuple(each.shape))
             found.append(sharding)
         return tuple(found)
 
@@ -137,11 +137,13 @@ class _Reader:
         if annotated is not None and shape is not None:
             self._note(annotated.said.sharding, shape)
 
-    def _note(self, sharding: Sharding, shape: Shape) -> None:
-        """Note whether what is said is uneven."""
+    def _note(self, sharding: Sharding, shape: Shape) -> Sharding:
+        """Note whether what is said is uneven; the same in the fewest words."""
         refuse_pieces(sharding)
         grid = self.shardings.grid(sharding.grid)
+        sharding = sharding.without_needless_offsets(shape, grid)
         self.says_uneven |= sharding.uneven_dim(shape, grid) is not None
+        return sharding
 
     def _read(self, op: Op) -> None:
         for place, said in self.shardings.of_results(op.handle).items():
@@ -158,9 +160,9 @@ class _Reader:
         if shape is None:
             return
         refuse_pieces(sharding)
-        if not self.says_uneven:
-            sharding = sharding.even_part(shape, self.shardings.grid(sharding.grid))
-        self.of[value] = sharding
+        grid = self.shardings.grid(sharding.grid)
+        sharding = sharding.without_needless_offsets(shape, grid)
+        self.of[value] = sharding if self.says_uneven else sharding.even_part(shape, grid)
 
     def _check_grid(self) -> None:
         """One grid, with devices in their own order."""
