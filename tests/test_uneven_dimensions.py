@@ -1,19 +1,27 @@
-"""What is materialized of dimensions that do not divide is right on the pieces of every device."""
+"""Programs with dimensions that do not divide, and with pieces at offsets, mean the same."""
 
 from __future__ import annotations
 
 import os
+import random
+from math import prod
 
-import numpy as np
 import pytest
 
 import shard_dialect as sd
 from benchmarks.ours import tally_of
-from tests import distributed
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.shardings import Shardings
+from shard_dialect.ir.walk import walk
+from tests.test_end_to_end import run_and_check
 from tests.uneven_programs import UnevenProgram
 
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_PROGRAMS", "80")))
-PIPELINES = ("propagate,materialize", "propagate,materialize,optimize-collectives")
+PIPELINES = (
+    "spmd,lower",
+    "propagate,materialize,canonicalize,cse;optimize-collectives,partition;canonicalize,cse,lower",
+    "spmd,optimize-collectives,overlap-collectives,lower",
+)
 
 SOFTMAX = """
 shard.grid @g(shape = {devices})
@@ -43,21 +51,15 @@ func.func @main(%x: tensor<4x6xf64>, %w: tensor<6x{columns}xf64>) -> tensor<4x6x
 """
 
 
-def check(text: str, pipeline: str, *shapes: tuple[int, ...]) -> int:
-    module = sd.parse(text)
-    sd.run_pipeline(module, pipeline)
-    rng = np.random.default_rng(0)
-    inputs = [rng.integers(-3, 4, shape).astype(np.float64) for shape in shapes]
-    with module.context:
-        return distributed.check(module, inputs)
+def check(text: str, pipeline: str) -> None:
+    verdict = run_and_check(text, *pipeline.split(";"))
+    assert verdict.passed, f"{text}\n{verdict.failure}"
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize(("columns", "devices"), [(1003, 8), (13, 4), (5, 4), (3, 8)])
 def test_a_softmax_over_columns(columns: int, devices: int, pipeline: str) -> None:
-    text = SOFTMAX.format(columns=columns, devices=devices)
-    uneven = check(text, pipeline, (4, 6), (6, columns))
-    assert uneven >= (6 if columns > 100 else 0)
+    check(SOFTMAX.format(columns=columns, devices=devices), pipeline)
 
 
 def test_a_softmax_over_columns_moves_what_is_reduced() -> None:
@@ -71,11 +73,50 @@ def test_a_softmax_over_columns_moves_what_is_reduced() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_programs(seed: int) -> None:
-    program = UnevenProgram(seed)
-    check(str(program), PIPELINES[seed % 2], *program.arguments)
+    check(str(UnevenProgram(seed)), PIPELINES[seed % len(PIPELINES)])
+
+
+def is_uneven(type_: ir.Type, shardings: Shardings) -> bool:
+    sharding = shardings.of_type(type_)
+    grid = None if sharding is None else shardings.grid(sharding.grid)
+    return sharding is not None and sharding.uneven_dim(tuple(type_.shape), grid) is not None
 
 
 def test_many_random_programs_have_uneven_values() -> None:
-    programs = [UnevenProgram(seed) for seed in range(20)]
-    uneven = [check(str(each), PIPELINES[0], *each.arguments) for each in programs]
-    assert sum(count > 2 for count in uneven) > 5
+    found = 0
+    for seed in range(20):
+        module = sd.parse(str(UnevenProgram(seed)))
+        sd.run_pipeline(module, "propagate,materialize")
+        shardings = Shardings.of(module.operation)
+        for op in walk(module.operation):
+            for value in op.results:
+                found += is_uneven(value.type, shardings)
+    assert found > 20
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pieces_at_offsets(seed: int) -> None:
+    rng = random.Random(seed)
+    grid = rng.choice([(2,), (3,), (4,), (2, 2)])
+    rows, columns = rng.randint(1, 7), rng.randint(1, 7)
+
+    def said(*shape: int) -> str:
+        dim, split, offsets = rng.randrange(2), [[], []], [[], []]
+        split[dim] = rng.sample(range(len(grid)), rng.randint(1, len(grid)))
+        count = prod(grid[axis] for axis in split[dim])
+        inner = sorted(rng.randint(0, shape[dim]) for _ in range(count - 1))
+        offsets[dim] = [0, *inner, shape[dim]]
+        lists = ", ".join(map(str, split))
+        return f"{{mesh.sharding = #mesh.shard<@g, [{lists}, {{offsets = {offsets}}}]>}}"
+
+    matrix, square = f"tensor<{rows}x{columns}xf32>", f"tensor<{columns}x{columns}xf32>"
+    text = f"""
+    shard.grid @g(shape = {"x".join(map(str, grid))})
+    func.func @main(%x: {matrix} {said(rows, columns)}, %y: {matrix} {said(rows, columns)})
+        -> ({matrix} {said(rows, columns)}, {square} {said(columns, columns)}) {{
+      %0 = stablehlo.add %x, %y : {matrix}
+      %1 = stablehlo.dot_general %0, %y, contracting_dims = [0] x [0]
+        : ({matrix}, {matrix}) -> {square}
+      return %0, %1 : {matrix}, {square}
+    }}"""
+    check(text, PIPELINES[seed % len(PIPELINES)])

@@ -11,7 +11,7 @@ Shape = tuple[int, ...]
 
 
 class UnevenProgram:
-    """A function of three arguments, of ops that `tests.distributed` knows, as text."""
+    """A function of three arguments, as text."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)

@@ -221,6 +221,8 @@ def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank
             value.set_type(type_)
         made = [value.type for value in op.results]
         cut = cutting_of(op)
+        if op.name == "stablehlo.concatenate" and any(assignment[w.factor] for w in rule.windows):
+            raise ShardingError("pieces are put together by an op that is not interpreted")
         if cut is not None:
             cut(Cut(op, rule, operands, results))
         function = operations(module.body)[0]

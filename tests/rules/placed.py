@@ -156,12 +156,13 @@ def _asking(case_: Case, op: ir.Operation, rule: ShardingRule, assignment: Assig
 
     returned = operations(block)[-1].operands
     text = case_.placed(map(operand, block.arguments), map(result, returned))
-    reduces = any(assignment[factor] for factor, _ in rule.reductions)
-    return _with_loops(text, case_.op, assignment) if reduces else text
+    dear = [*rule.reduction_of, *(window.factor for window in rule.windows)]
+    is_dear = any(assignment[factor] for factor in dear)
+    return _with_loops(text, case_.op, assignment) if is_dear else text
 
 
 def _with_loops(text: str, name: str, assignment: Assignment) -> str:
-    """Reducing costs more than gathering, of tensors so small: the op itself asks for it."""
+    """Sums and wide halos cost more than gathering, of tensors so small: the op itself asks."""
     module = Source.of(text).parse()
     loops = str([list(axes) for axes in assignment])
     _named(module.operation, name).attributes["sharding"] = ir.Attribute.parse(loops)

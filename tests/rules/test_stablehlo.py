@@ -315,7 +315,7 @@ RULES_AS_TEXT = {
     "gather rows": "([d, c], [a, b, e]) -> ([a, b, c]) reduction={d: sum} whole={e}",
     "gather batched": "([a, c], [a, b, d]) -> ([a, b]) reduction={c: sum} whole={d}",
     "reduce_window": "([a, b], []) -> ([a, b]) permuted={b}",
-    "dynamic_update_slice": "([a, b], [a, c], [], []) -> ([a, b]) whole={b, c}",
+    "dynamic_update_slice": "([a, b], [a, c], [], []) -> ([a, b]) whole={c}",
     "convolution": "([a, b, c, d], [1, 1, d, e]) -> ([a, b, c, e]) reduction={d: sum} permuted={b}",
 }
 

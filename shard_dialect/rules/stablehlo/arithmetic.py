@@ -87,16 +87,21 @@ def concatenated(values: Sequence[ir.Value]) -> ir.Value:
     return create("stablehlo.concatenate", [type_], values, {"dimension": dim}).results[0]
 
 
+def sliced(value: ir.Value, dim: int, begin: int, size: int) -> ir.Value:
+    """`size` elements along a dimension, from `begin` on."""
+    shape = list(value.type.shape)
+    if shape[dim] == size:
+        return value
+    begins, ends = [0] * len(shape), shape.copy()
+    begins[dim], ends[dim] = begin, begin + size
+    listed = {"start_indices": begins, "limit_indices": ends, "strides": [1] * len(shape)}
+    attributes = {name: ir.DenseI64ArrayAttr.get(each) for name, each in listed.items()}
+    shape[dim] = size
+    type_ = ir.RankedTensorType.get(shape, value.type.element_type)
+    return create("stablehlo.slice", [type_], [value], attributes).results[0]
+
+
 def taken(value: ir.Value, dim: int, index: int) -> ir.Value:
     """What is at `index` along a dimension, without that."""
     shape = list(value.type.shape)
-    kept = [*shape[:dim], *shape[dim + 1 :]]
-    if shape[dim] > 1:
-        begins, ends = [0] * len(shape), shape.copy()
-        begins[dim], ends[dim] = index, index + 1
-        listed = {"start_indices": begins, "limit_indices": ends, "strides": [1] * len(shape)}
-        attributes = {name: ir.DenseI64ArrayAttr.get(each) for name, each in listed.items()}
-        shape[dim] = 1
-        type_ = ir.RankedTensorType.get(shape, value.type.element_type)
-        value = create("stablehlo.slice", [type_], [value], attributes).results[0]
-    return reshaped(value, kept)
+    return reshaped(sliced(value, dim, index, 1), [*shape[:dim], *shape[dim + 1 :]])

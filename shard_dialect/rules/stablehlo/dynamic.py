@@ -15,7 +15,6 @@ or loses with the room.
 from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import part_of
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.cut import Cut, Piece
 from shard_dialect.rules.factors import Factors
@@ -27,6 +26,7 @@ from shard_dialect.rules.stablehlo.arithmetic import (
     padded,
     repeated,
     reshaped,
+    sliced,
 )
 from shard_dialect.rules.stablehlo.combiner import can_be_added_up
 
@@ -70,7 +70,7 @@ def cut_dynamic_update_slice(cut: Cut) -> None:
     with ir.InsertionPoint.after(op), op.location:
         parts = [result]
         for dim in roomy:
-            parts.append(part_of(parts[-1], update.shape[dim], cut.result.shape[dim], dim))
+            parts.append(sliced(parts[-1], dim, update.shape[dim], cut.result.shape[dim]))
     result.replace_all_uses_except(parts[-1], parts[1].owner.operation)
 
 
