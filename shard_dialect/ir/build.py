@@ -6,21 +6,27 @@ from collections.abc import Sequence
 from math import inf, prod
 
 from shard_dialect.ir.bindings import ir, linalg_queries
-from shard_dialect.model import REDUCTIONS, Reduction
+from shard_dialect.model import Reduction, ShardingError
 
 _COMBINERS: dict[Reduction, tuple[str, str]] = {
     "sum": ("arith.addf", "arith.addi"),
     "product": ("arith.mulf", "arith.muli"),
     "max": ("arith.maximumf", "arith.maxsi"),
     "min": ("arith.minimumf", "arith.minsi"),
+    "bitwise_and": ("", "arith.andi"),
+    "bitwise_or": ("", "arith.ori"),
+    "bitwise_xor": ("", "arith.xori"),
 }
 """For each reduction the op that joins two floats, and two integers."""
 
+BITWISE: tuple[Reduction, ...] = ("bitwise_and", "bitwise_or", "bitwise_xor")
+"""Those that join elements of one bit, too."""
+
 REDUCTION_OF: dict[str, Reduction] = {
-    name: reduction for reduction, names in _COMBINERS.items() for name in names
+    name: reduction for reduction, names in _COMBINERS.items() for name in names if name
 }
-"""The reduction that an op joins two values by. Unsigned, bitwise and NaN-ignoring ones are not
-here because no collective combines as they do."""
+"""The reduction that an op joins two values by. Unsigned and NaN-ignoring ones are not here because
+no collective combines as they do."""
 
 
 def create(
@@ -193,18 +199,30 @@ def _slice(
 def combine(reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Operation:
     """Join two tensors of one type by the reduction."""
     is_float = isinstance(a.type.element_type, ir.FloatType)
-    return create(_COMBINERS[reduction][0 if is_float else 1], [a.type], [a, b])
+    name = _COMBINERS.get(reduction, ("", ""))[0 if is_float else 1]
+    if not name:
+        raise ShardingError(f"no op joins two tensors of {a.type.element_type} by {reduction}")
+    return create(name, [a.type], [a, b])
 
 
 def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
-    """The value that changes nothing under `reduction`, as an attribute of type `element`."""
+    """The value that changes nothing under `reduction`, as an attribute of type `element`.
+
+    Raises `ShardingError` where there is none.
+    """
     if isinstance(element, ir.FloatType):
         values = {"sum": 0.0, "product": 1.0, "max": -inf, "min": inf}
-        return ir.FloatAttr.get(element, values[reduction], loc=ir.Location.unknown())
-    width = 64 if isinstance(element, ir.IndexType) else element.width
-    top = 2 ** (width - 1)
-    whole = {"sum": 0, "product": 1, "max": -top, "min": top - 1}
-    return ir.IntegerAttr.get(element, whole[reduction])
+        if reduction in values:
+            unknown = ir.Location.unknown()
+            return ir.FloatAttr.get(element, values[reduction], loc=unknown)
+    else:
+        width = 64 if isinstance(element, ir.IndexType) else element.width
+        top = 2 ** (width - 1)
+        whole = {"sum": 0, "product": 1, "max": -top, "min": top - 1}
+        whole |= {"bitwise_and": -1, "bitwise_or": 0, "bitwise_xor": 0}
+        if reduction in whole:
+            return ir.IntegerAttr.get(element, whole[reduction])
+    raise ShardingError(f"no {element} changes nothing under {reduction}")
 
 
 def zero(element: ir.Type) -> ir.Attribute | None:
@@ -219,7 +237,8 @@ def left_alone_by(value: ir.Value) -> Reduction | None:
     repeated = splat_value(value) if is_tensor else constant_value(value)
     if repeated is None or zero(repeated.type) is None:
         return None
-    return next((kind for kind in REDUCTIONS if repeated == identity(kind, repeated.type)), None)
+    kinds: tuple[Reduction, ...] = ("sum", "max", "min", "product")
+    return next((kind for kind in kinds if repeated == identity(kind, repeated.type)), None)
 
 
 def resized(type_: ir.RankedTensorType, shape: Sequence[int]) -> ir.RankedTensorType:

@@ -39,7 +39,10 @@ from shard_dialect.model.axis import (
 )
 from shard_dialect.model.grid import Grid
 
-Reduction = Literal["sum", "max", "min", "product"]
+Reduction = Literal[
+    "sum", "max", "min", "product", "average", "bitwise_and", "bitwise_or", "bitwise_xor"
+]
+"""Upstream's kinds, but for `generic`."""
 REDUCTIONS: tuple[Reduction, ...] = get_args(Reduction)
 
 Shape = tuple[int, ...]

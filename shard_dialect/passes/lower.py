@@ -37,7 +37,7 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.local import described, one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import AllReduce, ReduceScatter
+from shard_dialect.model import AllReduce, ReduceScatter, Reduction
 from shard_dialect.passes.aggregates import take_apart
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.carried import copy_what_is_carried
@@ -209,8 +209,8 @@ class _Calls:
         type_ = op.operands[0].type
         if not type_.has_static_shape:
             raise ShardError(f"'{op.name}' op on a tensor of unknown size cannot be lowered yet")
-        if isinstance(read[1], AllReduce | ReduceScatter) and str(type_.element_type) == "i1":
-            raise ShardError(f"'{op.name}' op cannot reduce elements of type i1 yet")
+        if isinstance(read[1], AllReduce | ReduceScatter):
+            _check_reduction(op.name, read[1].reduction, type_.element_type)
         source, target = map(_buffer_type, (op.operands[0].type, op.results[0].type))
         with ir.InsertionPoint(op), op.location:
             read_only = {"read_only": ir.UnitAttr.get()}
@@ -275,6 +275,18 @@ class _Calls:
             number += 1
         self.taken.add(name)
         return name
+
+
+def _check_reduction(name: str, reduction: Reduction, element: ir.Type) -> None:
+    is_float = isinstance(element, ir.FloatType)
+    if reduction == "average":
+        fits = is_float
+    elif reduction in build.BITWISE:
+        fits = not is_float
+    else:
+        fits = str(element) != "i1"
+    if not fits:
+        raise ShardError(f"'{name}' op cannot reduce elements of type {element} by {reduction}")
 
 
 def _declaration(name: str, type_: ir.FunctionType) -> dict[str, ir.Attribute]:

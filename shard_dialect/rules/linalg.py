@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shard_dialect.ir.bindings import ir, linalg_queries
-from shard_dialect.ir.build import REDUCTION_OF
+from shard_dialect.ir.build import BITWISE, REDUCTION_OF
 from shard_dialect.ir.walk import body, has_own_body, operations
 from shard_dialect.model import Reduction, ShardingRule, Window, Windows
 from shard_dialect.model.rule import Dims
@@ -204,9 +204,10 @@ def _kind(init: ir.Value, yielded: ir.Value) -> Reduction | None:
     combiner = users[0]
     if list(combiner.results) != [yielded] or list(combiner.operands).count(init) != 1:
         return None
-    if str(init.type) == "i1":
+    kind = REDUCTION_OF.get(combiner.name)
+    if str(init.type) == "i1" and kind not in BITWISE:
         return None  # one-bit sums wrap around, and a signed 1 is -1: no collective does so
-    return REDUCTION_OF.get(combiner.name)
+    return kind
 
 
 def softmax(query: Query) -> ShardingRule | None:

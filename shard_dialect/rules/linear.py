@@ -34,7 +34,7 @@ def carries(
     if op.name in _REDUCTIONS:
         kinds = {kind for _, kind in rule.reductions}
         return _first(op, places) if kinds == {reduction} and len(op.results) == 1 else None
-    carry = _ANY.get(op.name) or _TABLES[reduction].get(op.name)
+    carry = _ANY.get(op.name) or _TABLES.get(reduction, {}).get(op.name)
     found = carry(op, places) if carry else None
     if found is not None and op.name.startswith("linalg."):
         count = len(op.operands)

@@ -56,12 +56,12 @@ def rescale(query: Query) -> ShardingRule:
     return factors.rule("")
 
 
-def reduction(kind: Reduction | None) -> Callable[[Query], ShardingRule]:
+def reduction(kind: Reduction) -> Callable[[Query], ShardingRule]:
     """The reduced dimension is of size 1 in the result."""
 
     def rule(query: Query) -> ShardingRule:
         axis = query.op.attributes["axis"].value
-        of_axis: Kind = "whole" if kind is None or _ignores_nan(query.op) else kind
+        of_axis: Kind = "whole" if _ignores_nan(query.op) else kind
         factors = Factors(query)
         for dim, size in enumerate(factors.operands[0]):
             if dim == axis:
@@ -183,8 +183,8 @@ RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
     "tosa.matmul_t": matmul("nwc"),
     "tosa.mul": with_parameters(2),
     "tosa.negate": with_parameters(1),
-    "tosa.reduce_all": reduction(None),  # no collective reduces elements of one bit
-    "tosa.reduce_any": reduction(None),
+    "tosa.reduce_all": reduction("bitwise_and"),
+    "tosa.reduce_any": reduction("bitwise_or"),
     "tosa.reduce_max": reduction("max"),
     "tosa.reduce_min": reduction("min"),
     "tosa.reduce_product": reduction("product"),

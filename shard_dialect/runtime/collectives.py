@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from shard_dialect.errors import ShardError
 from shard_dialect.model import (
     AllGather,
     AllReduce,
@@ -35,6 +36,10 @@ REDUCE: dict[Reduction, Callable[[Array], Array]] = {
     "product": lambda rows: rows.prod(axis=0, dtype=rows.dtype),
     "max": lambda rows: rows.max(axis=0),
     "min": lambda rows: rows.min(axis=0),
+    "average": lambda rows: rows.mean(axis=0, dtype=rows.dtype),
+    "bitwise_and": lambda rows: np.bitwise_and.reduce(rows, axis=0),
+    "bitwise_or": lambda rows: np.bitwise_or.reduce(rows, axis=0),
+    "bitwise_xor": lambda rows: np.bitwise_xor.reduce(rows, axis=0),
 }
 """For each reduction what joins the rows of an array into one."""
 
@@ -164,8 +169,12 @@ def _at(group: Group, distance: int) -> int | None:
 
 def identity(reduction: Reduction, dtype: np.dtype[Any]) -> Array:
     """What `reduction` leaves its other operand alone with, as a 0-d array."""
-    if reduction in ("sum", "product"):
+    if reduction == "average":
+        raise ShardError("an average has no element that changes nothing")
+    if reduction in ("sum", "product", "bitwise_or", "bitwise_xor"):
         return np.array(reduction == "product", dtype)
+    if reduction == "bitwise_and":
+        return np.invert(np.array(0, dtype))
     sign = 1 if reduction == "min" else -1
     if dtype.kind not in "iub":
         return np.array(sign * np.inf, dtype)

@@ -15,7 +15,18 @@ _COMBINERS: dict[str, Reduction] = {
     "stablehlo.maximum": "max",
     "stablehlo.minimum": "min",
 }
-_REPEATABLE = ("max", "min")
+_OF_BITS: dict[str, Reduction] = {
+    "stablehlo.and": "bitwise_and",
+    "stablehlo.or": "bitwise_or",
+    "stablehlo.xor": "bitwise_xor",
+}
+_OF_ONE_BIT: dict[str, Reduction] = {
+    "stablehlo.add": "bitwise_or",
+    "stablehlo.multiply": "bitwise_and",
+    "stablehlo.maximum": "bitwise_or",
+    "stablehlo.minimum": "bitwise_and",
+}
+_REPEATABLE = ("max", "min", "bitwise_and", "bitwise_or")
 """Joining twice with the same element changes nothing."""
 
 
@@ -38,14 +49,18 @@ def _joining(value: ir.Value, pair: tuple[ir.Value, ir.Value]) -> Reduction | No
         list(reversed(pair)),
     ):
         return None
-    kind = _COMBINERS.get(owner.operation.name)
-    return kind if is_number(value.type.element_type) else None
+    name, element = owner.operation.name, value.type.element_type
+    if isinstance(element, ir.IntegerType) and element.is_signless:
+        found = _OF_BITS.get(name) or (_OF_ONE_BIT.get(name) if element.width == 1 else None)
+        if found is not None:
+            return found
+    return _COMBINERS.get(name) if is_number(element) else None
 
 
 def is_number(element: ir.Type) -> bool:
     """Whether collectives join such elements as the region does.
 
-    Of i1 add is or, and a signed 1 is -1; of unsigned ones they would find a signed maximum.
+    Of i1 add is or (`_OF_ONE_BIT`); of unsigned ones they would find a signed maximum.
     """
     if isinstance(element, ir.IntegerType):
         return element.width > 1 and element.is_signless
@@ -66,4 +81,8 @@ def may_start_often(kind: Reduction, inits: Iterable[ir.Value]) -> bool:
 
 def _is_identity(kind: Reduction, init: ir.Value) -> bool:
     start = splat_value(init)
-    return start is not None and start.value == identity(kind, start.type).value
+    if start is None:
+        return False
+    if isinstance(start.type, ir.FloatType):
+        return bool(start.value == identity(kind, start.type).value)  # -0.0 too
+    return bool(start == identity(kind, start.type))
