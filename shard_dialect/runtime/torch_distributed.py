@@ -161,5 +161,5 @@ def _knows(array: Array, reduction: Reduction) -> bool:
     and a number may be either.
     """
     if str(array.dtype) in ("int32", "int64"):
-        return True
+        return reduction in ("sum", "product", "max", "min")
     return str(array.dtype) in ("float32", "float64") and reduction in ("sum", "product")
