@@ -62,8 +62,8 @@ func.func @lookup_alone(%x: tensor<51x6xf32> {mesh.sharding = #mesh.shard<@g, [[
 }
 
 // CHECK-LABEL: func.func @windows
-// CHECK: %[[WHOLE:.*]] = "mesh.all_gather"(%arg0)
-// CHECK: "stablehlo.reduce_window"(%[[WHOLE]]
+// CHECK: %[[HALO:.*]] = "mesh.update_halo"(%arg0)
+// CHECK: "stablehlo.reduce_window"(%[[HALO]]
 func.func @windows(%x: tensor<7xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<7xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %0 = "stablehlo.reduce_window"(%x, %zero) <{window_dimensions = array<i64: 3>, padding = dense<1> : tensor<1x2xi64>}> ({

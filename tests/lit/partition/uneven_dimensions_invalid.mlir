@@ -23,3 +23,12 @@ func.func @of_a_sum_that_is_not_known(%x: tensor<5x4xf32, #mesh.shard<@g, [[0], 
   %0 = tosa.custom %x {operator_name = "sum", domain_name = "d", implementation_attrs = "", mesh.sharding_rule = "([i, j]) -> ([j]) reduction={i}"} : (tensor<5x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4xf32, #mesh.shard<@g, [[], [0]]>>
   return %0 : tensor<4xf32, #mesh.shard<@g, [[], [0]]>>
 }
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+func.func @offsets(%x: tensor<4xf32, #mesh.shard<@g, [[0], {offsets = [[0, 1, 4]]}]>>) attributes {mesh.form = "distributed"} {
+  // expected-error@+1 {{'math.absf' op result 0 is [[0], {offsets = [[0, 1, 4]]}], but by the other types and its rule it must be [[0]]}}
+  %0 = math.absf %x : tensor<4xf32, #mesh.shard<@g, [[0], {offsets = [[0, 1, 4]]}]>>
+  return
+}

@@ -6,11 +6,3 @@
 func.func @sub_axes(%x: tensor<4xf32, #mesh.shard<@g, [["0:(1)2"]]>>) attributes {mesh.form = "distributed"} {
   return
 }
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
-// expected-error@+1 {{cannot cut a tensor as [[0], {offsets = [[0, 1, 4]]}]: its pieces are uneven}}
-func.func @offsets(%x: tensor<4xf32, #mesh.shard<@g, [[0], {offsets = [[0, 1, 4]]}]>>) attributes {mesh.form = "distributed"} {
-  return
-}
