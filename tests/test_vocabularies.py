@@ -115,9 +115,20 @@ def annotations(draw: st.DrawFn, words: Words, grid: Grid, rank: int) -> Annotat
         )
         said.check(grid, rank)
         said.sharding.check_offsets((48,) * rank)
-    except ShardError:  # neighbours that are one axis, a halo wider than its pieces
+    except ShardError:  # neighbours that are one axis
+        return Annotation(Sharding.replicated(grid.name, rank))
+    if not upstream_takes(said.sharding, grid):
         return Annotation(Sharding.replicated(grid.name, rank))
     return said
+
+
+def upstream_takes(sharding: Sharding, grid: Grid) -> bool:
+    """Whether halos are no larger than the smallest of the pieces of 48 elements."""
+    return all(
+        size is None or size <= 48 // (grid.axes_size(axes) if grid.is_static else 48)
+        for axes, halo in zip(sharding.split_axes, sharding.halos, strict=False)
+        for size in halo
+    )
 
 
 def cluster(grid: Grid) -> str:

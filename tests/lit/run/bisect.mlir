@@ -2,7 +2,7 @@
 //
 // RUN: not shard-run %s --bisect --entry product 2>&1 >%t.out | filecheck %s --check-prefix=PRODUCT
 // RUN: filecheck %s --check-prefix=OUT --input-file=%t.out
-// RUN: not shard-run %s --check --entry product 2>&1 | filecheck %s --check-prefix=CHECK-ALONE
+// RUN: not shard-run %s --check --entry product 2>&1 | filecheck %s --check-prefix=ALONE
 // RUN: not shard-run %s --bisect --entry product --json 2>%t.err | filecheck %s --check-prefix=JSON
 // RUN: not shard-run %s --bisect --entry second 2>&1 | filecheck %s --check-prefix=SECOND
 // RUN: not shard-run %s --bisect --entry loop 2>&1 | filecheck %s --check-prefix=LOOP
@@ -19,7 +19,7 @@ shard.grid @g(shape = 2)
 // OUT: check failed: result0
 // PRODUCT: bisect.mlir:{{[0-9]+}}:8: error: the result of 'stablehlo.dot_general' op on device 0 at {{.*}} is {{.*}}, expected {{.*}}: the difference
 // PRODUCT-NEXT: note: result0 on device 0
-// CHECK-ALONE: {{^}}error: result0 on device 0
+// ALONE: {{^}}error: result0 on device 0
 // JSON: "check": {"passed": false, {{.*}}"origin": "the result of 'stablehlo.dot_general' op {{.*}}", "location": "{{.*}}bisect.mlir:{{[0-9]+}}:8"}
 // DISTRIBUTED: error: the result of 'stablehlo.dot_general' op
 func.func @product(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>},
