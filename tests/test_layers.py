@@ -17,7 +17,8 @@ LAYERS = (
     ("runtime",),
     ("plugins",),
     ("expected", "roundtrip", "help", "flags", "cli", "api"),
-    ("opt", "run"),
+    ("testing",),
+    ("opt", "run", "fuzz"),
 )
 """Bottom to top. The package itself imports nothing of ours until a name of `api` is asked for."""
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}

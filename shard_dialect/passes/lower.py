@@ -55,8 +55,9 @@ _TO_LINALG = (
 )
 _TO_BUFFERS = (
     "builtin.module("
-    "one-shot-bufferize{allow-return-allocs-from-loops bufferize-function-boundaries"
-    " function-boundary-type-conversion=identity-layout-map})"
+    "one-shot-bufferize{{copy-before-write={} allow-return-allocs-from-loops"
+    " bufferize-function-boundaries"
+    " function-boundary-type-conversion=identity-layout-map}})"
 )
 _TO_ARGUMENTS = (
     "builtin.module("
@@ -71,6 +72,8 @@ class Lower(Pass):
     """Make collectives calls of runtime functions, and tensors buffers."""
 
     name = "lower"
+    copy_before_write: bool = False
+    """Write to no buffer twice: slower, and right whatever the analysis of buffers overlooks."""
 
     def rewrite(self, module: ir.Operation) -> None:
         handles = [op for op in functions_of(module) if form_of(op) != "lowered"]
@@ -91,7 +94,8 @@ class Lower(Pass):
             PassManager.parse(_TO_LINALG).run(module)
             copy_what_is_carried(module)
             _Calls(module).replace_all()
-            PassManager.parse(_TO_BUFFERS).run(module)
+            copies = "true" if self.copy_before_write else "false"
+            PassManager.parse(_TO_BUFFERS.format(copies)).run(module)
             for handle in functions_of(module):
                 _return_apart(handle)
             PassManager.parse(_TO_ARGUMENTS).run(module)

@@ -1,0 +1,38 @@
+"""What the project's own tests draw from, for those of others: needs `shard-dialect[test]`.
+
+    @given(programs())
+    def test_(program):
+        assert run_and_check(program.text, "spmd,lower").verdict.passed
+
+See docs/testing.md.
+"""
+
+from shard_dialect.testing.draws import Draws
+from shard_dialect.testing.equality import Outcome, compile_unsharded, run_and_check
+from shard_dialect.testing.placement import Cut, cuts, placed
+from shard_dialect.testing.program import Program, any_program
+from shard_dialect.testing.sample import Sample, Tensor
+from shard_dialect.testing.strategies import grids, programs, samples, shardings
+from shard_dialect.testing.table import NOT_RUN, SAMPLES, runnable, sampled
+
+__all__ = [
+    "NOT_RUN",
+    "SAMPLES",
+    "Cut",
+    "Draws",
+    "Outcome",
+    "Program",
+    "Sample",
+    "Tensor",
+    "any_program",
+    "compile_unsharded",
+    "cuts",
+    "grids",
+    "placed",
+    "programs",
+    "run_and_check",
+    "runnable",
+    "sampled",
+    "samples",
+    "shardings",
+]

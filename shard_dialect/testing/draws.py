@@ -1,0 +1,97 @@
+"""What samples are drawn with: choices, sizes, and tensors of a type that there already is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import TypeVar
+
+from shard_dialect.testing.sample import Tensor
+
+T = TypeVar("T")
+EVEN = (12, 4, 6, 12, 8)
+"""Sizes that most grids of up to four devices divide."""
+UNEVEN = (5, 7, 3, 2, 10)
+"""Sizes that some of them do not."""
+_RANKS = (2, 1, 3, 2, 3, 4, 2, 1, 3, 2, 0)
+_MOST = 2**12
+"""Elements of a tensor: what is larger tells no more, and takes longer."""
+
+
+class Draws:
+    """Draws from `rng`: one of Python's with a seed, or one that hypothesis shrinks.
+
+    `known` are the types of values that an operand may be; most tensors drawn have one of these.
+    """
+
+    def __init__(
+        self, rng: Random, sizes: Sequence[int] = EVEN, known: Iterable[Tensor] = ()
+    ) -> None:
+        self.rng = rng
+        self.sizes = sizes
+        self.known = tuple(known)
+
+    def pick(self, *options: T) -> T:
+        return self.rng.choice(options)
+
+    def chance(self, probability: float) -> bool:
+        """True that often; hypothesis shrinks it to false."""
+        return self.rng.random() > 1 - probability
+
+    def number(self, low: int, high: int) -> int:
+        """From `low` to `high`, both included."""
+        return self.rng.randint(low, high)
+
+    def size(self) -> int:
+        return self.rng.choice(self.sizes)
+
+    def order(self, rank: int) -> list[int]:
+        """A permutation."""
+        return self.rng.sample(range(rank), rank)
+
+    def dim(self, tensor: Tensor) -> int:
+        return self.rng.randrange(len(tensor.shape))
+
+    def any(self, element: str = "f32", least: int = 0, most: int = 3) -> Tensor:
+        """Of any shape of `least` to `most` dimensions."""
+        found = [
+            each
+            for each in self.known
+            if each.element == element and least <= len(each.shape) <= most
+        ]
+        if found and not self.chance(0.2):
+            return self.rng.choice(found)
+        rank = self.rng.choice([each for each in _RANKS if least <= each <= most])
+        return self.fits(element, *[None] * rank, anew=True)
+
+    def fits(self, element: str, *sizes: int | None, anew: bool = False) -> Tensor:
+        """Of these sizes; those that are `None` are any."""
+
+        def is_fit(each: Tensor) -> bool:
+            pairs = zip(each.shape, sizes, strict=True)
+            return all(wanted in (None, size) for size, wanted in pairs)
+
+        found = [
+            each
+            for each in self.known
+            if each.element == element and len(each.shape) == len(sizes) and is_fit(each)
+        ]
+        if found and not anew and None in sizes and not self.chance(0.2):
+            return self.rng.choice(found)
+        made: list[int] = []
+        left = _MOST
+        for size in sizes:
+            made.append(min(self.sizes) if size is None and left < 12 else size or self.size())
+            left //= made[-1]
+        return Tensor(tuple(made), element)
+
+
+def listed(numbers: Iterable[int]) -> str:
+    """`array<i64: 1, 2>`."""
+    text = ", ".join(map(str, numbers))
+    return f"array<i64{': ' * bool(text)}{text}>"
+
+
+def dense(values: object, type_: Tensor) -> str:
+    """`dense<[1, 2]> : tensor<2xi32>`."""
+    return f"dense<{values}> : {type_}"

@@ -1,0 +1,78 @@
+"""Is a program, sharded and run on devices in this process, the unsharded program?
+
+unsharded = compile_unsharded(text)
+run_and_check(text, "spmd,lower", unsharded=unsharded).verdict.passed
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.runtime.arrays import Array, random_inputs
+from shard_dialect.runtime.check import Alone, Verdict, check
+from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.report import Report
+from shard_dialect.runtime.world import InProcess
+
+_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run."""
+
+    verdict: Verdict
+    collectives: Counter[str]
+    """How many of each there are in the program that each device runs."""
+
+
+def compile_unsharded(text: str) -> Executable:
+    """The program without its shardings, which writes to no buffer twice."""
+    with make_context():
+        module = Source.of(text).parse()
+        run_pipeline(module, "import,erase-sharding,lower{copy-before-write=true}")
+        return Executable(module, "main")
+
+
+def run_and_check(text: str, *parts: str, unsharded: Executable | None = None) -> Outcome:
+    """Run `@main` through a pipeline, or through its parts with text in between, and compare.
+
+    Raises `ShardError` for what is refused.
+    """
+    with make_context():
+        now = text
+        for part in parts:
+            module = Source.of(now).parse()
+            run_pipeline(module, part)
+            now = str(module)
+        sharded = Executable(module, "main")
+    reference = unsharded or compile_unsharded(text)
+    program = sharded.program
+    inputs = inputs_of(sharded)
+    world = InProcess(program.devices)
+    outputs = world.run(sharded, [program.scatter(inputs, rank) for rank in world.ranks])
+    again = inputs_of(sharded)
+    assert all(map(_are_same, inputs, again)), "the program writes to its inputs"
+    collectives = Counter(entry.kind for entry in Report.of(program.calls).entries)
+    return Outcome(check(sharded, reference, inputs, outputs, world), collectives)
+
+
+def inputs_of(executable: Executable) -> list[Array]:
+    """The inputs that programs run on here, the same each time."""
+    return random_inputs([each.whole for each in executable.program.arguments], _SEED)
+
+
+def has_numbers_only(unsharded: Executable) -> bool:
+    """Whether no element of the results is infinite or no number: of those little can be said."""
+    results = unsharded.run(inputs_of(unsharded), Alone())
+    return all(np.isfinite(np.asarray(each, np.float64)).all() for each in results)
+
+
+def _are_same(a: Array, b: Array) -> bool:
+    return bool(np.array_equal(a, b))

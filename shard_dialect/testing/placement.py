@@ -1,0 +1,184 @@
+"""Programs of one sample, its arguments and results placed on a grid.
+
+    "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+    func.func @main(%0: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
+        -> tensor<4x8xf32> attributes {mesh_cluster = @g} {
+      %r = math.sin %0 : tensor<4x8xf32>
+      return %r : tensor<4x8xf32>
+    }
+
+As each assignment of grid axes to the factors of the op's rule would have them (`cuts`), or in any
+way that the caller draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations, product
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, ShardingRule
+from shard_dialect.rules import rule_of
+from shard_dialect.testing.sample import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A sample as `assignment` splits the factors of its rule: the program that asks for that."""
+
+    assignment: Assignment
+    text: str
+
+
+def cluster(grid: Grid) -> str:
+    """The grid as the RFC declares it."""
+    return (
+        f'"mesh.cluster"() {{sym_name = "{grid.name}", rank = {grid.rank} : i64, '
+        f"dim_sizes = {list(grid.shape)}}} : () -> ()\n"
+    )
+
+
+def said(sharding: Sharding | None) -> str:
+    """As an attribute of an argument or a result; nothing for `None`."""
+    if sharding is None:
+        return ""
+    return f" {{mesh.sharding = #mesh.shard<@{sharding.grid}, {sharding}>}}"
+
+
+def placed(
+    sample: Sample,
+    grid: Grid | None = None,
+    arguments: Sequence[Sharding | None] = (),
+    results: Sequence[Sharding | None] = (),
+) -> str:
+    """The program of the sample alone, with these shardings of its arguments and results.
+
+    Without a grid it has nothing to do with one.
+    """
+    places = arguments or [None] * len(sample.operands)
+    inputs = ", ".join(
+        f"%{number}: {type_}{said(sharding)}"
+        for number, (type_, sharding) in enumerate(zip(sample.operands, places, strict=True))
+    )
+    wanted = results or [None] * len(sample.results)
+    outputs = ", ".join(
+        f"{type_}{said(sharding)}" for type_, sharding in zip(sample.results, wanted, strict=True)
+    )
+    types = ", ".join(map(str, sample.results))
+    returned = f"{', '.join(sample.result_names)} : {types}" if sample.results else ""
+    head, attributes = "", ""
+    if grid is not None:
+        head, attributes = cluster(grid), f"attributes {{mesh_cluster = @{grid.name}}} "
+    return (
+        f"{head}{sample.declared}func.func @main({inputs}) -> ({outputs}) {attributes}{{\n"
+        f"{sample.body}\nreturn {returned}\n}}\n"
+    )
+
+
+def rule_of_sample(sample: Sample) -> ShardingRule | None:
+    """The rule of the sample's op."""
+    with make_context():
+        module = Source.of(placed(sample)).parse()
+        return rule_of(named(module.operation, sample.op))
+
+
+def named(module: ir.Operation, name: str) -> ir.Operation:
+    """The last op of this name."""
+    *_, found = (op for op in walk(module) if op.name == name)
+    return found
+
+
+def assignments(rule: ShardingRule, grid: Grid) -> Iterator[Assignment]:
+    """Each way to split factors by axes of the grid, in any order, that makes no strided pieces.
+
+    Factors are split in pieces of unequal sizes too, where they may be.
+    """
+    free = [factor for factor in range(len(rule.sizes)) if factor not in rule.unsplit]
+    seen: set[Assignment] = set()
+    for order in permutations(range(grid.rank)):
+        for chosen in product([None, *free], repeat=grid.rank):
+            found: list[tuple[int, ...]] = [()] * len(rule.sizes)
+            for axis in order:
+                factor = chosen[axis]
+                if factor is not None:
+                    found[factor] += (axis,)
+            assignment = tuple(found)
+            if any(found) and assignment not in seen and _can_be(rule, assignment, grid):
+                seen.add(assignment)
+                yield assignment
+
+
+def _can_be(rule: ShardingRule, assignment: Assignment, grid: Grid) -> bool:
+    for factor, (size, axes) in enumerate(zip(rule.sizes, assignment, strict=True)):
+        if size % grid.axes_size(axes) and factor not in rule.may_be_uneven:
+            return False
+    if len({kind for factor, kind in rule.reductions if assignment[factor]}) > 1:
+        return False
+    try:
+        for index in range(len(rule.operands)):
+            rule.operand_sharding(index, assignment, grid)
+        for index in range(len(rule.results)):
+            rule.result_sharding(index, assignment, grid)
+    except ShardingError:
+        return False
+    return True
+
+
+def cuts(sample: Sample, grid: Grid) -> list[Cut]:
+    """For each assignment the program that asks for it: by its boundary, reductions by the op.
+
+    Raises `ShardError` where the sample cannot be read; there are none where the op has no rule.
+    """
+    with make_context():
+        module = Source.of(placed(sample, grid)).parse()
+        op = named(module.operation, sample.op)
+        rule = rule_of(op)
+        if rule is None:
+            return []
+        asked = [(each, _asking(sample, op, rule, each, grid)) for each in assignments(rule, grid)]
+    return [
+        Cut(each, _with_loops(text, sample.op, each) if _reduces(rule, each) else text)
+        for each, text in asked
+    ]
+
+
+def _reduces(rule: ShardingRule, assignment: Assignment) -> bool:
+    return any(assignment[factor] for factor, _ in rule.reductions)
+
+
+def _asking(
+    sample: Sample, op: ir.Operation, rule: ShardingRule, assignment: Assignment, grid: Grid
+) -> str:
+    block = body(op.parent) if op.parent.name == "func.func" else body(_function_of(op))
+
+    def operand(value: ir.Value) -> Sharding | None:
+        places = [place for place, each in enumerate(op.operands) if each == value]
+        found = [rule.operand_sharding(place, assignment, grid) for place in places]
+        return found[0].bare if found and found[0] else None
+
+    def result(value: ir.Value) -> Sharding | None:
+        places = [place for place, each in enumerate(op.results) if each == value]
+        found = [rule.result_sharding(place, assignment, grid) for place in places]
+        return found[0].with_partial(()) if found and found[0] else None
+
+    returned = operations(block)[-1].operands
+    return placed(sample, grid, [*map(operand, block.arguments)], [*map(result, returned)])
+
+
+def _function_of(op: ir.Operation) -> ir.Operation:
+    while op.name != "func.func":
+        op = op.parent
+    return op
+
+
+def _with_loops(text: str, name: str, assignment: Assignment) -> str:
+    """Reducing costs more than gathering, of tensors so small: the op itself asks for it."""
+    with make_context():
+        module = Source.of(text).parse()
+        loops = str([list(axes) for axes in assignment])
+        named(module.operation, name).attributes["sharding"] = ir.Attribute.parse(loops)
+        return str(module)

@@ -1,0 +1,109 @@
+"""One op, as a text with its operands' and results' types apart.
+
+    Sample.of("tosa.abs", [Tensor((4, 8))], "%r = tosa.abs %0 : ($0) -> $r", [Tensor((4, 8))])
+
+In the body `%0`, `%1`, ... are the operands, `%r` what the op makes (`%r:2` where it makes two),
+other names those of what it needs beside them; `$0` is the type of `%0`, and `$r`, `$s`, `$t` those
+of the results.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from shard_dialect.model.sharding import Shape
+
+_TENSOR = re.compile(r"((?:\d+x)*)(.+)$")
+_NAME = re.compile(r"%(\w+)")
+_RESULTS = "rst"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A type, written as MLIR does.
+
+    >>> print(Tensor((4, 8), "i32"), Tensor.read("2xf64").shape)
+    tensor<4x8xi32> (2,)
+    """
+
+    shape: Shape
+    element: str = "f32"
+
+    @classmethod
+    def read(cls, text: str) -> Tensor:
+        """The type in `4x8xf32`, or in `tensor<4x8xf32>`."""
+        match = _TENSOR.match(text[7:-1] if text.startswith("tensor<") else text)
+        assert match is not None, f"'{text}' is no tensor's type"
+        return cls(tuple(map(int, match[1].split("x")[:-1])), match[2])
+
+    @property
+    def is_float(self) -> bool:
+        return "f" in self.element
+
+    def of(self, element: str) -> Tensor:
+        """The same shape, of other elements."""
+        return replace(self, element=element)
+
+    def sized(self, dim: int, size: int) -> Tensor:
+        """The same but for the size of one dimension."""
+        return replace(self, shape=(*self.shape[:dim], size, *self.shape[dim + 1 :]))
+
+    def without(self, *dims: int) -> Tensor:
+        """The same without these dimensions."""
+        kept = tuple(size for dim, size in enumerate(self.shape) if dim not in dims)
+        return replace(self, shape=kept)
+
+    def __str__(self) -> str:
+        return f"tensor<{'x'.join([*map(str, self.shape), self.element])}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """An instance of the op `op`: `body` makes `%r` of `%0`, `%1`, ..."""
+
+    op: str
+    operands: tuple[Tensor, ...]
+    body: str
+    results: tuple[Tensor, ...]
+    declared: str = ""
+    """What stands beside the function in the module."""
+
+    @classmethod
+    def of(
+        cls,
+        op: str,
+        operands: Sequence[Tensor],
+        body: str,
+        results: Sequence[Tensor],
+        declared: str = "",
+    ) -> Sample:
+        """With the types of operands and results filled in."""
+        for name, type_ in (*enumerate(operands), *zip(_RESULTS, results, strict=False)):
+            body = body.replace(f"${name}", str(type_))
+        return cls(op, tuple(operands), body, tuple(results), declared)
+
+    @property
+    def result_names(self) -> tuple[str, ...]:
+        several = len(self.results) > 1
+        return tuple(f"%r#{place}" if several else "%r" for place in range(len(self.results)))
+
+    @property
+    def jumps(self) -> bool:
+        """Rounding may decide what comes out: floats go in, and integers or booleans come out."""
+        makes_others = any(not each.is_float for each in self.results)
+        return makes_others and any(each.is_float for each in self.operands)
+
+    def renamed(self, operands: Sequence[str], result: str, prefix: str) -> str:
+        """The body with other names: of the operands, of the result, and of whatever else it names.
+
+        >>> sample = Sample.of("math.sin", [Tensor((2,))], "%r = math.sin %0 : $0", [Tensor((2,))])
+        >>> sample.renamed(["%x"], "%y", "z")
+        '%y = math.sin %x : tensor<2xf32>'
+        """
+        known: Mapping[str, str] = {
+            "r": result,
+            **{str(place): name for place, name in enumerate(operands)},
+        }
+        return _NAME.sub(lambda match: known.get(match[1], f"%{prefix}{match[1]}"), self.body)

@@ -1,0 +1,72 @@
+"""Of StableHLO's ops that read or write at places that are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shard_dialect.testing.draws import Draws, listed
+from shard_dialect.testing.sample import Sample, Tensor
+from shard_dialect.testing.samples.stablehlo_text import hlo, joining
+
+_SECOND = "\n^bb0(%x: tensor<f32>, %y: tensor<f32>):\nstablehlo.return %y : tensor<f32>\n"
+
+
+def _table(draws: Draws) -> tuple[Tensor, Tensor, int, int, Tensor]:
+    """A table, indices into a dimension of it, which one, how many at once, and what is read."""
+    table = draws.any(least=1)
+    dim = draws.dim(table)
+    batch = [draws.size() for _ in range(draws.number(1, 1 if len(table.shape) > 2 else 2))]
+    count = draws.pick(1, 1, 1, min(2, table.shape[dim]))
+    read = table.sized(dim, count) if count > 1 else table.without(dim)
+    return table, Tensor((*batch, 1), "i32"), dim, count, Tensor((*batch, *read.shape))
+
+
+def _gather(draws: Draws) -> Sample:
+    table, indices, dim, count, made = _table(draws)
+    batch = len(indices.shape) - 1
+    window = list(range(batch, len(made.shape)))
+    said = (
+        f"dimension_numbers = #stablehlo.gather<offset_dims = {window}, "
+        f"collapsed_slice_dims = {[dim] if count == 1 else []}, start_index_map = [{dim}], "
+        f"index_vector_dim = {batch}>, slice_sizes = {listed(table.sized(dim, count).shape)}"
+    )
+    return hlo("gather", [table, indices], [made], said)
+
+
+def _scatter(draws: Draws) -> Sample:
+    table, indices, dim, count, update = _table(draws)
+    batch = len(indices.shape) - 1
+    said = (
+        "scatter_dimension_numbers = #stablehlo.scatter<"
+        f"update_window_dims = {list(range(batch, len(update.shape)))}, "
+        f"inserted_window_dims = {[dim] if count == 1 else []}, "
+        f"scatter_dims_to_operand_dims = [{dim}], index_vector_dim = {batch}>"
+    )
+    region = draws.pick(joining("add"), joining("maximum"), _SECOND)
+    return hlo("scatter", [table, indices, update], [table], said, region)
+
+
+def _part(draws: Draws) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """A tensor, one that is a part of it, and where it begins."""
+    x = draws.any(least=1)
+    part = Tensor(tuple(draws.pick(size, draws.number(1, size)) for size in x.shape))
+    return x, part, [Tensor((), "i32")] * len(x.shape)
+
+
+def _dynamic_slice(draws: Draws) -> Sample:
+    x, part, places = _part(draws)
+    said = f"slice_sizes = {listed(part.shape)}"
+    return hlo("dynamic_slice", [x, *places], [part], said)
+
+
+def _dynamic_update_slice(draws: Draws) -> Sample:
+    x, part, places = _part(draws)
+    return hlo("dynamic_update_slice", [x, part, *places], [x])
+
+
+SAMPLES: dict[str, Callable[[Draws], Sample]] = {
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "gather": _gather,
+    "scatter": _scatter,
+}

@@ -1,0 +1,57 @@
+"""StableHLO's ops as text, in the generic form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from shard_dialect.testing.sample import Sample, Tensor
+
+
+def hlo(
+    name: str,
+    operands: Sequence[Tensor],
+    results: Sequence[Tensor],
+    attributes: str = "",
+    region: str = "",
+    constants: Mapping[int, str] | None = None,
+) -> Sample:
+    """`%r = "stablehlo.name"(operands) (region) {attributes}`, `constants` made beside it."""
+    known = constants or {}
+    names: list[str] = []
+    lines: list[str] = []
+    given: list[Tensor] = []
+    for place, type_ in enumerate(operands):
+        if place in known:
+            names.append(f"%c{place}")
+            lines.append(f"%c{place} = stablehlo.constant dense<{known[place]}> : {type_}\n")
+        else:
+            names.append(f"%{len(given)}")
+            given.append(type_)
+    several = f":{len(results)}" if len(results) > 1 else ""
+    types = f"({', '.join(map(str, operands))}) -> ({', '.join(map(str, results))})"
+    inside = f" ({{{region}}})" if region else ""
+    said = f" {{{attributes}}}" if attributes else ""
+    text = f'%r{several} = "stablehlo.{name}"({", ".join(names)}){inside}{said} : {types}'
+    return Sample.of(f"stablehlo.{name}", given, "".join(lines) + text, results)
+
+
+def joining(name: str, element: str = "f32", count: int = 1) -> str:
+    """A region that joins its arguments in pairs, by the op `name`."""
+    type_ = f"tensor<{element}>"
+    arguments = ", ".join(f"%x{place}: {type_}" for place in range(2 * count))
+    lines = "\n".join(
+        f"%y{place} = stablehlo.{name} %x{place}, %x{place + count} : {type_}"
+        for place in range(count)
+    )
+    made = ", ".join(f"%y{place}" for place in range(count))
+    types = ", ".join([type_] * count)
+    return f"\n^bb0({arguments}):\n{lines}\nstablehlo.return {made} : {types}\n"
+
+
+def compare(direction: str, element: str = "f32", count: int = 1) -> str:
+    """A region that compares the first of its pairs of arguments."""
+    arguments = ", ".join(f"%x{place}: tensor<{element}>" for place in range(2 * count))
+    return (
+        f"\n^bb0({arguments}):\n%p = stablehlo.compare {direction}, %x0, %x1 : "
+        f"(tensor<{element}>, tensor<{element}>) -> tensor<i1>\nstablehlo.return %p : tensor<i1>\n"
+    )

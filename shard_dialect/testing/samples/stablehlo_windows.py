@@ -1,0 +1,85 @@
+"""Of StableHLO's ops that windows go over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shard_dialect.testing.draws import Draws, listed
+from shard_dialect.testing.sample import Sample, Tensor
+from shard_dialect.testing.samples.stablehlo_text import compare, hlo, joining
+
+_KINDS = ((3, 1, 1, 1), (2, 2, 0, 0), (1, 1, 0, 0), (3, 2, 1, 0), (1, 2, 0, 0))
+"""A window's size, its stride, and the padding in front and behind."""
+
+
+def _read(made: int, window: int, stride: int, low: int, high: int) -> int:
+    """The size that windows go over to make `made`."""
+    return (made - 1) * stride + window - low - high
+
+
+def _padding(pads: list[tuple[int, int]]) -> str:
+    return f"padding = dense<{[list(each) for each in pads]}> : tensor<{len(pads)}x2xi64>"
+
+
+def _convolution(draws: Draws) -> Sample:
+    """In any layout, of one or two dimensions in space."""
+    space = [draws.pick(*_KINDS) for _ in range(draws.number(1, 2))]
+    letters = [str(place) for place in range(len(space))]
+    made = {letter: draws.size() for letter in letters}
+    groups = draws.pick(1, 1, 2)
+    batch, inputs, outputs = draws.pick(2, 4, 3), draws.pick(4, 3), groups * draws.pick(4, 3)
+    tensors = [
+        {"b": batch, "f": groups * inputs},
+        {"i": inputs, "o": outputs},
+        {"b": batch, "f": outputs} | made,
+    ]
+    for letter, kind in zip(letters, space, strict=True):
+        tensors[0][letter] = _read(made[letter], *kind)
+        tensors[1][letter] = kind[0]
+    layouts = [[list(each)[place] for place in draws.order(len(each))] for each in tensors]
+    x, kernel, result = (
+        Tensor(tuple(sizes[letter] for letter in layout))
+        for sizes, layout in zip(tensors, layouts, strict=True)
+    )
+    names = [f"[{', '.join(layout)}]" for layout in layouts]
+    said = (
+        f"dimension_numbers = #stablehlo.conv<{names[0]}x{names[1]}->{names[2]}>, "
+        f"window_strides = {listed(kind[1] for kind in space)}, "
+        f"{_padding([kind[2:] for kind in space])}, "
+        f"batch_group_count = 1 : i64, feature_group_count = {groups} : i64"
+    )
+    return hlo("convolution", [x, kernel], [result], said)
+
+
+def _reduce_window(draws: Draws) -> Sample:
+    kinds = [draws.pick(*_KINDS, (1, 1, 0, 0)) for _ in range(draws.number(1, 3))]
+    made = Tensor(tuple(draws.size() for _ in kinds))
+    x = Tensor(tuple(_read(size, *kind) for size, kind in zip(made.shape, kinds, strict=True)))
+    name, start = draws.pick(("add", "0.0"), ("maximum", "0xFF800000"), ("add", "1.0"))
+    said = (
+        f"window_dimensions = {listed(kind[0] for kind in kinds)}, "
+        f"window_strides = {listed(kind[1] for kind in kinds)}, "
+        f"{_padding([kind[2:] for kind in kinds])}"
+    )
+    return hlo("reduce_window", [x, Tensor(())], [made], said, joining(name), {1: start})
+
+
+def _select_and_scatter(draws: Draws) -> Sample:
+    kinds = [
+        draws.pick((2, 2, 0, 0), (1, 1, 0, 0), (3, 1, 0, 0)) for _ in range(draws.number(1, 2))
+    ]
+    source = Tensor(tuple(draws.size() for _ in kinds))
+    x = Tensor(tuple(_read(size, *kind) for size, kind in zip(source.shape, kinds, strict=True)))
+    said = (
+        f"window_dimensions = {listed(kind[0] for kind in kinds)}, "
+        f"window_strides = {listed(kind[1] for kind in kinds)}"
+    )
+    regions = compare("GE") + "}, {" + joining("add")
+    return hlo("select_and_scatter", [x, source, Tensor(())], [x], said, regions, {2: "0.0"})
+
+
+SAMPLES: dict[str, Callable[[Draws], Sample]] = {
+    "convolution": _convolution,
+    "reduce_window": _reduce_window,
+    "select_and_scatter": _select_and_scatter,
+}

@@ -1,0 +1,43 @@
+"""Grids, and shardings of a shape on a grid, at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from shard_dialect.model import Axis, Grid, Sharding, SubAxis
+from shard_dialect.model.axis import follows
+from shard_dialect.model.sharding import Shape
+
+GRIDS = ((2,), (3,), (4,), (2, 2), (2, 3), (1, 2), (2, 2, 2))
+
+
+def any_grid(rng: Random, shapes: Sequence[Shape] = GRIDS) -> Grid:
+    """A grid `@g` of one of these shapes."""
+    return Grid("g", rng.choice(shapes))
+
+
+def any_sharding(
+    rng: Random, shape: Shape, grid: Grid, *, even: bool = False, sub_axes: bool = False
+) -> Sharding:
+    """How a tensor may lie: any axes along any dimension, in any order; the rest replicate it.
+
+    `even`: axes split only what they divide. `sub_axes`: some are taken apart, where sizes allow.
+    """
+    axes: list[Axis] = []
+    for number, size in enumerate(grid.shape):
+        if sub_axes and size == 4 and rng.random() > 0.7:
+            axes += [SubAxis(number, 1, 2), SubAxis(number, 2, 2)]
+        else:
+            axes.append(number)
+    split: list[tuple[Axis, ...]] = [()] * len(shape)
+    for axis in rng.sample(axes, len(axes)):
+        dim = rng.randrange(len(shape) + 1) - 1
+        if dim < 0:
+            continue
+        found = (*split[dim], axis)
+        if len(found) > 1 and follows(*found[-2:]):  # the halves of an axis are written as one
+            continue
+        if not even or shape[dim] % grid.axes_size(found) == 0:
+            split[dim] = found
+    return Sharding(grid.name, tuple(split))

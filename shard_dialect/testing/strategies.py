@@ -1,0 +1,49 @@
+"""Hypothesis strategies: grids, shardings, samples of an op, and whole programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from shard_dialect.errors import MissingExtra
+from shard_dialect.model import Grid, Sharding
+from shard_dialect.model.sharding import Shape
+from shard_dialect.testing.draws import EVEN, UNEVEN, Draws
+from shard_dialect.testing.program import Program, any_program
+from shard_dialect.testing.sample import Sample
+from shard_dialect.testing.shardings import GRIDS, any_grid, any_sharding
+from shard_dialect.testing.table import SAMPLES
+
+try:
+    from hypothesis import strategies as st
+    from hypothesis.strategies import SearchStrategy
+except ImportError:
+    raise MissingExtra("hypothesis", "test") from None
+
+
+def _randoms() -> SearchStrategy[Random]:
+    """Generators whose every draw is one of hypothesis's, that it replays and shrinks."""
+    return st.randoms(use_true_random=False)
+
+
+def grids(shapes: Sequence[Shape] = GRIDS) -> SearchStrategy[Grid]:
+    """Grids `@g` of these shapes."""
+    return _randoms().map(lambda rng: any_grid(rng, shapes))
+
+
+def shardings(
+    shape: Shape, grid: Grid, *, even: bool = False, sub_axes: bool = False
+) -> SearchStrategy[Sharding]:
+    """How a tensor of this shape may lie on the grid, unevenly too unless `even`."""
+    return _randoms().map(lambda rng: any_sharding(rng, shape, grid, even=even, sub_axes=sub_axes))
+
+
+def samples(op: str, *, even: bool = False) -> SearchStrategy[Sample]:
+    """Instances of the op: all of its sizes ones that most grids divide, if `even`."""
+    function, sizes = SAMPLES[op], EVEN if even else EVEN + UNEVEN
+    return _randoms().map(lambda rng: function(Draws(rng, sizes)))
+
+
+def programs(ops: Sequence[str] | None = None) -> SearchStrategy[Program]:
+    """Annotated programs of these ops, or of all that can be run."""
+    return _randoms().map(lambda rng: any_program(rng, ops))

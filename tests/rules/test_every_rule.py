@@ -1,0 +1,195 @@
+"""Each op that has a sharding rule, cut on grids of 2, 3, 4 and 2x2 devices, is the unsharded op.
+
+A rule joins by being registered, and its op's sample (`shard_dialect.testing`) with it: a rule
+whose op has none fails here. Of each op an even and an uneven instance is cut in some of the ways
+that the rule allows, and placed in others.
+
+    SHARD_DIALECT_EVERY_CUT=20 pytest tests/rules/test_every_rule.py
+
+draws 20 instances of each kind and cuts them in every way. What nothing lowers is run on pieces by
+StableHLO's interpreter, or by XLA; what neither runs is cut, and no more.
+"""
+
+import importlib.util
+import os
+import random
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from shard_dialect import rules
+from shard_dialect.errors import ShardError, ShardWarning
+from shard_dialect.ir.bindings import part
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.model import Grid
+from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.testing import (
+    NOT_RUN,
+    SAMPLES,
+    Draws,
+    Sample,
+    Tensor,
+    compile_unsharded,
+    cuts,
+    placed,
+    run_and_check,
+    runnable,
+    sampled,
+)
+from shard_dialect.testing.draws import EVEN, UNEVEN
+from shard_dialect.testing.placement import rule_of_sample
+from shard_dialect.testing.shardings import any_sharding
+from tests.rules.interpreted import run, trials
+
+GRIDS = tuple(Grid("g", shape) for shape in ((2,), (3,), (4,), (2, 2)))
+INSTANCES = int(os.environ.get("SHARD_DIALECT_EVERY_CUT", "0"))
+CUTS, PLACED = {EVEN: 2, UNEVEN: 1}, 1
+"""Of an instance of such sizes, where not all are asked for."""
+
+NOT_CUT_YET = ("does not divide by", "cannot split loop")
+"""What is still refused of pieces of unequal sizes. To be deleted when it is not, and its use."""
+
+NOT_SAMPLED = {
+    "ml_program.global_load_graph": "it stands in ml_program's graphs, which are no functions",
+    "ml_program.global_store_graph": "it stands in ml_program's graphs, which are no functions",
+}
+INTERPRETED = {
+    **dict.fromkeys(("scatter", "select_and_scatter", "sort"), "interpreter"),
+    **dict.fromkeys(
+        (
+            "batch_norm_grad", "batch_norm_inference", "batch_norm_training", "cholesky", "complex",
+            "fft", "triangular_solve",
+        ),
+        "xla",
+    ),
+}  # fmt: skip
+"""StableHLO's ops of `NOT_RUN` that something runs on pieces, and what does."""
+NO_LOOPS = {"linalg.index", "linalg.yield"}
+
+
+def is_refused_for_now(error: ShardError) -> bool:
+    return any(each in error.message for each in NOT_CUT_YET)
+
+
+def instances(op: str) -> Iterator[tuple[Sample, int]]:
+    """The same at every run: of sizes that grids divide and not, and how many cuts to try."""
+    for number in range(INSTANCES or 1):
+        for sizes, count in CUTS.items():
+            yield SAMPLES[op](Draws(random.Random(f"{op}/{number}"), sizes)), count
+
+
+def programs_of(sample: Sample, count: int) -> list[str]:
+    """The sample cut as its rule allows, and placed at random."""
+    rng = random.Random(str(sample))
+    made = [each.text for grid in GRIDS for each in cuts(sample, grid)]
+    if not INSTANCES:
+        made = rng.sample(made, min(count, len(made)))
+    for _ in range(8 if INSTANCES else PLACED):
+        grid = rng.choice(GRIDS)
+        tensors = (*sample.operands, *sample.results)
+        lie = [any_sharding(rng, each.shape, grid) for each in tensors]
+        count = len(sample.operands)
+        made.append(placed(sample, grid, lie[:count], lie[count:]))
+    return made
+
+
+def without_sample() -> set[str]:
+    return set(rules._RULES) - set(SAMPLES) - set(NOT_SAMPLED)
+
+
+def test_every_rule_has_a_sample() -> None:
+    assert not without_sample()
+
+
+def test_a_rule_without_a_sample_is_found_and_one_with_it_joins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules, "_RULES", dict(rules._RULES))
+    rules.sharding_rule("example.twice")("([i]) -> ([i])")
+    assert without_sample() == {"example.twice"}
+
+    def draw(draws: Draws) -> Sample:
+        x = draws.any(least=1)
+        return Sample.of("example.twice", [x], '%r = "example.twice"(%0) : ($0) -> $r', [x])
+
+    monkeypatch.setitem(SAMPLES, "example.twice", draw)
+    assert not without_sample()
+    assert "example.twice" in runnable()
+    monkeypatch.setitem(NOT_RUN, "example.twice", "")  # so that it is gone afterwards
+    sampled("example.twice", not_run="it is an example")(draw)
+    assert "example.twice" not in runnable()
+
+
+def test_every_op_of_linalg_has_a_sample() -> None:
+    classes = vars(part("dialects._linalg_ops_gen")).values()
+    names = {each.OPERATION_NAME for each in classes if hasattr(each, "OPERATION_NAME")}
+    assert names - set(SAMPLES) == NO_LOOPS
+
+
+def test_what_is_not_run_has_a_sample() -> None:
+    assert set(NOT_RUN) <= set(SAMPLES)
+    assert {f"stablehlo.{name}" for name in INTERPRETED} <= set(NOT_RUN)
+
+
+@pytest.mark.parametrize("op", runnable())
+def test_the_op_cut_is_the_unsharded_op(op: str) -> None:
+    for sample, count in instances(op):
+        assert sample.op == op
+        assert rule_of_sample(sample) is not None
+        unsharded = compile_unsharded(placed(sample))
+        for text in programs_of(sample, count):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", ShardWarning)  # none replicated for want of a rule
+                try:
+                    verdict = run_and_check(text, "spmd,lower", unsharded=unsharded).verdict
+                except ShardError as error:
+                    assert is_refused_for_now(error), f"{text}\n{error}"  # noqa: PT017
+                    continue
+            assert verdict.passed, f"{text}\n{verdict.failure}"
+
+
+@pytest.mark.parametrize("op", sorted(NOT_RUN))
+def test_what_is_not_run_is_cut(op: str) -> None:
+    for sample, count in instances(op):
+        assert sample.op == op
+        assert rule_of_sample(sample) is not None
+        for text in programs_of(sample, count):
+            with make_context(), warnings.catch_warnings():
+                warnings.simplefilter("error", ShardWarning)
+                module = Source.of(text).parse()
+                try:
+                    run_pipeline(module, "spmd")
+                except ShardError as error:
+                    assert is_refused_for_now(error), f"{text}\n{error}"  # noqa: PT017
+
+
+@pytest.mark.parametrize("name", sorted(INTERPRETED))
+def test_what_nothing_lowers_is_the_op_on_pieces(name: str) -> None:
+    runner = INTERPRETED[name]
+    if runner == "xla" and importlib.util.find_spec("jaxlib") is None:
+        pytest.skip("jaxlib is not installed")
+    made = [
+        trial
+        for sample, _ in instances(f"stablehlo.{name}")
+        for trial in trials(name, placed(sample), INSTANCES or 4)
+    ]
+    assert made
+    calls = [list(trial.calls()) for trial in made]
+    outputs = iter(run(runner, [call for each in calls for call in each]))
+    for trial, each in zip(made, calls, strict=True):
+        trial.check([next(outputs) for _ in each], 1e-5)
+
+
+def test_many_samples_are_cut() -> None:
+    """Else the test above would be one of programs that stay whole."""
+    ops = runnable()[::5]
+    samples = [next(instances(op))[0] for op in ops]
+    counts = [sum(len(cuts(sample, grid)) for grid in GRIDS) for sample in samples]
+    assert sum(count >= 4 for count in counts) > 0.8 * len(ops)
+
+
+def test_a_tensor_is_read_as_it_is_written() -> None:
+    for text in ("tensor<4x8xf32>", "tensor<f32>", "tensor<2xcomplex<f32>>", "tensor<1x2xi1>"):
+        assert str(Tensor.read(text)) == text
