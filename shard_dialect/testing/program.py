@@ -13,7 +13,7 @@ from math import prod
 from random import Random
 
 from shard_dialect.model import Grid, Sharding
-from shard_dialect.testing.draws import EVEN, UNEVEN, Draws
+from shard_dialect.testing.draws import EVEN, UNEVEN, Draws, chance
 from shard_dialect.testing.placement import said
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.shardings import any_grid, any_sharding
@@ -22,6 +22,9 @@ from shard_dialect.testing.table import JUMPS, MOVES, SAMPLES, runnable
 _LARGEST = 2**12
 _DEEPEST = 2
 _FLAG = Tensor((), "i1")
+
+Apart = Callable[[Callable[[Random], None]], None]
+"""Takes a step of the drawing and takes it, with a generator whose draws are the step's alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class _Module:
     is_even: bool
     names: Sequence[Sequence[str]]
     """Of the ops to draw from, dialect by dialect."""
+    apart: Apart | None
     ops: list[str] = field(default_factory=list)
     signatures: list[_Signature] = field(default_factory=list)
     count: int = 0
@@ -66,18 +70,34 @@ class _Module:
         self.count += 1
         return self.count
 
+    def step(self, take: Callable[[], None]) -> None:
+        """Take a step, apart from the others if there is a way to."""
+        if self.apart is None:
+            take()
+            return
+        around = self.rng
+
+        def with_own(rng: Random) -> None:
+            self.rng = rng
+            take()
+            self.rng = around
+
+        self.apart(with_own)
+
     def sharding(self, tensor: Tensor, sub_axes: bool) -> Sharding:
         return any_sharding(self.rng, tensor.shape, self.grid, even=self.is_even, sub_axes=sub_axes)
 
 
-def any_program(rng: Random, ops: Sequence[str] | None = None) -> Program:
+def any_program(
+    rng: Random, ops: Sequence[str] | None = None, apart: Apart | None = None
+) -> Program:
     """A program of samples of these ops, or of all that can be run; the same for one seed."""
     dialects: dict[str, list[str]] = {}
     for name in sorted(ops) if ops is not None else runnable():
         dialects.setdefault(name.partition(".")[0].replace("math", "arith"), []).append(name)
-    module = _Module(rng, any_grid(rng), rng.random() < 0.6, list(dialects.values()))
+    module = _Module(rng, any_grid(rng), not chance(rng, 0.4), list(dialects.values()), apart)
     functions = []
-    if rng.random() > 0.75:
+    if chance(rng, 0.25):
         functions.append(_Function(module).written("f", "private ", most=3))
     functions.append(_Function(module).written("main", "", most=8))
     shape = "x".join(map(str, module.grid.shape))
@@ -89,7 +109,7 @@ class _Function:
     """A function under construction."""
 
     def __init__(self, module: _Module) -> None:
-        self.module, self.rng = module, module.rng
+        self.module = module
         self.arguments: list[_Value] = []
         self.values: list[_Value] = []
         self.used: set[str] = set()
@@ -97,6 +117,10 @@ class _Function:
         """What an annotation speaks of, or has made."""
         self.lines: list[str] = []
         self.depth = 0
+
+    @property
+    def rng(self) -> Random:
+        return self.module.rng
 
     def written(self, name: str, visibility: str, most: int) -> str:
         self.steps(most)
@@ -122,15 +146,16 @@ class _Function:
 
     def steps(self, most: int) -> None:
         """One or more samples, and what holds some."""
-        for number in range(most):
-            if number and self.rng.random() < 0.15:
-                return
-            if self.depth < _DEEPEST and self.rng.random() > 0.9:
-                self.rng.choice(_FLOWS)(self)
-            else:
-                self.sample()
-            if self.rng.random() > 0.7:
-                self.annotate()
+        for _ in range(self.rng.randint(1, most)):
+            self.module.step(self.step)
+
+    def step(self) -> None:
+        if self.depth < _DEEPEST and chance(self.rng, 0.1):
+            self.rng.choice(_FLOWS)(self)
+        else:
+            self.sample()
+        if chance(self.rng, 0.3):
+            self.annotate()
 
     # Values
 
@@ -151,7 +176,7 @@ class _Function:
             for each in (*self.arguments, *self.values)
             if each.type == type_ and (each.is_exact or not exact)
         ]
-        if found and self.rng.random() < 0.85:
+        if found and not chance(self.rng, 0.15):
             value = self.rng.choice(found[-3:])
         else:
             value = self.argument(type_)
@@ -196,7 +221,7 @@ class _Function:
                 f"required = true, as_result = {as_result}}} : ({value.type}) -> {value.type}"
             )
         else:
-            for_users = " annotate_for_users" if self.rng.random() > 0.5 else ""
+            for_users = " annotate_for_users" if chance(self.rng, 0.5) else ""
             axes = [list(each) for each in sharding.split_axes]
             self.lines += [
                 f"%l{number} = shard.sharding @g split_axes = {axes} : !shard.sharding",
@@ -207,7 +232,7 @@ class _Function:
         self.values.append(replace(value, name=name))
 
     def on_boundary(self, value: _Value) -> str:
-        if self.rng.random() < 0.5 or value.name in self.said:
+        if not chance(self.rng, 0.5) or value.name in self.said:
             return ""
         self.said.add(value.name)
         return said(self.module.sharding(value.type, sub_axes=True))

@@ -8,6 +8,7 @@ from random import Random
 from shard_dialect.model import Axis, Grid, Sharding, SubAxis
 from shard_dialect.model.axis import follows
 from shard_dialect.model.sharding import Shape
+from shard_dialect.testing.draws import chance
 
 GRIDS = ((2,), (3,), (4,), (2, 2), (2, 3), (1, 2), (2, 2, 2))
 
@@ -26,7 +27,7 @@ def any_sharding(
     """
     axes: list[Axis] = []
     for number, size in enumerate(grid.shape):
-        if sub_axes and size == 4 and rng.random() > 0.7:
+        if sub_axes and size == 4 and chance(rng, 0.3):
             axes += [SubAxis(number, 1, 2), SubAxis(number, 2, 2)]
         else:
             axes.append(number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from shard_dialect.errors import MissingExtra
@@ -44,6 +44,11 @@ def samples(op: str, *, even: bool = False) -> SearchStrategy[Sample]:
     return _randoms().map(lambda rng: function(Draws(rng, sizes)))
 
 
-def programs(ops: Sequence[str] | None = None) -> SearchStrategy[Program]:
+@st.composite
+def programs(draw: st.DrawFn, ops: Sequence[str] | None = None) -> Program:
     """Annotated programs of these ops, or of all that can be run."""
-    return _randoms().map(lambda rng: any_program(rng, ops))
+
+    def apart(step: Callable[[Random], None]) -> None:
+        draw(_randoms().map(step))  # in one piece, so that hypothesis can leave it out
+
+    return any_program(draw(_randoms()), ops, apart)

@@ -1,0 +1,271 @@
+"""`python -m shard_dialect.fuzz`: run random programs, sharded, against the unsharded ones.
+
+    python -m shard_dialect.fuzz --seconds 600 --seed 1 --output failures
+
+Each program (`shard_dialect.testing`) goes through each pipeline, and runs on devices in a child
+process. A failure, be it a difference, a crash, a traceback or a hang, is made small and written to
+a file. Prints what was covered; the exit status is 1 if something failed. What is refused with its
+place is no failure, and is counted. A seed gives the same programs in the same order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+
+from tabulate import tabulate
+
+from shard_dialect import __version__, plugins
+from shard_dialect.cli import guarded
+from shard_dialect.errors import MissingExtra, ShardError, cannot
+from shard_dialect.testing import Program, programs, runnable
+from shard_dialect.testing.child import Child, Pipeline, Result
+
+try:
+    import hypothesis
+    from hypothesis.errors import HypothesisException
+except ImportError:
+    raise MissingExtra("hypothesis", "test") from None
+
+PIPELINES = (
+    "spmd,lower",
+    "spmd,chunk-products,overlap-collectives,lower",
+    "spmd,optimize-collectives,overlap-collectives,lower",
+    "sink-reshapes,propagate,materialize,share-collectives,sink-reductions{narrow=true},"
+    "compute-on-slices,sink-gathers,partition,lower",
+    "propagate;materialize;optimize-collectives;partition;lower",
+    "propagate{strategy=user-priority},canonicalize,cse,materialize,canonicalize,cse,partition,"
+    "canonicalize,cse,lower",
+)
+"""Where `;` stands, the module is printed and read again."""
+_PROGRAMS = 50
+"""In a round, whose programs hypothesis draws knowing of each other."""
+_FEW = 60
+"""As many ops are named that are in no program."""
+_SHRINKING = 60.0
+"""The seconds that a failure may take to be made small."""
+
+
+class _Failed(Exception):
+    """A program failed: hypothesis is to make it smaller."""
+
+
+class _OutOfTime(BaseException):
+    """No exception of the program's, so that hypothesis lets it through."""
+
+
+@dataclass(slots=True)
+class Failure:
+    """The smallest program so far that fails in one way."""
+
+    program: Program
+    result: Result
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return len(self.program.ops), len(self.program.text)
+
+
+@dataclass(slots=True)
+class Fuzzer:
+    """Rounds of programs, until the time is over."""
+
+    child: Child
+    pipelines: Sequence[Pipeline]
+    names: Sequence[str]
+    """Of the ops to draw."""
+    until: float
+    counts: Counter[str] = field(default_factory=Counter)
+    """How many programs ended in which way."""
+    ops: Counter[str] = field(default_factory=Counter)
+    """In how many programs that passed an op is."""
+    drawn: Counter[str] = field(default_factory=Counter)
+    collectives: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    results: dict[str, Result] = field(default_factory=dict)
+    """By the texts of programs."""
+    known: set[tuple[str, str]] = field(default_factory=set)
+    """What crashed or was raised before, and is not made small again."""
+    found: Failure | None = None
+    """The one that is being made small, until `small_until`."""
+    small_until: float = 0.0
+
+    def run(self, seed: int) -> None:
+        number = 0
+        while time.monotonic() < self.until:
+            self._round(f"{seed}/{number}")
+            number += 1
+
+    def _round(self, seed: str) -> None:
+        settings = hypothesis.settings(
+            max_examples=_PROGRAMS,
+            database=None,
+            deadline=None,
+            phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+            suppress_health_check=list(hypothesis.HealthCheck),
+            report_multiple_bugs=False,
+            verbosity=hypothesis.Verbosity.quiet,
+        )
+        case = hypothesis.given(programs(self.names))(self.case)
+        self.found = None
+        with suppress(_Failed, _OutOfTime, HypothesisException):
+            hypothesis.seed(seed)(settings(case))()
+        self._keep()
+
+    def _keep(self) -> None:
+        """Note what the round has found."""
+        if self.found is not None:
+            self.failures.append(self.found)
+            self.known.add((self.found.result.kind, self.found.result.message_kind))
+            print(f"{self.found.result.kind}: {self.found.result.message_kind}", file=sys.stderr)
+
+    def case(self, program: Program) -> None:
+        """What hypothesis calls with each program, the smaller ones of a failure included."""
+        if self._fails(program) if self.found is None else self._fails_too(program, self.found):
+            raise _Failed  # here alone: failures from two places are two for hypothesis
+
+    def _fails(self, program: Program) -> bool:
+        """Whether a program that was not drawn before fails, and in a way that is new."""
+        if time.monotonic() > self.until:
+            raise _OutOfTime
+        if program.text in self.results:
+            return False
+        result = self.results[program.text] = self.child.run(program.text, self.pipelines)
+        self._count(program, result)
+        if not result.failed or (result.kind, result.message_kind) in self.known:
+            return False
+        self.found = Failure(program, result)
+        self.small_until = time.monotonic() + _SHRINKING
+        return True
+
+    def _fails_too(self, program: Program, found: Failure) -> bool:
+        """Whether the program fails as `found` does; it is kept if it is smaller."""
+        if time.monotonic() > self.small_until:
+            raise _OutOfTime
+        result = self.results.get(program.text)
+        if result is None:
+            pipelines = [found.result.pipeline] if found.result.pipeline else self.pipelines
+            result = self.results[program.text] = self.child.run(program.text, pipelines)
+        if result.kind != found.result.kind:
+            return False
+        smaller = Failure(program, result)
+        if smaller.size < found.size:
+            self.found = smaller
+        return True
+
+    def _count(self, program: Program, result: Result) -> None:
+        self.counts[result.kind] += 1
+        self.drawn.update(set(program.ops))
+        if result.kind == "passed":
+            self.ops.update(set(program.ops))
+            self.collectives += result.collectives
+        if result.kind == "refused":
+            self.refusals[result.message_kind] += 1
+
+    def report(self) -> str:
+        """How many programs there were and how they ended; ops, collectives and refusals."""
+        total = sum(self.counts.values())
+        endings = ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))
+        missing = [name for name in self.names if not self.ops[name]]
+        found = len(self.names) - len(missing)
+        drawn = [(name, count, self.ops[name]) for name, count in sorted(self.drawn.items())]
+        parts = [
+            _table(["op", "programs", "that passed"], drawn),
+            _table(["collective", "in programs"], sorted(self.collectives.items())),
+            _table(["refused", "programs"], self.refusals.most_common()),
+            f"{total} programs: {endings or 'none'}",
+            f"in those that passed: {found} of {len(self.names)} ops that have samples, and "
+            f"{self.collectives.total()} collectives",
+        ]
+        if missing and len(missing) < _FEW:
+            parts.append(f"in none that passed: {', '.join(missing)}")
+        return "\n\n".join(part for part in parts if part)
+
+
+def _table(head: list[str], rows: Sequence[Sequence[object]]) -> str:
+    return tabulate(rows, head, tablefmt="simple") if rows else ""
+
+
+def _write(failure: Failure, folder: Path, number: int) -> Path:
+    """The program, with what was done to it and how that ended."""
+    path = folder / f"failure-{number}.mlir"
+    result = failure.result
+    lines = [f"{result.kind}: {result.detail.strip()}", f"pipeline: {';'.join(result.pipeline)}"]
+    comment = "".join(f"// {line}\n" for each in lines for line in each.splitlines())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(comment + failure.program.text)
+    except OSError as error:
+        raise cannot("write", str(path), error) from None
+    return path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fuzz with `arguments` (the command line's if none); gives the exit status."""
+    options = _parser().parse_args(arguments)
+    return guarded(lambda: _main(options))
+
+
+def _main(options: argparse.Namespace) -> int:
+    plugins.load(options.load_plugin)
+    pipelines = [tuple(text.split(";")) for text in options.pipeline or PIPELINES]
+    names = [name for name in runnable() if any(fnmatch(name, each) for each in options.ops)]
+    if not names:
+        raise ShardError(f"no op that can be run is called {' or '.join(options.ops)}")
+    with Child(options.timeout, options.load_plugin) as child:
+        fuzzer = Fuzzer(child, pipelines, names, time.monotonic() + options.seconds)
+        fuzzer.run(options.seed)
+    print(fuzzer.report())
+    if not fuzzer.failures:
+        return 0
+    paths = [
+        _write(failure, Path(options.output), number)
+        for number, failure in enumerate(fuzzer.failures)
+    ]
+    rows = [
+        [str(path), each.result.kind, len(each.program.ops), each.result.message_kind[:80]]
+        for path, each in zip(paths, fuzzer.failures, strict=True)
+    ]
+    print("\n" + _table(["file", "failure", "ops", ""], rows))
+    raise ShardError(f"{len(rows)} of the programs failed: see '{options.output}'")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m shard_dialect.fuzz",
+        description=(__doc__ or "").partition("\n")[2],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--seconds", type=float, default=60, metavar="N", help="for how long")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the programs")
+    parser.add_argument(
+        "--pipeline",
+        action="append",
+        metavar="PIPELINE",
+        help="to run programs through, up to --lower; may be repeated; ';' prints and reads again",
+    )
+    parser.add_argument(
+        "--ops", nargs="+", default=["*"], metavar="PATTERN", help="of these alone: 'tosa.*'"
+    )
+    parser.add_argument(
+        "--output", default="fuzz-failures", metavar="DIR", help="where programs that fail go"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=60, metavar="N", help="seconds that a program may take"
+    )
+    plugins.add_argument(parser)
+    parser.add_argument("--version", action="version", version=f"shard-fuzz {__version__}")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

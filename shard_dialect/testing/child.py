@@ -1,0 +1,148 @@
+"""Cases in a child process: one that crashes MLIR, or never ends, costs the child and no more."""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Literal
+
+from shard_dialect import plugins
+from shard_dialect.errors import ShardError, ShardWarning
+from shard_dialect.testing.equality import compile_unsharded, has_numbers_only, run_and_check
+
+Kind = Literal["passed", "refused", "unstable", "wrong", "raised", "crashed", "hung"]
+FAILURES: tuple[Kind, ...] = ("wrong", "raised", "crashed", "hung")
+Pipeline = tuple[str, ...]
+"""Its parts, with the module printed and read again in between."""
+_VARYING = re.compile(r"\[[^\]]*\]|<[^>]*>|%\w+|@\w+|\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a program: passed, refused, or a failure, in which pipeline and why.
+
+    "unstable" is a difference where the unsharded program itself gives infinities, or no numbers.
+    """
+
+    kind: Kind
+    detail: str = ""
+    pipeline: Pipeline = ()
+    collectives: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def failed(self) -> bool:
+        return self.kind in FAILURES
+
+    @property
+    def message_kind(self) -> str:
+        """The first line of `detail` without what differs from case to case.
+
+        >>> Result("refused", "dimension 1 of size 5 does not divide by 2").message_kind
+        'dimension N of size N does not divide by N'
+        """
+        first, *_ = self.detail.splitlines() or [""]
+        return _VARYING.sub(lambda match: "N" if match[0].isdigit() else "..", first)
+
+
+class Child:
+    """A process that runs cases, and is started again where one has ended it.
+
+    `timeout` is in seconds, for one case. `loaded` are the plugins to load there.
+    """
+
+    def __init__(self, timeout: float, loaded: Sequence[str] = ()) -> None:
+        self._timeout = timeout
+        self._plugins = tuple(loaded)
+        self._folder = tempfile.TemporaryDirectory()
+        self._errors = Path(self._folder.name) / "stderr"
+        self._start()
+
+    def _start(self) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, other = spawn.Pipe()
+        self._process = spawn.Process(
+            target=_serve, args=(other, str(self._errors), self._plugins), daemon=True
+        )
+        self._process.start()
+        other.close()
+
+    def run(self, text: str, pipelines: Sequence[Pipeline]) -> Result:
+        """Run the program through each pipeline, up to the first that is refused or fails."""
+        self._connection.send((text, tuple(pipelines)))
+        try:
+            if self._connection.poll(self._timeout):
+                result: Result = self._connection.recv()
+                return result
+            result = Result("hung", f"not done after {self._timeout:g} s")
+        except EOFError:
+            self._process.join()
+            code = self._process.exitcode or 0
+            name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+            result = Result("crashed", f"{name}\n{self._errors.read_text()[-4000:]}")
+        self._end()
+        self._start()
+        return result
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._folder.cleanup()
+
+
+def _serve(connection: Connection, errors: str, loaded: Sequence[str]) -> None:
+    """The child: answers each case until the parent has gone."""
+    with open(errors, "w") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    warnings.simplefilter("ignore", ShardWarning)
+    plugins.load(loaded)
+    while True:
+        try:
+            text, pipelines = connection.recv()
+        except EOFError:
+            return
+        connection.send(result_of(text, pipelines))
+
+
+def result_of(text: str, pipelines: Sequence[Pipeline]) -> Result:
+    """Run the program through each pipeline, in this process."""
+    collectives: Counter[str] = Counter()
+    pipeline: Pipeline = ()
+    try:
+        unsharded = compile_unsharded(text)
+        for pipeline in pipelines:
+            outcome = run_and_check(text, *pipeline, unsharded=unsharded)
+            collectives += outcome.collectives
+            if not outcome.verdict.passed:
+                kind: Kind = "wrong" if has_numbers_only(unsharded) else "unstable"
+                return Result(kind, outcome.verdict.failure, pipeline, collectives)
+    except ShardError as error:
+        if error.location is None:
+            return Result("raised", f"an error without a place: {error}", pipeline)
+        return Result("refused", error.message, pipeline)
+    except Exception as error:  # whatever it is, it is to be reported
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name}:{frame.lineno}"
+        detail = f"{type(error).__name__} at {place}: {error}\n{traceback.format_exc()}"
+        return Result("raised", detail, pipeline)
+    return Result("passed", collectives=collectives)

@@ -1,0 +1,118 @@
+"""The fuzzer finds what is wrong, survives what crashes and hangs, and makes it small."""
+
+import re
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from shard_dialect.fuzz import main
+from shard_dialect.testing import any_program
+from shard_dialect.testing.child import Child, Result
+from tests.conftest import run_child
+
+PASSES = """
+import os, time
+from dataclasses import dataclass
+import shard_dialect as sd
+from shard_dialect.ir.walk import walk
+
+@dataclass(frozen=True)
+class Spoil(sd.Pass):
+    \"\"\"Do to each of some ops what no pass should.\"\"\"
+    name = "spoil"
+    op: str = "math.sin"
+    how: str = "wrong"
+    def rewrite(self, module):
+        for op in [each for each in walk(module) if each.name == self.op]:
+            if self.how == "wrong":
+                op.results[0].replace_all_uses_with(op.operands[0])
+                op.erase()
+            elif self.how == "crash":
+                os.abort()
+            elif self.how == "hang":
+                time.sleep(60)
+            else:
+                raise ValueError("spoilt")
+
+sd.register_pass(Spoil)
+"""
+ONE_OP = (
+    "shard.grid @g(shape = 2)\nfunc.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{\n{}\n}}\n"
+)
+SINE = ONE_OP.format("%y = math.sin %x : tensor<4xf32>\nreturn %y : tensor<4xf32>")
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> str:
+    path = tmp_path / "spoil.py"
+    path.write_text(PASSES)
+    return str(path)
+
+
+def fuzz(plugin: str, folder: Path, *more: str) -> int:
+    return main(["--load-plugin", plugin, "--output", str(folder), "--seed", "3", *more])
+
+
+def test_a_difference_is_made_small(
+    plugin: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "found"
+    pipeline = "spmd,spoil{op=math.sin},lower"
+    ops = ["--ops", "math.sin", "math.cos", "arith.mulf", "--seconds", "8"]
+    assert fuzz(plugin, folder, "--pipeline", pipeline, *ops) == 1
+    text = (folder / "failure-0.mlir").read_text()
+    assert text.startswith("// wrong: result0 on device 0 at ")
+    assert pipeline in text
+    assert re.findall(r"= (?:math|arith)\.(\w+)", text) == ["sin"]
+    printed = capsys.readouterr()
+    assert "math.sin" in printed.out
+    assert "error: " in printed.err
+
+
+def test_a_crash_a_hang_and_a_traceback_end_the_case_alone(plugin: str) -> None:
+    def run(child: Child, how: str) -> Result:
+        return child.run(SINE, [("spmd", f"spoil{{how={how}}},lower")])
+
+    with Child(60, [plugin]) as child:
+        crashed = run(child, "crash")
+        assert (crashed.kind, crashed.message_kind) == ("crashed", "SIGABRT")
+        assert "rewrite" in crashed.detail  # where it was
+        raised = run(child, "raise")
+        assert raised.kind == "raised"
+        assert raised.detail.startswith("ValueError at spoil.py:")
+        assert run(child, "wrong").kind == "wrong"
+        assert child.run(SINE, [("spmd,lower",)]).kind == "passed"
+    with Child(5, [plugin]) as child:
+        assert run(child, "hang").kind == "hung"
+
+
+def test_a_refusal_is_no_failure() -> None:
+    with Child(60) as child:
+        result = child.run(ONE_OP.format("return %y : tensor<4xf32>"), [("spmd,lower",)])
+    assert result.kind == "refused"
+    assert not result.failed
+
+
+def test_what_passes_is_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "found"
+    command = ["-m", "shard_dialect.fuzz", "--seconds", "6", "--ops", "linalg.matmul", "math.*"]
+    done = run_child(
+        [sys.executable, *command, "--output", str(folder), "--pipeline", "spmd,lower"]
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    count = re.search(r"^(\d+) programs: ", done.stdout, re.MULTILINE)
+    assert count is not None
+    assert int(count[1]) > 5
+    assert not folder.exists()
+
+
+def test_unknown_ops_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--ops", "tosa.nothing", "--output", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "error: no op that can be run is called tosa.nothing\n"
+
+
+def test_a_seed_gives_the_same_programs() -> None:
+    texts = [any_program(Random(seed)).text for seed in (0, 1, 0)]
+    assert texts[0] == texts[2] != texts[1]
