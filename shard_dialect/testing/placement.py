@@ -79,13 +79,6 @@ def placed(
     )
 
 
-def rule_of_sample(sample: Sample) -> ShardingRule | None:
-    """The rule of the sample's op."""
-    with make_context():
-        module = Source.of(placed(sample)).parse()
-        return rule_of(named(module.operation, sample.op))
-
-
 def named(module: ir.Operation, name: str) -> ir.Operation:
     """The last op of this name."""
     *_, found = (op for op in walk(module) if op.name == name)
