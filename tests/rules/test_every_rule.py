@@ -47,8 +47,8 @@ INSTANCES = int(os.environ.get("SHARD_DIALECT_EVERY_CUT", "0"))
 CUTS, PLACED = {EVEN: 2, UNEVEN: 1}, 1
 """Of an instance of such sizes, where not all are asked for."""
 
-NOT_CUT_YET = ("does not divide by", "cannot split loop")
-"""What is still refused of pieces of unequal sizes. To be deleted when it is not, and its use."""
+NOT_CUT_YET = ("cannot split loop",)
+"""What is refused of pieces of unequal sizes: what an op asks for itself. To be deleted when not."""
 
 NOT_SAMPLED = {
     "ml_program.global_load_graph": "it stands in ml_program's graphs, which are no functions",
