@@ -7,9 +7,8 @@ have them, to see that it is split.
 import random
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import TypeVar
 
 from shard_dialect.errors import ShardWarning
@@ -17,10 +16,10 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.source import Source
-from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, ShardingRule
+from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.rules import rule_of
+from shard_dialect.testing import Sample, Tensor, placement
 from tests.test_end_to_end import run_and_check
 
 T = TypeVar("T")
@@ -40,32 +39,19 @@ class Case:
     """Whether there is a lowering to run it by."""
 
     @property
+    def sample(self) -> Sample:
+        operands, results = (map(Tensor.read, each) for each in (self.arguments, self.results))
+        return Sample(self.op, tuple(operands), self.body, tuple(results))
+
+    @property
     def program(self) -> str:
-        return self.placed([None] * len(self.arguments), [None] * len(self.results))
+        return self.placed([], [])
 
     def placed(
-        self, arguments: Iterable[Sharding | None], results: Iterable[Sharding | None]
+        self, arguments: Sequence[Sharding | None], results: Sequence[Sharding | None]
     ) -> str:
         """The program with these shardings of its arguments and results."""
-
-        def said(sharding: Sharding | None) -> str:
-            return "" if sharding is None else f" {{mesh.sharding = #mesh.shard<@g, {sharding}>}}"
-
-        inputs = ", ".join(
-            f"%{number}: {type_}{said(sharding)}"
-            for number, (type_, sharding) in enumerate(zip(self.arguments, arguments, strict=True))
-        )
-        outputs = ", ".join(
-            f"{type_}{said(sharding)}"
-            for type_, sharding in zip(self.results, results, strict=True)
-        )
-        several = [f"%r#{number}" for number in range(len(self.results))]
-        returned = ", ".join(several if len(several) > 1 else ["%r"] * len(several))
-        made = f"return {returned}{' : ' if several else ''}{', '.join(self.results)}"
-        return (
-            f"{HEAD}func.func @main({inputs}) -> ({outputs}) attributes {{mesh_cluster = @g}} {{\n"
-            f"{self.body}\n{made}\n}}\n"
-        )
+        return HEAD + placement.placed(self.sample, GRID, arguments, results).partition("\n")[2]
 
 
 def case(op: str, arguments: str, body: str, results: str, *, runs: bool = True) -> Case:
@@ -109,64 +95,9 @@ def rule_text(case_: Case) -> str:
     return _with_rule(case_, lambda _, rule: str(rule))
 
 
-def assignments(rule: ShardingRule) -> Iterator[Assignment]:
-    """Each way to split factors by the grid's axes, one or both, that makes no strided pieces."""
-    factors = [
-        None,
-        *(factor for factor in range(len(rule.sizes)) if factor not in rule.unsplit),
-    ]
-    for chosen in product(factors, repeat=GRID.rank):
-        found: list[tuple[int, ...]] = [()] * len(rule.sizes)
-        for axis, factor in enumerate(chosen):
-            if factor is not None:
-                found[factor] += (axis,)
-        sizes = zip(rule.sizes, found, strict=True)
-        if any(found) and all(size % GRID.axes_size(axes) == 0 for size, axes in sizes):
-            try:
-                for index in range(len(rule.operands)):
-                    rule.operand_sharding(index, tuple(found), GRID)
-                for index in range(len(rule.results)):
-                    rule.result_sharding(index, tuple(found), GRID)
-            except ShardingError:
-                continue
-            yield tuple(found)
-
-
 def split_programs(case_: Case) -> list[tuple[Assignment, str]]:
     """For each assignment the program that asks for it: by its boundary, reductions by the op."""
-
-    def make(op: ir.Operation, rule: ShardingRule) -> list[tuple[Assignment, str]]:
-        return [(each, _asking(case_, op, rule, each)) for each in assignments(rule)]
-
-    return _with_rule(case_, make)
-
-
-def _asking(case_: Case, op: ir.Operation, rule: ShardingRule, assignment: Assignment) -> str:
-    block = body(op.parent)
-
-    def operand(value: ir.Value) -> Sharding | None:
-        places = [place for place, each in enumerate(op.operands) if each == value]
-        found = [rule.operand_sharding(place, assignment, GRID) for place in places]
-        return found[0].bare if found and found[0] else None
-
-    def result(value: ir.Value) -> Sharding | None:
-        places = [place for place, each in enumerate(op.results) if each == value]
-        found = [rule.result_sharding(place, assignment, GRID) for place in places]
-        return found[0].with_partial(()) if found and found[0] else None
-
-    returned = operations(block)[-1].operands
-    text = case_.placed(map(operand, block.arguments), map(result, returned))
-    dear = [*rule.reduction_of, *(window.factor for window in rule.windows)]
-    is_dear = any(assignment[factor] for factor in dear)
-    return _with_loops(text, case_.op, assignment) if is_dear else text
-
-
-def _with_loops(text: str, name: str, assignment: Assignment) -> str:
-    """Sums and wide halos cost more than gathering, of tensors so small: the op itself asks."""
-    module = Source.of(text).parse()
-    loops = str([list(axes) for axes in assignment])
-    _named(module.operation, name).attributes["sharding"] = ir.Attribute.parse(loops)
-    return str(module)
+    return [(each.assignment, each.text) for each in placement.cuts(case_.sample, GRID)]
 
 
 def check_is_split(case_: Case, text: str, assignment: Assignment) -> None:
@@ -189,7 +120,7 @@ def check_is_split(case_: Case, text: str, assignment: Assignment) -> None:
         warnings.simplefilter("error", ShardWarning)
         module = Source.of(text).parse()
         run_pipeline(module, "propagate,materialize")
-        op = _named(module.operation, case_.op)
+        op = placement.named(module.operation, case_.op)
         rule = rule_of(op)
         assert rule is not None
         look(op, rule, Shardings.of(module.operation))
@@ -207,15 +138,10 @@ def check_every_split(case_: Case, runs: int = 4) -> int:
     return len(programs)
 
 
-def _named(module: ir.Operation, name: str) -> ir.Operation:
-    *_, found = (op for op in walk(module) if op.name == name)
-    return found
-
-
 def _with_rule(case_: Case, use: Callable[[ir.Operation, ShardingRule], T]) -> T:
     with make_context():
         module = Source.of(case_.program).parse()
-        op = _named(module.operation, case_.op)
+        op = placement.named(module.operation, case_.op)
         rule = rule_of(op)
         assert rule is not None, f"no rule: {op}"
         return use(op, rule)

