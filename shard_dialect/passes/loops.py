@@ -15,6 +15,7 @@ from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.model import Annotation, Assignment, Axes, Grid, ShardingRule
 from shard_dialect.model.axis import axes_text
+from shard_dialect.rules.uneven import may_be_uneven
 
 
 def bound_loops(
@@ -37,8 +38,10 @@ def bound_loops(
             raise ShardError(
                 f"'{op.name}' op has {LOOPS} for {len(loops)} loops: it has {len(rule.sizes)}"
             )
+        uneven = may_be_uneven(op, rule)
         for loop, axes in enumerate(loops):
-            if axes and (loop in rule.unsplit or rule.sizes[loop] % grid.axes_size(axes)):
+            is_uneven = rule.sizes[loop] % grid.axes_size(axes) != 0
+            if axes and (loop in rule.unsplit or (is_uneven and loop not in uneven)):
                 raise ShardError(
                     f"'{op.name}' op cannot split loop {loop} of size {rule.sizes[loop]} along "
                     f"axes {axes_text(axes)} of grid {grid}"

@@ -23,6 +23,7 @@ from shard_dialect.ir.source import Source
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, ShardingRule
 from shard_dialect.rules import rule_of
+from shard_dialect.rules.uneven import may_be_uneven
 from shard_dialect.testing.sample import Sample
 
 
@@ -85,10 +86,10 @@ def named(module: ir.Operation, name: str) -> ir.Operation:
     return found
 
 
-def assignments(rule: ShardingRule, grid: Grid) -> Iterator[Assignment]:
+def assignments(rule: ShardingRule, uneven: frozenset[int], grid: Grid) -> Iterator[Assignment]:
     """Each way to split factors by axes of the grid, in any order, that makes no strided pieces.
 
-    Factors are split in pieces of unequal sizes too, where they may be.
+    The factors in `uneven` are split in pieces of unequal sizes too.
     """
     free = [factor for factor in range(len(rule.sizes)) if factor not in rule.unsplit]
     seen: set[Assignment] = set()
@@ -100,14 +101,14 @@ def assignments(rule: ShardingRule, grid: Grid) -> Iterator[Assignment]:
                 if factor is not None:
                     found[factor] += (axis,)
             assignment = tuple(found)
-            if any(found) and assignment not in seen and _can_be(rule, assignment, grid):
+            if any(found) and assignment not in seen and _can_be(rule, uneven, assignment, grid):
                 seen.add(assignment)
                 yield assignment
 
 
-def _can_be(rule: ShardingRule, assignment: Assignment, grid: Grid) -> bool:
+def _can_be(rule: ShardingRule, uneven: frozenset[int], assignment: Assignment, grid: Grid) -> bool:
     for factor, (size, axes) in enumerate(zip(rule.sizes, assignment, strict=True)):
-        if size % grid.axes_size(axes) and factor not in rule.may_be_uneven:
+        if size % grid.axes_size(axes) and factor not in uneven:
             return False
     if len({kind for factor, kind in rule.reductions if assignment[factor]}) > 1:
         return False
@@ -132,7 +133,8 @@ def cuts(sample: Sample, grid: Grid) -> list[Cut]:
         rule = rule_of(op)
         if rule is None:
             return []
-        asked = [(each, _asking(sample, op, rule, each, grid)) for each in assignments(rule, grid)]
+        found = assignments(rule, may_be_uneven(op, rule), grid)
+        asked = [(each, _asking(sample, op, rule, each, grid)) for each in found]
     return [
         Cut(each, _with_loops(text, sample.op, each) if _reduces(rule, each) else text)
         for each, text in asked

@@ -47,8 +47,8 @@ INSTANCES = int(os.environ.get("SHARD_DIALECT_EVERY_CUT", "0"))
 CUTS, PLACED = {EVEN: 2, UNEVEN: 1}, 1
 """Of an instance of such sizes, where not all are asked for."""
 
-NOT_CUT_YET = ("cannot split loop",)
-"""Refused of unequal pieces: loops that an op asks for itself. To be deleted when they are not."""
+NOT_CUT_YET = ("are not the minor axes of dimension",)
+"""What is refused of unequal pieces, of a window's operand. To be deleted when it is not."""
 
 NOT_SAMPLED = {
     "ml_program.global_load_graph": "it stands in ml_program's graphs, which are no functions",

@@ -30,15 +30,6 @@ func.func @a_loop_too_many(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g}
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @a_loop_that_does_not_divide(%x: tensor<5xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{'math.tanh' op cannot split loop 0 of size 5 along axes [0] of grid @g(2x8)}}
-  %0 = math.tanh %x {sharding = [[0]]} : tensor<5xf32>
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 // expected-error@+1 {{an argument is annotated [[], [], [0]]: only a value that an op makes can be partial}}
 func.func @a_partial_argument(%x: tensor<16x16xf32> {mesh.sharding = #mesh.shard<@g, [[], [], [0]]>}) {
   return
