@@ -123,7 +123,7 @@ def _can_be(rule: ShardingRule, uneven: frozenset[int], assignment: Assignment, 
 
 
 def cuts(sample: Sample, grid: Grid) -> list[Cut]:
-    """For each assignment the program that asks for it: by its boundary, reductions by the op.
+    """For each assignment the program that asks for it: by its boundary, or the op itself.
 
     Raises `ShardError` where the sample cannot be read; there are none where the op has no rule.
     """
@@ -136,13 +136,15 @@ def cuts(sample: Sample, grid: Grid) -> list[Cut]:
         found = assignments(rule, may_be_uneven(op, rule), grid)
         asked = [(each, _asking(sample, op, rule, each, grid)) for each in found]
     return [
-        Cut(each, _with_loops(text, sample.op, each) if _reduces(rule, each) else text)
+        Cut(each, _with_loops(text, sample.op, each) if _is_dear(rule, each) else text)
         for each, text in asked
     ]
 
 
-def _reduces(rule: ShardingRule, assignment: Assignment) -> bool:
-    return any(assignment[factor] for factor, _ in rule.reductions)
+def _is_dear(rule: ShardingRule, assignment: Assignment) -> bool:
+    """Sums and wide halos cost more than gathering, of tensors so small: the op itself asks."""
+    dear = [*rule.reduction_of, *(window.factor for window in rule.windows)]
+    return any(assignment[factor] for factor in dear)
 
 
 def _asking(
@@ -171,7 +173,6 @@ def _function_of(op: ir.Operation) -> ir.Operation:
 
 
 def _with_loops(text: str, name: str, assignment: Assignment) -> str:
-    """Reducing costs more than gathering, of tensors so small: the op itself asks for it."""
     with make_context():
         module = Source.of(text).parse()
         loops = str([list(axes) for axes in assignment])
