@@ -19,6 +19,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.casts import take_casts_back
 from shard_dialect.passes.collectives.bundle_collectives import BundleCollectives
 from shard_dialect.passes.collectives.compute_on_slices import ComputeOnSlices
 from shard_dialect.passes.collectives.fold_collectives import FoldCollectives
@@ -52,6 +53,7 @@ class OptimizeCollectives(Pass):
         for handle in functions_of(module):
             if form_of(handle) != "distributed":
                 continue
+            take_casts_back(handle)
             check_can_be_cut(handle, shardings)
             again = True
             while again:

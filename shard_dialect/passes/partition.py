@@ -53,6 +53,7 @@ from shard_dialect.model import (
     ShardingError,
 )
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.casts import take_casts_back
 from shard_dialect.passes.consistency import (
     check_can_be_cut,
     check_flows,
@@ -92,6 +93,7 @@ class Partition(Pass):
                 raise refuse_form(
                     handle, ": run --propagate and --materialize first, or --spmd for all"
                 )
+            take_casts_back(handle)
             check_can_be_cut(handle, shardings)
             check_flows(read_function(handle), shardings)
             _partition(handle, shardings)

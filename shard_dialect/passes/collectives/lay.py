@@ -8,7 +8,7 @@ from itertools import takewhile
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.shardings import Shardings
-from shard_dialect.model import Axes, Grid, Sharding, ShardingError, ShardingRule
+from shard_dialect.model import Axes, Grid, Sharding, ShardingError, ShardingRule, SubAxis
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.consistency import assignment_of, partial_too
 from shard_dialect.rules import rule_of
@@ -154,5 +154,7 @@ class Layer:
                 shape: Shape = tuple(value.type.shape)
                 if sharding.uneven_dim(shape, grid) is not None or sharding.halos:
                     return None
+                if any(isinstance(axis, SubAxis) for axis in sharding.axes):
+                    return None  # in this form the grid is fine enough as it is
                 elements = max(elements, sharding.local_elements(shape, grid))
         return Lay(operands, results, rule.flops(tuple(assignment), grid), elements)

@@ -13,6 +13,7 @@ from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.casts import take_casts_back
 from shard_dialect.passes.collectives.relay import is_used
 from shard_dialect.passes.consistency import check_can_be_cut
 
@@ -25,6 +26,7 @@ class CollectivePass(Pass):
         shardings = Shardings.of(module)
         for handle in functions_of(module):
             if form_of(handle) == "distributed":
+                take_casts_back(handle)
                 check_can_be_cut(handle, shardings)
                 self.improve(handle, shardings)
 
