@@ -17,6 +17,8 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
+from cuts import cuts_page
+
 from shard_dialect.passes import PASSES, PIPELINES, Pass, pass_class
 from shard_dialect.passes.options import documented_options
 
@@ -124,7 +126,11 @@ def _constants(source: str) -> Iterator[str]:
             yield f"| `{value.value}` | {' '.join(str(text.value).split())} |"
 
 
-PAGES: dict[str, Callable[[], str]] = {"dialect.md": dialect_page, "passes.md": passes_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "cuts.md": lambda: cuts_page(NOTICE),
+    "dialect.md": dialect_page,
+    "passes.md": passes_page,
+}
 
 
 def main() -> int:

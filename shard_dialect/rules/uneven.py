@@ -176,6 +176,7 @@ _REDUCED: dict[str, _Reduced] = {
     "tosa.conv2d": _without_zero_points(3, 4),
     "tosa.conv3d": _without_zero_points(3, 4),
     "tosa.matmul": _without_zero_points(2, 3),
+    "tosa.matmul_t": _without_zero_points(2, 3),
     "tosa.reduce_all": _identities,
     "tosa.reduce_any": _identities,
     "tosa.reduce_max": _identities,
