@@ -13,13 +13,29 @@ from itertools import accumulate
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import zero
 from shard_dialect.ir.masking import as_index, switch_at
-from shard_dialect.model import Windows
+from shard_dialect.model import ShardingRule, Windows
+from shard_dialect.model.rule import Role
 from shard_dialect.rules.cut import Cut
+from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
 
 
-def read_joined(query: Query, dim: int) -> list[Windows | None]:
-    """How a piece of the result reads each operand, if `arith` has constants of the elements."""
+def joined_along(query: Query, along: int, kind: Kind = "whole", role: Role = "") -> ShardingRule:
+    """All dimensions pass; of that joined a piece of the result reads each operand where it is.
+
+    To propagation that is a factor of this `kind`.
+    """
+    factors = Factors(query)
+    for dim, size in enumerate(factors.results[0]):
+        if dim == along:
+            factors.add_to_all(dim, size, kind, windows=_windows(query, dim))
+        else:
+            factors.add_to_all(dim, size)
+    return factors.rule(role)
+
+
+def _windows(query: Query, dim: int) -> list[Windows | None]:
+    """Those of each operand, if `arith` has constants of the elements."""
     made = query.results[0]
     sizes = [shape[dim] for shape in query.operands if shape is not None]
     if made is None or zero(query.op.results[0].type.element_type) is None:
@@ -42,10 +58,10 @@ def cut_joined(cut: Cut, dim: int) -> None:
     op, size = cut.op, made.shape[dim]
     sizes = [piece.whole[dim] for piece in cut.operands if piece is not None]
     with ir.InsertionPoint(op), op.location:
-        joined = op.operands[0]
+        value = op.operands[0]
         for operand, begin in list(zip(op.operands, _begins(sizes), strict=True))[1:]:
             places = [begin - size * device for device in range(made.devices[dim])]
             at = as_index(made.own(dim, [min(max(place, 0), size) for place in places]))
-            joined = switch_at(joined, operand, dim, at)
-    op.results[0].replace_all_uses_with(joined)
+            value = switch_at(value, operand, dim, at)
+    op.results[0].replace_all_uses_with(value)
     op.erase()

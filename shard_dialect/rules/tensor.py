@@ -18,7 +18,7 @@ from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.rules.cut import Cut, CutFunction
 from shard_dialect.rules.factors import Factors
-from shard_dialect.rules.joining import cut_joined, read_joined
+from shard_dialect.rules.joining import cut_joined, joined_along
 from shard_dialect.rules.pointwise import elementwise, no_factors
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape import reshaped
@@ -139,14 +139,7 @@ def cut_pad(cut: Cut) -> None:
 
 
 def concat(query: Query) -> ShardingRule:
-    along = query.op.attributes["dim"].value
-    factors = Factors(query)
-    for dim, size in enumerate(factors.results[0]):
-        if dim == along:
-            factors.add_to_all(dim, size, "whole", windows=read_joined(query, dim))
-        else:
-            factors.add_to_all(dim, size)
-    return factors.rule("")
+    return joined_along(query, query.op.attributes["dim"].value)
 
 
 def cut_concat(cut: Cut) -> None:

@@ -12,7 +12,7 @@ from shard_dialect.ir.build import create, left_alone_by
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.rules.cut import Cut, CutFunction
 from shard_dialect.rules.factors import Factors
-from shard_dialect.rules.joining import cut_joined, read_joined
+from shard_dialect.rules.joining import cut_joined, joined_along
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.windows import inside, padding_of
 
@@ -46,14 +46,7 @@ def pad(query: Query) -> ShardingRule:
 
 
 def concat(query: Query) -> ShardingRule:
-    along = query.op.attributes["axis"].value
-    factors = Factors(query)
-    for dim, size in enumerate(factors.results[0]):
-        if dim == along:
-            factors.add_to_all(dim, size, "whole", windows=read_joined(query, dim))
-        else:
-            factors.add_to_all(dim, size)
-    return factors.rule("")
+    return joined_along(query, query.op.attributes["axis"].value)
 
 
 def shape_in(value: ir.Value) -> list[int]:

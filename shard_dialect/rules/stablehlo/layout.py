@@ -19,7 +19,7 @@ from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.rules.cut import Cut
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.joining import cut_joined, read_joined
+from shard_dialect.rules.joining import cut_joined, joined_along
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape import reshaped
 from shard_dialect.rules.stablehlo.arithmetic import broadcast, converted, joined
@@ -109,15 +109,8 @@ def concatenate(query: Query) -> ShardingRule | None:
 
     To propagation slices that are joined, of what may be one tensor rolled around, are permuted.
     """
-    factors = Factors(query)
-    along = integer(query.op, "dimension")
     kind: Kind = "permuted" if _rolls(list(query.op.operands)) else "whole"
-    for dim, size in enumerate(factors.results[0]):
-        if dim == along:
-            factors.add_to_all(dim, size, kind, windows=read_joined(query, dim))
-        else:
-            factors.add_to_all(dim, size)
-    return factors.rule()
+    return joined_along(query, integer(query.op, "dimension"), kind, "other")
 
 
 def cut_concatenate(cut: Cut) -> None:
