@@ -28,7 +28,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import STDIN, Source
 from shard_dialect.runtime.arrays import load_inputs, random_inputs, save_outputs
 from shard_dialect.runtime.bisect import Suspect
-from shard_dialect.runtime.check import check
+from shard_dialect.runtime.check import Verdict, check
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.launch import join
@@ -108,9 +108,17 @@ def _run(options: argparse.Namespace, peers: Launched | None) -> int:
         else:
             print(f"@{program.entry} on {grid_size} devices ({options.backend})\n{report}")
             print(verdict or "not checked: --check compares with the unsharded program")
-    if verdict:
-        verdict.raise_if_failed()
-    return 0
+    return _status(verdict, world) if verdict else 0
+
+
+def _status(verdict: Verdict, world: World) -> int:
+    """The exit status after a check; what failed is said by one rank, before all end."""
+    if verdict.passed:
+        return 0
+    if world.speaks:
+        print(verdict.error, file=sys.stderr, flush=True)
+    world.share(())
+    return 1
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -19,7 +19,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.local import write_local
 from shard_dialect.ir.source import Source
 from shard_dialect.model import AllReduce, Step
-from shard_dialect.passes import partition
+from shard_dialect.passes import local_steps
 from shard_dialect.passes.pipeline import run_pipeline
 from tests import runnable_stablehlo
 from tests.stablehlo_conversion import NotConverted
@@ -196,7 +196,7 @@ def test_what_is_left_out_shows(tmp_path: Path) -> None:
 
     check(PROGRAMS["lookups"], tmp_path)
     with (
-        patch.object(partition, "write_local", forgetful),
+        patch.object(local_steps, "write_local", forgetful),
         pytest.raises(AssertionError, match="result 0 on device 0"),
     ):
         check(PROGRAMS["lookups"], tmp_path)

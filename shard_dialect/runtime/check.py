@@ -46,9 +46,10 @@ class Verdict:
             return "check passed: every device's results are the unsharded program's"
         return f"check failed: {self.failure}"
 
-    def raise_if_failed(self) -> None:
-        if not self.passed:
-            raise self.origin or ShardError(self.failure)
+    @property
+    def error(self) -> ShardError:
+        """What to tell of a check that failed."""
+        return self.origin or ShardError(self.failure)
 
 
 class Alone:

@@ -134,26 +134,88 @@ def test_the_maximum_of_a_nan_and_a_number_is_a_nan_everywhere(
 
 
 LAST_DIFFERS = """
-#id = affine_map<(i, j) -> (i, j)>
 shard.grid @g(shape = 2)
 func.func @main(%x: tensor<3x2xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>})
     -> (tensor<3x2xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}) {
   %y = math.absf %x : tensor<3x2xf32>
-  %e = tensor.empty() : tensor<3x2xf32>
-  %z = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"],
-                       mesh.sharding_rule = "([a, b], [a, b]) -> ([a, b])"}
-      ins(%y : tensor<3x2xf32>) outs(%e : tensor<3x2xf32>) {
-  ^bb0(%in: f32, %out: f32):
-    %place = linalg.index 1 : index
-    %integer = arith.index_cast %place : index to i32
-    %number = arith.sitofp %integer : i32 to f32
-    %sum = arith.addf %in, %number : f32
-    linalg.yield %sum : f32
-  } -> tensor<3x2xf32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+
+  %z = "stablehlo.reduce_window"(%y, %zero) <{window_dimensions = array<i64: 1, 2>,
+      padding = dense<[[0, 0], [1, 0]]> : tensor<2x2xi64>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %sum = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %sum : tensor<f32>
+  }) {mesh.sharding_rule = "([a, b], []) -> ([a, b])"}
+    : (tensor<3x2xf32>, tensor<f32>) -> tensor<3x2xf32>
   return %z : tensor<3x2xf32>
 }
 """
-"""Only the second device computes another value: a rule hides that an op asks where it is."""
+"""Only the second device computes another value: a rule hides what an op reads beside its piece."""
+
+
+PIECES = """
+shard.grid @g(shape = 4)
+func.func @main(%x: tensor<13xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>},
+                %k: tensor<13xi8> {mesh.sharding = #mesh.shard<@g, [[0]]>},
+                %o: tensor<6xf32> {mesh.sharding =
+                      #mesh.shard<@g, [[0], {offsets = [[0, 1, 1, 5, 6]]}]>})
+    -> (tensor<13xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, tensor<f32>, tensor<i8>,
+        tensor<6xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %ones = stablehlo.constant dense<-1> : tensor<i8>
+  %0 = "stablehlo.reduce_window"(%x, %zero) <{window_dimensions = array<i64: 11>,
+      padding = dense<5> : tensor<1x2xi64>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<13xf32>, tensor<f32>) -> tensor<13xf32>
+  %1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [0]
+    : (tensor<13xf32>, tensor<f32>) -> tensor<f32>
+  %2 = stablehlo.reduce(%k init: %ones) applies stablehlo.and across dimensions = [0]
+    : (tensor<13xi8>, tensor<i8>) -> tensor<i8>
+  %3 = stablehlo.negate %o : tensor<6xf32>
+  return %0, %1, %2, %3 : tensor<13xf32>, tensor<f32>, tensor<i8>, tensor<6xf32>
+}
+"""
+"""Pieces of unequal sizes, halos from two devices away, bits that are joined, pieces at offsets."""
+
+
+@needs_mpi
+@needs_torch
+def test_uneven_pieces(run: Program, tmp_path: Path) -> None:
+    program = tmp_path / "in.mlir"
+    program.write_text(PIECES)
+    for done in (
+        run(str(program), "--check"),
+        mpi(4, str(program), "--check"),
+        torchrun(4, str(program), "--check"),
+    ):
+        assert done.returncode == 0, done.stderr
+        assert "update_halo" in done.stdout
+
+
+AVERAGE = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> attributes {mesh.form = "local"} {
+  %0 = shard.all_reduce %x on @g grid_axes = [0] reduction = average
+    : tensor<3xf32> -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+"""
+
+
+@needs_mpi
+@needs_torch
+def test_averages(run: Program, tmp_path: Path) -> None:
+    """Of equal parts it is any of them."""
+    program, whole = tmp_path / "in.mlir", tmp_path / "whole.mlir"
+    program.write_text(AVERAGE)
+    whole.write_text(
+        "func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {\nreturn %x : tensor<3xf32>\n}\n"
+    )
+    arguments = [str(program), "--check", f"--reference={whole}"]
+    for done in (run(*arguments), mpi(2, *arguments), torchrun(2, *arguments)):
+        assert done.returncode == 0, done.stderr
 
 
 @needs_mpi
@@ -161,7 +223,7 @@ func.func @main(%x: tensor<3x2xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}
 def test_ranks_agree_on_the_first_op_that_differs(run: Program, tmp_path: Path) -> None:
     program = tmp_path / "in.mlir"
     program.write_text(LAST_DIFFERS)
-    expected = f"{program}:8:8: error: the result of 'linalg.generic' op on device 1 at "
+    expected = f"{program}:8:8: error: the result of 'stablehlo.reduce_window' op on device 1 at "
     for done in (
         run(str(program), "--bisect"),
         mpi(2, str(program), "--bisect"),

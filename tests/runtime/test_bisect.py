@@ -14,7 +14,7 @@ from shard_dialect.ir.local import write_local
 from shard_dialect.ir.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import AllReduce, Step
-from shard_dialect.passes import partition
+from shard_dialect.passes import local_steps
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.passes.sink_reshapes import SinkReshapes
 from shard_dialect.runtime import bisect
@@ -95,7 +95,7 @@ def test_an_all_reduce_that_is_left_out_is_found(line: int) -> None:
 
     distributed = _pipelined(CHAIN, "propagate,materialize")
     assert distributed.count('"mesh.all_reduce"') == 2
-    with patch.object(partition, "write_local", forgetful):
+    with patch.object(local_steps, "write_local", forgetful):
         error = blamed(CHAIN)
     assert error.location == f"program.mlir:{line}:8"
     assert error.message.startswith("the result of 'mesh.all_reduce' op on device 0"), error
