@@ -38,11 +38,13 @@ from shard_dialect.model import (
     Step,
     UpdateHalo,
 )
+from shard_dialect.model.rooted import Broadcast, Gather, Reduce, RootedStep, Scatter, Shift
 
 _Attributes = Mapping[str, ir.Attribute]
+LocalStep = Step | RootedStep
 
 
-def read_local(name: str, attributes: _Attributes) -> tuple[str, Step] | None:
+def read_local(name: str, attributes: _Attributes) -> tuple[str, LocalStep] | None:
     """The grid's name and the step of a collective of the local form, `None` for any other op."""
     if name == "mesh.start":
         what = attributes["collective"]
@@ -125,6 +127,13 @@ def _int(attributes: _Attributes, name: str) -> int:
     return int(attributes[name].value)
 
 
+def _root(attributes: _Attributes) -> tuple[int, ...]:
+    root = tuple(attributes["root"])
+    if DYNAMIC in root:
+        raise ShardingError("has a root that is not known: not supported yet")
+    return root
+
+
 def _reduction(attributes: _Attributes) -> Reduction:
     if "reduction" not in attributes:
         return "sum"
@@ -136,7 +145,7 @@ def _reduction(attributes: _Attributes) -> Reduction:
     return name
 
 
-_READ: dict[str, Callable[[_Attributes], Step]] = {
+_READ: dict[str, Callable[[_Attributes], LocalStep]] = {
     "shard.all_gather": lambda a: AllGather(_int(a, "gather_axis"), _axes(a)),
     "shard.all_slice": lambda a: AllSlice(_int(a, "slice_axis"), _axes(a)),
     "shard.all_reduce": lambda a: AllReduce(_axes(a), _reduction(a)),
@@ -145,6 +154,13 @@ _READ: dict[str, Callable[[_Attributes], Step]] = {
     ),
     "shard.all_to_all": lambda a: AllToAll(_int(a, "concat_axis"), _int(a, "split_axis"), _axes(a)),
     "shard.update_halo": _update_halo,
+    "shard.broadcast": lambda a: Broadcast(_axes(a), _root(a)),
+    "shard.gather": lambda a: Gather(_int(a, "gather_axis"), _axes(a), _root(a)),
+    "shard.reduce": lambda a: Reduce(_axes(a), _root(a), _reduction(a)),
+    "shard.scatter": lambda a: Scatter(_int(a, scatter_dim()), _axes(a), _root(a)),
+    "shard.shift": lambda a: Shift(
+        _axes(a), _int(a, "shift_axis"), _int(a, "offset"), "rotate" in a
+    ),
 }
 
 
@@ -156,16 +172,7 @@ _OURS: dict[str, Callable[[_Attributes], Step]] = {
 }
 
 
-LOCAL_COLLECTIVES = (
-    *_READ,
-    "shard.broadcast",
-    "shard.gather",
-    "shard.recv",
-    "shard.reduce",
-    "shard.scatter",
-    "shard.send",
-    "shard.shift",
-)
+LOCAL_COLLECTIVES = (*_READ, "shard.recv", "shard.send")
 """Upstream's ops that move data between devices, or slice it."""
 
 

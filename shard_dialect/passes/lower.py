@@ -38,6 +38,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.local import described, one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, ReduceScatter, Reduction
+from shard_dialect.model.rooted import Reduce
 from shard_dialect.passes.aggregates import take_apart
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.carried import copy_what_is_carried
@@ -213,7 +214,9 @@ class _Calls:
         type_ = op.operands[0].type
         if not type_.has_static_shape:
             raise ShardError(f"'{op.name}' op on a tensor of unknown size cannot be lowered yet")
-        if isinstance(read[1], AllReduce | ReduceScatter):
+        if type_.element_type != op.results[0].type.element_type:
+            raise ShardError(f"'{op.name}' op gives elements of another type: not supported yet")
+        if isinstance(read[1], AllReduce | Reduce | ReduceScatter):
             _check_reduction(op.name, read[1].reduction, type_.element_type)
         source, target = map(_buffer_type, (op.operands[0].type, op.results[0].type))
         with ir.InsertionPoint(op), op.location:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +28,11 @@ from shard_dialect.model import (
     Step,
     UpdateHalo,
 )
+from shard_dialect.model.rooted import RootedStep
 from shard_dialect.runtime.arrays import Array
+from shard_dialect.runtime.group import Group
 from shard_dialect.runtime.lowered import Site
+from shard_dialect.runtime.rooted import perform_rooted
 
 REDUCE: dict[Reduction, Callable[[Array], Array]] = {
     "sum": lambda rows: rows.sum(axis=0, dtype=rows.dtype),
@@ -42,29 +45,6 @@ REDUCE: dict[Reduction, Callable[[Array], Array]] = {
     "bitwise_xor": lambda rows: np.bitwise_xor.reduce(rows, axis=0),
 }
 """For each reduction what joins the rows of an array into one."""
-
-
-class Group(Protocol):
-    """This device's view of one device group. Rows are in the order of the group's members."""
-
-    size: int
-    index: int
-    """This device's place in the group."""
-
-    def all_gather(self, send: Array) -> Array:
-        """Every member's `send`, one row each."""
-
-    def all_reduce(self, send: Array, reduction: Reduction) -> Array:
-        """The members' `send`s joined into one."""
-
-    def reduce_scatter(self, send: Array, reduction: Reduction) -> Array:
-        """Row `index` of every member's `send`, joined into one."""
-
-    def all_to_all(self, send: Array) -> Array:
-        """Row `index` of every member's `send`, one row each."""
-
-    def permute(self, send: Array, to: int | None, source: int | None) -> Array | None:
-        """What member `source` sends; ours goes to `to`. Both may be this member, or none."""
 
 
 class Member(ABC):
@@ -109,7 +89,11 @@ class Member(ABC):
         key = (site.grid, site.step.axes)
         if key not in self._groups:
             self._groups[key] = self.join(*key)
-        perform(site.step, self._groups[key], source, target)
+        if isinstance(site.step, RootedStep):
+            sizes = [site.grid.axes_size((axis,)) for axis in site.step.axes]
+            perform_rooted(site.step, sizes, self._groups[key], source, target)
+        else:
+            perform(site.step, self._groups[key], source, target)
 
     @abstractmethod
     def join(self, grid: Grid, axes: Axes) -> Group:

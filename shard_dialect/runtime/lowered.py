@@ -12,10 +12,10 @@ from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, PHASE, RESULT
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, functions_of, name_of
-from shard_dialect.ir.local import read_local
+from shard_dialect.ir.local import LocalStep, read_local
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Grid, Sharding, Step
+from shard_dialect.model import Grid, Sharding
 from shard_dialect.runtime.arrays import Array, TensorType, dtype_of
 
 
@@ -23,7 +23,7 @@ from shard_dialect.runtime.arrays import Array, TensorType, dtype_of
 class Site:
     """A collective of the program: the step, on which grid, and the local types."""
 
-    step: Step
+    step: LocalStep
     grid: Grid
     source: TensorType
     target: TensorType

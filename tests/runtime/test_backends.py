@@ -194,6 +194,59 @@ def test_uneven_pieces(run: Program, tmp_path: Path) -> None:
         assert "update_halo" in done.stdout
 
 
+ROOTED = """
+shard.grid @g(shape = 2x2)
+!v = tensor<8xf32>
+!h = tensor<4xf32>
+!q = tensor<2xf32>
+func.func @main(%x: !v) -> (!v, !v, !v, !v, !h) attributes {mesh.form = "local"} {
+  %mine = shard.all_slice %x on @g grid_axes = [1, 0] slice_axis = 0 : !v -> !q
+  %0 = shard.gather %mine on @g grid_axes = [1, 0] gather_axis = 0 root = [1, 0]
+    : (!q) -> !v
+  %all = shard.broadcast %0 on @g grid_axes = [0, 1] root = [0, 1] : (!v) -> !v
+  %1 = shard.scatter %0 on @g grid_axes = [1, 0] SCATTER = 0 root = [1, 0]
+    : (!v) -> !q
+  %again = shard.all_gather %1 on @g grid_axes = [1, 0] gather_axis = 0 : !q -> !v
+  %2 = shard.reduce %x on @g grid_axes = [0] root = [1] : (!v) -> !v
+  %sum = shard.broadcast %2 on @g grid_axes = [0] root = [1] : (!v) -> !v
+  %3 = shard.shift %mine on @g grid_axes = [0, 1] shift_axis = 1 offset = 1 rotate
+    : !q -> !q
+  %turned = shard.all_gather %3 on @g grid_axes = [1, 0] gather_axis = 0 : !q -> !v
+  %row = shard.all_slice %x on @g grid_axes = [0] slice_axis = 0 : !v -> !h
+  %4 = shard.shift %row on @g grid_axes = [0] shift_axis = 0 offset = -1 : !h -> !h
+  %first = shard.broadcast %4 on @g grid_axes = [0] root = [0] : (!h) -> !h
+  return %all, %again, %sum, %turned, %first
+    : !v, !v, !v, !v, !h
+}
+"""
+"""Pieces are in the order of axis 1: a shift by one along it turns the halves of the tensor."""
+ON_ONE = """
+!v = tensor<8xf32>
+!h = tensor<4xf32>
+func.func @main(%x: !v) -> (!v, !v, !v, !v, !h) {
+  %sum = arith.addf %x, %x : !v
+  %a = tensor.extract_slice %x[0] [4] [1] : !v to !h
+  %b = tensor.extract_slice %x[4] [4] [1] : !v to !h
+  %turned = tensor.concat dim(0) %b, %a : (!h, !h) -> !v
+  return %x, %x, %sum, %turned, %b
+    : !v, !v, !v, !v, !h
+}
+"""
+
+
+@needs_mpi
+@needs_torch
+def test_steps_with_a_root_and_shifts(run: Program, tmp_path: Path) -> None:
+    program, whole = tmp_path / "in.mlir", tmp_path / "whole.mlir"
+    program.write_text(ROOTED.replace("SCATTER", "scatter_dim"))
+    whole.write_text(ON_ONE)
+    arguments = [str(program), "--check", f"--reference={whole}"]
+    for done in (run(*arguments), mpi(4, *arguments), torchrun(4, *arguments)):
+        assert done.returncode == 0, done.stderr
+        kinds = [line.split()[0] for line in done.stdout.splitlines()]
+        assert {"gather", "broadcast", "scatter", "reduce", "shift"} <= set(kinds)
+
+
 AVERAGE = """
 shard.grid @g(shape = 2)
 func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> attributes {mesh.form = "local"} {
