@@ -26,6 +26,12 @@ def functions_of(module: ir.Operation) -> list[ir.Operation]:
     ]
 
 
+def is_private(function: ir.Operation) -> bool:
+    """Whether only functions of its module call it."""
+    visibility = function.attributes.get("sym_visibility")
+    return visibility is not None and visibility.value == "private"
+
+
 def boundary(function: ir.Operation, key: str) -> list[dict[str, ir.Attribute]]:
     """The entries of `arg_attrs` or `res_attrs`, to change and give to `set_boundary`."""
     type_ = function.attributes["function_type"].value

@@ -16,7 +16,8 @@ from shard_dialect.ir.attributes import SHARDING, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, form_of
-from shard_dialect.ir.program import Function
+from shard_dialect.ir.manual import TO_GLOBAL, edge_of, is_manual
+from shard_dialect.ir.program import Function, Op
 from shard_dialect.ir.shardings import Shardings, rank_of
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Annotation
@@ -84,6 +85,8 @@ def _of_ops(function: Function, shardings: Shardings) -> Iterator[Statement]:
             yield from _of_blocks(op.handle, shardings)
         if op.name in OPS or SHARDINGS in op.handle.attributes:
             yield from _of_op(op.handle, shardings, is_propagated)
+        if op.name == TO_GLOBAL:
+            yield from _of_what_is_given(op, shardings, is_propagated)
 
 
 def _of_blocks(op: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
@@ -118,6 +121,23 @@ def _of_op(op: ir.Operation, shardings: Shardings, is_propagated: bool) -> Itera
     elif annotated.required:
         yield Statement(op.results[0], said, op.location, "weak")
         yield Statement(op.operands[0], said, op.location, "weak")
+
+
+def _of_what_is_given(op: Op, shardings: Shardings, is_propagated: bool) -> Iterator[Statement]:
+    """Of a tensor that a manual computation gives, and of what that is outside.
+
+    A propagated function says itself how much more it is split.
+    """
+    with located(op.handle):
+        said = edge_of(op.handle, shardings).outside_said
+    value = op.handle.results[0]
+    if _is_tensor(value):
+        yield Statement(value, said, op.location, "weak" if is_propagated else "binding")
+        for use in value.uses:
+            end = use.owner.operation
+            if end.name == "scf.yield" and is_manual(end.parent):
+                outside = end.parent.results[use.operand_number]
+                yield Statement(outside, said, op.location, "weak")
 
 
 def said_of_results(function: ir.Operation, shardings: Shardings) -> dict[int, Annotation]:

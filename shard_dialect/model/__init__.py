@@ -4,7 +4,9 @@ from shard_dialect.model.annotation import Annotation
 from shard_dialect.model.axis import Axes, Axis, SubAxis
 from shard_dialect.model.between import Passage, Transfer, plan_between
 from shard_dialect.model.grid import Grid
+from shard_dialect.model.groups import Moves, axes_of_groups, moves_of_pairs
 from shard_dialect.model.halos import halo_steps
+from shard_dialect.model.manual import Edge
 from shard_dialect.model.plan import Plan, bytes_moved, plan
 from shard_dialect.model.rule import Assignment, ShardingRule, Window
 from shard_dialect.model.sharding import REDUCTIONS, Reduction, Sharding, ShardingError
@@ -34,8 +36,10 @@ __all__ = [
     "Axes",
     "Axis",
     "CropHalo",
+    "Edge",
     "Grid",
     "Mask",
+    "Moves",
     "Passage",
     "Permute",
     "Plan",
@@ -51,8 +55,10 @@ __all__ = [
     "UpdateHalo",
     "Window",
     "Windows",
+    "axes_of_groups",
     "bytes_moved",
     "halo_steps",
+    "moves_of_pairs",
     "plan",
     "plan_between",
 ]

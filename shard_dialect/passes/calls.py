@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from shard_dialect.ir.attributes import BLOCKS, SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
+from shard_dialect.ir.function import BOUNDARY, functions_of, is_private, name_of
 from shard_dialect.ir.walk import body, operations, walk
 
 _MOST = 10_000
@@ -38,7 +38,7 @@ class Calls:
 
     def separate(self) -> None:
         """Let each call of a private function have a copy to itself."""
-        self._refuse_recursion()
+        self.refuse_recursion()
         taken = {name_of(op) for op in operations(body(self.module)) if "sym_name" in op.attributes}
         called = {_callee(call) for calls in self.calls.values() for call in calls}
         waiting = [name for name in self.functions if name not in called]
@@ -46,7 +46,7 @@ class Calls:
         while waiting:
             for call in self.calls[waiting.pop(0)]:
                 callee = _callee(call)
-                if callee not in self.functions or not _is_private(self.functions[callee]):
+                if callee not in self.functions or not is_private(self.functions[callee]):
                     continue
                 if callee in claimed:
                     if len(self.original) == _MOST:
@@ -92,7 +92,7 @@ class Calls:
             else:
                 kept[key] = name
 
-    def _refuse_recursion(self) -> None:
+    def refuse_recursion(self) -> None:
         """Raise where a function calls itself, through others perhaps."""
         done: set[str] = set()
         for start in self.functions:
@@ -130,11 +130,6 @@ def _calls(function: ir.Operation) -> list[ir.Operation]:
 
 def _callee(call: ir.Operation) -> str:
     return str(call.attributes["callee"].value)
-
-
-def _is_private(function: ir.Operation) -> bool:
-    visibility = function.attributes.get("sym_visibility")
-    return visibility is not None and visibility.value == "private"
 
 
 def _shardings_of(function: ir.Operation) -> Hashable:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import build
+from shard_dialect.ir.attributes import MANUAL, ints
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.flow import ENDS, FLOWS, flows_between, flows_through
+from shard_dialect.ir.manual import EDGES, TO_GLOBAL, TO_LOCAL, edge_of, manual_computations
 from shard_dialect.ir.mesh import COLLECTIVES, UPDATE_HALO
 from shard_dialect.ir.program import Function, Op
 from shard_dialect.ir.shardings import Shardings
@@ -97,6 +99,9 @@ def check_types(op: ir.Operation, shardings: Shardings) -> ShardingRule | None:
 
     By its rule, which comes back, or `None` where nothing that the rule speaks of is sharded.
     """
+    if op.name in EDGES:
+        _check_edge(op, shardings)
+        return None
     if op.name in _FREE:
         _check_halos(op, shardings)
         return None
@@ -111,6 +116,42 @@ def check_types(op: ir.Operation, shardings: Shardings) -> ShardingRule | None:
     name = next(sharding.grid for sharding in operands + results if sharding is not None)
     _check(op, rule, operands, results, shardings.grid(name))
     return rule
+
+
+def _check_edge(op: ir.Operation, shardings: Shardings) -> None:
+    """The types outside and inside are of one tensor, and of its pieces along the manual axes."""
+    edge = edge_of(op, shardings)
+    types = [op.operands[0].type, op.results[0].type]
+    outer, inner = types if op.name == TO_LOCAL else reversed(types)
+    if not isinstance(outer, ir.RankedTensorType):
+        return
+    lies = shardings.lies(inner, edge.grid)
+    expected = edge.outside(lies)
+    found = shardings.lies(outer, edge.grid)
+    if lies.partial or found != expected:
+        raise ShardingError(
+            f"'{op.name}' op is between {outer} and {inner}: by its manual axes the one outside "
+            f"must be {expected}"
+        )
+    if edge.fitting(lies, tuple(inner.shape)) != lies:
+        raise ShardingError(f"'{op.name}' op has pieces that {lies} does not cut evenly")
+
+
+def check_manual_axes(function: ir.Operation, shardings: Shardings) -> None:
+    """Raise where a tensor in a manual computation lies along an axis that it is a piece along."""
+    for computation in manual_computations(function):
+        manual = ints(computation.attributes[MANUAL])
+        for op in walk(computation):
+            if op.name == TO_GLOBAL and op.parent == computation:
+                continue
+            for value in op.results:
+                sharding = shardings.of_type(value.type)
+                if sharding is not None and set(sharding.axes) & set(manual):
+                    raise error_at(
+                        op.location,
+                        f"'{op.name}' op makes a tensor that lies as {sharding} in a manual "
+                        f"computation along axes {manual}",
+                    )
 
 
 def _check_halos(op: ir.Operation, shardings: Shardings) -> None:

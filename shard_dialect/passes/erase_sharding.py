@@ -24,6 +24,7 @@ from shard_dialect.ir.function import (
     update_type,
 )
 from shard_dialect.ir.grids import OPS as GRIDS
+from shard_dialect.ir.manual import is_manual
 from shard_dialect.ir.mesh import COLLECTIVES, is_reshard
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations, walk
@@ -41,7 +42,7 @@ _ALIASES = (
 """Ops that change where a tensor lies, never its value."""
 _SILENT = ("mesh.sharding_group", "sdy.sharding_group", "shard.get_sharding", "shard.sharding")
 """Ops that give no tensor; dropped last first, so that none has a use any more."""
-_LOCAL = ("mesh.idx", "mesh.size", "mesh.to_global", "mesh.to_local")
+_LOCAL = ("mesh.idx", "mesh.size")
 _ATTRIBUTES = (SHARDINGS, BLOCKS, RULE, MANUAL, NAMED, "sdy.sharding", "sdy.sharding_rule")
 
 
@@ -100,6 +101,12 @@ def _erase(handle: ir.Operation, shardings: Shardings) -> None:
 
 def _refuse_local(handle: ir.Operation) -> None:
     for op in walk(handle):
+        if is_manual(op):
+            raise error_at(
+                op.location,
+                f"'{op.name}' op is a manual computation, which says what single devices do and "
+                "not what is done to whole tensors: name the unsharded program with --reference",
+            )
         if op.name in _LOCAL or (op.name in COLLECTIVES and not is_reshard(op)):
             raise error_at(op.location, f"'{op.name}' op is about one device among many")
 

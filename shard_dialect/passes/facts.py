@@ -6,23 +6,29 @@ after other passes have changed it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import annotation
-from shard_dialect.ir.attributes import MANUAL, SHARDINGS
+from shard_dialect.ir.attributes import SHARDINGS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
-from shard_dialect.ir.local import LOCAL_COLLECTIVES
+from shard_dialect.ir.manual import (
+    EDGES,
+    TO_GLOBAL,
+    computations_around,
+    grid_of,
+    manual_axes_at,
+)
 from shard_dialect.ir.program import Function, Op
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.statements import Statement, merged, said_of_results, statements
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Grid, Sharding, ShardingError
+from shard_dialect.model.axis import whole
+from shard_dialect.passes.exchanges import check_between_devices, is_between_devices
 
-_UNSUPPORTED = ("mesh.collective_permute", "mesh.to_global", "mesh.to_local")
-"""Read, checked and converted; what propagation does not know what to do with yet."""
 _SCALAR_CODE = ("linalg", "stablehlo", "tosa")
 """Dialects whose regions, where no values flow through them, hold no tensors but what they read
 from outside."""
@@ -53,12 +59,14 @@ class Facts:
 
 def read_facts(function: Function, shardings: Shardings) -> Facts:
     """Read and check them. Raises a located `ShardError`."""
-    _refuse_what_is_not_annotated(function)
+    _refuse_what_is_not_annotated(function, shardings)
     numbers = {value.handle: number for number, value in enumerate(function.values)}
     every = statements(function, shardings)
     for each in every:
         if each.value not in numbers:
             raise error_at(each.location, "an annotation inside of this region is not read yet")
+    if any(op.name in EDGES for op in function.ops):
+        _refuse_manual_axes(every)
     said = [each for each in every if _holds(each, function, numbers[each.value])]
     known = {numbers[value]: both for value, both in merged(said).items()}
     for each in said:
@@ -119,23 +127,56 @@ def _check(each: Statement, function: Function, number: int) -> None:
         raise error_at(each.location, error.message) from None
 
 
-def _refuse_what_is_not_annotated(function: Function) -> None:
+def _refuse_what_is_not_annotated(function: Function, shardings: Shardings) -> None:
     for op in function.ops:
-        if op.name in (*LOCAL_COLLECTIVES, "mesh.idx"):
-            raise error_at(
-                op.location, f"'{op.name}' op is of the local form: here tensors are global"
-            )
-        if op.blocks and MANUAL in op.handle.attributes:
-            raise error_at(
-                op.location,
-                f"'{op.name}' op is a manual computation: it is read, but not propagated yet",
-            )
-        if op.name in _UNSUPPORTED:
+        if is_between_devices(op.handle):
+            _check_place(op, shardings)
+        elif op.name == "mesh.collective_permute":
             raise error_at(op.location, f"'{op.name}' op is read, but not propagated yet")
+        elif op.name in EDGES:
+            _check_edge(op, function)
         if not op.blocks and not op.name.startswith(_SCALAR_CODE) and len(op.handle.regions):
             _refuse_inside(op, walk(op.handle))
         elif op.captures:
             _refuse_inside(op, [inner for inner, _, _ in op.captures])
+
+
+def _refuse_manual_axes(said: Iterable[Statement]) -> None:
+    """Raise where a tensor that is a piece along an axis is said to be split along it again."""
+    for each in said:
+        manual = _manual_axes_of(each.value)
+        twice = sorted({whole(axis) for axis in each.said.sharding.axes} & set(manual))
+        if twice:
+            raise error_at(
+                each.location,
+                f"a tensor is annotated {each.said} in a manual computation, where it is a piece "
+                f"along axes {twice} already",
+            )
+
+
+def _manual_axes_of(value: ir.Value) -> Sequence[int]:
+    """The axes that a value is a piece along."""
+    if isinstance(value.owner, ir.Block):
+        return manual_axes_at(value.owner.owner.operation)
+    maker = value.owner.operation
+    return manual_axes_at(maker.parent if maker.name == TO_GLOBAL else maker)
+
+
+def _check_place(op: Op, shardings: Shardings) -> None:
+    """Refuse what tells devices apart, but along the manual axes of where it stands."""
+    around = next(computations_around(op.handle), None)
+    if around is None:
+        if op.name.startswith("stablehlo."):
+            return  # it stays as it is, and is refused where it would be lowered
+        raise error_at(op.location, f"'{op.name}' op is of the local form: here tensors are global")
+    with located(op.handle):
+        check_between_devices(op.handle, grid_of(around, shardings))
+
+
+def _check_edge(op: Op, function: Function) -> None:
+    kinds = [function.values[value].kind for value in (*op.operands, *op.results)]
+    if any(kind.is_tensor and kind.shape is None for kind in kinds):
+        raise error_at(op.location, f"'{op.name}' op is on a tensor of unknown size")
 
 
 def _refuse_inside(op: Op, found: Iterable[ir.Operation]) -> None:

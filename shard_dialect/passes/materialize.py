@@ -41,6 +41,7 @@ from shard_dialect.ir.function import (
     set_form,
     update_type,
 )
+from shard_dialect.ir.manual import TO_GLOBAL, TO_LOCAL, is_manual
 from shard_dialect.ir.mesh import COLLECTIVES
 from shard_dialect.ir.program import Block, Op, read_functions
 from shard_dialect.ir.shardings import Shardings
@@ -48,7 +49,9 @@ from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.choice import Choice, choose
+from shard_dialect.passes.edges import Edges
 from shard_dialect.passes.import_ import import_annotations
+from shard_dialect.passes.manual_bodies import open_bodies
 from shard_dialect.passes.mirror import BARRIER, GROUP
 from shard_dialect.passes.propagate import complete
 from shard_dialect.passes.versions import FRESH, Versions, is_fresh
@@ -76,7 +79,8 @@ class Materialize(Pass):
     """Make an op without a sharding rule an error."""
 
     def rewrite(self, module: ir.Operation) -> None:
-        import_annotations(module)
+        if "scf.execute_region" in import_annotations(module):
+            open_bodies(module)
         shardings = Shardings.of(module)
         done = ("distributed", "local", "lowered")
         handles = [op for op in functions_of(module) if form_of(op) not in done]
@@ -110,6 +114,7 @@ class _Materializer:
         self.grid = wanted.grid
         self.rules = RuleMemo()
         self.versions = Versions(wanted.function, shardings, wanted.grid)
+        self.edges = Edges(shardings, self.versions, self.wanted, wanted.fine)
         self.ends: dict[tuple[int, int], Sharding] = {}
         """What the ops that end blocks pass on, by the op and the place."""
 
@@ -156,6 +161,8 @@ class _Materializer:
         """What is to be done with an op, by its kind."""
         by_name = {
             GROUP: lambda _: None,
+            TO_LOCAL: self._go_in,
+            TO_GLOBAL: self._come_out,
             "func.call": self._call,
             "func.return": self._return,
             "tensor.parallel_insert_slice": self._take_all_whole,
@@ -186,16 +193,29 @@ class _Materializer:
                 op.handle.operands[place] = self.versions.get(value, target, op)
 
     def _flow(self, op: Op) -> None:
+        if is_manual(op.handle):
+            self.edges.open(op)
         for flow in flows_through(op):
             if op.name == "scf.forall":  # its iterations write to parts of these
                 self._keep_targets_whole(flow)
             self._prepare(flow)
         self._pass_on(op)
+        is_left = op.name in (*LOOPS, PARALLEL) or is_manual(op.handle)
         for block in in_order(op.blocks):
-            with self.versions.block(op if op.name in (*LOOPS, PARALLEL) else None):
+            with self.versions.block(op if is_left else None):
                 self._go_through(block)
         for value in op.results:
             self._enter(value)
+
+    def _go_in(self, op: Op) -> None:
+        lies = self.edges.go_in(op)
+        if lies is not None:
+            self._define(op, op.results[0], lies)
+
+    def _come_out(self, op: Op) -> None:
+        lies = self.edges.come_out(op)
+        if lies is not None:
+            self._define(op, op.results[0], lies)
 
     def _annotate(self, op: Op) -> None:
         target = self.wanted[op.results[0]]

@@ -3,6 +3,8 @@
 ops with a rule            a node each
 loops, branches, calls     a node for each of their flows; the targets of one are one value
 annotations, barriers      a node that passes shardings on as they are
+edges of manual            a node between the dimensions outside and those inside
+computations
 constants                  a copy for each user, made when it is met (`constants`): what one
                            user wants of them is nothing to another
 """
@@ -10,12 +12,13 @@ constants                  a copy for each user, made when it is met (`constants
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.ir.annotation import OPS, binds, has_loops
-from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.flow import Flow, flows_between, flows_through
+from shard_dialect.ir.manual import EDGES, TO_LOCAL, edge_of
 from shard_dialect.ir.program import Function, Op, Value
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.model import Annotation, Grid, ShardingRule
@@ -233,17 +236,8 @@ class _Builder:
             origin = self._origin(op)
             for flow in flows:
                 self._flow(flow, origin)
-        elif op.name == "func.return":
-            self._return(op)
-        elif op.name == "func.call":
-            self._call(op)
-        elif op.name == GROUP:
-            number = op.handle.attributes["group_id"].value
-            self._groups.setdefault(number, []).append((op, op.operands[0]))
-        elif op.name in (*OPS, BARRIER):
-            self._annotation(op)
         else:
-            self._op(op)
+            _VISITS.get(op.name, _Builder._op)(self, op)
 
     def _op(self, op: Op) -> None:
         rule = self.rules.rule_of(op, self.values)
@@ -291,6 +285,31 @@ class _Builder:
             node.annotates = binds(op.handle)
         self.graph.nodes.append(node)
 
+    def _edge(self, op: Op) -> None:
+        """Into a manual computation the tensor comes as a version of its own, as it is said."""
+        operand, result = op.operands[0], op.results[0]
+        into = op.name == TO_LOCAL
+        kind = self.values[operand if into else result].kind
+        if kind.shape is None:
+            return
+        with located(op.handle):
+            edge = edge_of(op.handle, self.shardings)
+        source, target = self._operand(op, 0), self._value(result)
+        origin = self._origin(op)
+        used_once = self._used_once(op)
+        if into:
+            seen = self.graph.value(kind.shape, kind.itemsize, edge.outside_said)
+            form = self.graph.identity(kind.shape)
+            passed = Node(form, (source, seen), "elementwise", used_once, origin)
+            passed.annotates = "users"
+            self.graph.nodes.append(passed)
+            source = seen
+        key = ("edge", op.name, edge.held, edge.grid.name, kind.shape)
+        if key not in self._forms:
+            rule = edge.rule(kind.shape, into)
+            self._forms[key] = self.graph.form(rule, edge.pinned, edge.grid.name)
+        self.graph.nodes.append(Node(self._forms[key], (source, target), "pass", used_once, origin))
+
     def _flow(self, flow: Flow, origin: int) -> None:
         target = self._value(flow.targets[0])
         shape = self.values[flow.targets[0]].shape
@@ -333,6 +352,10 @@ class _Builder:
                 said = self.facts[self.number].returned.get(place)
                 self.made.exits[key] = self.graph.exit(shape, operand, said, self._origin(op))
 
+    def _member(self, op: Op) -> None:
+        number = op.handle.attributes["group_id"].value
+        self._groups.setdefault(number, []).append((op, op.operands[0]))
+
     def _group(self, group: list[tuple[Op, int]]) -> None:
         """All members lie alike."""
         shape = self.values[group[0][1]].shape
@@ -358,6 +381,15 @@ class _Builder:
     def _origin(self, op: Op) -> int:
         self.made.ops.append((self.number, op))
         return len(self.made.ops) - 1
+
+
+_VISITS: dict[str, Callable[[_Builder, Op], None]] = {
+    "func.return": _Builder._return,
+    "func.call": _Builder._call,
+    GROUP: _Builder._member,
+    **dict.fromkeys((*OPS, BARRIER), _Builder._annotation),
+    **dict.fromkeys(EDGES, _Builder._edge),
+}
 
 
 def _targets_in(function: Function) -> set[int]:

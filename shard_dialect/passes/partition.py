@@ -45,11 +45,13 @@ from shard_dialect.ir.function import (
     update_type,
 )
 from shard_dialect.ir.grids import write_grid
+from shard_dialect.ir.manual import computations_around, grid_of
 from shard_dialect.ir.mesh import is_reshard
 from shard_dialect.ir.program import read_function
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import (
+    Grid,
     ShardingError,
 )
 from shard_dialect.passes.base import Pass
@@ -57,9 +59,16 @@ from shard_dialect.passes.casts import take_casts_back
 from shard_dialect.passes.consistency import (
     check_can_be_cut,
     check_flows,
+    check_manual_axes,
     check_types,
 )
+from shard_dialect.passes.exchanges import (
+    check_between_devices,
+    is_between_devices,
+    write_exchange,
+)
 from shard_dialect.passes.local_steps import cut_collective, local_splat
+from shard_dialect.passes.manual_bodies import inline_bodies
 from shard_dialect.passes.pieces import cut_of
 from shard_dialect.passes.whole_boundary import give_whole, not_called, take_whole
 from shard_dialect.rules import Cut, cutting_of
@@ -95,6 +104,7 @@ class Partition(Pass):
                 )
             take_casts_back(handle)
             check_can_be_cut(handle, shardings)
+            check_manual_axes(handle, shardings)
             check_flows(read_function(handle), shardings)
             _partition(handle, shardings)
         _use_upstream_grids(module, shardings)
@@ -111,28 +121,43 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
     # In step with `ops`: as a key an op would not do, its hash changes with its operands.
     collectives: list[Collective | None] = []
     cuts: list[Cut | None] = []
+    grids: list[Grid | None] = []
     for op in ops:
         with located(op):
             rule = check_types(op, shardings)
             collectives.append(read_collective(op) if is_reshard(op) else None)
             cuts.append(cut_of(op, rule, shardings) if rule is not None else None)
+            grids.append(_grid_apart(op, shardings))
     with located(handle):
         _cut_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
         for end in returns_of(handle)[:1]:
             _cut_boundary(handle, "res_attrs", RESULT, end.operands)
     with located(handle):
         _cut_arguments(handle, shardings)
-    for op, collective, cut in zip(ops, collectives, cuts, strict=True):
+    for op, collective, cut, grid in zip(ops, collectives, cuts, grids, strict=True):
         with located(op):
             if collective is not None:
                 cut_collective(op, collective, shardings)
                 continue
             _cut_arguments(op, shardings)
             _cut_results(op, shardings)
-            if cut is not None:
+            if grid is not None:
+                write_exchange(op, grid, shardings)
+            elif cut is not None:
                 _adapt(cut)
+    inline_bodies(handle)
     update_type(handle)
     set_form(handle, "local")
+
+
+def _grid_apart(op: ir.Operation, shardings: Shardings) -> Grid | None:
+    """The grid whose devices an op of a manual computation tells apart, if it is such an op."""
+    around = next(computations_around(op), None) if is_between_devices(op) else None
+    if around is None:
+        return None
+    grid = grid_of(around, shardings)
+    check_between_devices(op, grid)
+    return grid
 
 
 def _adapt(cut: Cut) -> None:

@@ -18,6 +18,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary
 from shard_dialect.ir.grids import write_cluster
+from shard_dialect.ir.manual import EDGES, edge_of
 from shard_dialect.ir.program import Block, Function, Op
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body
@@ -48,6 +49,8 @@ class Wanted:
     of: dict[int, Sharding]
     signature: Signature
     loops: Callable[[Op, ShardingRule], Assignment | None]
+    fine: Refinement | None
+    """The finer grid that `of` is on, if it is one."""
 
 
 def read_wanted(
@@ -86,6 +89,8 @@ class _Reader:
         with located(function.handle):
             self.signature = Signature(self._said("arg_attrs"), self._said("res_attrs"))
         self.of: dict[int, Sharding] = {}
+        self.edges: list[Sharding] = []
+        """Of what goes in and out of manual computations, as is said there."""
         for number, sharding in zip(function.arguments, self.signature.arguments, strict=True):
             if sharding is not None:
                 self.of[number] = sharding
@@ -100,7 +105,7 @@ class _Reader:
 
     def all(self) -> list[Sharding]:
         results = [each for each in self.signature.results if each is not None]
-        return [*self.of.values(), *results]
+        return [*self.of.values(), *self.edges, *results]
 
     def wanted(self, fine: Refinement | None) -> Wanted:
         def refined(sharding: Sharding | None) -> Sharding | None:
@@ -115,7 +120,7 @@ class _Reader:
             tuple(map(refined, self.signature.arguments)),
             tuple(map(refined, self.signature.results)),
         )
-        return Wanted(self.function, fine.fine if fine else self.grid, of, signature, loops)
+        return Wanted(self.function, fine.fine if fine else self.grid, of, signature, loops, fine)
 
     def _said(self, key: str) -> tuple[Sharding | None, ...]:
         """The boundary must be as it is written: callers rely on it."""
@@ -149,6 +154,9 @@ class _Reader:
         for place, said in self.shardings.of_results(op.handle).items():
             self._want(op.results[place], said.sharding)
         self._read_blocks(op.handle, op.blocks)
+
+        if op.name in EDGES:
+            self.edges.append(edge_of(op.handle, self.shardings).said.sharding)
 
     def _read_blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
         for block, said in zip(blocks, self.shardings.of_blocks(handle), strict=False):

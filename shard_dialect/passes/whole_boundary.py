@@ -39,6 +39,7 @@ def take_whole(function: ir.Operation, shardings: Shardings) -> None:
     """Let each device take its pieces of whole arguments; what gathered them takes larger ones."""
     block = body(function)
     first = operations(block)[0]
+    replaced = []
     for argument in block.arguments:
         lies = shardings.of_type(argument.type)
         if lies is None:
@@ -57,7 +58,9 @@ def take_whole(function: ir.Operation, shardings: Shardings) -> None:
                 user.operands[place] = taken[wanted]
                 continue
             user.results[0].replace_all_uses_with(taken[wanted])
-            user.erase()
+            replaced.append(user)
+    for user in replaced:  # of which one may be the first op
+        user.erase()
     update_type(function)
 
 

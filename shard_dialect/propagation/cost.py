@@ -102,6 +102,8 @@ def _ways(form: Form, known: Sequence[Annotation | None], grid: Grid) -> Iterato
         for dim, axes in zip(dims, said.sharding.split_axes, strict=True):
             if len(dim) == 1 and axes and dim[0] not in rule.unsplit:
                 found[dim[0]].add(axes)
+    for factor, axes in form.pinned:
+        found[factor] = {axes}
     ways = product(*(sorted(each, key=lambda axes: (-len(axes), str(axes))) for each in found))
     tried = 0
     for way in ways:

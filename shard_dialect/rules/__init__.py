@@ -27,6 +27,7 @@ from shard_dialect.model import ShardingRule
 from shard_dialect.model.rule_text import read_rule
 from shard_dialect.rules import (
     bufferization,
+    exchange,
     linalg,
     linalg_body,
     pointwise,
@@ -91,7 +92,7 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
 
     The one written on the op goes before that of its name.
     """
-    function = _RULES.get(op.name)
+    function = exchange.rule_inside(op) or _RULES.get(op.name)
     if RULE in op.attributes:
         text = op.attributes[RULE].value
         function = lambda _: text  # noqa: E731

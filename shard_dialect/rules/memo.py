@@ -9,9 +9,10 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.program import Op, Value
 from shard_dialect.ir.walk import has_own_body, operations
 from shard_dialect.model import ShardingRule
-from shard_dialect.rules import rule_of
+from shard_dialect.rules import exchange, rule_of
 
 _BY_NEIGHBOURS = (
+    *exchange.OPS,
     "stablehlo.concatenate",
     "stablehlo.custom_call",
     "stablehlo.pad",
@@ -27,7 +28,8 @@ _BY_NEIGHBOURS = (
     "tosa.slice",
     "tosa.transpose_conv2d",
 )
-"""Ops whose rules look at what makes their operands, an init constant say, or at their users."""
+"""Ops whose rules look at what makes their operands, an init constant say, at their users, or at
+what they stand in."""
 
 
 class RuleMemo:

@@ -34,6 +34,7 @@ from shard_dialect.ir.function import (
     set_boundary,
     update_type,
 )
+from shard_dialect.ir.manual import manual_computations
 from shard_dialect.ir.mesh import UPDATE_HALO
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.source import Source
@@ -72,6 +73,7 @@ class Suspect:
             if form_of(function) != "distributed":
                 hint = ", where values no longer say how they lie: give --bisect an earlier one"
                 raise refuse_form(function, hint)
+            _refuse_manual(module.operation)
         return cls(source, module, entry)
 
     def error(
@@ -144,6 +146,17 @@ class Suspect:
             "every op's value is the unsharded program's where it is given as a result: the "
             "difference is made after the distributed form, by --partition or --lower"
         )
+
+
+def _refuse_manual(module: ir.Operation) -> None:
+    """Raise for a program that has no unsharded one in the distributed form."""
+    for function in functions_of(module):
+        for op in manual_computations(function):
+            raise error_at(
+                op.location,
+                f"'{op.name}' op is a manual computation: what values before and after it are on "
+                "whole tensors is not known to --bisect",
+            )
 
 
 @contextmanager

@@ -4,7 +4,7 @@
 
 In a program on global tensors each is over devices that see all of them: a piece would be exchanged
 for a piece of another place. So nothing is split; dimensions that stay as they are still pass on
-what is said of them.
+what is said of them. In manual computations they may be split, too (`rules.exchange`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shard_dialect.model import ShardingRule
-from shard_dialect.rules.factors import Factors
+from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attributes import integer
 
 
-def changing(*names: str) -> Callable[[Query], ShardingRule | None]:
+def changing(*names: str, staying: Kind = "whole") -> Callable[[Query], ShardingRule | None]:
     """The dimensions that the attributes `names` give are not the same in operands and results."""
 
     def rule(query: Query) -> ShardingRule | None:
@@ -27,7 +27,7 @@ def changing(*names: str) -> Callable[[Query], ShardingRule | None]:
         operands, results = len(factors.operands), len(factors.results)
         for dim, size in enumerate(shape):
             if dim not in changed:
-                factors.add_to_all(dim, size, "whole")
+                factors.add_to_all(dim, size, staying)
         for dim in changed:
             factors.add(shape[dim], (dim,) * operands, (), "whole")
             factors.add(made[dim], (), (dim,) * results, "whole")

@@ -118,6 +118,18 @@ func.func @uneven(%x: tensor<5xf32, #mesh.shard<@g, [[0]]>>)
   return %0 : tensor<5xf32, #mesh.shard<@g, [[0]]>>
 }
 
+// The op before which pieces are taken may be one that is no longer there.
+//
+// BOTH-LABEL: func.func @the_first_op_goes(
+// BOTH-NEXT: %[[PIECE:.*]] = shard.all_slice %arg1
+// BOTH-NEXT: math.exp %[[PIECE]]
+func.func @the_first_op_goes(%x: tensor<8xf32, #mesh.shard<@g, [[0]]>>, %y: tensor<8xf32, #mesh.shard<@g, [[0]]>>)
+    -> (tensor<8xf32>, tensor<8xf32, #mesh.shard<@g, [[0]]>>) attributes {mesh.form = "distributed"} {
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]], tensor_axis = [0]} : (tensor<8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8xf32>
+  %1 = math.exp %y : tensor<8xf32, #mesh.shard<@g, [[0]]>>
+  return %0, %1 : tensor<8xf32>, tensor<8xf32, #mesh.shard<@g, [[0]]>>
+}
+
 // BOTH-LABEL: func.func @blocks(
 // BOTH-COUNT-2: shard.all_gather
 func.func @blocks(%x: tensor<8xf32, #mesh.shard<@g, [[0]]>>, %c: tensor<i1>)

@@ -49,15 +49,3 @@ func.func @unknown_sizes_of_the_grid(%x: tensor<16x16xf32>) {
 func.func @no_grid(%x: tensor<16x16xf32>) {
   return
 }
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @a_manual_computation(%x: tensor<16x16xf32>) {
-  // expected-error@+1 {{'scf.execute_region' op is a manual computation: it is read, but not propagated yet}}
-  scf.execute_region no_inline {
-    %1 = "mesh.to_local"(%x) {sharding = #mesh.shard<@g, [[0]]>, manual_axes = [0]} : (tensor<16x16xf32>) -> tensor<8x16xf32>
-    scf.yield
-  } {mesh.manual_axes = [0]}
-  return
-}

@@ -1,0 +1,24 @@
+// A maximum over all devices, and results that leave both axes replicated.
+
+"sdy.mesh"() {mesh = #sdy.mesh<["x"=2, "y"=4]>, sym_name = "m"} : () -> ()
+func.func @main(%arg0: tensor<8x16xf32>) -> tensor<4x4xf32> {
+  %0 = "sdy.manual_computation"(%arg0) ({
+  ^bb0(%arg1: tensor<4x4xf32>):
+    %1 = "stablehlo.all_reduce"(%arg1) <{replica_groups = dense<[[0, 4, 1, 5, 2, 6, 3, 7]]> : tensor<1x8xi64>}> ({
+    ^bb0(%arg2: tensor<f32>, %arg3: tensor<f32>):
+      %2 = stablehlo.maximum %arg2, %arg3 : tensor<f32>
+      stablehlo.return %2 : tensor<f32>
+    }) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    "sdy.return"(%1) : (tensor<4x4xf32>) -> ()
+  }) {in_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {"y"}]>]>, manual_axes = #sdy<manual_axes{"x", "y"}>, out_shardings = #sdy.sharding_per_value<[<@m, [{}, {}]>]>} : (tensor<8x16xf32>) -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+
+// -----
+
+func.func @main(%arg0: tensor<8x16xf32>) -> tensor<4x4xf32> {
+  %cst = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %0 = stablehlo.reshape %arg0 : (tensor<8x16xf32>) -> tensor<2x4x4x4xf32>
+  %1 = stablehlo.reduce(%0 init: %cst) applies stablehlo.maximum across dimensions = [0, 2] : (tensor<2x4x4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  return %1 : tensor<4x4xf32>
+}
