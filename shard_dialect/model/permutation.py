@@ -18,7 +18,7 @@ def permute(source: Sharding, target: Sharding, grid: Grid) -> Permute:
     Only the axes whose part changes take part. A device that holds already what it should keeps
     it; of several devices with a piece, the first that is not taken gives it.
     """
-    changed = _changed(source, target)
+    changed = _changed(source, target, grid)
     holders: dict[tuple[int, ...], list[int]] = defaultdict(list)
     group = grid.groups(changed)[0] if changed else (0,)
     both = tuple(axis for axis in source.partial if axis in target.partial)
@@ -47,7 +47,7 @@ def leads_to(
     both = tuple(axis for axis in source.partial if axis in target.partial)
     if source.grid != target.grid or source.reduction != target.reduction:
         return False
-    if not set(_changed(source, target)) <= set(axes) or not _as_many(source, target, grid):
+    if not set(_changed(source, target, grid)) <= set(axes) or not _as_many(source, target, grid):
         return False
     return all(
         _key(source, both, group[place], grid) == _key(target, both, group[to], grid)
@@ -63,10 +63,17 @@ def _as_many(source: Sharding, target: Sharding, grid: Grid) -> bool:
     return all(grid.axes_size(have) == grid.axes_size(want) for have, want in both)
 
 
-def _changed(source: Sharding, target: Sharding) -> Axes:
+def without_ones(axes: Axes, grid: Grid) -> Axes:
+    """The axes that cut anything: those of more than one device."""
+    return tuple(axis for axis in axes if grid.axes_size((axis,)) > 1)
+
+
+def _changed(source: Sharding, target: Sharding, grid: Grid) -> Axes:
     """The axes past the common major part of each dimension, and partial on one side only."""
-    found: set[Axis] = set(source.partial) ^ set(target.partial)
-    for have, want in zip(source.split_axes, target.split_axes, strict=True):
+    found: set[Axis] = set(without_ones(source.partial, grid))
+    found ^= set(without_ones(target.partial, grid))
+    for run, wanted in zip(source.split_axes, target.split_axes, strict=True):
+        have, want = without_ones(run, grid), without_ones(wanted, grid)
         kept = common_prefix(have, want)
         found |= {*have[kept:], *want[kept:]}
     return tuple(sorted(found, key=in_order))

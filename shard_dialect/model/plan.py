@@ -23,7 +23,7 @@ from shard_dialect.model.greedy import applied, common_prefix, greedy
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.halos import halo_steps
 from shard_dialect.model.layout import Layout, Problem, Run
-from shard_dialect.model.permutation import permute
+from shard_dialect.model.permutation import permute, without_ones
 from shard_dialect.model.refine import Refinement
 from shard_dialect.model.search import (
     SearchTooLong,
@@ -93,6 +93,8 @@ def plan(
     coarse = Refinement.of(grid, used)
     if coarse is not None:
         grid, source, target = coarse.fine, coarse.refined(source), coarse.refined(target)
+    if any(_cut(each, grid) != each for each in (source, target)):
+        return _but_for_ones(source, target, shape, itemsize, grid, sub_axes, limit)
     best, bound = _on_whole_axes(source, target, shape, itemsize, grid, limit)
     finest = Refinement.finest(grid) if sub_axes else None
     if finest is None or (best.bytes_moved <= bound and len(best.steps) == 1):
@@ -102,6 +104,41 @@ def plan(
     )
     cheaper = (fine.bytes_moved, len(fine.steps)) < (best.bytes_moved, len(best.steps))
     return fine if cheaper else replace(best, exact=fine.exact)
+
+
+def _cut(sharding: Sharding, grid: Grid) -> Sharding:
+    """Without the axes of size 1, which cut nothing."""
+    split = tuple(without_ones(axes, grid) for axes in sharding.split_axes)
+    return replace(sharding, split_axes=split)
+
+
+def _but_for_ones(
+    source: Sharding,
+    target: Sharding,
+    shape: Shape,
+    itemsize: int,
+    grid: Grid,
+    sub_axes: bool,
+    limit: int,
+) -> Plan:
+    """A plan as if no axis had size 1, each device keeping its piece where one comes or goes.
+
+    Or one that takes them for axes like others, if that is shorter.
+    """
+    best, _ = _on_whole_axes(source, target, shape, itemsize, grid, limit)
+    between = plan(_cut(source, grid), _cut(target, grid), shape, itemsize, grid, sub_axes, limit)
+    fine = Refinement.finest(grid) if between.grid != grid else None
+    if fine is not None:
+        grid, source, target = fine.fine, fine.refined(source), fine.refined(target)
+    begin, end = _cut(source, grid), _cut(target, grid)
+    steps = [
+        *([permute(source, begin, grid)] if source != begin else []),
+        *between.steps,
+        *([permute(end, target, grid)] if target != end else []),
+    ]
+    if (between.bytes_moved, len(steps)) < (best.bytes_moved, len(best.steps)):
+        return replace(between, steps=tuple(steps))
+    return replace(best, exact=between.exact and best.bytes_moved == between.bytes_moved)
 
 
 def bytes_moved(
