@@ -19,6 +19,7 @@ Results are written to buffers that the caller gives, as the last arguments.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
@@ -103,7 +104,22 @@ class Lower(Pass):
             for handle in functions_of(module):
                 _copy_by_loops(handle)
         except ir.MLIRError as error:
-            raise from_mlir(error) from None
+            raise _named(from_mlir(error)) from None
+
+
+def _named(error: ShardError) -> ShardError:
+    """The same error in words of ours, if it is that an op is no code on buffers."""
+    found = next((_OP.match(note.message) for note in error.notes), None)
+    if error.message != _NOT_BUFFERIZED or found is None:
+        return error
+    return ShardError(
+        f"'{found[1]}' op cannot be lowered: there is no code for it that a device could run",
+        error.location,
+    )
+
+
+_NOT_BUFFERIZED = "op was not bufferized"
+_OP = re.compile(r'see current operation:\s*(?:%[^"]*= )?"([^"]+)"')
 
 
 def _to_linalg(module: ir.Operation) -> None:

@@ -28,7 +28,6 @@ from shard_dialect.ir.function import (
     boundary,
     form_of,
     functions_of,
-    name_of,
     refuse_form,
     returns_of,
     set_boundary,
@@ -46,6 +45,7 @@ from shard_dialect.runtime.arrays import Array, can_be_run
 from shard_dialect.runtime.check import Alone, Compared, Expected, compared
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.lowered import find_function
+from shard_dialect.runtime.reached import keep_connected, keep_reached
 from shard_dialect.runtime.world import World
 
 _TO_DISTRIBUTED = PIPELINES["spmd"][:-1]
@@ -67,6 +67,7 @@ class Suspect:
         """Raises a located `ShardError` for a program that is past the distributed form."""
         with source.places():
             module = source.parse()
+            keep_connected(module.operation, entry)
             with _silent():
                 run_pipeline(module, ",".join(_TO_DISTRIBUTED))
             function = find_function(module.operation, entry)
@@ -119,7 +120,7 @@ class Suspect:
     def _giving(self, places: range, pipeline: str) -> Executable:
         """The program, compiled by `pipeline`, with the values at `places` as further results."""
         module = ir.Module.parse(self.module.operation.get_asm(enable_debug_info=True))
-        _keep_only(module, self.entry)
+        keep_reached(module.operation, self.entry)  # callers have its type of before
         function = find_function(module.operation, self.entry)
         shardings = Shardings.of(module.operation)
         _give_too(function, [_values(function)[place] for place in places], shardings)
@@ -132,6 +133,7 @@ class Suspect:
         expected = Expected.of(reference, inputs)
         for count in range(len(_TO_DISTRIBUTED) + 1):
             module = self.source.parse()
+            keep_connected(module.operation, self.entry)
             passes = ("import", *_TO_DISTRIBUTED[:count])
             run_pipeline(module, ",".join([*passes, "erase-sharding", "lower"]))
             unsharded = Executable(module, self.entry)
@@ -188,14 +190,6 @@ def _can_be_given(type_: ir.Type) -> bool:
     if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
         return False
     return can_be_run(type_.element_type)
-
-
-def _keep_only(module: ir.Module, entry: str) -> None:
-    """Drop the functions that `entry` has no use for: they may call it, by its type of before."""
-    for function in functions_of(module.operation):
-        if name_of(function) != entry:
-            function.attributes["sym_visibility"] = ir.StringAttr.get("private")
-    run_pipeline(module, "symbol-dce")
 
 
 def _give_too(function: ir.Operation, values: Sequence[ir.Value], shardings: Shardings) -> None:

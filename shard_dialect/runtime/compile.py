@@ -6,6 +6,7 @@ from shard_dialect.ir.source import Source
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.lowered import choose_entry
+from shard_dialect.runtime.reached import keep_connected, keep_reached
 
 
 def compile_sharded(source: Source, entry: str | None = None) -> Executable:
@@ -13,7 +14,10 @@ def compile_sharded(source: Source, entry: str | None = None) -> Executable:
     with source.places():
         module = source.parse()
         name = choose_entry(module.operation, entry)
-        run_pipeline(module, "spmd,lower")
+        keep_connected(module.operation, name)
+        run_pipeline(module, "spmd")
+        keep_reached(module.operation, name)
+        run_pipeline(module, "lower")
         return Executable(module, name)
 
 
@@ -22,5 +26,6 @@ def compile_reference(source: Source, entry: str) -> Executable:
     with source.places():
         module = source.parse()
         choose_entry(module.operation, entry)
+        keep_reached(module.operation, entry)
         run_pipeline(module, "import,erase-sharding,lower")
         return Executable(module, entry)

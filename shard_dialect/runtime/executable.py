@@ -62,7 +62,10 @@ class Executable:
     def _load(self, module: ir.Module, entry: str, called: dict[str, int]) -> None:
         for op in walk(module.operation):
             if not op.name.startswith("llvm."):
-                raise error_at(op.location, "cannot be run: there is no lowering to LLVM for it")
+                raise error_at(
+                    op.location,
+                    f"'{op.name}' op cannot be run: there is no lowering to LLVM for it",
+                )
         engine = part("execution_engine").ExecutionEngine(module, opt_level=3)
         self._engine = engine
         self._callbacks = {name: _callback(self, site) for name, site in self.program.sites.items()}
