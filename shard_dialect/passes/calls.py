@@ -72,7 +72,7 @@ class Calls:
         return name
 
     def join(self) -> None:
-        """Make one of the copies that are alike; those that call nothing else first."""
+        """Let the first of the copies that are alike be all; those that call nothing go first."""
         if not self.original:
             return
         kept: dict[tuple[str, Hashable], str] = {}
@@ -111,17 +111,21 @@ class Calls:
                     path.append((callee, iter(self.calls[callee])))
 
     def _callees_first(self) -> list[str]:
-        """The names of functions, originals before copies, each behind those that it calls."""
-        done: dict[str, None] = {}
-        path = [(name, False) for name in reversed(self.functions)]
+        """The names of functions, each behind those that it calls; then originals before copies.
+
+        All copies of one function come together, as they call copies of the same.
+        """
+        heights: dict[str, int] = {}
+        path = [(name, False) for name in self.functions]
         while path:
             name, is_left = path.pop()
+            inside = [each for each in map(_callee, self.calls[name]) if each in self.functions]
             if is_left:
-                done[name] = None
-            elif name not in done and name in self.functions:
+                heights[name] = max((heights[each] + 1 for each in inside), default=0)
+            elif name not in heights:
                 path.append((name, True))
-                path += [(_callee(call), False) for call in self.calls[name]]
-        return list(done)
+                path += [(each, False) for each in inside if each not in heights]
+        return sorted(self.functions, key=lambda name: heights[name])
 
 
 def _calls(function: ir.Operation) -> list[ir.Operation]:
