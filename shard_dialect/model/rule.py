@@ -154,14 +154,20 @@ class ShardingRule:
         """The factors that pieces of unequal sizes may split: where one stands, it stands alone.
 
         In the other dimensions, a reshape's say, the pieces of a factor would not be those of the
-        dimension.
+        dimension. One that is not in every result, and is not reduced, is of a dimension of size 1
+        that is dropped, or repeated: some devices would have none of it.
 
         >>> sorted(ShardingRule((2, 3, 5), (((0, 1), (2,)),), (((0,), (1,), (2,)),)).may_be_uneven)
         [2]
         """
         tensors = [dims for dims in self.cut_operands + self.results if dims]
         shared = {factor for dims in tensors for dim in dims if len(dim) > 1 for factor in dim}
-        return frozenset(range(len(self.sizes))) - shared - self.unsplit - self.blocked
+        kept = set(self.reduction_of)
+        made = [dims for dims in self.results if dims is not None]
+        for factor in range(len(self.sizes)):
+            if all(any(factor in dim for dim in dims) for dims in made):
+                kept.add(factor)
+        return frozenset(kept) - shared - self.unsplit - self.blocked
 
     @cached_property
     def is_elementwise(self) -> bool:
