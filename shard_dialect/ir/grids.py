@@ -5,18 +5,20 @@ from __future__ import annotations
 from math import prod
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import DYNAMIC, expect, i64_array, integer, ints
+from shard_dialect.ir.attributes import DYNAMIC, expect, i64_array, integer, ints, symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.sdy.syntax import read_mesh
 from shard_dialect.ir.shard_text import MOST_DEVICES
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import Grid, ShardingError
+from shard_dialect.model import Grid, Part, ShardingError
 
 OPS = ("shard.grid", "mesh.cluster", "mesh.sub_cluster", "sdy.mesh")
 AXIS_NAMES = "mesh.axis_names"
 """On a `shard.grid`, which has no other place for them."""
+STAGE_AXES = "mesh.stage_axes"
+"""On a `mesh.cluster`: the axes along which devices are stages of a pipeline."""
 _MAX_RANK = 64
 
 
@@ -35,6 +37,17 @@ def grids_of(module: ir.Operation) -> dict[str, Grid]:
             )
         grids[grid.name] = grid
     return grids
+
+
+def parts_of(module: ir.Operation) -> dict[str, Part]:
+    """The parts of grids that the module declares, by name."""
+    found = {}
+    for op in operations(body(module)):
+        if op.name == "mesh.sub_cluster":
+            name = expect(op, "sym_name", ir.StringAttr, "a string").value
+            offsets, sizes = (tuple(ints(op.attributes[key])) for key in ("offsets", "sizes"))
+            found[name] = Part(name, symbol(op.attributes["cluster"]), offsets, sizes)
+    return found
 
 
 def read_grid(op: ir.Operation) -> Grid | None:
@@ -69,7 +82,16 @@ def _read_cluster(op: ir.Operation) -> Grid:
     devices = tuple(ints(op.attributes["device_ids"])) if "device_ids" in op.attributes else ()
     if devices and (len(sizes) < rank or None in known):
         raise ShardError(f"cluster @{name} has device_ids, and sizes that are not known")
-    return Grid(name, (*known, *(None,) * (rank - len(sizes))), _names(op, "axis_names"), devices)
+    shape = (*known, *(None,) * (rank - len(sizes)))
+    return Grid(name, shape, _names(op, "axis_names"), devices, _stage_axes(op, rank))
+
+
+def _stage_axes(op: ir.Operation, rank: int) -> tuple[int, ...]:
+    axes = tuple(ints(op.attributes[STAGE_AXES])) if STAGE_AXES in op.attributes else ()
+    for axis in axes:
+        if not 0 <= axis < rank:
+            raise ShardError(f"{STAGE_AXES} has axis {axis} of a cluster of rank {rank}")
+    return axes
 
 
 def _names(op: ir.Operation, key: str) -> tuple[str, ...]:
@@ -93,6 +115,8 @@ def write_cluster(grid: Grid) -> ir.Operation:
         attributes["axis_names"] = names_attribute(grid)
     if grid.device_ids:
         attributes["device_ids"] = i64_array(grid.device_ids)
+    if grid.stage_axes:
+        attributes[STAGE_AXES] = i64_array(grid.stage_axes)
     return create("mesh.cluster", [], [], attributes)
 
 

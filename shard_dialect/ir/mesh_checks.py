@@ -117,7 +117,9 @@ def _permute(op: ir.Operation) -> None:
     if len(along) == 1:
         raise ShardingError(f"has {along[0]} alone: expected mesh_axis and permutation, or neither")
     same = op.operands[0].type == op.results[0].type
-    if not along and same:
+    if "cluster" in op.attributes:  # of the local form; or that of the stage that it goes to
+        expect(op, "cluster", ir.FlatSymbolRefAttr, "the name of a grid")
+    elif not along and same:
         raise ShardingError("has no mesh_axis, and its operand and result lie on the same devices")
     if along:
         read_axes(op.attributes["mesh_axis"])

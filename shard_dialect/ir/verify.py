@@ -151,7 +151,7 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
     types = [op.operands[0].type, op.results[0].type]
     source, target = map(shardings.of_type, types)
     if "cluster" in op.attributes and source is None and target is None:
-        _check_local_permute(op, shardings)
+        _check_plain_permute(op, shardings)
         return
     if source is None or target is None:
         raise ShardingError("permutes a tensor that is not sharded")
@@ -177,8 +177,11 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
             raise ShardingError(f"sends pieces of {list(pieces[0])} to be {list(pieces[1])}")
 
 
-def _check_local_permute(op: ir.Operation, shardings: Shardings) -> None:
+def _check_plain_permute(op: ir.Operation, shardings: Shardings) -> None:
+    """Along axes of the cluster that it names, in the local form; or to all of that cluster."""
     grid = shardings.grid(symbol(op.attributes["cluster"]))
+    if "mesh_axis" not in op.attributes:
+        return
     axes = _axes_of(op.attributes["mesh_axis"], grid)
     if grid.axes_size(axes) != len(_places(op)):
         raise ShardingError(

@@ -7,6 +7,7 @@ from shard_dialect.model.grid import Grid
 from shard_dialect.model.groups import Moves, axes_of_groups, moves_of_pairs
 from shard_dialect.model.halos import halo_steps
 from shard_dialect.model.manual import Edge
+from shard_dialect.model.part import Part, stage_axis
 from shard_dialect.model.plan import Plan, bytes_moved, plan
 from shard_dialect.model.rule import Assignment, ShardingRule, Window
 from shard_dialect.model.sharding import REDUCTIONS, Reduction, Sharding, ShardingError
@@ -40,6 +41,7 @@ __all__ = [
     "Grid",
     "Mask",
     "Moves",
+    "Part",
     "Passage",
     "Permute",
     "Plan",
@@ -61,4 +63,5 @@ __all__ = [
     "moves_of_pairs",
     "plan",
     "plan_between",
+    "stage_axis",
 ]

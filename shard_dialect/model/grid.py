@@ -25,7 +25,8 @@ class Grid:
 
     `axis_names` are all there or none. `device_ids` are the devices in the order of the ranks,
     where that is another than 0, 1, 2, ...; on a grid without axes, the one device that does it
-    all (Shardy's maximal mesh) or none (its empty mesh).
+    all (Shardy's maximal mesh) or none (its empty mesh). Along `stage_axes` devices may have work
+    of their own: what lies alike along such an axis is not moved along it.
 
     >>> Grid("g", (2, 3)).size
     6
@@ -35,6 +36,7 @@ class Grid:
     shape: tuple[int | None, ...]
     axis_names: tuple[str, ...] = ()
     device_ids: tuple[int, ...] = ()
+    stage_axes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for axis, size in enumerate(self.shape):

@@ -268,7 +268,8 @@ def _problem(
         uneven.append(not even)
     if not any(uneven):
         kept |= set(source.partial) & set(target.partial)
-    axes = tuple(axis for axis in range(grid.rank) if axis not in kept)
+    barred = {*grid.stage_axes} - {*source.axes, *target.axes}
+    axes = tuple(axis for axis in range(grid.rank) if axis not in {*kept, *barred})
     numbers = {axis: number for number, axis in enumerate(axes)}
     devices = grid.axes_size(axes)
     small = tuple(

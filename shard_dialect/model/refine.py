@@ -61,7 +61,9 @@ class Refinement:
                 sizes.append(1)
             axes.append(tuple(found))
         name = f"{grid.name}_{'x'.join(map(str, sizes))}"
-        return cls(grid, replace(grid, name=name, shape=tuple(sizes), axis_names=()), tuple(axes))
+        stages = tuple(new for axis in grid.stage_axes for _, _, new in axes[axis])
+        fine = replace(grid, name=name, shape=tuple(sizes), axis_names=(), stage_axes=stages)
+        return cls(grid, fine, tuple(axes))
 
     @classmethod
     def finest(cls, grid: Grid) -> Refinement | None:

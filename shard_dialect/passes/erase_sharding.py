@@ -13,7 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.ir import annotation, build
-from shard_dialect.ir.attributes import BLOCKS, FORM, MANUAL, NAMED, RULE, SHARDING, SHARDINGS
+from shard_dialect.ir.attributes import (
+    BLOCKS,
+    FORM,
+    MANUAL,
+    NAMED,
+    RULE,
+    SHARDING,
+    SHARDINGS,
+    STAGE,
+    STAGES,
+)
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import (
@@ -91,7 +101,7 @@ def _erase(handle: ir.Operation, shardings: Shardings) -> None:
         if op.name in _SILENT:
             _refuse_if_used(op)
             op.erase()
-    for prefix in (SHARDING, "sdy.sharding"):
+    for prefix in (SHARDING, STAGE, "sdy.sharding"):
         drop_from_boundary(handle, prefix)
     for name in (FORM, "mesh_cluster"):
         if name in handle.attributes:
@@ -107,7 +117,12 @@ def _refuse_local(handle: ir.Operation) -> None:
                 f"'{op.name}' op is a manual computation, which says what single devices do and "
                 "not what is done to whole tensors: name the unsharded program with --reference",
             )
-        if op.name in _LOCAL or (op.name in COLLECTIVES and not is_reshard(op)):
+        is_passed_on = op.name == "mesh.collective_permute" and (
+            "mesh_axis" not in op.attributes or STAGES in op.attributes
+        )
+        if op.name in _LOCAL or (
+            op.name in COLLECTIVES and not is_reshard(op) and not is_passed_on
+        ):
             raise error_at(op.location, f"'{op.name}' op is about one device among many")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import annotation
-from shard_dialect.ir.attributes import SHARDINGS
+from shard_dialect.ir.attributes import SHARDINGS, STAGES
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.manual import (
@@ -131,7 +131,7 @@ def _refuse_what_is_not_annotated(function: Function, shardings: Shardings) -> N
     for op in function.ops:
         if is_between_devices(op.handle):
             _check_place(op, shardings)
-        elif op.name == "mesh.collective_permute":
+        elif op.name == "mesh.collective_permute" and STAGES not in op.handle.attributes:
             raise error_at(op.location, f"'{op.name}' op is read, but not propagated yet")
         elif op.name in EDGES:
             _check_edge(op, function)

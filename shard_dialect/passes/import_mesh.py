@@ -129,6 +129,8 @@ def _results_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
         return
     if found and is_constant(op):
         raise error_at(op.location, "a constant's type has a sharding: annotate its result instead")
+    if op.name == "mesh.collective_permute" and "mesh_axis" not in op.attributes and found:
+        op.attributes["cluster"] = ir.FlatSymbolRefAttr.get(found[0].grid)
     for number, each in found.items():
         said[number] = _both(each, said[number], op) if number in said else each
         op.results[number].set_type(shardings.typed(op.results[number].type, None))

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shard_dialect.ir import annotation, build
-from shard_dialect.ir.attributes import BLOCKS, SHARDING, SHARDINGS
+from shard_dialect.ir.attributes import BLOCKS, SHARDING, SHARDINGS, STAGES, symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.flow import (
@@ -43,6 +43,7 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.manual import TO_GLOBAL, TO_LOCAL, is_manual
 from shard_dialect.ir.mesh import COLLECTIVES
+from shard_dialect.ir.notation import write_axes
 from shard_dialect.ir.program import Block, Op, read_functions
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import walk
@@ -120,6 +121,9 @@ class _Materializer:
 
     def run(self) -> None:
         function = self.function
+        for op in function.ops:
+            if STAGES in op.handle.attributes:
+                self._follow_refinement(op.handle)
         for flow in flows_between(function.blocks):
             self._prepare(flow)
         for block in in_order(function.blocks):
@@ -129,6 +133,12 @@ class _Materializer:
         update_type(function.handle)
         set_form(function.handle, "distributed")
         self._clean_up()
+
+    def _follow_refinement(self, passed: ir.Operation) -> None:
+        """Let what is passed from stage to stage go along the axis on the grid of the function."""
+        if symbol(passed.attributes["cluster"]) != self.grid.name:
+            passed.attributes["cluster"] = ir.FlatSymbolRefAttr.get(self.grid.name)
+            passed.attributes["mesh_axis"] = write_axes(self.grid.stage_axes)
 
     def _go_through(self, block: Block) -> None:
         for number in block.arguments:

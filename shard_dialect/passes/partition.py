@@ -17,6 +17,8 @@ tensor, which holds around the piece what is to be found at the ends of the whol
 rule does not allow together (after an edit by hand, say) are refused. The global types stay in
 `mesh.argument` and `mesh.result`, for those who run the program.
 
+Where a function has stages, each device does the work of its own in branches (`passes.branches`).
+
 A function may be given whole arguments instead (`arguments=whole`): each device takes its pieces of
 them by its index, in `shard.all_slice`; and may give whole results (`results=whole`), gathered.
 """
@@ -44,7 +46,7 @@ from shard_dialect.ir.function import (
     set_form,
     update_type,
 )
-from shard_dialect.ir.grids import write_grid
+from shard_dialect.ir.grids import parts_of, write_grid
 from shard_dialect.ir.manual import computations_around, grid_of
 from shard_dialect.ir.mesh import is_reshard
 from shard_dialect.ir.program import read_function
@@ -55,6 +57,7 @@ from shard_dialect.model import (
     ShardingError,
 )
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.branches import branch_by_stage
 from shard_dialect.passes.casts import take_casts_back
 from shard_dialect.passes.consistency import (
     check_can_be_cut,
@@ -67,6 +70,7 @@ from shard_dialect.passes.exchanges import (
     is_between_devices,
     write_exchange,
 )
+from shard_dialect.passes.lay_stages import has_stages
 from shard_dialect.passes.local_steps import cut_collective, local_splat
 from shard_dialect.passes.manual_bodies import inline_bodies
 from shard_dialect.passes.pieces import cut_of
@@ -90,6 +94,7 @@ class Partition(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         shardings = Shardings.of(module)
+        parts = parts_of(module)
         for handle in not_called(module):
             if form_of(handle) == "distributed":
                 with located(handle):
@@ -107,12 +112,18 @@ class Partition(Pass):
             check_manual_axes(handle, shardings)
             check_flows(read_function(handle), shardings)
             _partition(handle, shardings)
+            branch_by_stage(handle, parts, shardings)
         _use_upstream_grids(module, shardings)
 
     def _make_whole(self, handle: ir.Operation, shardings: Shardings) -> None:
         if self.arguments == "whole":
             take_whole(handle, shardings)
         if self.results == "whole":
+            if has_stages(handle):
+                raise ShardingError(
+                    f"@{name_of(handle)} has stages, whose devices alone have the results: they "
+                    "cannot be whole on every device"
+                )
             give_whole(handle, shardings)
 
 

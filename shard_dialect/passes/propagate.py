@@ -43,6 +43,7 @@ from shard_dialect.passes.facts import Facts, check_grid, default_grid, read_fac
 from shard_dialect.passes.hints import followed
 from shard_dialect.passes.import_ import import_annotations
 from shard_dialect.passes.inline_named import inline_named
+from shard_dialect.passes.lay_stages import lay_stages
 from shard_dialect.passes.manual_bodies import open_bodies
 from shard_dialect.passes.mirror import Mirror, mirror
 from shard_dialect.passes.split_constants import SplitConstants
@@ -80,6 +81,7 @@ class Propagate(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         names = import_annotations(module)
+        lay_stages(module)
         if "scf.execute_region" in names:
             Calls(module).refuse_recursion()
             open_bodies(module)

@@ -30,6 +30,7 @@ from shard_dialect.rules import (
     exchange,
     linalg,
     linalg_body,
+    mesh,
     pointwise,
     stablehlo,
     tensor,
@@ -44,6 +45,7 @@ _Given = TypeVar("_Given", bound="RuleFunction | str")
 _RULES: dict[str, RuleFunction] = {
     **bufferization.RULES,
     **linalg.RULES,
+    **mesh.RULES,
     **pointwise.RULES,
     **stablehlo.RULES,
     **tensor.RULES,

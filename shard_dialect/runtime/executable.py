@@ -18,6 +18,7 @@ from shard_dialect.ir.attributes import COLLECTIVE, FORM
 from shard_dialect.ir.bindings import PassManager, ir, part
 from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import drop_from_boundary
+from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.runtime.arrays import Array, TensorType
 from shard_dialect.runtime.blas import call_blas
@@ -114,7 +115,7 @@ class Executable:
 def _strip(module: ir.Operation, entry: ir.Operation) -> None:
     """Drop what LLVM does not know: grids, and our attributes."""
     for op in operations(body(module)):
-        if op.name == "shard.grid":
+        if op.name in GRIDS:
             op.erase()
             continue
         if op.name != "func.func":

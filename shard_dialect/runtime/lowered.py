@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, PHASE, RESULT
+from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, PHASE, RESULT, STAGE, symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, functions_of, name_of
+from shard_dialect.ir.grids import parts_of
 from shard_dialect.ir.local import LocalStep, read_local
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Grid, Sharding
+from shard_dialect.model import Grid, Part, Sharding
 from shard_dialect.runtime.arrays import Array, TensorType, dtype_of
 
 
@@ -39,6 +40,12 @@ class Boundary:
     whole: TensorType
     sharding: Sharding | None
     """`None`: whole on every device."""
+    stage: Part | None = None
+    """Whose devices alone have it, if it is of a stage of a pipeline."""
+
+    def is_on(self, rank: int, grids: Mapping[str, Grid]) -> bool:
+        """Whether device `rank` has a piece of it."""
+        return self.stage is None or self.stage.holds(rank, grids[self.stage.of])
 
     def piece(self, rank: int, grids: Mapping[str, Grid]) -> tuple[slice, ...]:
         """The part of the global tensor that device `rank` holds: no padding."""
@@ -47,7 +54,12 @@ class Boundary:
         return self.sharding.piece(rank, self.whole.shape, grids[self.sharding.grid])
 
     def taken(self, whole: Array, rank: int, grids: Mapping[str, Grid]) -> Array:
-        """Device `rank`'s piece of the global tensor, padded with zeros to the local shape."""
+        """Device `rank`'s piece of the global tensor, padded with zeros to the local shape.
+
+        Nothing but zeros for one that has none.
+        """
+        if not self.is_on(rank, grids):
+            return np.zeros(self.local.shape, self.local.dtype)
         piece = whole[self.piece(rank, grids)]
         if piece.shape == self.local.shape:
             return np.ascontiguousarray(piece)
@@ -57,6 +69,8 @@ class Boundary:
 
     def put(self, local: Array, whole: Array, rank: int, grids: Mapping[str, Grid]) -> None:
         """Write what device `rank` has of the global tensor there, without padding."""
+        if not self.is_on(rank, grids):
+            return
         held = whole[self.piece(rank, grids)]
         held[...] = local[tuple(map(slice, held.shape))]
 
@@ -82,8 +96,8 @@ class Program:
         return cls(
             entry,
             shardings.grids,
-            _boundary(function, ARGUMENT, shardings),
-            _boundary(function, RESULT, shardings),
+            _boundary(module, function, ARGUMENT, shardings),
+            _boundary(module, function, RESULT, shardings),
             sites,
             _calls(module, entry, sites),
         )
@@ -146,10 +160,13 @@ def find_function(module: ir.Operation, name: str) -> ir.Operation:
     return functions[name]
 
 
-def _boundary(handle: ir.Operation, key: str, shardings: Shardings) -> list[Boundary]:
+def _boundary(
+    module: ir.Operation, handle: ir.Operation, key: str, shardings: Shardings
+) -> list[Boundary]:
     """The arguments (or results, which the lowered form has as its last arguments)."""
     found = []
     types = handle.attributes["function_type"].value
+    parts = parts_of(module)
     if types.results:
         raise error_at(handle.location, f"cannot run a function that returns a {types.results[0]}")
     for type_, attributes in zip(types.inputs, boundary(handle, "arg_attrs"), strict=True):
@@ -171,7 +188,8 @@ def _boundary(handle: ir.Operation, key: str, shardings: Shardings) -> list[Boun
                     handle.location,
                     f"cannot run a function whose argument or result is partial: {sharding}",
                 )
-        found.append(Boundary(local, whole, sharding))
+        stage = parts[symbol(attributes[STAGE])] if STAGE in attributes else None
+        found.append(Boundary(local, whole, sharding, stage))
     return found
 
 

@@ -49,10 +49,10 @@ class TorchWorld(Launched):
         super().__init__(dist.get_rank(), dist.get_world_size())
 
     def join(self, grid: Grid, axes: Axes) -> _Group:
-        # All ranks make all groups of these axes together, as torch wants it.
-        made = {ranks: dist.new_group(sorted(ranks)) for ranks in grid.groups(axes)}
         ranks = grid.group_of(self.rank, axes)
-        return _Group(made[ranks], ranks, self.rank, self._device)
+        # Of its members alone: the devices of another stage may never talk along these axes.
+        made = dist.new_group(sorted(ranks), use_local_synchronization=True)
+        return _Group(made, ranks, self.rank, self._device)
 
     def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
         found: list[Pieces] = [()] * self.size

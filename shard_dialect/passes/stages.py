@@ -1,0 +1,191 @@
+"""Which stage of a pipeline each op of a function belongs to.
+
+    %1 = stablehlo.dot_general %x, %w      with %x on @first: all of it is work of @first,
+    %2 = stablehlo.tanh %1
+    %3 = "mesh.collective_permute"(%2)     as far as a tensor is passed on:
+    %4 = stablehlo.dot_general %3, %v      this, and %v, are @second's
+
+What ops take and make lies on one stage, so one word about any of these values is enough. What is
+made of constants alone belongs to whoever uses it; what is of no stage, to all devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.attributes import STAGES, symbol
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import ShardingError
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is known of stages before any is inferred.
+
+    `by` gives the stages that an op names, `for_users` the one on which only the users of its
+    result are to see it, and `passed_to` where an op passes its operand on, with where it comes
+    from if that is known.
+    """
+
+    arguments: Sequence[str | None]
+    results: Sequence[str | None]
+    passed_to: Callable[[ir.Operation], tuple[str | None, str] | None]
+    by: Callable[[ir.Operation], Sequence[str]] = lambda op: ()
+    for_users: Callable[[ir.Operation], str | None] = lambda op: None
+
+
+def stages_named(op: ir.Operation) -> tuple[str, str] | None:
+    """From which stage to which an op passes its operand, by its `mesh.stages`."""
+    if STAGES not in op.attributes:
+        return None
+    named = op.attributes[STAGES]
+    names = list(named) if isinstance(named, ir.ArrayAttr) else []
+    if len(names) != 2 or not all(isinstance(name, ir.FlatSymbolRefAttr) for name in names):
+        raise ShardingError(f"{STAGES} is {named}: expected the names of two stages")
+    return symbol(names[0]), symbol(names[1])
+
+
+def taken_by(op: ir.Operation) -> Iterator[ir.Value]:
+    """What an op takes, and what the ops inside of it do."""
+    yield from op.operands
+    for inner in walk(op) if len(op.regions) else ():
+        yield from inner.operands
+
+
+@dataclass
+class Stages:
+    """The stages of the ops and arguments of a function of one block.
+
+    Raises a located `ShardError` where values of two stages meet. `crossings` are the annotations
+    by which users are to see a value on another stage than it is on.
+    """
+
+    function: ir.Operation
+    said: Said
+    crossings: list[ir.Operation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        block = body(self.function)
+        self._arguments = len(block.arguments)
+        self._ops = operations(block)
+        self._unit = {value: at for at, value in enumerate(block.arguments)}
+        for at, op in enumerate(self._ops):
+            for inner in (op, *(walk(op) if len(op.regions) else ())):
+                for value in _made_by(inner):
+                    self._unit[value] = self._arguments + at
+        count = self._arguments + len(self._ops)
+        self._parent = list(range(count))
+        self._stage: list[str | None] = [*self.said.arguments, *[None] * len(self._ops)]
+        self._is_free = [False] * count
+        self._join()
+        self._settle_free()
+
+    def of_argument(self, number: int) -> str | None:
+        return self._stage[self._root(number)]
+
+    def of_value(self, value: ir.Value) -> str | None:
+        return self._stage[self._root(self._unit[value])]
+
+    def of_ops(self) -> list[tuple[ir.Operation, str | None]]:
+        """The ops of the function's block in order, each with its stage."""
+        return [
+            (op, self._stage[self._root(self._arguments + at)]) for at, op in enumerate(self._ops)
+        ]
+
+    def _join(self) -> None:
+        for at, op in enumerate(self._ops, self._arguments):
+            passed, seen_on = self.said.passed_to(op), self.said.for_users(op)
+            if op.name == "func.return":
+                self._return(op)
+            elif passed is not None:
+                source, target = passed
+                if source is not None:
+                    self._put(self._unit[op.operands[0]], source, op)
+                self._put(at, target, op)
+            elif seen_on is not None:
+                self._put(at, seen_on, op)
+            else:
+                self._take(op, at)
+        for at, op in enumerate(self._ops, self._arguments):
+            seen_on = self.said.for_users(op)
+            if seen_on is not None:
+                self._see(op, at, seen_on)
+
+    def _take(self, op: ir.Operation, at: int) -> None:
+        """Let an op be where what it takes is, and where it says."""
+        named = self.said.by(op)
+        for stage in named:
+            self._put(at, stage, op)
+        units = {self._unit[value] for value in taken_by(op)} - {at}
+        bound = [unit for unit in units if not self._is_free[unit]]
+        self._is_free[at] = not named and not bound
+        for unit in bound:
+            self._unite(unit, at, op)
+
+    def _see(self, op: ir.Operation, at: int, stage: str) -> None:
+        """Let users see what an op takes where it is, or note that they do so elsewhere."""
+        unit = self._unit[op.operands[0]]
+        if self._stage[self._root(unit)] not in (None, stage):
+            self.crossings.append(op)
+        elif not self._is_free[unit]:
+            self._unite(unit, at, op)
+
+    def _return(self, op: ir.Operation) -> None:
+        for value, stage in zip(op.operands, self.said.results, strict=True):
+            if stage is not None and not self._is_free[self._unit[value]]:
+                self._put(self._unit[value], stage, op)
+
+    def _settle_free(self) -> None:
+        """Give what is made of constants alone to the one stage that uses it."""
+        users: dict[int, set[str | None]] = {}
+        for at in range(len(self._parent) - 1, self._arguments - 1, -1):
+            op = self._ops[at - self._arguments]
+            if self._is_free[at]:
+                stages = users.get(at, {None})
+                self._stage[at] = next(iter(stages)) if len(stages) == 1 else None
+            passed = self.said.passed_to(op)
+            stage = passed[0] if passed else self._stage[self._root(at)]
+            for place, value in enumerate(taken_by(op)):
+                if op.name == "func.return":
+                    stage = self.said.results[place]
+                users.setdefault(self._unit[value], set()).add(stage)
+
+    def _root(self, unit: int) -> int:
+        while self._parent[unit] != unit:
+            self._parent[unit] = self._parent[self._parent[unit]]
+            unit = self._parent[unit]
+        return unit
+
+    def _put(self, unit: int, stage: str, op: ir.Operation) -> None:
+        root = self._root(unit)
+        found = self._stage[root]
+        if found is not None and found != stage:
+            raise _meet(op, found, stage)
+        self._stage[root] = stage
+
+    def _unite(self, a: int, b: int, op: ir.Operation) -> None:
+        first, second = self._root(a), self._root(b)
+        stage = self._stage[first]
+        if stage is not None:
+            self._put(second, stage, op)
+        self._parent[first] = second
+
+
+def _made_by(op: ir.Operation) -> list[ir.Value]:
+    made = list(op.results)
+    for region in op.regions if len(op.regions) else ():
+        for block in region.blocks:
+            made += block.arguments
+    return made
+
+
+def _meet(op: ir.Operation, a: str, b: str) -> ShardError:
+    return error_at(
+        op.location,
+        f"'{op.name}' op is where values of two stages meet, @{a} and @{b}: pass one on, by "
+        f"'mesh.collective_permute'",
+    )
