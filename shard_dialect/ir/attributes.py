@@ -32,6 +32,8 @@ STAGE = "mesh.stage"
 """Argument and result attribute: the stage whose devices have it, where a function has several."""
 STAGES = "mesh.stages"
 """On a `mesh.collective_permute` along the axis of the stages: from which it goes, and to which."""
+STAGE_AXES = "mesh.stage_axes"
+"""On a `mesh.cluster`: the axes along which devices are stages of a pipeline."""
 STANDS_FOR = "mesh.stands_for"
 """On a `shard.shard` made of an attribute of ours: which, for the way back."""
 DYNAMIC = -(2**63)

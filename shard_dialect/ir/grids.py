@@ -5,7 +5,15 @@ from __future__ import annotations
 from math import prod
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import DYNAMIC, expect, i64_array, integer, ints, symbol
+from shard_dialect.ir.attributes import (
+    DYNAMIC,
+    STAGE_AXES,
+    expect,
+    i64_array,
+    integer,
+    ints,
+    symbol,
+)
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
 from shard_dialect.ir.diagnostics import error_at, located
@@ -17,8 +25,6 @@ from shard_dialect.model import Grid, Part, ShardingError
 OPS = ("shard.grid", "mesh.cluster", "mesh.sub_cluster", "sdy.mesh")
 AXIS_NAMES = "mesh.axis_names"
 """On a `shard.grid`, which has no other place for them."""
-STAGE_AXES = "mesh.stage_axes"
-"""On a `mesh.cluster`: the axes along which devices are stages of a pipeline."""
 _MAX_RANK = 64
 
 

@@ -40,3 +40,10 @@ func.func @of_plain_pieces(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
   %0 = "mesh.collective_permute"(%x) {cluster = @g, mesh_axis = [0], permutation = [1, 2, 3, 0]} : (tensor<2x8xf32>) -> tensor<2x8xf32>
   return %0 : tensor<2x8xf32>
 }
+
+// CHECK-LABEL: func.func @named_where_it_goes
+func.func @named_where_it_goes(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  // CHECK: "mesh.collective_permute"(%arg0) {cluster = @second} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %0 = "mesh.collective_permute"(%x) {cluster = @second} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0 : tensor<8x8xf32>
+}

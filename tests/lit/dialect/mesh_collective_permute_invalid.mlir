@@ -170,3 +170,12 @@ func.func @to_the_wrong_places(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) 
   %0 = "mesh.collective_permute"(%x) {mesh_axis = [0, 1], permutation = [0, 1, 2, 3]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>
   return
 }
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
+func.func @to_no_cluster(%x: tensor<8x8xf32>) {
+  // expected-error@+1 {{'mesh.collective_permute' op grid @h is not declared; the module's grids: @g}}
+  %0 = "mesh.collective_permute"(%x) {cluster = @h} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return
+}

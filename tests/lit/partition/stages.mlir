@@ -1,0 +1,53 @@
+// Each device does the work of its own stage, in branches; all devices meet outside of them.
+//
+// RUN: shard-opt %s --spmd | filecheck %s
+// RUN: shard-opt %s --spmd --lower | filecheck %s --check-prefix=LOWERED
+// RUN: not shard-opt %s --propagate --materialize --partition='results=whole' 2>&1 | filecheck %s --check-prefix=WHOLE
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "first", cluster = @g, offsets = [0, 0], sizes = [1, 2]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "second", cluster = @g, offsets = [1, 0], sizes = [1, 2]} : () -> ()
+
+// Two batches, each passed on as soon as it is there. Devices of the second stage take no part in
+// the branches of the first.
+//
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: mesh.stage = @first}
+// CHECK-SAME: mesh.stage = @second}
+// CHECK: %[[INDICES:.*]] = arith.constant dense<[0, 1]> : tensor<2xi64>
+// CHECK: shard.all_slice %[[INDICES]] on @g grid_axes = [0]
+// CHECK: %[[OWN:.*]] = arith.index_cast
+// CHECK: %[[ZERO:.*]] = arith.constant 0 : index
+// CHECK: %[[IS_FIRST:.*]] = arith.cmpi eq, %[[OWN]], %[[ZERO]]
+// CHECK: %[[A:.*]] = scf.if %[[IS_FIRST]]
+// CHECK-NEXT: stablehlo.tanh %arg0
+// CHECK-NEXT: scf.yield
+// CHECK-NEXT: } else {
+// CHECK-NEXT: arith.constant dense<0.000000e+00> : tensor<4x4xf32>
+// CHECK-NEXT: scf.yield
+// CHECK: %[[A2:.*]] = "mesh.collective_permute"(%[[A]]) {cluster = @g, mesh_axis = [0], permutation = [1, 0]} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+// CHECK: %[[B:.*]] = scf.if
+// CHECK-NEXT: stablehlo.tanh %arg1
+// CHECK: %[[B2:.*]] = "mesh.collective_permute"(%[[B]])
+// CHECK: %[[R:.*]] = scf.if
+// CHECK-NEXT: stablehlo.add %[[A2]], %[[B2]]
+// CHECK: shard.all_reduce {{.*}} on @g grid_axes = [1]
+// CHECK: } else {
+// CHECK: return %[[R]]
+// LOWERED: mesh.stage = @second
+// LOWERED: scf.if
+// LOWERED: call @mesh_all_reduce
+// LOWERED-NOT: mesh.stages
+// WHOLE: stages.mlir:[[#]]:1: error: @main has stages, whose devices alone have the results: they cannot be whole on every device
+func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@first, [[], [1]]>},
+                %y: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@first, [[], [1]]>},
+                %w: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@second, [[1], []]>})
+    -> (tensor<4x4xf32> {mesh.sharding = #mesh.shard<@second, [[], []]>}) {
+  %a = stablehlo.tanh %x : tensor<4x8xf32>
+  %a2 = "mesh.collective_permute"(%a) {cluster = @second} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %b = stablehlo.tanh %y : tensor<4x8xf32>
+  %b2 = "mesh.collective_permute"(%b) {cluster = @second} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %s = stablehlo.add %a2, %b2 : tensor<4x8xf32>
+  %0 = stablehlo.dot_general %s, %w, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}

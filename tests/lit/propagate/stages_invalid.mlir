@@ -1,0 +1,126 @@
+// RUN: shard-opt %s --split-input-file --verify-diagnostics --propagate
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "first", cluster = @g, offsets = [0, 0], sizes = [1, 4]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "second", cluster = @g, offsets = [1, 0], sizes = [1, 4]} : () -> ()
+func.func @meet(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@first, [[1]]>},
+                %y: tensor<8xf32> {mesh.sharding = #mesh.shard<@second, [[1]]>}) -> tensor<8xf32> {
+  // expected-error@+1 {{'stablehlo.add' op is where values of two stages meet, @first and @second: pass one on, by 'mesh.collective_permute'}}
+  %0 = stablehlo.add %x, %y : tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "first", cluster = @g, offsets = [0, 0], sizes = [1, 4]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "second", cluster = @g, offsets = [1, 0], sizes = [1, 4]} : () -> ()
+func.func @said_otherwise(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@first, [[1]]>})
+    -> (tensor<8xf32> {mesh.sharding = #mesh.shard<@second, [[1]]>}) {
+  // expected-error@+1 {{'func.return' op is where values of two stages meet, @first and @second}}
+  return %x : tensor<8xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "second", cluster = @g, offsets = [1, 0], sizes = [1, 4]} : () -> ()
+func.func @from_nowhere(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error@+1 {{'mesh.collective_permute' op passes on a tensor of no stage to @second: annotate it}}
+  %0 = "mesh.collective_permute"(%x) {cluster = @second} : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "second", cluster = @g, offsets = [1, 0], sizes = [1, 4]} : () -> ()
+func.func @from_all(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<8xf32> {
+  // expected-error@+1 {{'mesh.collective_permute' op passes a tensor from @g to @second: expected stages}}
+  %0 = "mesh.collective_permute"(%x) {cluster = @second} : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [4]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [1]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [2], sizes = [2]} : () -> ()
+// expected-error@+1 {{stages @a(1) and @b(2) are of different sizes: expected equal ones}}
+func.func @different_sizes(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}) -> tensor<8xf32> {
+  %0 = "mesh.collective_permute"(%x) {cluster = @b} : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0, 0], sizes = [1, 4]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [0, 0], sizes = [1, 4]} : () -> ()
+// expected-error@+1 {{stages @a(1x4) and @b(1x4) have devices in common: expected none}}
+func.func @overlap(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}) -> tensor<8xf32> {
+  %0 = "mesh.collective_permute"(%x) {cluster = @b} : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [4]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [2]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [2], sizes = [2]} : () -> ()
+// expected-error@+1 {{stage @a(2) of @g(4) is not the devices with one index along one axis}}
+func.func @no_stages(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[0]]>}) -> tensor<8xf32> {
+  %0 = "mesh.collective_permute"(%x) {cluster = @b} : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+"mesh.cluster"() {sym_name = "h", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [1]} : () -> ()
+// expected-error@+1 {{function @two_grids has tensors on @a, a part of @g(2), and on @h: expected parts of one grid}}
+func.func @two_grids(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>},
+                     %y: tensor<8xf32> {mesh.sharding = #mesh.shard<@h, [[0]]>}) {
+  return
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [1]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [1], sizes = [1]} : () -> ()
+func.func @in_a_loop(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}, %n: index) -> tensor<8xf32> {
+  %r = scf.for %i = %n to %n step %n iter_args(%v = %x) -> (tensor<8xf32>) {
+    // expected-error@+1 {{'mesh.collective_permute' op passes a tensor on inside of a 'scf.for' op: stages are of a function's own block}}
+    %0 = "mesh.collective_permute"(%v) {cluster = @b} : (tensor<8xf32>) -> tensor<8xf32>
+    scf.yield %0 : tensor<8xf32>
+  }
+  return %r : tensor<8xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [1]} : () -> ()
+func.func private @callee(%x: tensor<8xf32>) -> tensor<8xf32> {
+  return %x : tensor<8xf32>
+}
+func.func @calls(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}) -> tensor<8xf32> {
+  // expected-error@+1 {{'func.call' op is in a function with stages: run --inline first}}
+  %0 = func.call @callee(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [1]} : () -> ()
+func.func private @staged(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}) -> tensor<8xf32> {
+  return %x : tensor<8xf32>
+}
+func.func @calls(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[]]>}) -> tensor<8xf32> {
+  // expected-error@+1 {{'func.call' op calls @staged, which has stages: run --inline first}}
+  %0 = func.call @staged(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
