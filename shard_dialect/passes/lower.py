@@ -103,6 +103,7 @@ class Lower(Pass):
             PassManager.parse(_TO_ARGUMENTS).run(module)
             for handle in functions_of(module):
                 _copy_by_loops(handle)
+                set_form(handle, "lowered")  # upstream's passes make functions, too
         except ir.MLIRError as error:
             raise _named(from_mlir(error)) from None
 

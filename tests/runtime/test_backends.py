@@ -27,12 +27,19 @@ EXPECTED = {
         ("update_halo", 3, 128),
         ("update_halo", 2, 144),
     ],
+    "pipeline_mlp": [
+        ("reduce_scatter", 2, 64),
+        ("collective_permute", 2, 64),
+        ("all_gather", 2, 64),
+        ("all_reduce", 2, 128),
+    ],
 }
 EXPECTED["mlp_1d_mesh"] = EXPECTED["mlp_1d"]
 EXPECTED["mlp_2d_mesh"] = EXPECTED["mlp_2d"]
 DEVICES = {"mlp_1d": 2, "mlp_1d_mesh": 2, "mlp_2d": 8, "mlp_2d_mesh": 8, "megatron": 4}
 DEVICES["mlp_stablehlo"] = 4
 DEVICES["convolution"] = 6
+DEVICES["pipeline_mlp"] = 4
 
 needs_mpi = pytest.mark.skipif(
     not importlib.util.find_spec("mpi4py"), reason="pip install 'shard-dialect[mpi]'"
@@ -85,7 +92,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("example", ["mlp_1d", "mlp_2d_mesh"])
+@pytest.mark.parametrize("example", ["mlp_1d", "mlp_2d_mesh", "pipeline_mlp"])
 def test_every_form_runs(
     example: str, form: str, opt: Program, run: Program, tmp_path: Path
 ) -> None:
