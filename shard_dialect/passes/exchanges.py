@@ -17,7 +17,7 @@ from math import prod
 
 from shard_dialect.ir import build
 from shard_dialect.ir.annotation import grid_named_by
-from shard_dialect.ir.attributes import ints
+from shard_dialect.ir.attributes import STAGES, ints
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.local import LOCAL_COLLECTIVES, read_local, write_local
 from shard_dialect.ir.manual import manual_axes_at
@@ -60,7 +60,9 @@ def is_between_devices(op: ir.Operation) -> bool:
 def is_local(op: ir.Operation) -> bool:
     """Whether it is a collective of the local form."""
     return op.name in LOCAL_COLLECTIVES or (
-        op.name == "mesh.collective_permute" and "cluster" in op.attributes
+        op.name == "mesh.collective_permute"
+        and "cluster" in op.attributes
+        and STAGES not in op.attributes
     )
 
 

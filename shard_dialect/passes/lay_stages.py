@@ -44,6 +44,7 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.grids import parts_of, write_cluster
+from shard_dialect.ir.manual import is_manual
 from shard_dialect.ir.notation import write_axes
 from shard_dialect.ir.shardings import Shardings, rank_of
 from shard_dialect.ir.walk import body, operations, walk
@@ -188,6 +189,12 @@ class _Laying:
             if op.name == "func.call":
                 raise error_at(
                     op.location, "'func.call' op is in a function with stages: run --inline first"
+                )
+            if is_manual(op):
+                raise error_at(
+                    op.location,
+                    f"'{op.name}' op is a manual computation in a function with stages: their "
+                    "collectives would be on another grid",
                 )
             if _passed_to(op) is not None and op.parent != self.function:
                 raise error_at(
