@@ -40,6 +40,7 @@ from shard_dialect.ir.program import read_function
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard_checks import check as check_upstream
 from shard_dialect.ir.shardings import Shardings, rank_of
+from shard_dialect.ir.stages import check_stages
 from shard_dialect.ir.statements import merged, statements
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
@@ -58,6 +59,7 @@ def verify(module: ir.Operation) -> None:
             with readable_strings(op):
                 _check_place_of_module(op)
                 _check_op(op, shardings)
+                check_stages(op, module)
         except ShardError as error:
             if error.location is not None:
                 raise

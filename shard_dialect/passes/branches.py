@@ -21,16 +21,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.ir import build
-from shard_dialect.ir.attributes import STAGE, STAGES, symbol
+from shard_dialect.ir.attributes import STAGE, STAGES
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, returns_of, set_boundary
 from shard_dialect.ir.masking import as_index
 from shard_dialect.ir.shardings import Shardings
+from shard_dialect.ir.stages import check_stage, stages_at, stages_named
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import Grid, Part, ShardingError, stage_axis
+from shard_dialect.model import Grid, Part, stage_axis
 from shard_dialect.passes.pieces import own_number
-from shard_dialect.passes.stages import Said, Stages, stages_named
+from shard_dialect.passes.stages import Said, Stages
 
 _EQUAL = 0
 """`eq`, as `arith.cmpi` writes it."""
@@ -41,22 +42,18 @@ def branch_by_stage(
 ) -> None:
     """Change a function of the local form, if it has stages. Raises a located `ShardError`."""
     with located(function):
-        arguments, results = (_named_at(function, key) for key in BOUNDARY)
+        arguments, results = (stages_at(function, key) for key in BOUNDARY)
         named = {name for name in (*arguments, *results) if name is not None}
         for op in operations(body(function)):
             with located(op):
                 named.update(stages_named(op) or ())
-        for name in named - parts.keys():
-            raise ShardingError(f"stage @{name} is not declared, by a 'mesh.sub_cluster'")
+        for name in named:
+            check_stage(name, function.parent)
         if named:
             stages = [parts[name] for name in sorted(named)]
             grid = shardings.grid(stages[0].of)
             found = Stages(function, Said(arguments, results, stages_named))
             _Branches(function, stages, grid, found).write()
-
-
-def _named_at(function: ir.Operation, key: str) -> list[str | None]:
-    return [symbol(each[STAGE]) if STAGE in each else None for each in boundary(function, key)]
 
 
 @dataclass

@@ -47,10 +47,11 @@ from shard_dialect.ir.grids import parts_of, write_cluster
 from shard_dialect.ir.manual import is_manual
 from shard_dialect.ir.notation import write_axes
 from shard_dialect.ir.shardings import Shardings, rank_of
+from shard_dialect.ir.stages import stages_at, stages_named
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axes, Grid, Part, stage_axis
 from shard_dialect.model.axis import whole
-from shard_dialect.passes.stages import Said, Stages, stages_named
+from shard_dialect.passes.stages import Said, Stages
 
 PERMUTE = "mesh.collective_permute"
 
@@ -305,7 +306,6 @@ def _refuse_calls(module: ir.Operation) -> None:
 
 def has_stages(function: ir.Operation) -> bool:
     """Whether a function that was laid on one grid has stages."""
-    entries = [entry for key in BOUNDARY for entry in boundary(function, key)]
-    return any(STAGE in entry for entry in entries) or any(
+    return any(stage for key in BOUNDARY for stage in stages_at(function, key)) or any(
         STAGES in op.attributes for op in operations(body(function))
     )

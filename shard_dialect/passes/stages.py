@@ -15,11 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import STAGES, symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import ShardingError
 
 
 @dataclass(frozen=True)
@@ -36,17 +34,6 @@ class Said:
     passed_to: Callable[[ir.Operation], tuple[str | None, str] | None]
     by: Callable[[ir.Operation], Sequence[str]] = lambda op: ()
     for_users: Callable[[ir.Operation], str | None] = lambda op: None
-
-
-def stages_named(op: ir.Operation) -> tuple[str, str] | None:
-    """From which stage to which an op passes its operand, by its `mesh.stages`."""
-    if STAGES not in op.attributes:
-        return None
-    named = op.attributes[STAGES]
-    names = list(named) if isinstance(named, ir.ArrayAttr) else []
-    if len(names) != 2 or not all(isinstance(name, ir.FlatSymbolRefAttr) for name in names):
-        raise ShardingError(f"{STAGES} is {named}: expected the names of two stages")
-    return symbol(names[0]), symbol(names[1])
 
 
 def taken_by(op: ir.Operation) -> Iterator[ir.Value]:

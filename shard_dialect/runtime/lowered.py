@@ -71,8 +71,8 @@ class Boundary:
         """Write what device `rank` has of the global tensor there, without padding."""
         if not self.is_on(rank, grids):
             return
-        held = whole[self.piece(rank, grids)]
-        held[...] = local[tuple(map(slice, held.shape))]
+        piece = self.piece(rank, grids)
+        whole[piece] = local[tuple(map(slice, whole[piece].shape))]
 
 
 @dataclass(frozen=True)
