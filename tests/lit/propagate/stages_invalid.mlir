@@ -124,3 +124,17 @@ func.func @calls(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[]]>}) -> t
   %0 = func.call @staged(%x) : (tensor<8xf32>) -> tensor<8xf32>
   return %0 : tensor<8xf32>
 }
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0, 0], sizes = [1, 2]} : () -> ()
+func.func @manual(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}) -> tensor<8xf32> {
+  // expected-error@+1 {{'scf.execute_region' op is a manual computation in a function with stages: their collectives would be on another grid}}
+  %r = scf.execute_region -> tensor<8xf32> no_inline {
+    %p = "mesh.to_local"(%x) {manual_axes = [1], sharding = #mesh.shard<@a, [[1]]>} : (tensor<8xf32>) -> tensor<4xf32>
+    %y = "mesh.to_global"(%p) {manual_axes = [1], sharding = #mesh.shard<@a, [[1]]>} : (tensor<4xf32>) -> tensor<8xf32>
+    scf.yield %y : tensor<8xf32>
+  } {mesh.manual_axes = [1]}
+  return %r : tensor<8xf32>
+}
