@@ -6,7 +6,8 @@
     %4 = stablehlo.dot_general %3, %v      this, and %v, are @second's
 
 What ops take and make lies on one stage, so one word about any of these values is enough. What is
-made of constants alone belongs to whoever uses it; what is of no stage, to all devices.
+made of constants and scalar arguments alone belongs to whoever uses it; what is of no stage, to all
+devices.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class Stages:
         count = self._arguments + len(self._ops)
         self._parent = list(range(count))
         self._stage: list[str | None] = [*self.said.arguments, *[None] * len(self._ops)]
-        self._is_free = [False] * count
+        # Every device is given what is no tensor.
+        scalars = [not isinstance(value.type, ir.ShapedType) for value in block.arguments]
+        self._is_free = [*scalars, *[False] * len(self._ops)]
         self._join()
         self._settle_free()
 

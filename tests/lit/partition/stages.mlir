@@ -51,3 +51,27 @@ func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@first, [[], [1
   %0 = stablehlo.dot_general %s, %w, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
 }
+
+// All devices have what is no tensor: stages may share it.
+//
+// CHECK-LABEL: func.func @scalars
+// CHECK-SAME: %arg2: index)
+// CHECK: scf.if
+// CHECK: scf.for {{.*}} to %arg2
+// CHECK: scf.if
+// CHECK: scf.for {{.*}} to %arg2
+func.func @scalars(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@first, [[1]]>},
+                   %y: tensor<4xf32> {mesh.sharding = #mesh.shard<@second, [[1]]>}, %n: index)
+    -> (tensor<4xf32>, tensor<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %0 = scf.for %i = %c0 to %n step %c1 iter_args(%r = %x) -> (tensor<4xf32>) {
+    %a = stablehlo.tanh %r : tensor<4xf32>
+    scf.yield %a : tensor<4xf32>
+  }
+  %1 = scf.for %i = %c0 to %n step %c1 iter_args(%r = %y) -> (tensor<4xf32>) {
+    %a = stablehlo.tanh %r : tensor<4xf32>
+    scf.yield %a : tensor<4xf32>
+  }
+  return %0, %1 : tensor<4xf32>, tensor<4xf32>
+}
