@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FILES = sorted((ROOT / "tests" / "lit").rglob("*.mlir"))
+FILES = sorted(
+    path for path in (ROOT / "tests" / "lit").rglob("*.mlir") if path.parent.name != "Inputs"
+)
 DIRECTIVE = re.compile(r"//\s*([A-Z][A-Z0-9_]*)(-[A-Z]+)?(?:\{LITERAL\})?:")
 KNOWN = {None, "-NEXT", "-SAME", "-NOT", "-DAG", "-LABEL", "-EMPTY", "-COUNT"}
 

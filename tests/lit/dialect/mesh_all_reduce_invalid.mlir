@@ -29,8 +29,8 @@ func.func @another_reduction(%x: tensor<8x8xf32, #mesh.shard<@g, [[], [], [0]]>>
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @an_unknown_reduction(%x: tensor<8x8xf32, #mesh.shard<@g, [[], [], [0]]>>) {
-  // expected-error@+1 {{'mesh.all_reduce' op reduction is 'average'}}
-  %0 = "mesh.all_reduce"(%x) {mesh_axis = [0], reduction = "average"} : (tensor<8x8xf32, #mesh.shard<@g, [[], [], [0]]>>) -> tensor<8x8xf32>
+  // expected-error@+1 {{'mesh.all_reduce' op reduction is 'median'}}
+  %0 = "mesh.all_reduce"(%x) {mesh_axis = [0], reduction = "median"} : (tensor<8x8xf32, #mesh.shard<@g, [[], [], [0]]>>) -> tensor<8x8xf32>
   return
 }
 

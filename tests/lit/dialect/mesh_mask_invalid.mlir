@@ -20,7 +20,7 @@ func.func @of_another_kind(%x: tensor<8x8xf32, #mesh.shard<@g, [[], [], {max = [
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @no_reduction(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{reduction is 'xor': expected one of sum, max, min, product}}
+  // expected-error@+1 {{reduction is 'xor': expected one of sum, max, min, product, average, bitwise_and, bitwise_or, bitwise_xor}}
   %0 = "mesh.mask"(%x) {mesh_axis = [1], reduction = "xor"} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [], [1]]>>
   return
 }

@@ -120,8 +120,8 @@ func.func @fields_not_at_the_end(%x: tensor<4x8xf32, #mesh.shard<@g, [{max = [0]
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-// expected-error@+1 {{'func.func' op unknown field 'average' in {average = [0]}}}
-func.func @an_unknown_field(%x: tensor<4x8xf32, #mesh.shard<@g, [[], [], {average = [0]}]>>) {
+// expected-error@+1 {{'func.func' op unknown field 'median' in {median = [0]}}}
+func.func @an_unknown_field(%x: tensor<4x8xf32, #mesh.shard<@g, [[], [], {median = [0]}]>>) {
   return
 }
 

@@ -46,7 +46,7 @@ func.func @another_collective(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [1], {ha
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-// expected-error@+1 {{fill is "xor": expected one of sum, max, min, product, and a halo}}
+// expected-error@+1 {{fill is "xor": expected one of sum, max, min, product, average, bitwise_and, bitwise_or, bitwise_xor, and a halo}}
 func.func @filled_with_nothing_known(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [], {fill = "xor", halo = [[1, 0], []]}]>>) {
   return
 }
@@ -54,7 +54,7 @@ func.func @filled_with_nothing_known(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-// expected-error@+1 {{fill is "max": expected one of sum, max, min, product, and a halo}}
+// expected-error@+1 {{fill is "max": expected one of sum, max, min, product, average, bitwise_and, bitwise_or, bitwise_xor, and a halo}}
 func.func @filled_without_a_halo(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [], {fill = "max"}]>>) {
   return
 }
