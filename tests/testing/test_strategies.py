@@ -23,7 +23,6 @@ from shard_dialect.testing import (
     samples,
     shardings,
 )
-from tests.rules.test_every_rule import is_refused_for_now
 
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_PROGRAMS", "80")))
 REFUSALS = ("cannot avoid RaW conflict",)
@@ -83,7 +82,7 @@ def test_programs_of_all_dialects_are_the_unsharded_ones(seed: int) -> None:
         try:
             verdict = run_and_check(program.text, "spmd,lower").verdict
         except ShardError as error:
-            known = is_refused_for_now(error) or any(each in str(error) for each in REFUSALS)
+            known = any(each in str(error) for each in REFUSALS)
             assert known, f"{program}\n{error}"  # noqa: PT017
             return
     assert verdict.passed, f"{program}\n{verdict.failure}"
