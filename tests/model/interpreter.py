@@ -37,13 +37,19 @@ COMBINE: dict[Reduction, Callable[[Array, Array], Array]] = {
     "max": np.maximum,
     "min": np.minimum,
     "product": np.multiply,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
 }
+KINDS = tuple(COMBINE)
+"""All but averages, of which integers have none."""
 
 
 def alone(kind: Reduction) -> int:
     """What changes nothing."""
     info = np.iinfo(DTYPE)
-    return {"sum": 0, "product": 1, "max": info.min, "min": info.max}[kind]
+    bits = {"bitwise_and": -1, "bitwise_or": 0, "bitwise_xor": 0}
+    return {"sum": 0, "product": 1, "max": info.min, "min": info.max, **bits}[kind]
 
 
 def halo_of(sharding: Sharding, dim: int) -> tuple[int, int]:
@@ -92,10 +98,19 @@ def addends(whole: Array, count: int, kind: Reduction, random: np.random.Generat
     if kind == "product":
         signs = [random.choice(np.array([-1, 1], DTYPE), whole.shape) for _ in range(count - 1)]
         return [*signs, whole * reduce(np.multiply, signs, np.ones_like(whole))]
+    if kind == "bitwise_xor":
+        parts = [random.integers(-100, 100, whole.shape, DTYPE) for _ in range(count - 1)]
+        return [*parts, reduce(np.bitwise_xor, parts, whole)]
     off = random.integers(1, 100, (count, *whole.shape), DTYPE)
     owner = random.integers(0, count, whole.shape)
     np.put_along_axis(off, owner[np.newaxis], 0, axis=0)
-    return [whole - each if kind == "max" else whole + each for each in off]
+    away: dict[Reduction, Callable[[Array], Array]] = {
+        "max": lambda each: whole - each,
+        "min": lambda each: whole + each,
+        "bitwise_and": lambda each: whole | each,
+        "bitwise_or": lambda each: whole & ~each,
+    }
+    return [away[kind](each) for each in off]
 
 
 def spread(whole: Array, sharding: Sharding, grid: Grid, seed: int = 0) -> list[Array]:

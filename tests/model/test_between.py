@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from shard_dialect.model import (
-    REDUCTIONS,
     Grid,
     Passage,
     ReshardError,
@@ -16,7 +15,7 @@ from shard_dialect.model import (
 )
 from shard_dialect.model.refine import Refinement
 from tests.model.exhaustive import costs_between, shardings
-from tests.model.interpreter import DTYPE, Array, Shape, holds, lay, run, spread, whole_array
+from tests.model.interpreter import DTYPE, KINDS, Array, Shape, holds, lay, run, spread, whole_array
 
 SQUARE = Grid("square", (2, 2))
 TURNED = Grid("turned", (2, 2), device_ids=(0, 2, 1, 3))
@@ -84,7 +83,7 @@ def test_a_plan_is_right_and_nothing_is_cheaper(
             assert found.bytes_moved == int(least), f"{source} -> {target}: {found}"
 
 
-@pytest.mark.parametrize("kind", REDUCTIONS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_partial_value_is_right(kind: str) -> None:
     whole = whole_array((6, 24))
     for before, after in product(shardings(SQUARE, 2), shardings(TURNED, 2)):
