@@ -236,7 +236,7 @@ def test_elementwise_ops_mean_the_same(name: str) -> None:
 RULES_AS_TEXT = {
     "reduce_max of f32": "([a, b]) -> ([a, 1]) reduction={b: max}",
     "reduce_max that ignores NaN": "([a, b]) -> ([a, 1]) whole={b}",
-    "reduce_any of i1": "([a, b]) -> ([a, 1]) whole={b}",
+    "reduce_any of i1": "([a, b]) -> ([a, 1]) reduction={b: bitwise_or}",
     "argmax": "([a, b, c]) -> ([a, c]) whole={b}",
     "add of broadcast": "([a, 1, c], [1, b, c]) -> ([a, b, c])",
     "concat": "([a, b], [a, b]) -> ([a, b]) whole={b}",
