@@ -13,7 +13,8 @@ from math import prod
 from typing import ClassVar
 
 from shard_dialect.model.axis import Axes
-from shard_dialect.model.sharding import Reduction, Shape, ShardingError
+from shard_dialect.model.sharding import Reduction, Shape
+from shard_dialect.model.steps import scaled
 
 Index = tuple[int, ...]
 
@@ -46,7 +47,7 @@ class Gather:
         return (n - 1) * prod(operand) * itemsize
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        return (*shape[: self.dim], shape[self.dim] * n, *shape[self.dim + 1 :])
+        return scaled(shape, {self.dim: (n, 1)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,7 @@ class Scatter:
         return (n - 1) * prod(operand) * itemsize // n
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        if shape[self.dim] % n:
-            raise ShardingError(f"dimension {self.dim} of {list(shape)} cannot be cut in {n}")
-        return (*shape[: self.dim], shape[self.dim] // n, *shape[self.dim + 1 :])
+        return scaled(shape, {self.dim: (1, n)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class _Loops:
         self.whole: set[int] = set()
         self.permuted: set[int] = set()
         self.windows: list[Window] = []
-        self.outer = _plain(maps[len(maps) - len(query.results) :])
+        self.outer = plain_loops(maps[len(maps) - len(query.results) :])
         """The loops that index results."""
         for map_, shape in zip(maps, query.operands, strict=True):
             for expr, size in zip(map_.results, shape or (), strict=shape is not None):
@@ -125,7 +125,7 @@ class _Loops:
     ) -> tuple[tuple[int, Reduction], ...]:
         """The loops that index no result; those that index only some are whole."""
         for map_ in results:
-            self.whole |= self.outer - _plain([map_])
+            self.whole |= self.outer - plain_loops([map_])
         kind = _reduction(op)
         summed = set(range(len(self.sizes))) - self.outer - self.whole - self.permuted
         if kind is None:
@@ -134,7 +134,7 @@ class _Loops:
         return tuple((loop, kind) for loop in sorted(summed))
 
 
-def _plain(maps: Sequence[ir.AffineMap]) -> set[int]:
+def plain_loops(maps: Sequence[ir.AffineMap]) -> set[int]:
     """The loops that are themselves a dimension of one of the maps."""
     exprs = [expr for map_ in maps for expr in map_.results]
     return {expr.position for expr in exprs if isinstance(expr, ir.AffineDimExpr)}

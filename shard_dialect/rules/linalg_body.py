@@ -21,6 +21,7 @@ from shard_dialect.ir.build import create, scalar
 from shard_dialect.ir.masking import as_index, is_within, select
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.rules.cut import Cut, CutFunction, Piece
+from shard_dialect.rules.linalg import plain_loops
 from shard_dialect.rules.uneven import TRAPS
 
 _Loops = dict[int, tuple[Piece, int]]
@@ -68,7 +69,7 @@ def _add_begins(op: ir.Operation, loops: _Loops) -> None:
 
 def _leave_padding(cut: Cut, uneven: _Loops) -> None:
     op, block = cut.op, body(cut.op)
-    kept = _plain(_maps(op)[len(cut.operands) - len(cut.results) :])
+    kept = plain_loops(_maps(op)[len(cut.operands) - len(cut.results) :])
     reduced = [loop for loop in uneven if loop not in kept]
     traps = [inner for inner in walk(op) if inner.name in TRAPS]
     if not reduced and not traps:
@@ -95,11 +96,6 @@ def _avoid(op: ir.Operation, is_held: ir.Value) -> None:
     with ir.InsertionPoint(op), op.location:
         harmless = scalar(ir.IntegerAttr.get(given.type, TRAPS[op.name])).results[0]
         op.operands[1] = select(is_held, given, harmless)
-
-
-def _plain(maps: list[ir.AffineMap]) -> set[int]:
-    exprs = [expr for map_ in maps for expr in map_.results]
-    return {expr.position for expr in exprs if isinstance(expr, ir.AffineDimExpr)}
 
 
 CUTS: dict[str, CutFunction] = dict.fromkeys(

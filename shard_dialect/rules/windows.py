@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.masking import as_index
-from shard_dialect.model import Reduction, Windows
+from shard_dialect.model import Reduction, Window, Windows
 from shard_dialect.model.window import Reading
 from shard_dialect.rules.cut import Cut
 
@@ -48,31 +48,31 @@ def inside(windows: Windows) -> Windows | None:
 def read_windows(cut: Cut) -> None:
     """Let each operand be what its windows on this device read."""
     for window in cut.rule.windows:
-        reading = _reading(cut, window.operand, window.dim)
+        reading = _reading(cut, window)
         value = cut.op.operands[window.operand]
         if reading is None or value.type.shape[window.dim] == reading.taken:
             continue
         with ir.InsertionPoint(cut.op), cut.op.location:
-            begin = _begin(cut, window.operand, window.dim, reading.begins)
+            begin = _begin(cut, window, reading.begins)
             cut.op.operands[window.operand] = build.part_of(value, begin, reading.taken, window.dim)
 
 
-def _begin(cut: Cut, operand: int, dim: int, begins: Sequence[int]) -> int | ir.Value:
+def _begin(cut: Cut, window: Window, begins: Sequence[int]) -> int | ir.Value:
     if len(set(begins)) == 1:
         return begins[0]
-    return as_index(cut.operand(operand).own(dim, begins))
+    return as_index(cut.operand(window.operand).own(window.dim, begins))
 
 
 def padding_of(cut: Cut, operand: int, dim: int, whole: tuple[int, int]) -> tuple[int, int]:
     """The padding around what a device's windows read, that of the `whole` where it has all."""
-    reading = _reading(cut, operand, dim)
-    return (reading.lead, reading.trail) if reading else whole
-
-
-def _reading(cut: Cut, operand: int, dim: int) -> Reading | None:
-    """`None` where a device has all windows."""
     for window in cut.rule.windows:
         if (window.operand, window.dim) == (operand, dim):
-            devices = cut.devices(window.factor)
-            return window.windows.reading(devices) if devices > 1 else None
-    return None
+            reading = _reading(cut, window)
+            return (reading.lead, reading.trail) if reading else whole
+    return whole
+
+
+def _reading(cut: Cut, window: Window) -> Reading | None:
+    """`None` where a device has all windows."""
+    devices = cut.devices(window.factor)
+    return window.windows.reading(devices) if devices > 1 else None

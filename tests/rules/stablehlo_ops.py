@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shard_dialect.testing.samples.stablehlo_text import joining
+
 Shape = Sequence[int]
 SIZES = (1, 2, 3, 4, 6)
 
@@ -51,19 +53,6 @@ class Case:
 
 def array(values: Sequence[int]) -> str:
     return f"array<i64{': ' if values else ''}{', '.join(map(str, values))}>"
-
-
-def joining(name: str, element: str = "f32", count: int = 1) -> str:
-    """A region that joins its arguments in pairs, by the op `name`."""
-    type_ = f"tensor<{element}>"
-    arguments = ", ".join(f"%x{place}: {type_}" for place in range(2 * count))
-    lines = "\n".join(
-        f"%y{place} = stablehlo.{name} %x{place}, %x{place + count} : {type_}"
-        for place in range(count)
-    )
-    made = ", ".join(f"%y{place}" for place in range(count))
-    types = ", ".join([type_] * count)
-    return f"\n^bb0({arguments}):\n{lines}\nstablehlo.return {made} : {types}\n"
 
 
 SECOND = "\n^bb0(%x: tensor<f32>, %y: tensor<f32>):\nstablehlo.return %y : tensor<f32>\n"
