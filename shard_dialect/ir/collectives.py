@@ -120,7 +120,7 @@ def _read_permute(op: ir.Operation, target: Sharding) -> Step:
     if "mesh_axis" not in op.attributes or "permutation" not in op.attributes:
         raise ShardingError("goes between grids: that cannot be done yet")
     places = tuple(ints(op.attributes["permutation"]))
-    return Permute(_axes(op), places, target.split_axes, target.partial)
+    return Permute(_axes(op), places, target.split_axes, target.partial, target.reduction)
 
 
 def _read_mask(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:

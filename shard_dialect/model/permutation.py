@@ -37,7 +37,8 @@ def permute(source: Sharding, target: Sharding, grid: Grid) -> Permute:
         if not holders[want[place]]:
             raise ReshardError(f"{source} and {target} are not in as many pieces")
         permutation[holders[want[place]].pop(0)] = place
-    return Permute(changed, tuple(permutation), target.split_axes, target.partial)
+    lies = target.split_axes, target.partial, target.reduction
+    return Permute(changed, tuple(permutation), *lies)
 
 
 def leads_to(

@@ -42,7 +42,7 @@ class AllGather:
         return (n - 1) * prod(operand) * itemsize
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        return _scaled(shape, {self.dim: (n, 1)})
+        return scaled(shape, {self.dim: (n, 1)})
 
     def __str__(self) -> str:
         return f"all_gather dim {self.dim} axes {axes_text(self.axes)}"
@@ -71,7 +71,7 @@ class AllSlice:
         return 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        return _scaled(shape, {self.dim: (1, n)})
+        return scaled(shape, {self.dim: (1, n)})
 
     def __str__(self) -> str:
         at = f" at {list(self.offsets)}" if self.offsets else ""
@@ -116,7 +116,7 @@ class ReduceScatter:
         return (n - 1) * prod(operand) * itemsize // n
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        return _scaled(shape, {self.dim: (1, n)})
+        return scaled(shape, {self.dim: (1, n)})
 
     def __str__(self) -> str:
         return f"reduce_scatter dim {self.dim} axes {axes_text(self.axes)} {self.reduction}"
@@ -139,7 +139,7 @@ class AllToAll:
         return (n - 1) * prod(operand) * itemsize // n
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        return _scaled(shape, {self.source_dim: (n, 1), self.target_dim: (1, n)})
+        return scaled(shape, {self.source_dim: (n, 1), self.target_dim: (1, n)})
 
     def __str__(self) -> str:
         return f"all_to_all dim {self.source_dim} to {self.target_dim} axes {axes_text(self.axes)}"
@@ -157,10 +157,16 @@ class Permute:
     permutation: tuple[int, ...]
     split_axes: tuple[Axes, ...] = ()
     partial: Axes = ()
+    reduction: Reduction = "sum"
     kind: ClassVar[str] = "collective_permute"
 
     def after(self, sharding: Sharding) -> Sharding:
-        return replace(sharding, split_axes=self.split_axes, partial=self.partial)
+        return replace(
+            sharding,
+            split_axes=self.split_axes,
+            partial=self.partial,
+            reduction=self.reduction,
+        )
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
         return prod(operand) * itemsize if n > 1 else 0
@@ -169,9 +175,8 @@ class Permute:
         return shape
 
     def __str__(self) -> str:
-        lists = (*self.split_axes, self.partial) if self.partial else self.split_axes
-        to = ", ".join(map(axes_text, lists))
-        return f"collective_permute axes {axes_text(self.axes)} to [{to}]"
+        to = Sharding("", self.split_axes, self.partial, self.reduction)
+        return f"collective_permute axes {axes_text(self.axes)} to {to}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +298,7 @@ Step = (
 )
 
 
-def _scaled(shape: Shape, factors: dict[int, tuple[int, int]]) -> Shape:
+def scaled(shape: Shape, factors: dict[int, tuple[int, int]]) -> Shape:
     """Each named dimension times its first factor, divided by its second."""
     sizes = list(shape)
     for dim, (times, by) in factors.items():

@@ -123,7 +123,9 @@ def edges(shape: Shape, grid: Grid) -> dict[Sharding, list[tuple[Sharding, Fract
             for step in steps_from(now, grid)
             if may_follow(now, step.after(now), shape, grid)
         ]
-        exchange = bytes_of(Permute((0,), (), now.split_axes, now.partial), now, shape, grid)
+        exchange = bytes_of(
+            Permute((0,), (), now.split_axes, now.partial, now.reduction), now, shape, grid
+        )
         reached += [
             (other, exchange)
             for other in every
@@ -198,7 +200,7 @@ def _passages(
     for leaves in shardings(grids[0], len(shape)):
         for enters in shardings(grids[1], len(shape)):
             if counts(leaves, grids[0]) == counts(enters, grids[1]):
-                exchange = Permute((0,), (), leaves.split_axes, leaves.partial)
+                exchange = Permute((0,), (), leaves.split_axes, leaves.partial, leaves.reduction)
                 moved = bytes_of(exchange, leaves, shape, grids[0])
                 same = same_devices and held(leaves, shape, grids[0]) == held(
                     enters, shape, grids[1]

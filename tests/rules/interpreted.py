@@ -133,8 +133,12 @@ def _held(array: Array, sharding: Sharding, rank: int, grid: Grid) -> Array:
 
 
 def _identity(kind: Reduction, dtype: np.dtype[Any]) -> Any:
-    if kind in ("sum", "product"):
-        return {"sum": 0, "product": 1}[kind]
+    if kind in ("sum", "bitwise_or", "bitwise_xor"):
+        return 0
+    if kind == "product":
+        return 1
+    if kind == "bitwise_and":
+        return ~dtype.type(0)
     if dtype.kind == "f":
         return -np.inf if kind == "max" else np.inf
     return np.iinfo(dtype).min if kind == "max" else np.iinfo(dtype).max
