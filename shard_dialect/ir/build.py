@@ -225,6 +225,15 @@ def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
     raise ShardingError(f"no {element} changes nothing under {reduction}")
 
 
+def identities(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Attribute:
+    """A tensor of what changes nothing under `reduction`, of complex elements too."""
+    element = type_.element_type
+    if isinstance(element, ir.ComplexType):
+        part = identity(reduction, element.element_type)
+        return ir.Attribute.parse(f"dense<({part.value}, 0.0)> : {type_}")
+    return ir.DenseElementsAttr.get_splat(type_, identity(reduction, element))
+
+
 def zero(element: ir.Type) -> ir.Attribute | None:
     """As an attribute of type `element`; `None` where `arith` has no constants of it."""
     is_signed = isinstance(element, ir.IntegerType) and not element.is_signless

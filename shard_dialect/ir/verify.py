@@ -20,6 +20,7 @@ from shard_dialect.ir.attributes import (
     MANUAL,
     NAMED,
     PHASE,
+    RANK,
     RESULT,
     RULE,
     SHARDING,
@@ -252,8 +253,7 @@ def _check_function(op: ir.Operation, shardings: Shardings) -> None:
         form = expect(op, FORM, ir.StringAttr, "a string").value
         if form not in FORMS:
             raise ShardingError(f"{FORM} is '{form}', expected one of {', '.join(FORMS)}")
-    if COLLECTIVE in op.attributes:
-        _check_runtime_function(op, shardings)
+    _check_runtime_function(op, shardings)
     type_ = op.attributes["function_type"].value
     for key, types in (("arg_attrs", type_.inputs), ("res_attrs", type_.results)):
         for index, each in enumerate(types):
@@ -297,22 +297,29 @@ def _check_may_be_sharded(op: ir.Operation) -> None:
 
 
 def _check_runtime_function(op: ir.Operation, shardings: Shardings) -> None:
+    type_ = op.attributes["function_type"].value
+    if RANK in op.attributes and str(type_) != "() -> index":
+        raise ShardingError(f"{RANK} is on a function {type_}, expected () -> index")
+    if COLLECTIVE in op.attributes:
+        _check_called_collective(op, shardings)
+
+
+def _check_called_collective(op: ir.Operation, shardings: Shardings) -> None:
     what = expect(op, COLLECTIVE, ir.DictAttr, "a dictionary")
     inputs = op.attributes["function_type"].value.inputs
     try:
         read = read_local(what["name"].value, what)
     except (AttributeError, KeyError, TypeError, ValueError):
         read = None
-    if read is None or [isinstance(each, ir.MemRefType) for each in inputs] != [True, True]:
+    count = 3 if PHASE in what else 2  # what was begun is remembered in the third
+    if read is None or [isinstance(each, ir.MemRefType) for each in inputs] != [True] * count:
         raise ShardingError(
             f"{COLLECTIVE} describes no collective from one buffer to another: {what}"
         )
     grid = shardings.grid(read[0])
     Sharding(grid.name, (read[1].axes,)).check(grid, 1)
-    source, target = (tuple(each.shape) for each in inputs)
+    source, target = (tuple(each.shape) for each in inputs[:2])
     expected = read[1].local_shape_after(source, grid.axes_size(read[1].axes))
-    if PHASE in what and what[PHASE].value == "done":
-        expected = source  # it waits for a buffer, which it is given as both
     if expected != target or inputs[0].element_type != inputs[1].element_type:
         raise ShardingError(f"{COLLECTIVE} does not make {inputs[1]} of {inputs[0]}: {what}")
 

@@ -5,13 +5,15 @@
 
 becomes, with the declaration once for all calls like it
 
-    func.func private @mesh_all_gather_0(memref<4x4xf32>, memref<4x8xf32>) attributes {
+    func.func private @mesh_all_gather_0(memref<4x4xf32>, memref<8x4xf32>) attributes {
       llvm.emit_c_interface,
-      mesh.collective = {gather_axis = 1 : index, grid = @g, grid_axes = array<i16: 0>,
+      mesh.collective = {gather_axis = 0 : index, grid = @g, grid_axes = array<i16: 0>,
                          name = "shard.all_gather"}}
 
-    %1 = memref.alloc() : memref<4x8xf32>
-    call @mesh_all_gather_0(%0, %1)
+    %a = memref.alloc() : memref<8x4xf32>
+    call @mesh_all_gather_0(%0, %a)
+
+and code that puts the two rows of %a beside each other (see `rows`).
 
 The runtimes (in-process devices, MPI, torch.distributed) give the declared functions their bodies.
 Results are written to buffers that the caller gives, as the last arguments.
@@ -24,26 +26,23 @@ from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import build
-from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, PHASE, RESULT
+from shard_dialect.ir.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.bindings import PassManager, ir, part
-from shard_dialect.ir.diagnostics import from_mlir, located
+from shard_dialect.ir.diagnostics import from_mlir
 from shard_dialect.ir.function import (
     boundary,
     form_of,
     functions_of,
-    name_of,
     refuse_form,
     set_boundary,
     set_form,
 )
-from shard_dialect.ir.local import described, one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import AllReduce, ReduceScatter, Reduction
-from shard_dialect.model.rooted import Reduce
 from shard_dialect.passes.aggregates import take_apart
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.carried import copy_what_is_carried
 from shard_dialect.passes.control_flow import switches_to_ifs, to_scf
+from shard_dialect.passes.lower_collectives import call_collectives, use_rows_everywhere
 
 _FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize,cse))"
 # Buffers are freed in regions only; and blocks that are never reached cannot be lifted.
@@ -89,13 +88,14 @@ class Lower(Pass):
             set_form(handle, "lowered")
             to_scf(handle)
         try:
+            use_rows_everywhere(module)
             _to_linalg(module)
             switches_to_ifs(module)
             take_apart(module)
             _read_scales_alike(module)
             PassManager.parse(_TO_LINALG).run(module)
             copy_what_is_carried(module)
-            _Calls(module).replace_all()
+            call_collectives(module)
             copies = "true" if self.copy_before_write else "false"
             PassManager.parse(_TO_BUFFERS.format(copies)).run(module)
             for handle in functions_of(module):
@@ -201,126 +201,3 @@ def _note_boundary(handle: ir.Operation) -> None:
                 # The caller's arrays: bufferization would compute in place on them.
                 attributes["bufferization.writable"] = ir.BoolAttr.get(False)
         set_boundary(handle, key, entries)
-
-
-class _Calls:
-    """The runtime functions declared so far, by what they do and to what types."""
-
-    def __init__(self, module: ir.Operation) -> None:
-        self.module = module
-        self.declared: dict[tuple[ir.Attribute, ir.Type], str] = {}
-        self.taken = {name_of(op) for op in operations(body(module)) if "sym_name" in op.attributes}
-
-    def replace_all(self) -> None:
-        """Right before bufferization, which must see that the tensors are read: the passes before
-        it would fold a buffer that a call fills into the call that reads it.
-        """
-        for handle in functions_of(self.module):
-            ops = [op for op in walk(handle) if op.name.startswith(("shard.", "mesh."))]
-            for op in [each for each in ops if each.name != "mesh.done"]:
-                with located(op):
-                    for each in one_by_one(op):
-                        self.replace(each, handle)
-
-    def replace(self, op: ir.Operation, function: ir.Operation) -> None:
-        """Replace `op` of `function`; what it calls is declared in front of the function."""
-        attributes = {key: op.attributes[key] for key in op.attributes}
-        read = read_local(op.name, attributes)
-        if read is None:
-            raise ShardError(f"'{op.name}' op cannot be lowered yet")
-        type_ = op.operands[0].type
-        if not type_.has_static_shape:
-            raise ShardError(f"'{op.name}' op on a tensor of unknown size cannot be lowered yet")
-        if type_.element_type != op.results[0].type.element_type:
-            raise ShardError(f"'{op.name}' op gives elements of another type: not supported yet")
-        if isinstance(read[1], AllReduce | Reduce | ReduceScatter):
-            _check_reduction(op.name, read[1].reduction, type_.element_type)
-        source, target = map(_buffer_type, (op.operands[0].type, op.results[0].type))
-        with ir.InsertionPoint(op), op.location:
-            read_only = {"read_only": ir.UnitAttr.get()}
-            given = build.create("bufferization.to_buffer", [source], [op.operands[0]], read_only)
-            filled = build.allocate(target)
-            phase = "start" if op.name == "mesh.start" else ""
-            self._call(op, phase, given.results[0], filled.results[0], function)
-        if op.name == "mesh.start":
-            for use in list(op.results[0].uses):
-                done = use.owner.operation
-                with ir.InsertionPoint(done), done.location:
-                    self._call(op, "done", filled.results[0], filled.results[0], function)
-                self._read(done, filled.results[0])
-            op.erase()
-        else:
-            self._read(op, filled.results[0])
-
-    def _read(self, op: ir.Operation, filled: ir.Value) -> None:
-        """Replace `op` by the tensor in the buffer."""
-        owned = {"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()}
-        with ir.InsertionPoint(op), op.location:
-            made = build.create("bufferization.to_tensor", [op.results[0].type], [filled], owned)
-        op.results[0].replace_all_uses_with(made.results[0])
-        op.erase()
-
-    def _call(
-        self,
-        op: ir.Operation,
-        phase: str,
-        given: ir.Value,
-        filled: ir.Value,
-        function: ir.Operation,
-    ) -> None:
-        """Call the runtime function for `op`, or for a phase of it."""
-        callee = ir.FlatSymbolRefAttr.get(
-            self._declare(op, phase, given.type, filled.type, function)
-        )
-        build.create("func.call", [], [given, filled], {"callee": callee})
-
-    def _declare(
-        self, op: ir.Operation, phase: str, source: ir.Type, target: ir.Type, function: ir.Operation
-    ) -> str:
-        what = described(op)
-        kind = what["name"].value.partition(".")[2]
-        if phase:
-            parts = {each.name: each.attr for each in what}
-            what = ir.DictAttr.get({**parts, PHASE: ir.StringAttr.get(phase)})
-            kind = f"{kind}_{phase}"
-        type_ = ir.FunctionType.get([source, target], [])
-        key = (what, type_)
-        if key not in self.declared:
-            name = self._fresh_name(kind)
-            self.declared[key] = name
-            with ir.InsertionPoint(function), op.location:
-                declared = build.create("func.func", [], [], _declaration(name, type_), regions=1)
-            declared.attributes[COLLECTIVE] = what
-        return self.declared[key]
-
-    def _fresh_name(self, kind: str) -> str:
-        number = 0
-        while (name := f"mesh_{kind}_{number}") in self.taken:
-            number += 1
-        self.taken.add(name)
-        return name
-
-
-def _check_reduction(name: str, reduction: Reduction, element: ir.Type) -> None:
-    is_float = isinstance(element, ir.FloatType)
-    if reduction == "average":
-        fits = is_float
-    elif reduction in build.BITWISE:
-        fits = not is_float
-    else:
-        fits = str(element) != "i1"
-    if not fits:
-        raise ShardError(f"'{name}' op cannot reduce elements of type {element} by {reduction}")
-
-
-def _declaration(name: str, type_: ir.FunctionType) -> dict[str, ir.Attribute]:
-    return {
-        "sym_name": ir.StringAttr.get(name),
-        "sym_visibility": ir.StringAttr.get("private"),
-        "function_type": ir.TypeAttr.get(type_),
-        "llvm.emit_c_interface": ir.UnitAttr.get(),
-    }
-
-
-def _buffer_type(type_: ir.RankedTensorType) -> ir.MemRefType:
-    return ir.MemRefType.get(type_.shape, type_.element_type)

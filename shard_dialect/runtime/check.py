@@ -55,6 +55,8 @@ class Verdict:
 class Alone:
     """The communicator of a program that has nothing to say."""
 
+    rank = 0
+
     def perform(self, site: Site, source: Array, target: Array) -> None:
         raise ShardError("the unsharded program has a collective")
 

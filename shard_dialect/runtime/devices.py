@@ -12,8 +12,9 @@ import numpy as np
 
 from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.arrays import Array
-from shard_dialect.runtime.collectives import REDUCE, Member
+from shard_dialect.runtime.collectives import Member
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.reductions import join
 
 
 def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
@@ -113,18 +114,44 @@ class _Group:
         self._meeting.barrier.wait()
         return list(table)
 
-    def all_gather(self, send: Array) -> Array:
-        return np.stack(self._exchange(send))
+    def all_gather(self, send: Array, into: Array) -> None:
+        np.concatenate(self._exchange(send), out=into)
 
-    def all_reduce(self, send: Array, reduction: Reduction) -> Array:
-        return REDUCE[reduction](np.stack(self._exchange(send)))
+    def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
+        join(np.stack(self._exchange(send)), into, reduction)
 
-    def reduce_scatter(self, send: Array, reduction: Reduction) -> Array:
-        return REDUCE[reduction](np.stack([rows[self.index] for rows in self._exchange(send)]))
+    def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
+        join(np.stack([self._own(sent) for sent in self._exchange(send)]), into, reduction)
 
-    def all_to_all(self, send: Array) -> Array:
-        return np.stack([rows[self.index] for rows in self._exchange(send)])
+    def all_to_all(self, send: Array, into: Array) -> None:
+        np.concatenate([self._own(sent) for sent in self._exchange(send)], out=into)
 
-    def permute(self, send: Array, to: int | None, source: int | None) -> Array | None:
+    def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
         sent = self._exchange(send)
-        return None if source is None else sent[source]
+        if source is not None:
+            into[...] = sent[source]
+
+    def broadcast(self, send: Array, into: Array, root: int) -> None:
+        into[...] = self._exchange(send)[root]
+
+    def gather(self, send: Array, into: Array, root: int) -> None:
+        sent = self._exchange(send)
+        if self.index == root:
+            np.concatenate(sent, out=into)
+        else:
+            into[...] = 0
+
+    def scatter(self, send: Array, into: Array, root: int) -> None:
+        into[...] = self._own(self._exchange(send)[root])
+
+    def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
+        sent = self._exchange(send)
+        if self.index == root:
+            join(np.stack(sent), into, reduction)
+        else:
+            into[...] = 0
+
+    def _own(self, rows: Array) -> Array:
+        """This member's part of those along the first dimension."""
+        part = len(rows) // self.size
+        return rows[self.index * part : (self.index + 1) * part]

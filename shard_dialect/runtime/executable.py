@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import COLLECTIVE, FORM
+from shard_dialect.ir.attributes import COLLECTIVE, FORM, RANK
 from shard_dialect.ir.bindings import PassManager, ir, part
 from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import drop_from_boundary
@@ -39,6 +39,8 @@ _TO_LLVM = (
 
 class Communicator(Protocol):
     """One device's way to talk to the others."""
+
+    rank: int
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
         """Do the collective of `site` on this device's piece `source`, into `target`."""
@@ -69,7 +71,11 @@ class Executable:
                 )
         engine = part("execution_engine").ExecutionEngine(module, opt_level=3)
         self._engine = engine
-        self._callbacks = {name: _callback(self, site) for name, site in self.program.sites.items()}
+        self._device = threading.local()
+        sites = self.program.sites.items()
+        self._callbacks = {name: _callback(self, site) for name, site in sites}
+        rank = ctypes.CFUNCTYPE(ctypes.c_int64)(lambda: self._device.communicator.rank)
+        self._callbacks |= dict.fromkeys(self.program.ranks, rank)
         for name, callback in self._callbacks.items():
             engine.register_runtime(name, callback)
         for name, address in called.items():
@@ -78,7 +84,6 @@ class Executable:
         if not address:
             raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
         self._code = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
-        self._device = threading.local()
 
     def run(self, inputs: Sequence[Array], communicator: Communicator) -> list[Array]:
         """Run on one device's pieces; gives its pieces of the results.
@@ -121,15 +126,16 @@ def _strip(module: ir.Operation, entry: ir.Operation) -> None:
         if op.name != "func.func":
             continue
         drop_from_boundary(op, "mesh.")
-        for name in (FORM, COLLECTIVE):
+        for name in (FORM, COLLECTIVE, RANK):
             if name in op.attributes:
                 del op.attributes[name]
     entry.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
 
 
 def _callback(executable: Executable, site: Site) -> object:
-    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-    return signature(lambda source, target: executable.answer(site, source, target))
+    pointers = [ctypes.c_void_p] * (3 if site.phase else 2)
+    signature = ctypes.CFUNCTYPE(None, *pointers)
+    return signature(lambda source, target, *_: executable.answer(site, source, target))
 
 
 def _descriptor(array: Array) -> Array:

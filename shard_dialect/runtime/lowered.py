@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, PHASE, RESULT, STAGE, symbol
+from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, PHASE, RANK, RESULT, STAGE, symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, functions_of, name_of
@@ -85,6 +85,8 @@ class Program:
     results: Sequence[Boundary]
     sites: Mapping[str, Site]
     """By the name of the runtime function that is called."""
+    ranks: Sequence[str]
+    """The runtime functions that give a device's rank."""
     calls: Sequence[Site]
 
     @classmethod
@@ -93,13 +95,16 @@ class Program:
         shardings = Shardings.of(module)
         function = find_function(module, entry)
         sites = _sites(module, shardings)
+        declared = [op for op in operations(body(module)) if RANK in op.attributes]
+        ranks = [name_of(op) for op in declared]
         return cls(
             entry,
             shardings.grids,
             _boundary(module, function, ARGUMENT, shardings),
             _boundary(module, function, RESULT, shardings),
             sites,
-            _calls(module, entry, sites),
+            ranks,
+            _calls(module, entry, sites, ranks),
         )
 
     @property
@@ -207,7 +212,7 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
         read = read_local(what["name"].value, what)
         if read is None:
             raise error_at(op.location, f"{what['name']} cannot be run yet")
-        source, target = map(_tensor_type, op.attributes["function_type"].value.inputs)
+        source, target = map(_tensor_type, op.attributes["function_type"].value.inputs[:2])
         phase = what[PHASE].value if PHASE in what else ""
         sites[name_of(op)] = Site(read[1], shardings.grid(read[0]), source, target, phase)
     return sites
@@ -218,7 +223,11 @@ _RUNTIME = ("dealloc_helper",)
 
 
 def _calls(
-    module: ir.Operation, entry: str, sites: dict[str, Site], callers: tuple[str, ...] = ()
+    module: ir.Operation,
+    entry: str,
+    sites: Mapping[str, Site],
+    ranks: Sequence[str],
+    callers: tuple[str, ...] = (),
 ) -> list[Site]:
     """The collectives that `entry` calls, in the order of the text, calls of calls included."""
     calls = []
@@ -230,9 +239,9 @@ def _calls(
             raise error_at(op.location, f"cannot run @{callee}, which calls itself")
         if callee in sites:
             calls.append(sites[callee])
-        elif callee not in _RUNTIME:
+        elif callee not in (*_RUNTIME, *ranks):
             with located(op):
                 if all(name_of(each) != callee for each in functions_of(module)):
                     raise ShardError(f"cannot run @{callee}: it is only declared")
-                calls += _calls(module, callee, sites, (*callers, entry))
+                calls += _calls(module, callee, sites, ranks, (*callers, entry))
     return calls

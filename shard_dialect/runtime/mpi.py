@@ -13,7 +13,11 @@ import numpy as np
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.arrays import Array
-from shard_dialect.runtime.collectives import REDUCE
+from shard_dialect.runtime.reductions import (
+    all_reduce_by_parts,
+    reduce_by_rows,
+    reduce_scatter_by_parts,
+)
 from shard_dialect.runtime.world import Launched, Pieces
 
 try:
@@ -23,7 +27,15 @@ except ImportError:
 except RuntimeError as error:
     raise ShardError(f"mpi4py finds no MPI library: {str(error).splitlines()[0]}") from None
 
-_OPERATIONS = {"sum": MPI.SUM, "product": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
+_OPERATIONS = {
+    "sum": MPI.SUM,
+    "product": MPI.PROD,
+    "max": MPI.MAX,
+    "min": MPI.MIN,
+    "bitwise_and": MPI.BAND,
+    "bitwise_or": MPI.BOR,
+    "bitwise_xor": MPI.BXOR,
+}
 
 
 class MpiWorld(Launched):
@@ -59,35 +71,48 @@ class _Group:
         world = MPI.COMM_WORLD.Get_group()
         self._comm = MPI.COMM_WORLD.Create_group(world.Incl(ranks))
 
-    def all_gather(self, send: Array) -> Array:
-        rows = np.empty((self.size, *send.shape), send.dtype)
-        self._comm.Allgather(_raw(send), _raw(rows))
-        return rows
+    def all_gather(self, send: Array, into: Array) -> None:
+        self._comm.Allgather(_raw(send), _raw(into))
 
-    def all_reduce(self, send: Array, reduction: Reduction) -> Array:
-        if not _knows(send, reduction):
-            return REDUCE[reduction](self.all_gather(send))
-        result = np.empty_like(send)
-        self._comm.Allreduce(send, result, op=_OPERATIONS[reduction])
-        return result
+    def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
+        if _knows(send, reduction):
+            self._comm.Allreduce(send, into, op=_OPERATIONS[reduction])
+        else:
+            all_reduce_by_parts(self, send, into, reduction)
 
-    def reduce_scatter(self, send: Array, reduction: Reduction) -> Array:
-        if not _knows(send, reduction):
-            return REDUCE[reduction](self.all_to_all(send))
-        result = np.empty(send.shape[1:], send.dtype)
-        self._comm.Reduce_scatter_block(send, result, op=_OPERATIONS[reduction])
-        return result
+    def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
+        if _knows(send, reduction):
+            self._comm.Reduce_scatter_block(send, into, op=_OPERATIONS[reduction])
+        else:
+            reduce_scatter_by_parts(self, send, into, reduction)
 
-    def all_to_all(self, send: Array) -> Array:
-        rows = np.empty_like(send)
-        self._comm.Alltoall(_raw(send), _raw(rows))
-        return rows
+    def all_to_all(self, send: Array, into: Array) -> None:
+        self._comm.Alltoall(_raw(send), _raw(into))
 
-    def permute(self, send: Array, to: int | None, source: int | None) -> Array | None:
-        result = np.empty_like(send)
+    def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
         dest, origin = (MPI.PROC_NULL if each is None else each for each in (to, source))
-        self._comm.Sendrecv(_raw(send), dest=dest, recvbuf=_raw(result), source=origin)
-        return None if source is None else result
+        self._comm.Sendrecv(_raw(send), dest=dest, recvbuf=_raw(into), source=origin)
+
+    def broadcast(self, send: Array, into: Array, root: int) -> None:
+        if self.index == root:
+            into[...] = send
+        self._comm.Bcast(_raw(into), root)
+
+    def gather(self, send: Array, into: Array, root: int) -> None:
+        self._comm.Gather(_raw(send), _raw(into), root)
+        if self.index != root:
+            into[...] = 0
+
+    def scatter(self, send: Array, into: Array, root: int) -> None:
+        self._comm.Scatter(_raw(send), _raw(into), root)
+
+    def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
+        if not _knows(send, reduction):
+            reduce_by_rows(self, send, into, root, reduction)
+            return
+        self._comm.Reduce(send, into, op=_OPERATIONS[reduction], root=root)
+        if self.index != root:
+            into[...] = 0
 
 
 def _raw(array: Array) -> Array:
@@ -99,6 +124,9 @@ def _knows(array: Array, reduction: Reduction) -> bool:
     """Whether MPI reduces the elements as MLIR does: it has no half precision, and its maximum of a
     NaN and a number may be either.
     """
-    if array.dtype.kind == "i":
-        return reduction in ("sum", "product", "max", "min")
-    return str(array.dtype) in ("float32", "float64") and reduction in ("sum", "product")
+    if reduction not in _OPERATIONS:
+        return False
+    if array.dtype.kind in "iu":
+        return True
+    is_wide = str(array.dtype) in ("float32", "float64", "complex64", "complex128")
+    return is_wide and reduction in ("sum", "product")

@@ -15,7 +15,11 @@ import numpy as np
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.arrays import Array
-from shard_dialect.runtime.collectives import REDUCE
+from shard_dialect.runtime.reductions import (
+    all_reduce_by_parts,
+    reduce_by_rows,
+    reduce_scatter_by_parts,
+)
 from shard_dialect.runtime.world import Launched, Pieces
 
 try:
@@ -50,9 +54,8 @@ class TorchWorld(Launched):
 
     def join(self, grid: Grid, axes: Axes) -> _Group:
         ranks = grid.group_of(self.rank, axes)
-        # Of its members alone: the devices of another stage may never talk along these axes.
-        made = dist.new_group(sorted(ranks), use_local_synchronization=True)
-        return _Group(made, ranks, self.rank, self._device)
+        made = {each: dist.new_group(sorted(each)) for each in grid.groups(axes)}
+        return _Group(made[ranks], ranks, self.rank, self._device)
 
     def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
         found: list[Pieces] = [()] * self.size
@@ -77,8 +80,8 @@ class TorchWorld(Launched):
 class _Group:
     """A process group of the ranks of one device group.
 
-    torch orders a group's members by rank; `_order` is where each member in the device group's
-    order stands there.
+    torch orders a group's members by rank; `_place_of` says where each of them stands in the device
+    group's order.
     """
 
     def __init__(
@@ -89,62 +92,106 @@ class _Group:
         self._group = group
         self._ranks = ranks
         self._device = device
-        self._order = [sorted(ranks).index(each) for each in ranks]
+        self._place_of = [ranks.index(each) for each in sorted(ranks)]
 
-    def all_gather(self, send: Array) -> Array:
+    def all_gather(self, send: Array, into: Array) -> None:
         given = self._bits(send)
-        rows = [torch.empty_like(given) for _ in range(self.size)]
-        dist.all_gather(rows, given, group=self._group)
-        return np.stack([self._array(rows[place], send) for place in self._order])
+        rows = self._rows(into)
+        dist.all_gather([rows[place] for place in self._place_of], given, group=self._group)
+        self._fill(into, rows)
 
-    def all_reduce(self, send: Array, reduction: Reduction) -> Array:
+    def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
         if not _knows(send, reduction):
-            return REDUCE[reduction](self.all_gather(send))
-        tensor = torch.from_numpy(send.copy()).to(self._device)
+            all_reduce_by_parts(self, send, into, reduction)
+            return
+        into[...] = send
+        tensor = torch.from_numpy(into).to(self._device)
         dist.all_reduce(tensor, _operation(reduction), group=self._group)
-        return tensor.cpu().numpy()
+        self._fill(into, tensor)
 
-    def reduce_scatter(self, send: Array, reduction: Reduction) -> Array:
+    def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
         if not _knows(send, reduction):
-            return REDUCE[reduction](self.all_to_all(send))
-        rows = torch.from_numpy(self._by_rank(send)).to(self._device)
-        result = torch.empty_like(rows[0])
-        dist.reduce_scatter(result, list(rows), _operation(reduction), group=self._group)
-        return result.cpu().numpy()
+            reduce_scatter_by_parts(self, send, into, reduction)
+            return
+        rows = torch.from_numpy(send.reshape(self.size, *into.shape)).to(self._device)
+        result = torch.from_numpy(into).to(self._device)
+        given = [rows[place] for place in self._place_of]
+        dist.reduce_scatter(result, given, _operation(reduction), group=self._group)
+        self._fill(into, result)
 
-    def all_to_all(self, send: Array) -> Array:
-        given = self._bits(self._by_rank(send))
-        rows = torch.empty_like(given)
-        dist.all_to_all_single(rows, given, group=self._group)
-        return self._array(rows, send)[self._order]
+    def all_to_all(self, send: Array, into: Array) -> None:
+        given, rows = self._rows(send), self._rows(into)
+        if self._place_of == list(range(self.size)):
+            dist.all_to_all_single(rows, given, group=self._group)
+        else:
+            got = torch.empty_like(rows)
+            dist.all_to_all_single(got, given[self._place_of], group=self._group)
+            rows[self._place_of] = got
+        self._fill(into, rows)
 
-    def permute(self, send: Array, to: int | None, source: int | None) -> Array | None:
+    def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
         if to == self.index:
-            return send
-        given = self._bits(send)
-        got = torch.empty_like(given)
+            into[...] = send
+            return
         talk = []
+        got = self._bits(into)
         if to is not None:
+            given = self._bits(send)
             talk.append(dist.P2POp(dist.isend, given, self._ranks[to], group=self._group))
         if source is not None:
             talk.append(dist.P2POp(dist.irecv, got, self._ranks[source], group=self._group))
         for work in dist.batch_isend_irecv(talk) if talk else ():
             work.wait()
-        return None if source is None else self._array(got, send)
+        self._fill(into, got)
 
-    def _by_rank(self, rows: Array) -> Array:
-        """The rows in the order of torch's members instead of ours."""
-        ordered = np.empty_like(rows)
-        ordered[self._order] = rows
-        return ordered
+    def broadcast(self, send: Array, into: Array, root: int) -> None:
+        if self.index == root:
+            into[...] = send
+        bits = self._bits(into)
+        dist.broadcast(bits, self._ranks[root], group=self._group)
+        self._fill(into, bits)
+
+    def gather(self, send: Array, into: Array, root: int) -> None:
+        into[...] = 0
+        rows = self._rows(into)
+        found = [rows[place] for place in self._place_of] if self.index == root else None
+        dist.gather(self._bits(send), found, self._ranks[root], group=self._group)
+        self._fill(into, rows)
+
+    def scatter(self, send: Array, into: Array, root: int) -> None:
+        rows, got = self._rows(send), self._bits(into)
+        given = [rows[place] for place in self._place_of] if self.index == root else None
+        dist.scatter(got, given, self._ranks[root], group=self._group)
+        self._fill(into, got)
+
+    def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
+        if not _knows(send, reduction):
+            reduce_by_rows(self, send, into, root, reduction)
+            return
+        into[...] = send
+        tensor = torch.from_numpy(into).to(self._device)
+        dist.reduce(tensor, self._ranks[root], _operation(reduction), group=self._group)
+        self._fill(into, tensor)
+        if self.index != root:
+            into[...] = 0
+
+    def _rows(self, array: Array) -> torch.Tensor:
+        """The bits of each member's part of an array, one row each, in our order."""
+        return self._bits(array).reshape(self.size, -1)
 
     def _bits(self, array: Array) -> torch.Tensor:
-        """The elements as integers of their size: an exchange need not know what they are."""
-        kind = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}[array.dtype.itemsize]
-        return torch.from_numpy(np.ascontiguousarray(array).view(kind)).to(self._device)
+        """The elements as integers: an exchange need not know what they are. A CPU's are shared."""
+        kind = _BITS.get(array.dtype.itemsize, np.int64)
+        return torch.from_numpy(array.reshape(-1).view(kind)).to(self._device)
 
-    def _array(self, bits: torch.Tensor, like: Array) -> Array:
-        return bits.cpu().numpy().view(like.dtype)
+    def _fill(self, into: Array, tensor: torch.Tensor) -> None:
+        """Let the code's buffer be what a tensor is, if this is not the buffer itself."""
+        if self._device.type != "cpu":
+            got = tensor.cpu().numpy().reshape(-1)
+            into.reshape(-1).view(got.dtype)[...] = got
+
+
+_BITS: dict[int, type[np.generic]] = {1: np.uint8, 2: np.int16, 4: np.int32}
 
 
 def _operation(reduction: Reduction) -> dist.ReduceOp:

@@ -73,6 +73,8 @@ class Launched(World, Member):
         self.ranks = (rank,)
 
     def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
+        for site in executable.program.sites.values():
+            self.group(site)  # by all, in one order: a stage of a pipeline does not use each
         outputs = executable.run(inputs[0], self)
         self.rest()
         return [outputs]

@@ -32,7 +32,7 @@ from shard_dialect.model import (
 from shard_dialect.model.window import Reading
 from shard_dialect.rules import Cut, Piece, cutting_of, rule_of
 from shard_dialect.rules.stablehlo.arithmetic import constant
-from shard_dialect.runtime.collectives import REDUCE
+from shard_dialect.runtime.reductions import REDUCE
 from tests.conftest import ROOT
 
 Array = NDArray[Any]

@@ -150,36 +150,56 @@
 // LOWERED-NEXT{LITERAL}: module {
 // LOWERED-NEXT{LITERAL}:   memref.global "private" constant @__constant_2x4x4xf32 : memref<2x4x4xf32> = dense<0.000000e+00> {alignment = 64 : i64}
 // LOWERED-NEXT{LITERAL}:   shard.grid @grid(shape = 2x2x2)
-// LOWERED-NEXT{LITERAL}:   func.func private @mesh_all_gather_0(memref<2x4x1xf32>, memref<2x4x4xf32>) attributes {llvm.emit_c_interface, mesh.collective = {gather_axis = 2 : index, grid = @grid, grid_axes = array<i16: 1, 2>, name = "shard.all_gather"}}
-// LOWERED-NEXT{LITERAL}:   func.func private @mesh_reduce_scatter_0(memref<2x4x8xf32>, memref<2x4x4xf32>) attributes {llvm.emit_c_interface, mesh.collective = {grid = @grid, grid_axes = array<i16: 0>, name = "shard.reduce_scatter", reduction = #shard<partial sum>, scatter_dim = 2 : index}}
-// LOWERED-NEXT{LITERAL}:   func.func private @mesh_all_gather_1(memref<2x4x4xf32>, memref<2x4x8xf32>) attributes {llvm.emit_c_interface, mesh.collective = {gather_axis = 2 : index, grid = @grid, grid_axes = array<i16: 0>, name = "shard.all_gather"}}
-// LOWERED-NEXT{LITERAL}:   func.func private @mesh_reduce_scatter_1(memref<2x4x4xf32>, memref<2x4x1xf32>) attributes {llvm.emit_c_interface, mesh.collective = {grid = @grid, grid_axes = array<i16: 1, 2>, name = "shard.reduce_scatter", reduction = #shard<partial sum>, scatter_dim = 2 : index}}
+// LOWERED-NEXT{LITERAL}:   func.func private @mesh_all_gather_0(memref<2x4x1xf32>, memref<8x4x1xf32>) attributes {llvm.emit_c_interface, mesh.collective = {gather_axis = 0 : index, grid = @grid, grid_axes = array<i16: 1, 2>, name = "shard.all_gather"}}
+// LOWERED-NEXT{LITERAL}:   func.func private @mesh_reduce_scatter_0(memref<4x4x4xf32>, memref<2x4x4xf32>) attributes {llvm.emit_c_interface, mesh.collective = {grid = @grid, grid_axes = array<i16: 0>, name = "shard.reduce_scatter", reduction = #shard<partial sum>, scatter_dim = 0 : index}}
+// LOWERED-NEXT{LITERAL}:   func.func private @mesh_all_gather_1(memref<2x4x4xf32>, memref<4x4x4xf32>) attributes {llvm.emit_c_interface, mesh.collective = {gather_axis = 0 : index, grid = @grid, grid_axes = array<i16: 0>, name = "shard.all_gather"}}
+// LOWERED-NEXT{LITERAL}:   func.func private @mesh_reduce_scatter_1(memref<8x4x1xf32>, memref<2x4x1xf32>) attributes {llvm.emit_c_interface, mesh.collective = {grid = @grid, grid_axes = array<i16: 1, 2>, name = "shard.reduce_scatter", reduction = #shard<partial sum>, scatter_dim = 0 : index}}
 // LOWERED-NEXT{LITERAL}:   func.func @main(%arg0: memref<2x4x1xf32> {mesh.argument = tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>>}, %arg1: memref<4x8xf32> {mesh.argument = tensor<8x32xf32, #mesh.shard<@grid, [[0], [1, 2]]>>}, %arg2: memref<8x4xf32> {mesh.argument = tensor<32x8xf32, #mesh.shard<@grid, [[1, 2], [0]]>>}, %arg3: memref<2x4x1xf32> {mesh.result = tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>>}) attributes {mesh.form = "lowered", mesh_cluster = @grid} {
 // LOWERED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // LOWERED-NEXT{LITERAL}:     %0 = memref.get_global @__constant_2x4x4xf32 : memref<2x4x4xf32>
-// LOWERED-NEXT{LITERAL}:     %alloc = memref.alloc() : memref<2x4x4xf32>
-// LOWERED-NEXT{LITERAL}:     call @mesh_all_gather_0(%arg0, %alloc) : (memref<2x4x1xf32>, memref<2x4x4xf32>) -> ()
-// LOWERED-NEXT{LITERAL}:     %alloc_0 = memref.alloc() {alignment = 64 : i64} : memref<2x4x8xf32>
-// LOWERED-NEXT{LITERAL}:     linalg.fill ins(%cst : f32) outs(%alloc_0 : memref<2x4x8xf32>)
-// LOWERED-NEXT{LITERAL}:     linalg.contract indexing_maps = [#map, #map1, #map2] ins(%alloc, %arg1 : memref<2x4x4xf32>, memref<4x8xf32>) outs(%alloc_0 : memref<2x4x8xf32>)
-// LOWERED-NEXT{LITERAL}:     %alloc_1 = memref.alloc() : memref<2x4x4xf32>
-// LOWERED-NEXT{LITERAL}:     call @mesh_reduce_scatter_0(%alloc_0, %alloc_1) : (memref<2x4x8xf32>, memref<2x4x4xf32>) -> ()
-// LOWERED-NEXT{LITERAL}:     linalg.generic {indexing_maps = [#map3, #map3, #map3], iterator_types = ["parallel", "parallel", "parallel"]} ins(%alloc_1, %0 : memref<2x4x4xf32>, memref<2x4x4xf32>) outs(%alloc_1 : memref<2x4x4xf32>) {
-// LOWERED-NEXT{LITERAL}:     ^bb0(%in: f32, %in_4: f32, %out: f32):
-// LOWERED-NEXT{LITERAL}:       %1 = arith.maximumf %in, %in_4 : f32
+// LOWERED-NEXT{LITERAL}:     %alloc = memref.alloc() : memref<8x4x1xf32>
+// LOWERED-NEXT{LITERAL}:     call @mesh_all_gather_0(%arg0, %alloc) : (memref<2x4x1xf32>, memref<8x4x1xf32>) -> ()
+// LOWERED-NEXT{LITERAL}:     %expand_shape = memref.expand_shape %alloc [[0, 1], [2], [3]] output_shape [4, 2, 4, 1] : memref<8x4x1xf32> into memref<4x2x4x1xf32>
+// LOWERED-NEXT{LITERAL}:     %alloc_0 = memref.alloc() {alignment = 64 : i64} : memref<2x4x4x1xf32>
+// LOWERED-NEXT{LITERAL}:     linalg.transpose ins(%expand_shape : memref<4x2x4x1xf32>) outs(%alloc_0 : memref<2x4x4x1xf32>) permutation = [1, 2, 0, 3] 
+// LOWERED-NEXT{LITERAL}:     %collapse_shape = memref.collapse_shape %alloc_0 [[0], [1], [2, 3]] : memref<2x4x4x1xf32> into memref<2x4x4xf32>
+// LOWERED-NEXT{LITERAL}:     %alloc_1 = memref.alloc() {alignment = 64 : i64} : memref<2x4x8xf32>
+// LOWERED-NEXT{LITERAL}:     linalg.fill ins(%cst : f32) outs(%alloc_1 : memref<2x4x8xf32>)
+// LOWERED-NEXT{LITERAL}:     linalg.contract indexing_maps = [#map, #map1, #map2] ins(%collapse_shape, %arg1 : memref<2x4x4xf32>, memref<4x8xf32>) outs(%alloc_1 : memref<2x4x8xf32>)
+// LOWERED-NEXT{LITERAL}:     %expand_shape_2 = memref.expand_shape %alloc_1 [[0], [1], [2, 3]] output_shape [2, 4, 2, 4] : memref<2x4x8xf32> into memref<2x4x2x4xf32>
+// LOWERED-NEXT{LITERAL}:     %alloc_3 = memref.alloc() {alignment = 64 : i64} : memref<2x2x4x4xf32>
+// LOWERED-NEXT{LITERAL}:     linalg.transpose ins(%expand_shape_2 : memref<2x4x2x4xf32>) outs(%alloc_3 : memref<2x2x4x4xf32>) permutation = [2, 0, 1, 3] 
+// LOWERED-NEXT{LITERAL}:     %collapse_shape_4 = memref.collapse_shape %alloc_3 [[0, 1], [2], [3]] : memref<2x2x4x4xf32> into memref<4x4x4xf32>
+// LOWERED-NEXT{LITERAL}:     %alloc_5 = memref.alloc() : memref<2x4x4xf32>
+// LOWERED-NEXT{LITERAL}:     call @mesh_reduce_scatter_0(%collapse_shape_4, %alloc_5) : (memref<4x4x4xf32>, memref<2x4x4xf32>) -> ()
+// LOWERED-NEXT{LITERAL}:     linalg.generic {indexing_maps = [#map3, #map3, #map3], iterator_types = ["parallel", "parallel", "parallel"]} ins(%alloc_5, %0 : memref<2x4x4xf32>, memref<2x4x4xf32>) outs(%alloc_5 : memref<2x4x4xf32>) {
+// LOWERED-NEXT{LITERAL}:     ^bb0(%in: f32, %in_14: f32, %out: f32):
+// LOWERED-NEXT{LITERAL}:       %1 = arith.maximumf %in, %in_14 : f32
 // LOWERED-NEXT{LITERAL}:       linalg.yield %1 : f32
 // LOWERED-NEXT{LITERAL}:     }
-// LOWERED-NEXT{LITERAL}:     %alloc_2 = memref.alloc() : memref<2x4x8xf32>
-// LOWERED-NEXT{LITERAL}:     call @mesh_all_gather_1(%alloc_1, %alloc_2) : (memref<2x4x4xf32>, memref<2x4x8xf32>) -> ()
-// LOWERED-NEXT{LITERAL}:     %alloc_3 = memref.alloc() {alignment = 64 : i64} : memref<2x4x4xf32>
-// LOWERED-NEXT{LITERAL}:     linalg.fill ins(%cst : f32) outs(%alloc_3 : memref<2x4x4xf32>)
-// LOWERED-NEXT{LITERAL}:     linalg.contract indexing_maps = [#map, #map1, #map2] ins(%alloc_2, %arg2 : memref<2x4x8xf32>, memref<8x4xf32>) outs(%alloc_3 : memref<2x4x4xf32>)
-// LOWERED-NEXT{LITERAL}:     call @mesh_reduce_scatter_1(%alloc_3, %arg3) : (memref<2x4x4xf32>, memref<2x4x1xf32>) -> ()
-// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc : memref<2x4x4xf32>
-// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_0 : memref<2x4x8xf32>
-// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_1 : memref<2x4x4xf32>
-// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_2 : memref<2x4x8xf32>
-// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_3 : memref<2x4x4xf32>
+// LOWERED-NEXT{LITERAL}:     %alloc_6 = memref.alloc() : memref<4x4x4xf32>
+// LOWERED-NEXT{LITERAL}:     call @mesh_all_gather_1(%alloc_5, %alloc_6) : (memref<2x4x4xf32>, memref<4x4x4xf32>) -> ()
+// LOWERED-NEXT{LITERAL}:     %expand_shape_7 = memref.expand_shape %alloc_6 [[0, 1], [2], [3]] output_shape [2, 2, 4, 4] : memref<4x4x4xf32> into memref<2x2x4x4xf32>
+// LOWERED-NEXT{LITERAL}:     %alloc_8 = memref.alloc() {alignment = 64 : i64} : memref<2x4x2x4xf32>
+// LOWERED-NEXT{LITERAL}:     linalg.transpose ins(%expand_shape_7 : memref<2x2x4x4xf32>) outs(%alloc_8 : memref<2x4x2x4xf32>) permutation = [1, 2, 0, 3] 
+// LOWERED-NEXT{LITERAL}:     %collapse_shape_9 = memref.collapse_shape %alloc_8 [[0], [1], [2, 3]] : memref<2x4x2x4xf32> into memref<2x4x8xf32>
+// LOWERED-NEXT{LITERAL}:     %alloc_10 = memref.alloc() {alignment = 64 : i64} : memref<2x4x4xf32>
+// LOWERED-NEXT{LITERAL}:     linalg.fill ins(%cst : f32) outs(%alloc_10 : memref<2x4x4xf32>)
+// LOWERED-NEXT{LITERAL}:     linalg.contract indexing_maps = [#map, #map1, #map2] ins(%collapse_shape_9, %arg2 : memref<2x4x8xf32>, memref<8x4xf32>) outs(%alloc_10 : memref<2x4x4xf32>)
+// LOWERED-NEXT{LITERAL}:     %expand_shape_11 = memref.expand_shape %alloc_10 [[0], [1], [2, 3]] output_shape [2, 4, 4, 1] : memref<2x4x4xf32> into memref<2x4x4x1xf32>
+// LOWERED-NEXT{LITERAL}:     %alloc_12 = memref.alloc() {alignment = 64 : i64} : memref<4x2x4x1xf32>
+// LOWERED-NEXT{LITERAL}:     linalg.transpose ins(%expand_shape_11 : memref<2x4x4x1xf32>) outs(%alloc_12 : memref<4x2x4x1xf32>) permutation = [2, 0, 1, 3] 
+// LOWERED-NEXT{LITERAL}:     %collapse_shape_13 = memref.collapse_shape %alloc_12 [[0, 1], [2], [3]] : memref<4x2x4x1xf32> into memref<8x4x1xf32>
+// LOWERED-NEXT{LITERAL}:     call @mesh_reduce_scatter_1(%collapse_shape_13, %arg3) : (memref<8x4x1xf32>, memref<2x4x1xf32>) -> ()
+// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc : memref<8x4x1xf32>
+// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_0 : memref<2x4x4x1xf32>
+// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_1 : memref<2x4x8xf32>
+// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_3 : memref<2x2x4x4xf32>
+// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_5 : memref<2x4x4xf32>
+// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_6 : memref<4x4x4xf32>
+// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_8 : memref<2x4x2x4xf32>
+// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_10 : memref<2x4x4xf32>
+// LOWERED-NEXT{LITERAL}:     memref.dealloc %alloc_12 : memref<4x2x4x1xf32>
 // LOWERED-NEXT{LITERAL}:     return
 // LOWERED-NEXT{LITERAL}:   }
 // LOWERED-NEXT{LITERAL}: }

@@ -1,0 +1,198 @@
+"""Collectives of the local form as calls of runtime functions, each declared once.
+
+    func.func private @mesh_all_gather_0(memref<4x4xf32>, memref<8x4xf32>) attributes {
+      llvm.emit_c_interface,
+      mesh.collective = {gather_axis = 0 : index, grid = @g, grid_axes = array<i16: 0>,
+                         name = "shard.all_gather"}}
+    call @mesh_all_gather_0(%given, %filled)
+
+The halves of one that is begun here and waited for there take, beside both buffers, one for what
+the runtime must remember in between. `@mesh_rank_0() -> index` is this device's rank.
+"""
+
+from __future__ import annotations
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir import build
+from shard_dialect.ir.attributes import COLLECTIVE, PHASE, RANK
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.local import LocalStep, described, one_by_one, read_local
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import AllReduce, Mask, ReduceScatter, Reduction
+from shard_dialect.model.rooted import Reduce
+from shard_dialect.passes.rows import use_rows
+
+_REMEMBERED = 2
+"""How many 64-bit numbers a runtime has room for between start and done."""
+
+
+def use_rows_everywhere(module: ir.Operation) -> None:
+    """Make collectives go along the first dimension. Raises for those that cannot be lowered."""
+    grids = grids_of(module)
+    for function in functions_of(module):
+        for op in _collectives(function):
+            with located(op):
+                for each in one_by_one(op):
+                    grid, step = _read(each)
+                    use_rows(each, step, grids[grid], function)
+
+
+def call_collectives(module: ir.Operation) -> None:
+    """Replace collectives by calls, right before bufferization, which must see what they read.
+
+    The passes before it would fold a buffer that a call fills into the call that reads it.
+    """
+    calls = _Calls(module)
+    for function in functions_of(module):
+        for op in walk(function):
+            if op.name == _RANK_OP:
+                calls.ask_rank(op, function)
+        for op in _collectives(function):
+            with located(op):
+                calls.replace(op, function)
+
+
+_RANK_OP = "shard.process_linear_index"
+
+
+def _collectives(function: ir.Operation) -> list[ir.Operation]:
+    ops = [op for op in walk(function) if op.name.startswith(("shard.", "mesh."))]
+    return [op for op in ops if op.name not in ("mesh.done", _RANK_OP)]
+
+
+def _read(op: ir.Operation) -> tuple[str, LocalStep]:
+    attributes = {key: op.attributes[key] for key in op.attributes}
+    read = read_local(op.name, attributes)
+    if read is None:
+        raise ShardError(f"'{op.name}' op cannot be lowered yet")
+    type_ = op.operands[0].type
+    element = type_.element_type
+    if not type_.has_static_shape:
+        raise ShardError(f"'{op.name}' op on a tensor of unknown size cannot be lowered yet")
+    if element != op.results[0].type.element_type:
+        raise ShardError(f"'{op.name}' op gives elements of another type: not supported yet")
+    if isinstance(read[1], AllReduce | Mask | Reduce | ReduceScatter):
+        _check_reduction(op.name, read[1].reduction, element)
+    return read
+
+
+def _check_reduction(name: str, reduction: Reduction, element: ir.Type) -> None:
+    is_float = isinstance(element, ir.FloatType)
+    is_complex = isinstance(element, ir.ComplexType)
+    if reduction == "average":
+        fits = is_float or is_complex
+    elif reduction in build.BITWISE:
+        fits = not is_float and not is_complex
+    elif reduction in ("max", "min"):
+        fits = str(element) != "i1" and not is_complex
+    else:
+        fits = str(element) != "i1"
+    if not fits:
+        raise ShardError(f"'{name}' op cannot reduce elements of type {element} by {reduction}")
+
+
+class _Calls:
+    """The runtime functions declared so far, by what they do and to what types."""
+
+    def __init__(self, module: ir.Operation) -> None:
+        self.declared: dict[tuple[ir.Attribute, ir.Type], str] = {}
+        self.taken = {name_of(op) for op in operations(body(module)) if "sym_name" in op.attributes}
+
+    def ask_rank(self, op: ir.Operation, function: ir.Operation) -> None:
+        type_ = ir.FunctionType.get([], [ir.IndexType.get()])
+        name = self._declare("rank", (RANK, ir.UnitAttr.get()), type_, function)
+        callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
+        with ir.InsertionPoint(op), op.location:
+            asked = build.create("func.call", [ir.IndexType.get()], [], callee)
+        op.results[0].replace_all_uses_with(asked.results[0])
+        op.erase()
+
+    def replace(self, op: ir.Operation, function: ir.Operation) -> None:
+        """Replace `op` of `function`; what it calls is declared in front of the function."""
+        source, target = map(_buffer_type, (op.operands[0].type, op.results[0].type))
+        is_started = op.name == "mesh.start"
+        with ir.InsertionPoint(op), op.location:
+            value = op.operands[0]
+            if is_started:  # the code may write to what it gave as soon as it goes on
+                value = build.allocate_copy(value).results[0]
+            read_only = {"read_only": ir.UnitAttr.get()}
+            given = build.create("bufferization.to_buffer", [source], [value], read_only)
+            buffers = [given.results[0], build.allocate(target).results[0]]
+            if is_started:
+                i64 = ir.IntegerType.get_signless(64)
+                remembered = ir.MemRefType.get([_REMEMBERED], i64)
+                buffers.append(build.allocate(remembered).results[0])
+            self._call(op, "start" if is_started else "", buffers, function)
+        if not is_started:
+            _read_buffer(op, buffers[1])
+            return
+        what = described(op)
+        for use in list(op.results[0].uses):
+            done = use.owner.operation
+            with ir.InsertionPoint(done), done.location:
+                self._call(done, "done", buffers, function, what)
+            _read_buffer(done, buffers[1])
+        op.erase()
+
+    def _call(
+        self,
+        op: ir.Operation,
+        phase: str,
+        buffers: list[ir.Value],
+        function: ir.Operation,
+        what: ir.DictAttr | None = None,
+    ) -> None:
+        """Call the runtime function for `op`, or for a phase of it."""
+        parts = {each.name: each.attr for each in what or described(op)}
+        kind = parts["name"].value.partition(".")[2]
+        if phase:
+            parts[PHASE] = ir.StringAttr.get(phase)
+            kind = f"{kind}_{phase}"
+        type_ = ir.FunctionType.get([each.type for each in buffers], [])
+        name = self._declare(kind, (COLLECTIVE, ir.DictAttr.get(parts)), type_, function)
+        build.create("func.call", [], buffers, {"callee": ir.FlatSymbolRefAttr.get(name)})
+
+    def _declare(
+        self,
+        kind: str,
+        what: tuple[str, ir.Attribute],
+        type_: ir.FunctionType,
+        function: ir.Operation,
+    ) -> str:
+        key = (what[1], type_)
+        if key not in self.declared:
+            name = self._fresh_name(kind)
+            self.declared[key] = name
+            attributes = {
+                "sym_name": ir.StringAttr.get(name),
+                "sym_visibility": ir.StringAttr.get("private"),
+                "function_type": ir.TypeAttr.get(type_),
+                "llvm.emit_c_interface": ir.UnitAttr.get(),
+            }
+            with ir.InsertionPoint(function):
+                declared = build.create("func.func", [], [], attributes, regions=1)
+            declared.attributes[what[0]] = what[1]
+        return self.declared[key]
+
+    def _fresh_name(self, kind: str) -> str:
+        number = 0
+        while (name := f"mesh_{kind}_{number}") in self.taken:
+            number += 1
+        self.taken.add(name)
+        return name
+
+
+def _read_buffer(op: ir.Operation, filled: ir.Value) -> None:
+    """Replace `op` by the tensor in the buffer."""
+    owned = {"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()}
+    with ir.InsertionPoint(op), op.location:
+        made = build.create("bufferization.to_tensor", [op.results[0].type], [filled], owned)
+    op.results[0].replace_all_uses_with(made.results[0])
+    op.erase()
+
+
+def _buffer_type(type_: ir.RankedTensorType) -> ir.MemRefType:
+    return ir.MemRefType.get(type_.shape, type_.element_type)
