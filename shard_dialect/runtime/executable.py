@@ -22,12 +22,14 @@ from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.runtime.arrays import Array, TensorType
 from shard_dialect.runtime.blas import call_blas
+from shard_dialect.runtime.elementary import expand
+from shard_dialect.runtime.loops import mark_parallel, to_loops
 from shard_dialect.runtime.lowered import Program, Site, find_function
 
+_WIDENED = "builtin.module(math-extend-to-supported-types)"
 _TO_LLVM = (
-    "builtin.module(func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,"
+    "builtin.module(lower-affine,convert-scf-to-cf,"
     "convert-complex-to-standard,"
-    "math-extend-to-supported-types,"
     "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},"
     "expand-strided-metadata,lower-affine,math-expand-ops,convert-math-to-llvm,"
     "convert-math-to-libm,arith-expand{include-bf16=true},convert-vector-to-llvm,"
@@ -55,9 +57,13 @@ class Executable:
             self.program = Program.read(module, entry)
             function = find_function(module, entry)
             called = call_blas(module)
+            PassManager.parse(_WIDENED).run(module)
+            expand(module)
+            to_loops(module)
             _strip(module, function)
             try:
                 PassManager.parse(_TO_LLVM).run(module)
+                mark_parallel(module)
             except ir.MLIRError as error:
                 raise from_mlir(error) from None
             self._load(parsed, entry, called)

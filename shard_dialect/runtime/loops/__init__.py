@@ -1,0 +1,6 @@
+"""Loops of our own for linalg ops on buffers: fused, in an order that LLVM vectorizes."""
+
+from shard_dialect.runtime.loops.lower import to_loops
+from shard_dialect.runtime.loops.parallel import mark_parallel
+
+__all__ = ["mark_parallel", "to_loops"]

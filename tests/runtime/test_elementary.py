@@ -1,0 +1,98 @@
+"""Elementary functions of compiled programs, against wider ones of numpy and Python."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.runtime.arrays import Array
+from shard_dialect.runtime.check import Alone
+from shard_dialect.runtime.executable import Executable
+
+COUNT = 4096
+FUNCTIONS: dict[str, Callable[[NDArray[np.longdouble]], NDArray[np.longdouble]]] = {
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "tanh": np.tanh,
+    "erf": np.vectorize(math.erf, otypes=[np.longdouble]),
+}
+
+
+def computed(name: str, x: Array, element: str) -> Array:
+    type_ = f"tensor<{len(x)}x{element}>"
+    text = f"""
+    func.func @main(%x: {type_}) -> {type_} {{
+      %y = math.{name} %x : {type_}
+      return %y : {type_}
+    }}"""
+    with make_context():
+        module = Source.of(text).parse()
+        run_pipeline(module, "lower")
+        return Executable(module, "main").run([x], Alone())[0]
+
+
+def samples(dtype: type[np.floating]) -> NDArray[np.floating]:
+    """Of every size, and the ends of every range."""
+    generator = np.random.default_rng(3)
+    info = np.finfo(dtype)
+    powers = generator.uniform(info.minexp - info.nmant, info.maxexp, COUNT)
+    near = generator.uniform(-1000 if dtype is np.float64 else -110, 100, COUNT)
+    small = generator.uniform(-4, 4, 4 * COUNT)
+    with np.errstate(over="ignore", under="ignore"):
+        wide = np.exp2(powers) * generator.choice([-1, 1], COUNT)
+        ends = [
+            0.0,
+            -0.0,
+            np.inf,
+            -np.inf,
+            np.nan,
+            info.tiny,
+            info.smallest_subnormal,
+            info.max,
+            -1,
+        ]
+        return np.concatenate([wide, near, small, ends]).astype(dtype)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_is_within_a_few_units_in_the_last_place(name: str, element: str) -> None:
+    dtype = {"f32": np.float32, "f64": np.float64}[element]
+    x = samples(dtype)
+    found = computed(name, x, element)
+    with np.errstate(all="ignore"):
+        exact = FUNCTIONS[name](x.astype(np.longdouble))
+        rounded = exact.astype(dtype)
+        units = np.abs(found - exact) / np.spacing(np.abs(rounded))
+    usual = np.isfinite(rounded)
+    np.testing.assert_array_equal(found[~usual], rounded[~usual])
+    worst = int(np.argmax(np.where(usual, units, 0)))
+    assert units[worst] <= 5, f"{name}({x[worst]!r}) is {found[worst]!r}, not {rounded[worst]!r}"
+    np.testing.assert_array_equal(np.signbit(found[x == 0]), np.signbit(rounded[x == 0]))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+def test_narrow_floats_are_rounded_once(name: str, element: str) -> None:
+    import ml_dtypes
+
+    dtype = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}[element]
+    with np.errstate(over="ignore"):
+        x = samples(np.float32).astype(dtype)
+    found = computed(name, x, element).astype(np.float64)
+    with np.errstate(all="ignore"):
+        exact = FUNCTIONS[name](x.astype(np.longdouble)).astype(np.float32).astype(dtype)
+        step = np.abs(exact.astype(np.float64)) * float(ml_dtypes.finfo(dtype).eps)
+    wanted = exact.astype(np.float64)
+    both = np.isfinite(wanted)
+    np.testing.assert_array_equal(found[~both], wanted[~both])
+    least = float(ml_dtypes.finfo(dtype).smallest_subnormal)
+    errors = np.abs(found[both] - wanted[both])
+    assert np.all(errors <= np.maximum(step[both], least))
