@@ -22,6 +22,7 @@ import numpy as np
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.runtime.zeros import forget_zeros
 
 _ROW_MAJOR, _NO_TRANSPOSE, _TRANSPOSE = 101, 111, 112
 _LETTERS = {"f32": "s", "f64": "d"}
@@ -63,8 +64,9 @@ def call_blas(module: ir.Operation) -> dict[str, int]:
         if symbol[0] not in called:
             _declare(module, symbol[0], product.element)
             called[symbol[0]] = symbol[1]
+        adds = not forget_zeros(op, op.operands[2])
         with ir.InsertionPoint(op), op.location:
-            _emit(product, symbol[0])
+            _emit(product, symbol[0], adds)
         op.erase()
     return called
 
@@ -161,12 +163,14 @@ def _declare(module: ir.Operation, name: str, element: ir.Type) -> None:
         )
 
 
-def _emit(product: _Product, name: str) -> None:
+def _emit(product: _Product, name: str, adds: bool) -> None:
+    """`adds`: to what is in the third buffer; else that is not read."""
     p = product
     a, b, c = p.buffers
+    scale = build.scalar(ir.FloatAttr.get(p.element, float(adds))).results[0]
     a, a_transposed, a_copy = _arranged(p, a, p.loops[0], p.m, p.k)
     b, b_transposed, b_copy = _arranged(p, b, p.loops[1], p.k, p.n)
-    c_now, c_transposed, c_copy = _arranged(p, c, p.loops[2], p.m, p.n)
+    c_now, c_transposed, c_copy = _arranged(p, c, p.loops[2], p.m, p.n, is_read=adds)
     m, n, k = p.size(p.m), p.size(p.n), p.size(p.k)
     pointers = [_pointer(each) for each in (a, b, c_now)]
     strides = [size * _itemsize(p.element) for size in (m * k, k * n, m * n)]
@@ -176,9 +180,10 @@ def _emit(product: _Product, name: str) -> None:
             for pointer, stride in zip(pointers, strides, strict=True)
         ]
         if c_transposed:  # c^T = b^T a^T
-            _call(name, p, (not b_transposed, not a_transposed), (n, m, k), (at[1], at[0], at[2]))
+            turned = (not b_transposed, not a_transposed)
+            _call(name, p, turned, (n, m, k), (at[1], at[0], at[2]), scale)
         else:
-            _call(name, p, (a_transposed, b_transposed), (m, n, k), (at[0], at[1], at[2]))
+            _call(name, p, (a_transposed, b_transposed), (m, n, k), (at[0], at[1], at[2]), scale)
     if c_copy:
         _transpose(c_now, c, _permutation((*p.batch, *p.m, *p.n), p.loops[2]))
     for copy, value in ((a_copy, a), (b_copy, b), (c_copy, c_now)):
@@ -192,6 +197,7 @@ def _call(
     transposed: tuple[bool, bool],
     sizes: tuple[int, int, int],
     pointers: tuple[ir.Value, ir.Value, ir.Value],
+    scale: ir.Value,
 ) -> None:
     m, n, k = sizes
     i32, i64 = (ir.IntegerType.get_signless(width) for width in (32, 64))
@@ -207,7 +213,7 @@ def _call(
     head += [number(value, width) for value in (m, n, k)]
     lda, ldb, ldc = (number(max(1, value), width) for value in leading)
     a, b, c = pointers
-    operands = [*head, one, a, lda, b, ldb, one, c, ldc]
+    operands = [*head, one, a, lda, b, ldb, scale, c, ldc]
     build.create("func.call", [], operands, {"callee": ir.FlatSymbolRefAttr.get(name)})
 
 
@@ -217,6 +223,7 @@ def _arranged(
     loops: tuple[int, ...],
     rows: tuple[int, ...],
     columns: tuple[int, ...],
+    is_read: bool = True,
 ) -> tuple[ir.Value, bool, bool]:
     """The buffer as a stack of matrices; whether they are transposed, and whether it is a copy."""
     present = [
@@ -230,7 +237,8 @@ def _arranged(
     order = (*batch, *rows, *columns)
     type_ = ir.MemRefType.get([product.sizes[loop] for loop in order], product.element)
     copy = build.allocate(type_).results[0]
-    _transpose(buffer, copy, _permutation(loops, order))
+    if is_read:
+        _transpose(buffer, copy, _permutation(loops, order))
     return copy, False, True
 
 

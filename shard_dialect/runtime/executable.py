@@ -20,11 +20,14 @@ from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import drop_from_boundary
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.runtime.arena import use_arena
 from shard_dialect.runtime.arrays import Array, TensorType
 from shard_dialect.runtime.blas import call_blas
 from shard_dialect.runtime.elementary import expand
+from shard_dialect.runtime.inline import inline_small
 from shard_dialect.runtime.loops import mark_parallel, to_loops
 from shard_dialect.runtime.lowered import Program, Site, find_function
+from shard_dialect.runtime.storage import Frame, Results
 
 _WIDENED = "builtin.module(math-extend-to-supported-types)"
 _TO_LLVM = (
@@ -56,10 +59,14 @@ class Executable:
         with module.context, ir.Location.unknown():
             self.program = Program.read(module, entry)
             function = find_function(module, entry)
+            self._results = [Results(each.local) for each in self.program.results]
+            self._frames: list[Frame] = []
+            inline_small(module)
             called = call_blas(module)
             PassManager.parse(_WIDENED).run(module)
             expand(module)
             to_loops(module)
+            self._arena = use_arena(function)
             _strip(module, function)
             try:
                 PassManager.parse(_TO_LLVM).run(module)
@@ -97,18 +104,21 @@ class Executable:
         An exception of the communicator comes out here, once the code has run to its end: it
         cannot be stopped in the middle, so later collectives of this run do nothing.
         """
-        outputs = [np.empty(each.local.shape, each.local.dtype) for each in self.program.results]
-        buffers = [np.ascontiguousarray(array) for array in inputs]
-        buffers += outputs
-        descriptors = [_descriptor(buffer) for buffer in buffers]
-        pointers = np.array([each.ctypes.data for each in descriptors], np.int64)
-        slots = pointers.ctypes.data + 8 * np.arange(len(pointers), dtype=np.int64)
+        outputs = [each.take() for each in self._results]
+        frame = self._frames.pop() if self._frames else self._frame()
+        given = [np.ascontiguousarray(array) for array in inputs]
+        frame.point_at([*given, *outputs])
         self._device.communicator = communicator
         self._device.error = None
-        self._code(slots.ctypes.data)
+        self._code(frame.address)
+        self._frames.append(frame)
         if self._device.error is not None:
             raise self._device.error
         return outputs
+
+    def _frame(self) -> Frame:
+        types = [each.local for each in (*self.program.arguments, *self.program.results)]
+        return Frame(types, self._arena)
 
     def answer(self, site: Site, source: int, target: int) -> None:
         """What the code calls for a collective; an exception must not leave a C callback."""
@@ -142,13 +152,6 @@ def _callback(executable: Executable, site: Site) -> object:
     pointers = [ctypes.c_void_p] * (3 if site.phase else 2)
     signature = ctypes.CFUNCTYPE(None, *pointers)
     return signature(lambda source, target, *_: executable.answer(site, source, target))
-
-
-def _descriptor(array: Array) -> Array:
-    """MLIR's descriptor of a contiguous buffer: two pointers, offset, sizes, strides."""
-    strides = [stride // max(1, array.itemsize) for stride in array.strides]
-    address = array.ctypes.data
-    return np.array([address, address, 0, *array.shape, *strides], np.int64)
 
 
 def _view(descriptor: int, type_: TensorType) -> Array:

@@ -96,7 +96,7 @@ class Buffers:
     def _escapes(self, value: ir.Value, places: Sequence[tuple[int, int]]) -> bool:
         """Whether there are others than these nests that use it."""
         ops = [self.nests[number].op for number, _ in places]
-        owners = [use.owner for use in value.uses]
+        owners = [use.owner.operation for use in value.uses]
         return any(owner.name != "memref.dealloc" and owner not in ops for owner in owners)
 
     def _allocated(self, type_: ir.MemRefType, anchor: ir.Operation) -> ir.Value:
@@ -131,7 +131,7 @@ def drop_unread(values: Iterable[ir.Value]) -> None:
         owner = value.owner
         if isinstance(owner, ir.Block) or owner.name not in ("memref.alloc", "memref.alloca"):
             continue
-        users = [use.owner for use in value.uses]
+        users = [use.owner.operation for use in value.uses]
         if all(
             user.name == "memref.dealloc"
             or (user.name == "memref.store" and user.operands[1] == value)

@@ -14,7 +14,6 @@ from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.runtime.loops.memory import Memory
 
-
 ONLY = -1
 
 

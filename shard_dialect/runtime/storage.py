@@ -1,0 +1,76 @@
+"""What runs of an executable write to, kept between them: fresh memory is paged in at every run."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+
+import numpy as np
+
+from shard_dialect.runtime.arena import ALIGNMENT
+from shard_dialect.runtime.arrays import Array, TensorType
+
+_KEPT = 65536
+"""Bytes of the smallest result whose memory is used again."""
+
+
+class Results:
+    """Arrays for one result; the memory of those that nobody has any more is used again."""
+
+    def __init__(self, type_: TensorType) -> None:
+        self._type = type_
+        self._bytes = int(np.prod(type_.shape)) * type_.dtype.itemsize
+        self._free: list[Array] = []
+
+    def take(self) -> Array:
+        if self._bytes < _KEPT:
+            return np.empty(self._type.shape, self._type.dtype)
+        memory = self._free.pop() if self._free else _aligned(self._bytes)
+        # All views of the array hold on to this, and to no other array: numpy shortens the chain.
+        holder = (ctypes.c_char * self._bytes).from_buffer(memory)
+        weakref.finalize(holder, self._free.append, memory).atexit = False
+        return np.frombuffer(holder, self._type.dtype).reshape(self._type.shape)
+
+
+class Frame:
+    """The arguments of one call: descriptors of buffers, and the memory of the code's own."""
+
+    def __init__(self, types: Sequence[TensorType], arena: int) -> None:
+        self._arena = _aligned(arena)
+        whole = [*(type_.shape for type_ in types), (arena,)]
+        words: list[int] = []
+        self._places: list[int] = []
+        for shape in whole:
+            self._places.append(len(words))
+            words += [0, 0, 0, *shape, *_strides(shape)]
+        self._words = np.array(words, np.int64)
+        start = self._words.ctypes.data
+        # The engine calls with pointers to the arguments, which are pointers to descriptors.
+        self._pointers = np.array([start + 8 * place for place in self._places], np.int64)
+        start = self._pointers.ctypes.data
+        self._slots = start + 8 * np.arange(len(self._pointers), dtype=np.int64)
+        self.address = self._slots.ctypes.data
+        self._point(len(types), self._arena)
+
+    def point_at(self, arrays: Sequence[Array]) -> None:
+        for number, array in enumerate(arrays):
+            self._point(number, array)
+
+    def _point(self, number: int, array: Array) -> None:
+        place = self._places[number]
+        self._words[place] = self._words[place + 1] = array.__array_interface__["data"][0]
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * size)
+    return strides[::-1][: len(shape)] if shape else []
+
+
+def _aligned(size: int) -> Array:
+    """Bytes that begin where a cache line does."""
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
