@@ -26,3 +26,4 @@ config.substitutions += [
 ]
 config.environment["PYTHONPATH"] = root
 config.environment["PYTHONWARNINGS"] = "default"
+config.environment["SHARD_DIALECT_CACHE"] = "0"

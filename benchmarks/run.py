@@ -2,11 +2,11 @@
 
     python -m benchmarks.run [mlp megatron:large ...] [--devices one|grid|both] [--markdown]
 
-Each contender is a process, told in turn to run the program; the ratio is of medians: our time over
-theirs, below 1 where we are faster. On one device it is CPU time, so that what else the machine does
-counts little; on several it is time on the wall, collectives included, and a machine with fewer cores
-than devices makes them wait for each other. What is not installed is left out. All must compute the
-same. docs/running.md says more.
+Each contender is a process, told in turn to run the program; the ratio is of medians: our time
+over theirs, below 1 where we are faster. On one device it is CPU time, so that what else the
+machine does counts little; on several it is time on the wall, collectives included, and a machine
+with fewer cores than devices makes them wait for each other. What is not installed is left out.
+All must compute the same. docs/running.md says more.
 """
 
 from __future__ import annotations

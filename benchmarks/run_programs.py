@@ -1,7 +1,7 @@
 """The programs that `benchmarks.run` times, each in JAX and in torch.
 
-A program takes what the shapes of its arguments say, float32, and gives one tensor. `lies` names for
-each argument the axis of the grid that splits each of its dimensions, and after these for the result.
+A program takes what the shapes of its arguments say, float32, and gives one tensor. `lies` names
+for each argument the axis of the grid that splits each of its dimensions, and then for the result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One contender of `benchmarks.run`, in a process of its own: compiles a program, runs it when told.
+"""One contender of `benchmarks.run`, in a process of its own: compiles a program, runs it if told.
 
     python -m benchmarks.run_worker ours|jax|torch|dtensor NAME:SIZE DEVICES FOLDER
 

@@ -43,6 +43,18 @@ def load(named: Sequence[str] = ()) -> None:
         _load_once(name, f"plugin '{name}'")
 
 
+def contents() -> list[bytes]:
+    """The files of all plugins that were loaded, and when those beside them were changed."""
+    found = []
+    for module in _loaded.values():
+        path = Path(getattr(module, "__file__", None) or "")
+        if path.is_file():
+            beside = sorted(path.parent.glob("*.py"))
+            times = [f"{each}:{each.stat().st_mtime_ns}".encode() for each in beside]
+            found += [path.read_bytes(), *times]
+    return found
+
+
 def _load_once(name: str, shown: str) -> None:
     if name in _loaded:
         return

@@ -28,6 +28,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import STDIN, Source
 from shard_dialect.runtime.arrays import load_inputs, random_inputs, save_outputs
 from shard_dialect.runtime.bisect import Suspect
+from shard_dialect.runtime.cache import Cache
 from shard_dialect.runtime.check import Verdict, check
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from shard_dialect.runtime.executable import Executable
@@ -70,9 +71,10 @@ def _main(options: argparse.Namespace, joined: list[Launched]) -> int:
 
 def _run(options: argparse.Namespace, peers: Launched | None) -> int:
     plugins.load(options.load_plugin)
+    cache = None if options.no_cache else Cache.of_user(plugins.contents())
     with make_context():
         source = Source.read(options.input)
-        executable = compile_sharded(source, options.entry)
+        executable = compile_sharded(source, options.entry, cache)
         program = executable.program
         reference: Executable | None = None
         suspect: Suspect | None = None
@@ -80,7 +82,7 @@ def _run(options: argparse.Namespace, peers: Launched | None) -> int:
             suspect = Suspect.read(source, program.entry)
         if options.check or options.bisect:
             of = Source.read(options.reference) if options.reference else source
-            reference = compile_reference(of, program.entry)
+            reference = compile_reference(of, program.entry, cache)
     grid_size = program.devices
     if peers:
         peers.check_size(grid_size)
@@ -144,6 +146,9 @@ def _parser() -> argparse.ArgumentParser:
         "--reference", metavar="FILE", help="the unsharded program, for local and lowered inputs"
     )
     plugins.add_argument(parser)
+    parser.add_argument(
+        "--no-cache", action="store_true", help="compile anew, and keep nothing of it"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("--version", action="version", version=f"shard-run {__version__}")
     return parser

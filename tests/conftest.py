@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+os.environ["SHARD_DIALECT_CACHE"] = "0"  # what is tested is this code, not what it made before
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

@@ -28,16 +28,13 @@ def use_arena(function: ir.Operation) -> int:
     spans = _spans(function)
     arena = _Arena()
     offsets: dict[int, int] = {}
-    for at, is_end, number in sorted(
-        event
-        for number, span in enumerate(spans)
-        for event in ((span.first, False, number), (span.last, True, number))
-    ):
-        del at
+    begins = [(span.first, False, number) for number, span in enumerate(spans)]
+    ends = [(span.last, True, number) for number, span in enumerate(spans)]
+    for _, is_end, each in sorted([*begins, *ends]):
         if is_end:
-            arena.free(offsets[number], spans[number].size)
+            arena.free(offsets[each], spans[each].size)
         else:
-            offsets[number] = arena.take(spans[number].size)
+            offsets[each] = arena.take(spans[each].size)
     memory = _add_argument(function, arena.size)
     for number, span in enumerate(spans):
         with ir.InsertionPoint(span.alloc), span.alloc.location:
@@ -66,7 +63,7 @@ def _add_argument(function: ir.Operation, size: int) -> ir.Value:
 class _Span:
     """A buffer, and the numbers of the first and the last op of the block that have to do with it.
 
-    They are even, or odd for the last: what one op reads another buffer of the same op may not be.
+    Even at the beginning, odd at the end: two buffers of one op are needed together.
     """
 
     alloc: ir.Operation

@@ -53,9 +53,14 @@ def gemm(element: str) -> tuple[str, int] | None:
     return None
 
 
-def call_blas(module: ir.Operation) -> dict[str, int]:
-    """Replace the matrix products of `module` by calls; gives what was called, by address."""
-    called: dict[str, int] = {}
+def addresses() -> dict[str, int]:
+    """Of all products, by their names."""
+    return dict(found for element in _LETTERS if (found := gemm(element)) is not None)
+
+
+def call_blas(module: ir.Operation) -> list[str]:
+    """Replace the matrix products of `module` by calls; gives the names of what is called."""
+    called: list[str] = []
     for op in walk(module):
         product = _read(op)
         symbol = gemm(str(product.element)) if product else None
@@ -63,7 +68,7 @@ def call_blas(module: ir.Operation) -> dict[str, int]:
             continue
         if symbol[0] not in called:
             _declare(module, symbol[0], product.element)
-            called[symbol[0]] = symbol[1]
+            called.append(symbol[0])
         adds = not forget_zeros(op, op.operands[2])
         with ir.InsertionPoint(op), op.location:
             _emit(product, symbol[0], adds)

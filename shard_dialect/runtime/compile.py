@@ -4,28 +4,48 @@ from __future__ import annotations
 
 from shard_dialect.ir.source import Source
 from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.runtime.cache import Cache
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.lowered import choose_entry
 from shard_dialect.runtime.reached import keep_connected, keep_reached
 
 
-def compile_sharded(source: Source, entry: str | None = None) -> Executable:
+def compile_sharded(
+    source: Source, entry: str | None = None, cache: Cache | None = None
+) -> Executable:
     """The program that each device runs, from whatever form it is in."""
-    with source.places():
-        module = source.parse()
-        name = choose_entry(module.operation, entry)
-        keep_connected(module.operation, name)
-        run_pipeline(module, "spmd")
-        keep_reached(module.operation, name)
-        run_pipeline(module, "lower")
-        return Executable(module, name)
+
+    def compile_it() -> Executable:
+        with source.places():
+            module = source.parse()
+            name = choose_entry(module.operation, entry)
+            keep_connected(module.operation, name)
+            run_pipeline(module, "spmd")
+            keep_reached(module.operation, name)
+            run_pipeline(module, "lower")
+            return Executable(module, name)
+
+    if cache is None:
+        return compile_it()
+    return cache.executable(["sharded", *_parts(source), entry or ""], compile_it)
 
 
-def compile_reference(source: Source, entry: str) -> Executable:
+def compile_reference(source: Source, entry: str, cache: Cache | None = None) -> Executable:
     """The unsharded program, by none of the passes that shard."""
-    with source.places():
-        module = source.parse()
-        choose_entry(module.operation, entry)
-        keep_reached(module.operation, entry)
-        run_pipeline(module, "import,erase-sharding,lower")
-        return Executable(module, entry)
+
+    def compile_it() -> Executable:
+        with source.places():
+            module = source.parse()
+            choose_entry(module.operation, entry)
+            keep_reached(module.operation, entry)
+            run_pipeline(module, "import,erase-sharding,lower")
+            return Executable(module, entry)
+
+    if cache is None:
+        return compile_it()
+    return cache.executable(["reference", *_parts(source), entry], compile_it)
+
+
+def _parts(source: Source) -> tuple[str | bytes, ...]:
+    """What a source is, as far as anything that is compiled or told of it depends on it."""
+    return source.name, source.text, source.pretty or "", repr(source.changes)

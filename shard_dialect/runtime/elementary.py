@@ -16,8 +16,6 @@ from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import walk
 
-Value = ir.Value
-
 
 def expand(module: ir.Operation) -> None:
     """Replace what is in the table by arithmetic."""
@@ -41,74 +39,74 @@ class _Writer:
         self.integer = ir.IntegerType.get_signless(64 if self.is_double else 32)
         self._contract = {"fastmath": ir.Attribute.parse("#arith.fastmath<contract>")}
 
-    def number(self, value: float) -> Value:
+    def number(self, value: float) -> ir.Value:
         return build.scalar(ir.FloatAttr.get(self.type, value)).results[0]
 
-    def whole(self, value: int) -> Value:
+    def whole(self, value: int) -> ir.Value:
         return build.scalar(ir.IntegerAttr.get(self.integer, value)).results[0]
 
-    def _value(self, value: Value | float) -> Value:
-        return value if isinstance(value, Value) else self.number(value)
+    def _value(self, value: ir.Value | float) -> ir.Value:
+        return value if isinstance(value, ir.Value) else self.number(value)
 
-    def _binary(self, name: str, a: Value | float, b: Value | float) -> Value:
+    def _binary(self, name: str, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
         # A product and a sum may be one instruction; nothing else is done otherwise than it says.
         flags = self._contract if name in ("addf", "subf", "mulf") else {}
         operands = [self._value(a), self._value(b)]
         return build.create(f"arith.{name}", [self.type], operands, flags).results[0]
 
-    def add(self, a: Value | float, b: Value | float) -> Value:
+    def add(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
         return self._binary("addf", a, b)
 
-    def subtract(self, a: Value | float, b: Value | float) -> Value:
+    def subtract(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
         return self._binary("subf", a, b)
 
-    def multiply(self, a: Value | float, b: Value | float) -> Value:
+    def multiply(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
         return self._binary("mulf", a, b)
 
-    def divide(self, a: Value | float, b: Value | float) -> Value:
+    def divide(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
         return self._binary("divf", a, b)
 
-    def on_bits(self, name: str, a: Value, b: Value | int) -> Value:
-        other = b if isinstance(b, Value) else self.whole(b)
+    def on_bits(self, name: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        other = b if isinstance(b, ir.Value) else self.whole(b)
         return build.create(f"arith.{name}", [self.integer], [a, other]).results[0]
 
-    def bits(self, value: Value) -> Value:
+    def bits(self, value: ir.Value) -> ir.Value:
         return build.create("arith.bitcast", [self.integer], [value]).results[0]
 
-    def of_bits(self, value: Value) -> Value:
+    def of_bits(self, value: ir.Value) -> ir.Value:
         return build.create("arith.bitcast", [self.type], [value]).results[0]
 
-    def compare(self, predicate: int, a: Value, b: Value | float) -> Value:
+    def compare(self, predicate: int, a: ir.Value, b: ir.Value | float) -> ir.Value:
         i1, i64 = (ir.IntegerType.get_signless(width) for width in (1, 64))
         attributes = {"predicate": ir.IntegerAttr.get(i64, predicate)}
         return build.create("arith.cmpf", [i1], [a, self._value(b)], attributes).results[0]
 
-    def select(self, condition: Value, a: Value | float, b: Value | float) -> Value:
+    def select(self, condition: ir.Value, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
         operands = [condition, self._value(a), self._value(b)]
         return build.create("arith.select", [self.type], operands).results[0]
 
-    def absolute(self, a: Value) -> Value:
+    def absolute(self, a: ir.Value) -> ir.Value:
         return build.create("math.absf", [self.type], [a]).results[0]
 
-    def with_sign(self, a: Value, sign: Value) -> Value:
+    def with_sign(self, a: ir.Value, sign: ir.Value) -> ir.Value:
         return build.create("math.copysign", [self.type], [a, sign]).results[0]
 
-    def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
+    def polynomial(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
         """By Horner's scheme, the highest coefficient first."""
         value = self.number(coefficients[0])
         for each in coefficients[1:]:
             value = self.add(self.multiply(value, x), each)
         return value
 
-    def clamped(self, x: Value, low: float, high: float) -> Value:
+    def clamped(self, x: ir.Value, low: float, high: float) -> ir.Value:
         """NaN becomes `low`: what is done with it in between must be defined."""
         x = self.select(self.compare(_GREATER, x, low), x, low)
         return self.select(self.compare(_LESS, x, high), x, high)
 
-    def nan_kept(self, x: Value, y: Value) -> Value:
+    def nan_kept(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return self.select(self.compare(_UNORDERED, x, x), x, y)
 
-    def to_whole(self, x: Value) -> Value:
+    def to_whole(self, x: ir.Value) -> ir.Value:
         """By way of i32, which more processors convert to."""
         i32 = ir.IntegerType.get_signless(32)
         whole = build.create("arith.fptosi", [i32], [x]).results[0]
@@ -116,7 +114,7 @@ class _Writer:
             whole = build.create("arith.extsi", [self.integer], [whole]).results[0]
         return whole
 
-    def power_of_two(self, exponent: Value) -> Value:
+    def power_of_two(self, exponent: ir.Value) -> ir.Value:
         """2 to a whole number that a normal float can have as exponent."""
         bias, width = (1023, 52) if self.is_double else (127, 23)
         biased = self.on_bits("addi", exponent, bias)
@@ -139,7 +137,7 @@ _ROUNDS = {False: 1.5 * 2**23, True: 1.5 * 2**52}
 """Adding it and taking it away leaves a whole number."""
 
 
-def _exp(w: _Writer, x: Value) -> Value:
+def _exp(w: _Writer, x: ir.Value) -> ir.Value:
     low, high = (-746.0, 710.0) if w.is_double else (-104.0, 89.0)
     given, x = x, w.clamped(x, low, high)
     shifted = w.add(w.multiply(x, 1 / log(2)), _ROUNDS[w.is_double])
@@ -155,13 +153,13 @@ def _exp(w: _Writer, x: Value) -> Value:
     return w.nan_kept(given, value)
 
 
-def _exp_minus_one(w: _Writer, x: Value) -> Value:
+def _exp_minus_one(w: _Writer, x: ir.Value) -> ir.Value:
     """Near zero: up to half of ln 2."""
     tail = w.polynomial(x, _EXP_64 if w.is_double else _EXP_32)
     return w.add(w.multiply(tail, w.multiply(x, x)), x)
 
 
-def _expm1(w: _Writer, x: Value) -> Value:
+def _expm1(w: _Writer, x: ir.Value) -> ir.Value:
     is_small = w.compare(_LESS, w.absolute(x), 0.34)
     near = w.select(is_small, x, 0.0)
     near = w.select(w.compare(_EQUAL, near, 0.0), near, _exp_minus_one(w, near))
@@ -174,7 +172,7 @@ _LOG_32 = (
 )  # fmt: skip
 
 
-def _log(w: _Writer, x: Value) -> Value:
+def _log(w: _Writer, x: ir.Value) -> ir.Value:
     is_denormal = w.compare(_LESS, x, 2.0**-126)
     scaled = w.select(is_denormal, w.multiply(x, 2.0**23), x)
     bits = w.bits(scaled)
@@ -197,7 +195,7 @@ def _log(w: _Writer, x: Value) -> Value:
     return w.nan_kept(x, y)
 
 
-def _log1p(w: _Writer, x: Value) -> Value:
+def _log1p(w: _Writer, x: ir.Value) -> ir.Value:
     """log(u) for u = 1 + x, and what rounding u has lost."""
     u = w.add(x, 1.0)
     is_usual = w.compare(_GREATER, u, 0.0)
@@ -217,7 +215,7 @@ _TANH_UNDER = (
 )  # fmt: skip
 
 
-def _tanh(w: _Writer, x: Value) -> Value:
+def _tanh(w: _Writer, x: ir.Value) -> ir.Value:
     bounded = w.clamped(x, -7.90531110763549805, 7.90531110763549805)
     square = w.multiply(bounded, bounded)
     over = w.multiply(bounded, w.polynomial(square, _TANH_OVER))
@@ -231,7 +229,7 @@ _TANH_UNDER_64 = (
 )  # fmt: skip
 
 
-def _tanh_64(w: _Writer, x: Value) -> Value:
+def _tanh_64(w: _Writer, x: ir.Value) -> ir.Value:
     size = w.absolute(x)
     square = w.multiply(x, x)
     ratio = w.divide(w.polynomial(square, _TANH_OVER_64), w.polynomial(square, _TANH_UNDER_64))
@@ -252,7 +250,7 @@ _ERF_UNDER = (
 )  # fmt: skip
 
 
-def _erf(w: _Writer, x: Value) -> Value:
+def _erf(w: _Writer, x: ir.Value) -> ir.Value:
     bounded = w.clamped(x, -3.7439211627767994, 3.7439211627767994)
     square = w.multiply(bounded, bounded)
     over = w.multiply(bounded, w.polynomial(square, _ERF_OVER))
@@ -260,7 +258,7 @@ def _erf(w: _Writer, x: Value) -> Value:
     return w.nan_kept(x, y)
 
 
-_FUNCTIONS: dict[str, dict[str, Callable[[_Writer, Value], Value]]] = {
+_FUNCTIONS: dict[str, dict[str, Callable[[_Writer, ir.Value], ir.Value]]] = {
     "math.erf": {"f32": _erf},
     "math.exp": {"f32": _exp, "f64": _exp},
     "math.expm1": {"f32": _expm1, "f64": _expm1},

@@ -9,37 +9,16 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import COLLECTIVE, FORM, RANK
-from shard_dialect.ir.bindings import PassManager, ir, part
-from shard_dialect.ir.diagnostics import error_at, from_mlir
-from shard_dialect.ir.function import drop_from_boundary
-from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.runtime.arena import use_arena
+from shard_dialect.ir.bindings import ir
 from shard_dialect.runtime.arrays import Array, TensorType
-from shard_dialect.runtime.blas import call_blas
-from shard_dialect.runtime.elementary import expand
-from shard_dialect.runtime.inline import inline_small
-from shard_dialect.runtime.loops import mark_parallel, to_loops
-from shard_dialect.runtime.lowered import Program, Site, find_function
+from shard_dialect.runtime.blas import addresses
+from shard_dialect.runtime.code import Code, Library, generate
+from shard_dialect.runtime.lowered import Site
 from shard_dialect.runtime.storage import Frame, Results
-
-_WIDENED = "builtin.module(math-extend-to-supported-types)"
-_TO_LLVM = (
-    "builtin.module(lower-affine,convert-scf-to-cf,"
-    "convert-complex-to-standard,"
-    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},"
-    "expand-strided-metadata,lower-affine,math-expand-ops,convert-math-to-llvm,"
-    "convert-math-to-libm,arith-expand{include-bf16=true},convert-vector-to-llvm,"
-    "convert-complex-to-llvm,finalize-memref-to-llvm,convert-index-to-llvm,convert-arith-to-llvm,"
-    "convert-cf-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,"
-    "reconcile-unrealized-casts,canonicalize)"
-)
 
 
 class Communicator(Protocol):
@@ -55,48 +34,27 @@ class Executable:
     """Compile the function `entry` of a module in the lowered form. The module is used up."""
 
     def __init__(self, parsed: ir.Module, entry: str) -> None:
-        module = parsed.operation
-        with module.context, ir.Location.unknown():
-            self.program = Program.read(module, entry)
-            function = find_function(module, entry)
-            self._results = [Results(each.local) for each in self.program.results]
-            self._frames: list[Frame] = []
-            inline_small(module)
-            called = call_blas(module)
-            PassManager.parse(_WIDENED).run(module)
-            expand(module)
-            to_loops(module)
-            self._arena = use_arena(function)
-            _strip(module, function)
-            try:
-                PassManager.parse(_TO_LLVM).run(module)
-                mark_parallel(module)
-            except ir.MLIRError as error:
-                raise from_mlir(error) from None
-            self._load(parsed, entry, called)
+        self._start(*generate(parsed, entry))
 
-    def _load(self, module: ir.Module, entry: str, called: dict[str, int]) -> None:
-        for op in walk(module.operation):
-            if not op.name.startswith("llvm."):
-                raise error_at(
-                    op.location,
-                    f"'{op.name}' op cannot be run: there is no lowering to LLVM for it",
-                )
-        engine = part("execution_engine").ExecutionEngine(module, opt_level=3)
-        self._engine = engine
+    @classmethod
+    def of(cls, code: Code, library: Library) -> Executable:
+        """What was compiled already."""
+        made = cls.__new__(cls)
+        made._start(code, library)
+        return made
+
+    def _start(self, code: Code, library: Library) -> None:
+        self.code, self.library = code, library
+        self.program = code.program
+        self._results = [Results(each.local) for each in self.program.results]
+        self._frames: list[Frame] = []
         self._device = threading.local()
-        sites = self.program.sites.items()
-        self._callbacks = {name: _callback(self, site) for name, site in sites}
         rank = ctypes.CFUNCTYPE(ctypes.c_int64)(lambda: self._device.communicator.rank)
-        self._callbacks |= dict.fromkeys(self.program.ranks, rank)
-        for name, callback in self._callbacks.items():
-            engine.register_runtime(name, callback)
-        for name, address in called.items():
-            engine.raw_register_runtime(name, ctypes.c_void_p(address))
-        address = engine.raw_lookup(f"_mlir_ciface_{entry}")
-        if not address:
-            raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
-        self._code = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+        callbacks = {name: _callback(self, site) for name, site in self.program.sites.items()}
+        callbacks |= dict.fromkeys(self.program.ranks, rank)
+        self._callbacks = {f"_mlir_ciface_{name}": each for name, each in callbacks.items()}
+        known = {name: _address(each) for name, each in self._callbacks.items()}
+        self._table, self._entry = code.started(library, {**addresses(), **known})
 
     def run(self, inputs: Sequence[Array], communicator: Communicator) -> list[Array]:
         """Run on one device's pieces; gives its pieces of the results.
@@ -110,7 +68,7 @@ class Executable:
         frame.point_at([*given, *outputs])
         self._device.communicator = communicator
         self._device.error = None
-        self._code(frame.address)
+        self._entry(frame.address)
         self._frames.append(frame)
         if self._device.error is not None:
             raise self._device.error
@@ -118,7 +76,7 @@ class Executable:
 
     def _frame(self) -> Frame:
         types = [each.local for each in (*self.program.arguments, *self.program.results)]
-        return Frame(types, self._arena)
+        return Frame(types, self.code.arena)
 
     def answer(self, site: Site, source: int, target: int) -> None:
         """What the code calls for a collective; an exception must not leave a C callback."""
@@ -133,22 +91,11 @@ class Executable:
             device.error = error
 
 
-def _strip(module: ir.Operation, entry: ir.Operation) -> None:
-    """Drop what LLVM does not know: grids, and our attributes."""
-    for op in operations(body(module)):
-        if op.name in GRIDS:
-            op.erase()
-            continue
-        if op.name != "func.func":
-            continue
-        drop_from_boundary(op, "mesh.")
-        for name in (FORM, COLLECTIVE, RANK):
-            if name in op.attributes:
-                del op.attributes[name]
-    entry.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def _callback(executable: Executable, site: Site) -> object:
+def _callback(executable: Executable, site: Site) -> Any:
     pointers = [ctypes.c_void_p] * (3 if site.phase else 2)
     signature = ctypes.CFUNCTYPE(None, *pointers)
     return signature(lambda source, target, *_: executable.answer(site, source, target))

@@ -28,9 +28,9 @@ class Results:
             return np.empty(self._type.shape, self._type.dtype)
         memory = self._free.pop() if self._free else _aligned(self._bytes)
         # All views of the array hold on to this, and to no other array: numpy shortens the chain.
-        holder = (ctypes.c_char * self._bytes).from_buffer(memory)
+        holder = (ctypes.c_char * self._bytes).from_buffer(memory.data)
         weakref.finalize(holder, self._free.append, memory).atexit = False
-        return np.frombuffer(holder, self._type.dtype).reshape(self._type.shape)
+        return np.frombuffer(memoryview(holder), self._type.dtype).reshape(self._type.shape)
 
 
 class Frame:

@@ -56,7 +56,11 @@ def _earlier(op: ir.Operation, value: ir.Value) -> list[ir.Operation]:
         if each.block != op.block or makes_view:
             return []
     found = [each for each in users if each != op and each.is_before_in_block(op)]
-    return sorted(found, key=cmp_to_key(lambda a, b: -1 if a.is_before_in_block(b) else a != b))
+    return sorted(found, key=cmp_to_key(_compare))
+
+
+def _compare(a: ir.Operation, b: ir.Operation) -> int:
+    return 0 if a == b else -1 if a.is_before_in_block(b) else 1
 
 
 def _only_reads(op: ir.Operation, value: ir.Value) -> bool:

@@ -154,7 +154,7 @@ def _dropped(
 ) -> list[int]:
     """The dimensions of a buffer that the loops around all that touches it run over."""
     numbers = {number for number, _ in places}
-    dropped = []
+    dropped: list[int] = []
     while True:
         around = [
             loop for loop in loops if numbers <= {member.number for member, _ in loop.members}

@@ -1,7 +1,7 @@
 """Writes planned loops: values stay in registers from nest to nest, and around reductions.
 
-What a round stores and reads again is never loaded, what it stores twice is stored once, and what is
-the same in all rounds is loaded in front of the loop.
+What a round stores and reads again is never loaded, what it stores twice is stored once, and what
+is the same in all rounds is loaded in front of the loop.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class Writer:
             inner.anchor.operands[place] = inner.known[key]
         if all(each.members[0][1] is None for each in loop.inside):
             self._mark(made, members)
-        for (key, (each, access, _)), result in zip(carried.items(), made.results, strict=True):
-            self._store(key, access, each, result, scope)
+        for (key, (bound, access, _)), result in zip(carried.items(), made.results, strict=True):
+            self._store(key, access, bound, result, scope)
 
     def _mark(self, made: ir.Operation, members: Sequence[_Bound]) -> None:
         if all(bound.nest.is_straight for bound in members):

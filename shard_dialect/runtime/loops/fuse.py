@@ -5,9 +5,9 @@
     for i, j: r[i] += t[i, j]             ->      for j: t[i, j] = exp(x[i, j]); r[i] += t[i, j]
     for i, j: y[i, j] = t[i, j] / r[i]            for j: y[i, j] = t[i, j] / r[i]
 
-Two nests may share a loop if, of each buffer that one of them writes and the other one touches, both
-touch in a round of the loop only what lies at that round's index, in the same dimension. It does not
-matter whether the loop is a reduction of one of them: what is reduced over it lacks the index.
+Two nests may share a loop if, of each buffer that one of them writes and the other one touches,
+both touch in a round of the loop only what lies at that round's index, in the same dimension. It
+does not matter whether the loop is a reduction of one of them: what is reduced lacks the index.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     linalg.generic {(i, j) -> (i, j), (i, j) -> (i)} ins(%x) outs(%r), j a reduction
 
-is a nest of sizes (64, 128) that reads %x at (0, 1), the numbers of its loops, and writes %r at (0).
+is a nest of sizes (64, 128) that reads %x at (0, 1), the numbers of its loops, and writes %r at
+(0).
 """
 
 from __future__ import annotations

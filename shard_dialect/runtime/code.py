@@ -1,0 +1,150 @@
+"""Machine code for a lowered function: made by LLVM here, or loaded from where it was kept."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.attributes import COLLECTIVE, FORM, RANK
+from shard_dialect.ir.bindings import PassManager, ir, part
+from shard_dialect.ir.diagnostics import error_at, from_mlir
+from shard_dialect.ir.function import drop_from_boundary
+from shard_dialect.ir.grids import OPS as GRIDS
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.runtime.arena import use_arena
+from shard_dialect.runtime.blas import call_blas
+from shard_dialect.runtime.elementary import expand
+from shard_dialect.runtime.inline import inline_small
+from shard_dialect.runtime.loops import mark_parallel, to_loops
+from shard_dialect.runtime.lowered import Program, find_function
+from shard_dialect.runtime.table import BIND, Table, call_through_table
+
+_WIDENED = "builtin.module(math-extend-to-supported-types)"
+_TO_LLVM = (
+    "builtin.module(lower-affine,convert-scf-to-cf,"
+    "convert-complex-to-standard,"
+    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},"
+    "expand-strided-metadata,lower-affine,math-expand-ops,convert-math-to-llvm,"
+    "convert-math-to-libm,arith-expand{include-bf16=true},convert-vector-to-llvm,"
+    "convert-complex-to-llvm,finalize-memref-to-llvm,convert-index-to-llvm,convert-arith-to-llvm,"
+    "convert-cf-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,"
+    "reconcile-unrealized-casts,canonicalize)"
+)
+
+
+class Library(Protocol):
+    """Something that code is in."""
+
+    def packed(self, name: str) -> Callable[[int], None]:
+        """The function that takes pointers to the arguments of the function `name`."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """What is to be known of compiled code to call it."""
+
+    program: Program
+    arena: int
+    """Bytes of memory that it works in."""
+    names: tuple[str, ...]
+    """Of the functions of ours that it calls."""
+
+    def started(self, library: Library, addresses: Mapping[str, int]) -> tuple[Table, Entry]:
+        """Where it calls what, and how it is called itself."""
+        table = Table(addresses, self.names)
+        table.bind(library.packed(BIND))
+        return table, library.packed(f"_mlir_ciface_{self.program.entry}")
+
+
+Entry = Callable[[int], None]
+
+
+def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
+    """Compile the function `entry` of a module in the lowered form, which is used up."""
+    module = parsed.operation
+    with module.context, ir.Location.unknown():
+        program = Program.read(module, entry)
+        function = find_function(module, entry)
+        inline_small(module)
+        called = call_blas(module)
+        PassManager.parse(_WIDENED).run(module)
+        expand(module)
+        to_loops(module)
+        arena = use_arena(function)
+        _strip(module, function)
+        names = (*(f"_mlir_ciface_{name}" for name in (*program.sites, *program.ranks)), *called)
+        try:
+            PassManager.parse(_TO_LLVM).run(module)
+            mark_parallel(module)
+            call_through_table(module, names)
+        except ir.MLIRError as error:
+            raise from_mlir(error) from None
+        for op in walk(module):
+            if not op.name.startswith("llvm."):
+                raise error_at(
+                    op.location,
+                    f"'{op.name}' op cannot be run: there is no lowering to LLVM for it",
+                )
+        return Code(program, arena, names), Engine(parsed, entry)
+
+
+class Engine:
+    """Code that LLVM has just made."""
+
+    def __init__(self, module: ir.Module, entry: str) -> None:
+        made = part("execution_engine").ExecutionEngine(module, opt_level=3, enable_pic=True)
+        if not made.raw_lookup(f"_mlir_ciface_{entry}"):
+            raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
+        self._engine = made
+
+    def packed(self, name: str) -> Callable[[int], None]:
+        return _called(self._engine.raw_lookup(name))
+
+    def write_library(self, path: Path) -> bool:
+        """Write it as a shared library; not where there is nothing to link it with."""
+        linker = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if linker is None:
+            return False
+        part_ = path.with_suffix(".o")
+        self._engine.dump_to_object_file(str(part_))
+        command = [linker, "-shared", "-o", str(path), str(part_), "-lm"]
+        try:
+            return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        finally:
+            part_.unlink(missing_ok=True)
+
+
+class SharedLibrary:
+    """Code that was made before. Raises `OSError` if it cannot be loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+
+    def packed(self, name: str) -> Callable[[int], None]:
+        address = ctypes.cast(getattr(self._library, f"_mlir_{name}"), ctypes.c_void_p).value
+        return _called(address or 0)
+
+
+def _called(address: int) -> Callable[[int], None]:
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+
+
+def _strip(module: ir.Operation, entry: ir.Operation) -> None:
+    """Drop what LLVM does not know: grids, and our attributes."""
+    for op in operations(body(module)):
+        if op.name in GRIDS:
+            op.erase()
+            continue
+        if op.name != "func.func":
+            continue
+        drop_from_boundary(op, "mesh.")
+        for name in (FORM, COLLECTIVE, RANK):
+            if name in op.attributes:
+                del op.attributes[name]
+    entry.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()

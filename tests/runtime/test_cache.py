@@ -1,0 +1,138 @@
+"""What was compiled is loaded, exactly where nothing that it follows from has changed."""
+
+import multiprocessing
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shard_dialect.errors import ShardWarning
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.runtime import compile as compiling
+from shard_dialect.runtime.arrays import random_inputs
+from shard_dialect.runtime.cache import VARIABLE, Cache
+from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.world import InProcess
+from tests.conftest import ROOT, Program
+
+EXAMPLE = ROOT / "examples" / "megatron.mlir"
+UNKNOWN = ROOT / "tests" / "lit" / "run" / "unknown_op.mlir"
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="nothing to link with")
+
+
+def compiled(cache: Cache, source: Source, entry: str | None = None) -> Executable:
+    with make_context():
+        return compiling.compile_sharded(source, entry, cache)
+
+
+def results(executable: Executable) -> list[list[np.ndarray]]:
+    program = executable.program
+    inputs = random_inputs([each.whole for each in program.arguments], 0)
+    world = InProcess(program.devices)
+    return world.run(executable, [program.scatter(inputs, rank) for rank in world.ranks])
+
+
+@pytest.fixture
+def no_passes(monkeypatch: pytest.MonkeyPatch) -> "list[str]":
+    """The pipelines that are run from here on."""
+    pipelines: list[str] = []
+    run = compiling.run_pipeline
+
+    def noted(module: object, pipeline: str) -> None:
+        pipelines.append(pipeline)
+        run(module, pipeline)
+
+    monkeypatch.setattr(compiling, "run_pipeline", noted)
+    return pipelines
+
+
+def test_runs_no_pass_again_and_computes_the_same(tmp_path: Path, no_passes: list[str]) -> None:
+    source = Source.read(str(EXAMPLE))
+    first = results(compiled(Cache(tmp_path), source))
+    assert no_passes == ["spmd", "lower"]
+    again = compiled(Cache(tmp_path), source)
+    assert no_passes == ["spmd", "lower"]
+    assert len(again.program.calls) == 1
+    for ours, before in zip(results(again), first, strict=True):
+        np.testing.assert_array_equal(ours, before)
+
+
+@pytest.mark.parametrize("suffix", [".so", ".program"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
+def test_damaged_entries_are_none(
+    tmp_path: Path, no_passes: list[str], suffix: str, damage: str
+) -> None:
+    source = Source.read(str(EXAMPLE))
+    compiled(Cache(tmp_path), source)
+    (file,) = tmp_path.glob(f"*{suffix}")
+    data = file.read_bytes()
+    file.unlink()
+    if damage != "gone":
+        middle = len(data) // 2
+        changed = bytes([data[middle] ^ 1])
+        file.write_bytes(data[:middle] + (changed + data[middle + 1 :]) * (damage == "changed"))
+    compiled(Cache(tmp_path), source)
+    assert no_passes == ["spmd", "lower"] * 2
+    compiled(Cache(tmp_path), source)
+    assert no_passes == ["spmd", "lower"] * 2
+
+
+def test_what_code_follows_from_is_in_the_key(tmp_path: Path, no_passes: list[str]) -> None:
+    text = EXAMPLE.read_text()
+    sources = [Source.of(text, "a"), Source.of(text, "b"), Source.of(text + "\n// more\n", "a")]
+    for source in sources:
+        compiled(Cache(tmp_path), source)
+    compiled(Cache(tmp_path), sources[0], "main")
+    compiled(Cache(tmp_path, (b"plugin",)), sources[0])
+    assert len(no_passes) == 2 * 5
+    with make_context():
+        compiling.compile_reference(sources[0], "main", Cache(tmp_path))
+    assert len(no_passes) == 2 * 5 + 1
+
+
+def test_warnings_are_given_again(tmp_path: Path) -> None:
+    said = []
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            compiled(Cache(tmp_path), Source.read(str(UNKNOWN)))
+        said.append([str(each.message) for each in caught])
+        assert all(isinstance(each.message, ShardWarning) for each in caught)
+    assert said[0] == said[1]
+    assert len(said[0]) == 1
+
+
+def _compile(folder: str) -> list[float]:
+    found = results(compiled(Cache(Path(folder)), Source.read(str(EXAMPLE))))
+    return [float(piece.sum()) for pieces in found for piece in pieces]
+
+
+def test_many_may_compile_the_same_at_once(tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        found = pool.map(_compile, [str(tmp_path)] * 6)
+    assert all(each == found[0] for each in found)
+    assert sorted(each.suffix for each in tmp_path.iterdir()) == [".program", ".so"]
+
+
+def test_run_keeps_what_it_compiles_unless_told_not_to(
+    tmp_path: Path, run: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    assert run(EXAMPLE, "--check", "--no-cache").returncode == 0
+    assert not list(tmp_path.iterdir())
+    assert run(EXAMPLE, "--check").returncode == 0
+    assert len(list(tmp_path.glob("*.so"))) == 2
+    again = run(EXAMPLE, "--check")
+    assert "check passed" in again.stdout
+    assert len(list(tmp_path.glob("*.so"))) == 2
+    monkeypatch.setenv(VARIABLE, "0")
+    assert Cache.of_user() is None
+
+
+def test_a_folder_that_cannot_be_written_to_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert results(compiled(Cache(tmp_path / "file" / "below"), Source.read(str(EXAMPLE))))

@@ -1,0 +1,254 @@
+"""Fused loops: which loops are one, and that they compute what numpy does."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.ir.walk import walk
+from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.runtime.arrays import Array, random_inputs
+from shard_dialect.runtime.check import Alone
+from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.loops import to_loops
+
+SOFTMAX = """
+func.func @main(%x: tensor<33x50xf32>) -> tensor<33x50xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<33xf32>
+  %lows = linalg.fill ins(%low : f32) outs(%e : tensor<33xf32>) -> tensor<33xf32>
+  %most = linalg.reduce ins(%x : tensor<33x50xf32>) outs(%lows : tensor<33xf32>) dimensions = [1]
+    (%a: f32, %b: f32) { %m = arith.maximumf %a, %b : f32  linalg.yield %m : f32 }
+  %e2 = tensor.empty() : tensor<33x50xf32>
+  %wide = linalg.broadcast ins(%most : tensor<33xf32>) outs(%e2 : tensor<33x50xf32>)
+    dimensions = [1]
+  %less = arith.subf %x, %wide : tensor<33x50xf32>
+  %power = math.exp %less : tensor<33x50xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%e : tensor<33xf32>) -> tensor<33xf32>
+  %sum = linalg.reduce { arith.addf } ins(%power : tensor<33x50xf32>) outs(%zeros : tensor<33xf32>)
+    dimensions = [1]
+  %sums = linalg.broadcast ins(%sum : tensor<33xf32>) outs(%e2 : tensor<33x50xf32>)
+    dimensions = [1]
+  %y = arith.divf %power, %sums : tensor<33x50xf32>
+  return %y : tensor<33x50xf32>
+}"""
+
+
+def run_on(text: str, inputs: Sequence[Array] | None = None) -> tuple[list[Array], list[Array]]:
+    """The inputs, drawn if none are given, and what the program makes of them."""
+    with make_context():
+        module = Source.of(text).parse()
+        run_pipeline(module, "lower")
+        executable = Executable(module, "main")
+    types = [each.whole for each in executable.program.arguments]
+    given = random_inputs(types, 0) if inputs is None else list(inputs)
+    return given, executable.run(given, Alone())
+
+
+def loops_of(text: str) -> "list[list[str]]":
+    """Of each outermost loop the loops in it, as how many are around each."""
+    with make_context(), ir.Location.unknown():
+        module = Source.of(text).parse()
+        run_pipeline(module, "lower")
+        to_loops(module.operation)
+        loops = [op for op in walk(module.operation) if op.name == "scf.for"]
+        found: list[list[str]] = []
+        for op in loops:
+            depth, parent = 0, op.parent
+            while parent.name != "func.func":
+                depth += parent.name == "scf.for"
+                parent = parent.parent
+            if depth == 0:
+                found.append([])
+            found[-1].append("." * depth + str(len(op.results)))
+        return found
+
+
+def test_a_softmax_goes_once_over_rows() -> None:
+    assert loops_of(SOFTMAX) == [["0", ".1", ".1", ".0"]]
+    (x,), (y,) = run_on(SOFTMAX)
+    power = np.exp(x - x.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(y, power / power.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+def test_what_rows_are_made_of_alone_is_a_row() -> None:
+    with make_context(), ir.Location.unknown():
+        module = Source.of(SOFTMAX).parse()
+        run_pipeline(module, "lower")
+        to_loops(module.operation)
+        made = [op for op in walk(module.operation) if op.name.startswith("memref.alloc")]
+        assert [str(op.results[0].type) for op in made] == ["memref<50xf32>"]
+
+
+def test_sums_of_columns_run_along_rows() -> None:
+    text = """
+    func.func @main(%x: tensor<40x50xf32>) -> tensor<50xf32> {
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<50xf32>
+      %zeros = linalg.fill ins(%zero : f32) outs(%e : tensor<50xf32>) -> tensor<50xf32>
+      %t = math.tanh %x : tensor<40x50xf32>
+      %sum = linalg.reduce { arith.addf } ins(%t : tensor<40x50xf32>) outs(%zeros : tensor<50xf32>)
+        dimensions = [0]
+      return %sum : tensor<50xf32>
+    }"""
+    assert loops_of(text) == [["0"], ["0", ".0"]]
+    (x,), (y,) = run_on(text)
+    np.testing.assert_allclose(y, np.tanh(x).sum(axis=0), rtol=1e-5, atol=1e-5)
+
+
+def test_a_value_that_is_read_shifted_is_made_before() -> None:
+    text = """
+    func.func @main(%x: tensor<16xf32>) -> tensor<12xf32> {
+      %t = math.absf %x : tensor<16xf32>
+      %e = tensor.empty() : tensor<12xf32>
+      %w = tensor.empty() : tensor<5xf32>
+      %zero = arith.constant 0.0 : f32
+      %zeros = linalg.fill ins(%zero : f32) outs(%e : tensor<12xf32>) -> tensor<12xf32>
+      %y = linalg.generic {
+        indexing_maps = [affine_map<(i, w) -> (i + w)>, affine_map<(i, w) -> (w)>,
+                         affine_map<(i, w) -> (i)>],
+        iterator_types = ["parallel", "reduction"]
+      } ins(%t, %w : tensor<16xf32>, tensor<5xf32>) outs(%zeros : tensor<12xf32>) {
+      ^bb0(%a: f32, %unused: f32, %b: f32):
+        %s = arith.addf %a, %b : f32
+        linalg.yield %s : f32
+      } -> tensor<12xf32>
+      return %y : tensor<12xf32>
+    }"""
+    assert len(loops_of(text)) == 2
+    (x,), (y,) = run_on(text)
+    windows = np.lib.stride_tricks.sliding_window_view(np.abs(x), 5)
+    np.testing.assert_allclose(y, windows.sum(axis=1), rtol=1e-6)
+
+
+def transposed(shape: str, permutation: str, result: str) -> str:
+    return f"""
+    func.func @main(%x: tensor<{shape}xf32>) -> tensor<{result}xf32> {{
+      %e = tensor.empty() : tensor<{result}xf32>
+      %y = linalg.transpose ins(%x : tensor<{shape}xf32>) outs(%e : tensor<{result}xf32>)
+        permutation = {permutation}
+      return %y : tensor<{result}xf32>
+    }}"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "permutation", "result"),
+    [
+        ("64x96", [1, 0], "96x64"),
+        ("33x47", [1, 0], "47x33"),
+        ("3x40x5x50", [3, 2, 0, 1], "50x5x3x40"),
+        ("7x1x9", [2, 1, 0], "9x1x7"),
+        ("4x5x6", [1, 0, 2], "5x4x6"),
+    ],
+)
+def test_transpositions(shape: str, permutation: list[int], result: str) -> None:
+    (x,), (y,) = run_on(transposed(shape, str(permutation), result))
+    np.testing.assert_array_equal(y, x.transpose(permutation))
+
+
+def test_large_transpositions_go_in_squares() -> None:
+    assert loops_of(transposed("64x96", "[1, 0]", "96x64")) == [["0", ".0", "..0", "...0"]]
+
+
+def elementwise(element: str, body: str, result: str | None = None) -> str:
+    result = result or element
+    types = f"tensor<37x{element}>, tensor<37x{element}>"
+    return f"""
+    func.func @main(%x: tensor<37x{element}>, %y: tensor<37x{element}>) -> tensor<37x{result}> {{
+      %e = tensor.empty() : tensor<37x{result}>
+      %z = linalg.map ins(%x, %y : {types}) outs(%e : tensor<37x{result}>)
+        (%a: {element}, %b: {element}, %unread: {result}) {{ {body} }}
+      return %z : tensor<37x{result}>
+    }}"""
+
+
+@pytest.mark.parametrize(
+    ("element", "body", "result", "by"),
+    [
+        ("i1", "%r = arith.andi %a, %b : i1 linalg.yield %r : i1", "i1", np.logical_and),
+        ("f32", "%r = arith.cmpf olt, %a, %b : f32 linalg.yield %r : i1", "i1", np.less),
+        ("i8", "%r = arith.muli %a, %b : i8 linalg.yield %r : i8", "i8", np.multiply),
+        ("bf16", "%r = arith.addf %a, %b : bf16 linalg.yield %r : bf16", "bf16", np.add),
+        ("f64", "%r = arith.maximumf %a, %b : f64 linalg.yield %r : f64", "f64", np.maximum),
+    ],
+)
+def test_element_types(element: str, body: str, result: str, by: Callable[..., Array]) -> None:
+    given, (found,) = run_on(elementwise(element, body, result))
+    np.testing.assert_array_equal(found, by(*given))
+
+
+def test_bodies_with_branches() -> None:
+    body = """
+      %c = arith.cmpf olt, %a, %b : f32
+      %r = scf.if %c -> f32 {
+        scf.yield %a : f32
+      } else {
+        %n = arith.negf %b : f32
+        scf.yield %n : f32
+      }
+      linalg.yield %r : f32"""
+    (x, y), (found,) = run_on(elementwise("f32", body))
+    np.testing.assert_array_equal(found, np.where(x < y, x, -y))
+
+
+def test_no_rounds_at_all() -> None:
+    text = """
+    func.func @main(%x: tensor<3x0xf32>) -> tensor<3xf32> {
+      %one = arith.constant 1.0 : f32
+      %e = tensor.empty() : tensor<3xf32>
+      %ones = linalg.fill ins(%one : f32) outs(%e : tensor<3xf32>) -> tensor<3xf32>
+      %y = linalg.reduce { arith.addf } ins(%x : tensor<3x0xf32>) outs(%ones : tensor<3xf32>)
+        dimensions = [1]
+      return %y : tensor<3xf32>
+    }"""
+    _, (y,) = run_on(text)
+    np.testing.assert_array_equal(y, np.ones(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("combiner", "by"), [("maximumf", np.max), ("minimumf", np.min), ("addf", np.sum)]
+)
+def test_reductions_of_what_is_no_number(combiner: str, by: Callable[..., Array]) -> None:
+    start = {"maximumf": "0xFF800000", "minimumf": "0x7F800000", "addf": "0.0"}[combiner]
+    text = f"""
+    func.func @main(%x: tensor<4x100xf32>) -> tensor<4xf32> {{
+      %start = arith.constant {start} : f32
+      %e = tensor.empty() : tensor<4xf32>
+      %starts = linalg.fill ins(%start : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+      %y = linalg.reduce {{ arith.{combiner} }} ins(%x : tensor<4x100xf32>)
+        outs(%starts : tensor<4xf32>) dimensions = [1]
+      return %y : tensor<4xf32>
+    }}"""
+    x = np.random.default_rng(0).standard_normal((4, 100)).astype(np.float32)
+    x[1, 7], x[2, 50], x[3, 99] = np.nan, np.inf, -np.inf
+    _, (y,) = run_on(text, [x])
+    np.testing.assert_allclose(y, by(x, axis=1), rtol=1e-5, atol=1e-5)
+
+
+def test_results_outlive_the_next_run_and_their_memory_is_used_again() -> None:
+    text = """
+    func.func @main(%x: tensor<200x200xf32>) -> tensor<200x200xf32> {
+      %y = arith.addf %x, %x : tensor<200x200xf32>
+      return %y : tensor<200x200xf32>
+    }"""
+    with make_context():
+        module = Source.of(text).parse()
+        run_pipeline(module, "lower")
+        executable = Executable(module, "main")
+    one = np.ones((200, 200), np.float32)
+    (first,) = executable.run([one], Alone())
+    row = first[3]
+    (second,) = executable.run([2 * one], Alone())
+    del first
+    (third,) = executable.run([3 * one], Alone())
+    assert (row == 2).all()
+    assert (second == 4).all()
+    assert (third == 6).all()
+    address = second.ctypes.data
+    del second
+    (fourth,) = executable.run([4 * one], Alone())
+    assert fourth.ctypes.data == address
