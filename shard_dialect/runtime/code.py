@@ -98,7 +98,7 @@ class Engine:
     """Code that LLVM has just made."""
 
     def __init__(self, module: ir.Module, entry: str) -> None:
-        made = part("execution_engine").ExecutionEngine(module, opt_level=3, enable_pic=True)
+        made = part("execution_engine").ExecutionEngine(module, opt_level=2, enable_pic=True)
         if not made.raw_lookup(f"_mlir_ciface_{entry}"):
             raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
         self._engine = made
