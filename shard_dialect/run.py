@@ -28,6 +28,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import STDIN, Source
 from shard_dialect.runtime.arrays import load_inputs, random_inputs, save_outputs
 from shard_dialect.runtime.bisect import Suspect
+from shard_dialect.runtime.blas import use_one_thread
 from shard_dialect.runtime.cache import Cache
 from shard_dialect.runtime.check import Verdict, check
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
@@ -35,6 +36,7 @@ from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.launch import join
 from shard_dialect.runtime.report import Report
 from shard_dialect.runtime.world import BACKENDS, InProcess, Launched, World
+from shard_dialect.supervise import doing, drawing
 
 _GRACE = 1.0
 """Seconds that other ranks leave rank 0 to be the one to print an error that all have."""
@@ -47,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     world: list[Launched] = []
     status = 1
     try:
-        status = guarded(lambda: _main(options, world))
+        with drawing():
+            status = guarded(lambda: _main(options, world))
     except Exception:
         if world:  # leaving ends the other ranks, and this one before it could say why
             traceback.print_exc()
@@ -70,9 +73,11 @@ def _main(options: argparse.Namespace, joined: list[Launched]) -> int:
 
 
 def _run(options: argparse.Namespace, peers: Launched | None) -> int:
+    use_one_thread()
     plugins.load(options.load_plugin)
     cache = None if options.no_cache else Cache.of_user(plugins.contents())
     with make_context():
+        doing("the parser")
         source = Source.read(options.input)
         executable = compile_sharded(source, options.entry, cache)
         program = executable.program
@@ -92,8 +97,11 @@ def _run(options: argparse.Namespace, peers: Launched | None) -> int:
         load_inputs(options.inputs, types) if options.inputs else random_inputs(types, options.seed)
     )
     pieces = [program.scatter(inputs, rank) for rank in world.ranks]
+    doing(f"@{program.entry} on {grid_size} devices")
     outputs = world.run(executable, pieces)
     report = Report.of(program.calls)
+    if reference:
+        doing("the unsharded program")
     verdict = check(executable, reference, inputs, outputs, world) if reference else None
     if suspect and reference and verdict and not verdict.passed:
         origin = suspect.error(reference, inputs, world, verdict.failure)

@@ -3,6 +3,8 @@
 MLIR crashes on some files and in some passes; that ends the child, and the parent says where it
 was, as any other error. And while a C++ pass runs, no Python of the child does: it is the parent
 that draws which pass is still running, once it has for two seconds and where stderr is a terminal.
+
+A program that its launcher must know, as one of many ranks, stays the parent: then the child draws.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 _SECONDS = 2
 _CRASHES = tuple(
@@ -21,11 +24,13 @@ _CRASHES = tuple(
     if hasattr(signal, name)
 )
 _parent: int | None = None
-"""In the child: where the parent listens."""
+"""Where the process that draws listens."""
+_RANKS = ("RANK", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+"""What launchers tell of a process before it has joined the others."""
 
 
 def doing(what: str, place: str = "") -> None:
-    """Tell the parent, if there is one, what begins, and the place to name should it crash.
+    """Tell the other process, if there is one, what begins, and the place to name on a crash.
 
     Without a place, the one named last stays.
     """
@@ -62,6 +67,35 @@ def supervised(program: Callable[[], int]) -> int:
     where = f"{place}: " if place else ""
     print(f"{where}error: MLIR crashed ({ended_by.name}) in {what or 'its start'}", file=sys.stderr)
     return 1
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Draw what `doing` tells, from a child; of several ranks the first one does."""
+    global _parent
+    is_first = next((os.environ[each] for each in _RANKS if each in os.environ), "0") == "0"
+    if not is_first or not hasattr(os, "fork") or not sys.stderr.isatty():
+        yield
+        return
+    read, write = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(write)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            _listen(read)
+        finally:
+            os._exit(0)
+    os.close(read)
+    _parent = write
+    try:
+        yield
+    finally:
+        _parent = None
+        os.close(write)
+        os.waitpid(child, 0)
 
 
 def _listen(pipe: int) -> str:

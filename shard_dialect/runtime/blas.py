@@ -26,6 +26,12 @@ from shard_dialect.runtime.zeros import forget_zeros
 
 _ROW_MAJOR, _NO_TRANSPOSE, _TRANSPOSE = 101, 111, 112
 _LETTERS = {"f32": "s", "f64": "d"}
+_THREADS = (
+    "scipy_openblas_set_num_threads64_",
+    "openblas_set_num_threads64_",
+    "scipy_openblas_set_num_threads",
+    "openblas_set_num_threads",
+)
 _SYMBOLS = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "scipy_cblas_{}gemm", "cblas_{}gemm")
 
 
@@ -37,6 +43,18 @@ def _library() -> ctypes.CDLL | None:
         for path in sorted(folder.glob("lib*openblas*")):
             return ctypes.CDLL(str(path))
     return None
+
+
+def use_one_thread() -> None:
+    """Have products run on the thread that asks for them, in the whole process.
+
+    Devices are threads, or processes beside each other: more would be in each other's way.
+    """
+    for name in _THREADS:
+        function = getattr(_library(), name, None)
+        if function is not None:
+            function(1)
+            return
 
 
 @cache

@@ -24,6 +24,7 @@ from shard_dialect.runtime.inline import inline_small
 from shard_dialect.runtime.loops import mark_parallel, to_loops
 from shard_dialect.runtime.lowered import Program, find_function
 from shard_dialect.runtime.table import BIND, Table, call_through_table
+from shard_dialect.supervise import doing
 
 _WIDENED = "builtin.module(math-extend-to-supported-types)"
 _TO_LLVM = (
@@ -91,6 +92,7 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
                     op.location,
                     f"'{op.name}' op cannot be run: there is no lowering to LLVM for it",
                 )
+        doing("LLVM")
         return Code(program, arena, names), Engine(parsed, entry)
 
 

@@ -1,0 +1,57 @@
+"""What takes long is drawn, on terminals only, by a process of its own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+pty = pytest.importorskip("pty", reason="there are no terminals")
+
+PROGRAM = """
+import time
+from shard_dialect.supervise import doing, drawing
+with drawing():
+    doing("short work")
+    doing("long work")
+    time.sleep(3)
+print("done")
+"""
+
+
+def stderr_of(rank: str | None) -> str:
+    """What a terminal gets from the program."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, **({"RANK": rank} if rank else {})}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "done\n"
+    os.set_blocking(ours, False)
+    os.close(theirs)
+    try:
+        return os.read(ours, 65536).decode()
+    except OSError:  # a terminal that nobody has written to, and that is closed
+        return ""
+    finally:
+        os.close(ours)
+
+
+@pytest.mark.parametrize("rank", [None, "0"])
+def test_long_work_is_drawn_and_wiped(rank: str | None) -> None:
+    drawn = stderr_of(rank)
+    assert "long work: 2 s" in drawn
+    assert "short work" not in drawn
+    assert drawn.endswith("\r\x1b[K")
+
+
+def test_other_ranks_draw_nothing() -> None:
+    assert stderr_of("1") == ""
