@@ -4,6 +4,8 @@
     mpiexec -n 4 python -m shard_dialect.run in.mlir --backend=mpi --check
     torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
 
+With `mpi` the compiled code calls MPI itself, with `mpi4py` through Python.
+
 Prints what was communicated. `--check` runs the unsharded program too, and fails where any
 device's result is not the same. `--bisect` then names the first op whose value is another, in the
 order of the program in the distributed form; of what is in loops, branches and callees the op that
@@ -72,8 +74,10 @@ def _run(options: argparse.Namespace, peers: Launched | None) -> int:
     plugins.load(options.load_plugin)
     with make_context():
         source = Source.read(options.input)
-        executable = compile_sharded(source, options.entry)
+        executable = compile_sharded(source, options.entry, native_mpi=options.backend == "mpi")
         program = executable.program
+        if program.handles and options.backend != "mpi":
+            raise ShardError("the program was lowered for MPI: run it with --backend=mpi")
         reference: Executable | None = None
         suspect: Suspect | None = None
         if options.bisect:

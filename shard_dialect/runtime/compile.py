@@ -9,15 +9,20 @@ from shard_dialect.runtime.lowered import choose_entry
 from shard_dialect.runtime.reached import keep_connected, keep_reached
 
 
-def compile_sharded(source: Source, entry: str | None = None) -> Executable:
-    """The program that each device runs, from whatever form it is in."""
+def compile_sharded(
+    source: Source, entry: str | None = None, *, native_mpi: bool = False
+) -> Executable:
+    """The program that each device runs, from whatever form it is in.
+
+    With `native_mpi` its collectives are calls of MPI, else of whoever runs it.
+    """
     with source.places():
         module = source.parse()
         name = choose_entry(module.operation, entry)
         keep_connected(module.operation, name)
         run_pipeline(module, "spmd")
         keep_reached(module.operation, name)
-        run_pipeline(module, "lower")
+        run_pipeline(module, "lower{target=mpi}" if native_mpi else "lower")
         return Executable(module, name)
 
 

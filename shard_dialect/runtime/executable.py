@@ -20,6 +20,7 @@ from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import drop_from_boundary
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.mpi_code import BIND
 from shard_dialect.runtime.arrays import Array, TensorType
 from shard_dialect.runtime.blas import call_blas
 from shard_dialect.runtime.lowered import Program, Site, find_function
@@ -54,7 +55,7 @@ class Executable:
         with module.context, ir.Location.unknown():
             self.program = Program.read(module, entry)
             function = find_function(module, entry)
-            called = call_blas(module)
+            called = call_blas(module) | _native(self.program)
             _strip(module, function)
             try:
                 PassManager.parse(_TO_LLVM).run(module)
@@ -76,14 +77,22 @@ class Executable:
         self._callbacks = {name: _callback(self, site) for name, site in sites}
         rank = ctypes.CFUNCTYPE(ctypes.c_int64)(lambda: self._device.communicator.rank)
         self._callbacks |= dict.fromkeys(self.program.ranks, rank)
-        for name, callback in self._callbacks.items():
-            engine.register_runtime(name, callback)
+        if not self.program.handles:  # else the module's functions have bodies
+            for name, callback in self._callbacks.items():
+                engine.register_runtime(name, callback)
         for name, address in called.items():
             engine.raw_register_runtime(name, ctypes.c_void_p(address))
         address = engine.raw_lookup(f"_mlir_ciface_{entry}")
         if not address:
             raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
         self._code = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+
+    def bind(self, handles: Sequence[int]) -> None:
+        """Tell native code the numbers that `Program.handles` describe."""
+        values = np.array([handle % 2**64 for handle in handles], np.uint64)
+        slots = values.ctypes.data + 8 * np.arange(len(values), dtype=np.int64)
+        packed = self._engine.raw_lookup(BIND)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(packed)(slots.ctypes.data)
 
     def run(self, inputs: Sequence[Array], communicator: Communicator) -> list[Array]:
         """Run on one device's pieces; gives its pieces of the results.
@@ -115,6 +124,15 @@ class Executable:
             )
         except BaseException as error:  # `run` raises it again
             device.error = error
+
+
+def _native(program: Program) -> dict[str, int]:
+    """The functions of MPI, where the code calls them itself."""
+    if not program.handles:
+        return {}
+    from shard_dialect.runtime.native_mpi import functions
+
+    return functions()
 
 
 def _strip(module: ir.Operation, entry: ir.Operation) -> None:
