@@ -4,6 +4,8 @@
     mpiexec -n 4 python -m shard_dialect.run in.mlir --backend=mpi --check
     torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
 
+With `mpi` the compiled code calls MPI itself, with `mpi4py` through Python.
+
 Prints what was communicated. `--check` runs the unsharded program too, and fails where any
 device's result is not the same. `--bisect` then names the first op whose value is another, in the
 order of the program in the distributed form; of what is in loops, branches and callees the op that
@@ -79,7 +81,8 @@ def _run(options: argparse.Namespace, peers: Launched | None) -> int:
     with make_context():
         doing("the parser")
         source = Source.read(options.input)
-        executable = compile_sharded(source, options.entry, cache)
+        native = options.backend == "mpi"
+        executable = compile_sharded(source, options.entry, cache, native_mpi=native)
         program = executable.program
         reference: Executable | None = None
         suspect: Suspect | None = None

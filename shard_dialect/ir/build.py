@@ -161,9 +161,10 @@ def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
 
 
 def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
-    """`linalg.fill`, with its body."""
-    segments = ir.DenseI32ArrayAttr.get([1, 1])
-    op = create("linalg.fill", [into.type], [value, into], {"operandSegmentSizes": segments}, 1)
+    """`linalg.fill` of a tensor or a buffer, with its body."""
+    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
+    made = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
+    op = create("linalg.fill", made, [value, into], segments, 1)
     linalg_queries.fill_builtin_region(op)
     return op
 
@@ -197,11 +198,12 @@ def _slice(
 
 
 def combine(reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Operation:
-    """Join two tensors of one type by the reduction."""
-    is_float = isinstance(a.type.element_type, ir.FloatType)
-    name = _COMBINERS.get(reduction, ("", ""))[0 if is_float else 1]
+    """Join two tensors, or two elements, of one type by the reduction."""
+    is_tensor = isinstance(a.type, ir.ShapedType)
+    element = a.type.element_type if is_tensor else a.type
+    name = _COMBINERS.get(reduction, ("", ""))[0 if isinstance(element, ir.FloatType) else 1]
     if not name:
-        raise ShardingError(f"no op joins two tensors of {a.type.element_type} by {reduction}")
+        raise ShardingError(f"no op joins two elements of {element} by {reduction}")
     return create(name, [a.type], [a, b])
 
 

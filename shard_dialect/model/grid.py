@@ -100,6 +100,10 @@ class Grid:
         """
         return prod(axis.size if isinstance(axis, SubAxis) else self._known(axis) for axis in axes)
 
+    def sizes_along(self, axes: Sequence[Axis]) -> tuple[int, ...]:
+        """The number of devices along each of `axes`."""
+        return tuple(self.axes_size((axis,)) for axis in axes)
+
     def coordinates(self, rank: int) -> tuple[int, ...]:
         """Where device `rank` stands.
 

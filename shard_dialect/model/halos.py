@@ -8,6 +8,8 @@ A dimension that is to have more than there is begins from nothing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from shard_dialect.model.sharding import Sharding
 from shard_dialect.model.steps import CropHalo, ReshardError, Step, UpdateHalo
 
@@ -29,3 +31,36 @@ def halo_steps(source: Sharding, target: Sharding) -> tuple[Step, ...]:
         if kept != want:
             updates.append(UpdateHalo(dim, axes, *want, target.fill))
     return (*crops, *updates)
+
+
+@dataclass(frozen=True, slots=True)
+class HaloMessage:
+    """Rows from `sent` on go to the device `to` places on; others come from as many before."""
+
+    sent: int
+    count: int
+    put: int
+    """Where those that come are put."""
+    to: int
+
+
+def halo_messages(step: UpdateHalo, rows: int) -> tuple[HaloMessage, ...]:
+    """What a device tells others of its `rows`, halos included: near ones first.
+
+    >>> for each in halo_messages(UpdateHalo(0, (0,), low=3, high=1), rows=6):
+    ...     print(each)
+    HaloMessage(sent=3, count=2, put=1, to=1)
+    HaloMessage(sent=3, count=1, put=5, to=-1)
+    HaloMessage(sent=4, count=1, put=0, to=2)
+    """
+    end = rows - step.high
+    size = end - step.low
+    messages = []
+    for distance in range(1, -(-max(step.low, step.high) // size) + 1):
+        past = (distance - 1) * size  # what nearer devices have of the halo
+        down, up = (min(max(halo - past, 0), size) for halo in (step.low, step.high))
+        if down:
+            messages.append(HaloMessage(end - down, down, step.low - past - down, distance))
+        if up:
+            messages.append(HaloMessage(step.low, up, end + past, -distance))
+    return tuple(messages)

@@ -115,5 +115,30 @@ class Shift:
         is_there = 0 <= place < sizes[dim]
         return (*index[:dim], place, *index[dim + 1 :]) if is_there else None
 
+    def partners(self, place: int, sizes: Sequence[int]) -> tuple[int | None, int | None]:
+        """To which member of a group goes what the one at `place` has, and whose it gets.
+
+        >>> Shift((0, 1), along=1, offset=1).partners(2, (2, 3)), (2, 3)
+        ((None, 1), (2, 3))
+        """
+        here = tuple(place // prod(sizes[dim + 1 :]) % size for dim, size in enumerate(sizes))
+        to, origin = (self.moved(here, sizes, by) for by in (self.offset, -self.offset))
+        return (
+            None if to is None else place_of(to, sizes),
+            None if origin is None else place_of(origin, sizes),
+        )
+
 
 RootedStep = Broadcast | Gather | Scatter | Reduce | Shift
+
+
+def place_of(index: Index, sizes: Sequence[int]) -> int:
+    """The place in a group of the member with an index along each axis.
+
+    >>> place_of((1, 2), (2, 3))
+    5
+    """
+    place = 0
+    for each, size in zip(index, sizes, strict=True):
+        place = place * size + each
+    return place

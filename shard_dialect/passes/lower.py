@@ -15,7 +15,8 @@ becomes, with the declaration once for all calls like it
 
 and code that puts the two rows of %a beside each other (see `rows`).
 
-The runtimes (in-process devices, MPI, torch.distributed) give the declared functions their bodies.
+The runtimes (in-process devices, mpi4py, torch.distributed) give the declared functions their
+bodies; with `target=mpi` they get ones that call MPI (see `native_mpi`).
 Results are written to buffers that the caller gives, as the last arguments.
 """
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import build
@@ -43,6 +45,7 @@ from shard_dialect.passes.base import Pass
 from shard_dialect.passes.carried import copy_what_is_carried
 from shard_dialect.passes.control_flow import switches_to_ifs, to_scf
 from shard_dialect.passes.lower_collectives import call_collectives, use_rows_everywhere
+from shard_dialect.passes.native_mpi import give_bodies
 
 _FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize,cse))"
 # Buffers are freed in regions only; and blocks that are never reached cannot be lifted.
@@ -73,13 +76,19 @@ class Lower(Pass):
     """Make collectives calls of runtime functions, and tensors buffers."""
 
     name = "lower"
+    target: Literal["runtime", "mpi"] = "runtime"
+    """Who does the collectives: whichever runtime runs the program, or code that calls MPI."""
     copy_before_write: bool = False
     """Write to no buffer twice: slower, and right whatever the analysis of buffers overlooks."""
 
     def rewrite(self, module: ir.Operation) -> None:
         handles = [op for op in functions_of(module) if form_of(op) != "lowered"]
-        if not handles:
-            return
+        if handles:
+            self._lower(module, handles)
+        if self.target == "mpi":
+            give_bodies(module)
+
+    def _lower(self, module: ir.Operation, handles: list[ir.Operation]) -> None:
         for handle in handles:
             form = form_of(handle)
             if form != "local" and any(_is_sharded(op) for op in walk(handle)):

@@ -83,7 +83,7 @@ def _check_reduction(name: str, reduction: Reduction, element: ir.Type) -> None:
     is_float = isinstance(element, ir.FloatType)
     is_complex = isinstance(element, ir.ComplexType)
     if reduction == "average":
-        fits = is_float or is_complex
+        fits = is_float
     elif reduction in build.BITWISE:
         fits = not is_float and not is_complex
     elif reduction in ("max", "min"):

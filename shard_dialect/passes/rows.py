@@ -57,7 +57,7 @@ def use_rows(op: ir.Operation, step: LocalStep, grid: Grid, function: ir.Operati
             _replace(op, _own(op.operands[0], step, grid, _rank(function, grid)))
         return
     with ir.InsertionPoint(op), op.location:
-        rows = _rows(op.operands[0], op.results[0].type.shape, step)
+        rows = _rows(op.operands[0], op.results[0].type.shape, step, grid)
         if rows is None:
             return
         type_ = build.resized(op.results[0].type, rows.shape)
@@ -83,30 +83,28 @@ def _replace(op: ir.Operation, value: ir.Value) -> None:
     op.erase()
 
 
-def _rows(value: ir.Value, result: Sequence[int], step: LocalStep) -> _Rows | None:
+def _rows(value: ir.Value, result: Sequence[int], step: LocalStep, grid: Grid) -> _Rows | None:
     """`None` where it goes along the first dimension already, or along none."""
     shape, made = tuple(value.type.shape), tuple(result)
+    count = grid.axes_size(step.axes)
     match step:
         case AllGather(dim=dim) | Gather(dim=dim) if dim:
-            count = made[dim] // max(1, shape[dim])
             return _Rows(
                 value,
                 (count * shape[0], *shape[1:]),
-                lambda got: _joined(got, shape, dim, made),
+                lambda got: _joined(got, count, shape, dim),
                 {"gather_axis": _index(0)},
             )
         case ReduceScatter(dim=dim) | Scatter(dim=dim) if dim:
-            count = shape[dim] // max(1, made[dim])
             rows = _cut(value, dim, count)
             return _Rows(rows, made, lambda got: got, {scatter_dim(): _index(0)})
         case AllToAll(source_dim=joined, target_dim=cut) if joined or cut:
-            count = made[joined] // max(1, shape[joined])
             rows = _cut(value, cut, count)
             part = (*shape[:cut], shape[cut] // count, *shape[cut + 1 :])
             return _Rows(
                 rows,
                 tuple(rows.type.shape),
-                lambda got: _joined(got, part, joined, made),
+                lambda got: _joined(got, count, part, joined),
                 {"concat_axis": _index(0), "split_axis": _index(0)},
             )
         case UpdateHalo(dim=dim) if dim:
@@ -128,9 +126,9 @@ def _cut(value: ir.Value, dim: int, count: int) -> ir.Value:
     return _reshaped(moved, [rows[0] * rows[1], *rows[2:]])
 
 
-def _joined(value: ir.Value, part: Shape, dim: int, shape: Shape) -> ir.Value:
-    """Parts that are one behind the other along the first dimension, joined along `dim`."""
-    count = shape[dim] // max(1, part[dim])
+def _joined(value: ir.Value, count: int, part: Shape, dim: int) -> ir.Value:
+    """`count` parts, one behind the other along the first dimension, joined along `dim`."""
+    shape = [*part[:dim], count * part[dim], *part[dim + 1 :]]
     return _reshaped(_moved(_reshaped(value, [count, *part]), 0, dim), shape)
 
 

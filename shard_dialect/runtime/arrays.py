@@ -28,6 +28,8 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
     "i32": np.dtype(np.int32),
     "i64": np.dtype(np.int64),
     "index": np.dtype(np.int64),
+    "complex<f32>": np.dtype(np.complex64),
+    "complex<f64>": np.dtype(np.complex128),
 }
 
 

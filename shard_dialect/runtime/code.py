@@ -17,6 +17,7 @@ from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import drop_from_boundary
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.mpi_code import functions_called
 from shard_dialect.runtime.arena import use_arena
 from shard_dialect.runtime.blas import call_blas
 from shard_dialect.runtime.elementary import expand
@@ -79,7 +80,8 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         to_loops(module)
         arena = use_arena(function)
         _strip(module, function)
-        names = (*(f"_mlir_ciface_{name}" for name in (*program.sites, *program.ranks)), *called)
+        answered = (f"_mlir_ciface_{name}" for name in (*program.sites, *program.ranks))
+        names = (*answered, *called, *functions_called(module))
         try:
             PassManager.parse(_TO_LLVM).run(module)
             mark_parallel(module)

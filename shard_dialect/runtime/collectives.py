@@ -10,8 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import numpy as np
-
 from shard_dialect.ir.local import LocalStep
 from shard_dialect.model import (
     AllGather,
@@ -23,7 +21,8 @@ from shard_dialect.model import (
     ReduceScatter,
     UpdateHalo,
 )
-from shard_dialect.model.rooted import Broadcast, Gather, Index, Reduce, Scatter, Shift
+from shard_dialect.model.halos import halo_messages
+from shard_dialect.model.rooted import Broadcast, Gather, Reduce, Scatter, Shift, place_of
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.group import Group
 from shard_dialect.runtime.lowered import Site
@@ -67,18 +66,18 @@ class Member(ABC):
         return self._speaker.submit(self._perform, site, source, target)
 
     def _perform(self, site: Site, source: Array, target: Array) -> None:
-        perform(site.step, site.grid, self.group(site), source, target)
+        perform(site.step, site.grid, self.group(site.grid, site.step.axes), source, target)
 
-    def group(self, site: Site) -> Group:
-        """The group that does a step."""
-        key = (site.grid, site.step.axes)
+    def group(self, grid: Grid, axes: Axes) -> Group:
+        """This device's group along `axes`, made once."""
+        key = (grid, axes)
         if key not in self._groups:
             self._groups[key] = self.join(*key)
         return self._groups[key]
 
     @abstractmethod
     def join(self, grid: Grid, axes: Axes) -> Group:
-        """This device's group along `axes`."""
+        """Make this device's group along `axes`."""
 
 
 def perform(step: LocalStep, grid: Grid, group: Group, source: Array, target: Array) -> None:
@@ -91,22 +90,15 @@ def _permute(step: Permute, group: Group, source: Array, target: Array) -> None:
     group.permute(source, target, to, origin)
 
 
-def _update_halo(step: UpdateHalo, group: Group, source: Array, array: Array) -> None:
-    """The ends of our own piece go to the devices in whose halos they belong, near ones first."""
-    array[...] = source
-    low, high = step.low, step.high
-    end = len(array) - high
-    size = end - low
-    for distance in range(1, -(-max(low, high) // size) + 1):
-        before, after = _at(group, -distance), _at(group, distance)
-        past = (distance - 1) * size  # what nearer devices have of the halo
-        down, up = (min(max(halo - past, 0), size) for halo in (low, high))
-        if down:
-            halo = array[low - past - down : low - past]
-            group.permute(array[end - down : end], halo, after, before)
-        if up:
-            halo = array[end + past : end + past + up]
-            group.permute(array[low : low + up], halo, before, after)
+def _update_halo(step: UpdateHalo, group: Group, source: Array, target: Array) -> None:
+    target[...] = source
+    for each in halo_messages(step, len(target)):
+        group.permute(
+            target[each.sent : each.sent + each.count],
+            target[each.put : each.put + each.count],
+            _at(group, each.to),
+            _at(group, -each.to),
+        )
 
 
 def _at(group: Group, distance: int) -> int | None:
@@ -114,20 +106,13 @@ def _at(group: Group, distance: int) -> int | None:
     return place if 0 <= place < group.size else None
 
 
-def _place(root: Index, step: LocalStep, grid: Grid) -> int:
-    """The place in the group of the member with an index along each axis."""
-    sizes = [grid.axes_size((axis,)) for axis in step.axes]
-    return int(np.ravel_multi_index(root, sizes)) if root else 0
-
-
 def _shift(step: Shift, grid: Grid, group: Group, source: Array, target: Array) -> None:
-    """What no one gives is zeros."""
-    sizes = [grid.axes_size((axis,)) for axis in step.axes]
-    here = tuple(int(each) for each in np.unravel_index(group.index, tuple(sizes)))
-    to, origin = (step.moved(here, sizes, by) for by in (step.offset, -step.offset))
-    target[...] = 0
-    places = [None if each is None else _place(each, step, grid) for each in (to, origin)]
-    group.permute(source, target, *places)
+    target[...] = 0  # what no one gives
+    group.permute(source, target, *step.partners(group.index, grid.sizes_along(step.axes)))
+
+
+def _root(step: Broadcast | Gather | Reduce | Scatter, grid: Grid) -> int:
+    return place_of(step.root, grid.sizes_along(step.axes))
 
 
 _PERFORM: dict[type, Callable[..., None]] = {
@@ -138,14 +123,10 @@ _PERFORM: dict[type, Callable[..., None]] = {
     Permute: lambda step, _, group, *arrays: _permute(step, group, *arrays),
     UpdateHalo: lambda step, _, group, *arrays: _update_halo(step, group, *arrays),
     Shift: _shift,
-    Broadcast: lambda step, grid, group, *arrays: group.broadcast(
-        *arrays, _place(step.root, step, grid)
-    ),
-    Gather: lambda step, grid, group, *arrays: group.gather(*arrays, _place(step.root, step, grid)),
-    Scatter: lambda step, grid, group, *arrays: group.scatter(
-        *arrays, _place(step.root, step, grid)
-    ),
+    Broadcast: lambda step, grid, group, *arrays: group.broadcast(*arrays, _root(step, grid)),
+    Gather: lambda step, grid, group, *arrays: group.gather(*arrays, _root(step, grid)),
+    Scatter: lambda step, grid, group, *arrays: group.scatter(*arrays, _root(step, grid)),
     Reduce: lambda step, grid, group, *arrays: group.reduce(
-        *arrays, _place(step.root, step, grid), step.reduction
+        *arrays, _root(step, grid), step.reduction
     ),
 }

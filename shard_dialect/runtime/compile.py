@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.source import Source
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.cache import Cache
@@ -11,9 +12,17 @@ from shard_dialect.runtime.reached import keep_connected, keep_reached
 
 
 def compile_sharded(
-    source: Source, entry: str | None = None, cache: Cache | None = None
+    source: Source,
+    entry: str | None = None,
+    cache: Cache | None = None,
+    *,
+    native_mpi: bool = False,
 ) -> Executable:
-    """The program that each device runs, from whatever form it is in."""
+    """The program that each device runs, from whatever form it is in.
+
+    With `native_mpi` its collectives are calls of MPI, else of whoever runs it.
+    """
+    lower = "lower{target=mpi}" if native_mpi else "lower"
 
     def compile_it() -> Executable:
         with source.places():
@@ -22,12 +31,15 @@ def compile_sharded(
             keep_connected(module.operation, name)
             run_pipeline(module, "spmd")
             keep_reached(module.operation, name)
-            run_pipeline(module, "lower")
-            return Executable(module, name)
+            run_pipeline(module, lower)
+            made = Executable(module, name)
+            if made.program.handles and not native_mpi:
+                raise ShardError("the program was lowered for MPI: run it with --backend=mpi")
+            return made
 
     if cache is None:
         return compile_it()
-    return cache.executable(["sharded", *_parts(source), entry or ""], compile_it)
+    return cache.executable(["sharded", lower, *_parts(source), entry or ""], compile_it)
 
 
 def compile_reference(source: Source, entry: str, cache: Cache | None = None) -> Executable:

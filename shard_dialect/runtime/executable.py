@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.mpi_code import BIND
 from shard_dialect.runtime.arrays import Array, TensorType
 from shard_dialect.runtime.blas import addresses
 from shard_dialect.runtime.code import Code, Library, generate
@@ -54,7 +55,21 @@ class Executable:
         callbacks |= dict.fromkeys(self.program.ranks, rank)
         self._callbacks = {f"_mlir_ciface_{name}": each for name, each in callbacks.items()}
         known = {name: _address(each) for name, each in self._callbacks.items()}
-        self._table, self._entry = code.started(library, {**addresses(), **known})
+        self._table, self._entry = code.started(library, {**addresses(), **known, **self._native()})
+
+    def bind(self, handles: Sequence[int]) -> None:
+        """Tell native code the numbers that `Program.handles` describe."""
+        values = np.array([handle % 2**64 for handle in handles], np.uint64)
+        slots = values.ctypes.data + 8 * np.arange(len(values), dtype=np.int64)
+        self.library.packed(BIND)(slots.ctypes.data)
+
+    def _native(self) -> dict[str, int]:
+        """The functions of MPI, where the code calls them itself."""
+        if not self.program.handles:
+            return {}
+        from shard_dialect.runtime.mpi import functions
+
+        return functions()
 
     def run(self, inputs: Sequence[Array], communicator: Communicator) -> list[Array]:
         """Run on one device's pieces; gives its pieces of the results.

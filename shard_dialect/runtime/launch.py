@@ -6,11 +6,11 @@ from shard_dialect.runtime.world import Launched
 
 
 def join(backend: str) -> Launched | None:
-    """Join the processes of `mpi` or `torch`; `None` for devices in this process.
+    """Join the processes of MPI or torch; `None` for devices in this process.
 
     Raises `MissingExtra` if the backend's package is not installed.
     """
-    if backend == "mpi":
+    if backend in ("mpi", "mpi4py"):
         from shard_dialect.runtime.mpi import MpiWorld
 
         return MpiWorld()

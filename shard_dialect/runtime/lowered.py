@@ -8,15 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import ARGUMENT, COLLECTIVE, PHASE, RANK, RESULT, STAGE, symbol
+from shard_dialect.ir.attributes import (
+    ARGUMENT,
+    COLLECTIVE,
+    HANDLE,
+    PHASE,
+    RANK,
+    RESULT,
+    STAGE,
+    symbol,
+)
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.grids import parts_of
 from shard_dialect.ir.local import LocalStep, read_local
+from shard_dialect.ir.notation import read_axes
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Grid, Part, Sharding
+from shard_dialect.model import Axes, Grid, Part, Sharding
+from shard_dialect.passes.mpi_code import BIND
 from shard_dialect.runtime.arrays import Array, TensorType, dtype_of
 
 
@@ -76,6 +87,17 @@ class Boundary:
 
 
 @dataclass(frozen=True)
+class Handle:
+    """A number that native code is told before it runs, as `passes.mpi_code` describes it."""
+
+    kind: str
+    name: str = ""
+    """Of MPI's type or operation."""
+    group: tuple[Grid, Axes] | None = None
+    """Whose communicator it is."""
+
+
+@dataclass(frozen=True)
 class Program:
     """The function `entry`: its boundary, and the collectives that it calls, in order."""
 
@@ -87,6 +109,8 @@ class Program:
     """By the name of the runtime function that is called."""
     ranks: Sequence[str]
     """The runtime functions that give a device's rank."""
+    handles: Sequence[Handle]
+    """What native code is to be told; none if the runtime does the collectives."""
     calls: Sequence[Site]
 
     @classmethod
@@ -104,6 +128,7 @@ class Program:
             _boundary(module, function, RESULT, shardings),
             sites,
             ranks,
+            _handles(module, shardings),
             _calls(module, entry, sites, ranks),
         )
 
@@ -152,7 +177,9 @@ def choose_entry(module: ir.Operation, name: str | None) -> str:
 
 
 def _is_public(op: ir.Operation) -> bool:
-    """JAX says so; what says nothing is, too."""
+    """JAX says so; what says nothing is, too. But for the function that takes MPI's handles."""
+    if name_of(op) == BIND:
+        return False
     key = "sym_visibility"
     return key not in op.attributes or op.attributes[key].value == "public"
 
@@ -216,6 +243,23 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
         phase = what[PHASE].value if PHASE in what else ""
         sites[name_of(op)] = Site(read[1], shardings.grid(read[0]), source, target, phase)
     return sites
+
+
+def _handles(module: ir.Operation, shardings: Shardings) -> list[Handle]:
+    found = [op for op in functions_of(module) if name_of(op) == BIND]
+    return [
+        _handle(attributes[HANDLE], shardings)
+        for op in found
+        for attributes in boundary(op, "arg_attrs")
+    ]
+
+
+def _handle(what: ir.DictAttr, shardings: Shardings) -> Handle:
+    name = what["name"].value if "name" in what else ""
+    if "grid" not in what:
+        return Handle(what["kind"].value, name)
+    group = shardings.grid(symbol(what["grid"])), read_axes(what["mesh_axis"])
+    return Handle(what["kind"].value, name, group)
 
 
 _RUNTIME = ("dealloc_helper",)

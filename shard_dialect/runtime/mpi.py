@@ -1,18 +1,24 @@
-"""One device a process, talking MPI through mpi4py.
+"""One device a process, talking MPI: natively, or through mpi4py.
 
 mpiexec -n 4 python -m shard_dialect.run in.mlir --backend=mpi --check
+mpiexec -n 4 python -m shard_dialect.run in.mlir --backend=mpi4py --check
 """
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Axes, Grid, Reduction
+from shard_dialect.passes.mpi_code import FAILED
 from shard_dialect.runtime.arrays import Array
+from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.lowered import Handle
 from shard_dialect.runtime.reductions import (
     all_reduce_by_parts,
     reduce_by_rows,
@@ -38,6 +44,18 @@ _OPERATIONS = {
 }
 
 
+_TYPES = {
+    "i8": MPI.INT8_T,
+    "i16": MPI.INT16_T,
+    "i32": MPI.INT32_T,
+    "i64": MPI.INT64_T,
+    "f32": MPI.FLOAT,
+    "f64": MPI.DOUBLE,
+    "complex<f32>": MPI.C_FLOAT_COMPLEX,
+    "complex<f64>": MPI.C_DOUBLE_COMPLEX,
+}
+
+
 class MpiWorld(Launched):
     """The processes of `MPI.COMM_WORLD`."""
 
@@ -45,9 +63,32 @@ class MpiWorld(Launched):
 
     def __init__(self) -> None:
         super().__init__(MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size())
+        self._made: list[MPI.Comm] = []
 
     def join(self, grid: Grid, axes: Axes) -> _Group:
-        return _Group(grid.group_of(self.rank, axes), self.rank)
+        group = _Group(grid.group_of(self.rank, axes), self.rank)
+        self._made.append(group.communicator)
+        return group
+
+    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
+        if executable.program.handles:
+            executable.bind([self._number(each) for each in executable.program.handles])
+        return super().run(executable, inputs)
+
+    def _number(self, handle: Handle) -> int:
+        """What native code is to be told."""
+        if handle.group:
+            group = self.group(*handle.group)
+            assert isinstance(group, _Group), "this world joins no others"
+            return MPI._handleof(group.communicator)
+        match handle.kind:
+            case "rank":
+                return self.rank
+            case "no_one":
+                return MPI.PROC_NULL
+            case "op":
+                return MPI._handleof(_OPERATIONS[handle.name])
+        return MPI._handleof(_TYPES[handle.name])
 
     def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
         return MPI.COMM_WORLD.gather(list(pieces[0]), root=0) or []
@@ -60,6 +101,8 @@ class MpiWorld(Launched):
             sys.stdout.flush()
             sys.stderr.flush()
             MPI.COMM_WORLD.Abort(1)
+        for communicator in self._made:
+            communicator.Free()
 
 
 class _Group:
@@ -69,48 +112,48 @@ class _Group:
         self.size = len(ranks)
         self.index = ranks.index(rank)
         world = MPI.COMM_WORLD.Get_group()
-        self._comm = MPI.COMM_WORLD.Create_group(world.Incl(ranks))
+        self.communicator = MPI.COMM_WORLD.Create_group(world.Incl(ranks))
 
     def all_gather(self, send: Array, into: Array) -> None:
-        self._comm.Allgather(_raw(send), _raw(into))
+        self.communicator.Allgather(_raw(send), _raw(into))
 
     def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
         if _knows(send, reduction):
-            self._comm.Allreduce(send, into, op=_OPERATIONS[reduction])
+            self.communicator.Allreduce(send, into, op=_OPERATIONS[reduction])
         else:
             all_reduce_by_parts(self, send, into, reduction)
 
     def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
         if _knows(send, reduction):
-            self._comm.Reduce_scatter_block(send, into, op=_OPERATIONS[reduction])
+            self.communicator.Reduce_scatter_block(send, into, op=_OPERATIONS[reduction])
         else:
             reduce_scatter_by_parts(self, send, into, reduction)
 
     def all_to_all(self, send: Array, into: Array) -> None:
-        self._comm.Alltoall(_raw(send), _raw(into))
+        self.communicator.Alltoall(_raw(send), _raw(into))
 
     def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
         dest, origin = (MPI.PROC_NULL if each is None else each for each in (to, source))
-        self._comm.Sendrecv(_raw(send), dest=dest, recvbuf=_raw(into), source=origin)
+        self.communicator.Sendrecv(_raw(send), dest=dest, recvbuf=_raw(into), source=origin)
 
     def broadcast(self, send: Array, into: Array, root: int) -> None:
         if self.index == root:
             into[...] = send
-        self._comm.Bcast(_raw(into), root)
+        self.communicator.Bcast(_raw(into), root)
 
     def gather(self, send: Array, into: Array, root: int) -> None:
-        self._comm.Gather(_raw(send), _raw(into), root)
+        self.communicator.Gather(_raw(send), _raw(into), root)
         if self.index != root:
             into[...] = 0
 
     def scatter(self, send: Array, into: Array, root: int) -> None:
-        self._comm.Scatter(_raw(send), _raw(into), root)
+        self.communicator.Scatter(_raw(send), _raw(into), root)
 
     def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
         if not _knows(send, reduction):
             reduce_by_rows(self, send, into, root, reduction)
             return
-        self._comm.Reduce(send, into, op=_OPERATIONS[reduction], root=root)
+        self.communicator.Reduce(send, into, op=_OPERATIONS[reduction], root=root)
         if self.index != root:
             into[...] = 0
 
@@ -130,3 +173,31 @@ def _knows(array: Array, reduction: Reduction) -> bool:
         return True
     is_wide = str(array.dtype) in ("float32", "float64", "complex64", "complex128")
     return is_wide and reduction in ("sum", "product")
+
+
+_CALLED = (
+    "Allgather Iallgather Allreduce Iallreduce Reduce_scatter_block Ireduce_scatter_block "
+    "Alltoall Ialltoall Sendrecv Isendrecv Bcast Ibcast Gather Igather Scatter Iscatter "
+    "Reduce Ireduce Wait"
+)
+
+
+def functions() -> dict[str, int]:
+    """Those of MPI that compiled code calls, by name: in the library that mpi4py has loaded."""
+    library = ctypes.CDLL(MPI.__file__)
+    found = {f"MPI_{name}": getattr(library, f"MPI_{name}") for name in _CALLED.split()}
+    return {name: _address(each) for name, each in {**found, FAILED: _FAILED}.items()}
+
+
+def _address(function: object) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
+
+def _failed(code: int) -> NoReturn:
+    """End all ranks: the code cannot go on, nor can an exception leave it."""
+    print(f"error: MPI failed: {MPI.Get_error_string(code)}", file=sys.stderr, flush=True)
+    MPI.COMM_WORLD.Abort(1)
+    raise SystemExit(1)
+
+
+_FAILED = ctypes.CFUNCTYPE(None, ctypes.c_int)(_failed)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.walk import walk
+from shard_dialect.passes.mpi_code import BIND
 
 _Named = Mapping[str, set[str]]
 
@@ -63,5 +64,5 @@ def _closure(names: Iterable[str], to: _Named) -> set[str]:
 
 def _keep(module: ir.Operation, names: set[str]) -> None:
     for op in functions_of(module):
-        if name_of(op) not in names:
+        if name_of(op) not in names and name_of(op) != BIND:
             op.erase()

@@ -95,7 +95,7 @@ class _Group:
         self._place_of = [ranks.index(each) for each in sorted(ranks)]
 
     def all_gather(self, send: Array, into: Array) -> None:
-        given = self._bits(send)
+        given = self._bytes(send)
         rows = self._rows(into)
         dist.all_gather([rows[place] for place in self._place_of], given, group=self._group)
         self._fill(into, rows)
@@ -134,9 +134,9 @@ class _Group:
             into[...] = send
             return
         talk = []
-        got = self._bits(into)
+        got = self._bytes(into)
         if to is not None:
-            given = self._bits(send)
+            given = self._bytes(send)
             talk.append(dist.P2POp(dist.isend, given, self._ranks[to], group=self._group))
         if source is not None:
             talk.append(dist.P2POp(dist.irecv, got, self._ranks[source], group=self._group))
@@ -147,19 +147,19 @@ class _Group:
     def broadcast(self, send: Array, into: Array, root: int) -> None:
         if self.index == root:
             into[...] = send
-        bits = self._bits(into)
-        dist.broadcast(bits, self._ranks[root], group=self._group)
-        self._fill(into, bits)
+        found = self._bytes(into)
+        dist.broadcast(found, self._ranks[root], group=self._group)
+        self._fill(into, found)
 
     def gather(self, send: Array, into: Array, root: int) -> None:
         into[...] = 0
         rows = self._rows(into)
         found = [rows[place] for place in self._place_of] if self.index == root else None
-        dist.gather(self._bits(send), found, self._ranks[root], group=self._group)
+        dist.gather(self._bytes(send), found, self._ranks[root], group=self._group)
         self._fill(into, rows)
 
     def scatter(self, send: Array, into: Array, root: int) -> None:
-        rows, got = self._rows(send), self._bits(into)
+        rows, got = self._rows(send), self._bytes(into)
         given = [rows[place] for place in self._place_of] if self.index == root else None
         dist.scatter(got, given, self._ranks[root], group=self._group)
         self._fill(into, got)
@@ -176,22 +176,18 @@ class _Group:
             into[...] = 0
 
     def _rows(self, array: Array) -> torch.Tensor:
-        """The bits of each member's part of an array, one row each, in our order."""
-        return self._bits(array).reshape(self.size, -1)
+        """The bytes of each member's part of an array, one row each, in our order."""
+        return self._bytes(array).reshape(self.size, -1)
 
-    def _bits(self, array: Array) -> torch.Tensor:
-        """The elements as integers: an exchange need not know what they are. A CPU's are shared."""
-        kind = _BITS.get(array.dtype.itemsize, np.int64)
-        return torch.from_numpy(array.reshape(-1).view(kind)).to(self._device)
+    def _bytes(self, array: Array) -> torch.Tensor:
+        """The bytes: an exchange need not know what they are. A CPU's are shared."""
+        return torch.from_numpy(array.reshape(-1).view(np.uint8)).to(self._device)
 
     def _fill(self, into: Array, tensor: torch.Tensor) -> None:
         """Let the code's buffer be what a tensor is, if this is not the buffer itself."""
         if self._device.type != "cpu":
             got = tensor.cpu().numpy().reshape(-1)
             into.reshape(-1).view(got.dtype)[...] = got
-
-
-_BITS: dict[int, type[np.generic]] = {1: np.uint8, 2: np.int16, 4: np.int32}
 
 
 def _operation(reduction: Reduction) -> dist.ReduceOp:

@@ -16,7 +16,7 @@ from shard_dialect.runtime.executable import Executable
 Pieces = Sequence[Array]
 MAX_DEVICES = 1024
 """In one process; each is a thread."""
-BACKENDS = ("devices", "mpi", "torch")
+BACKENDS = ("devices", "mpi", "mpi4py", "torch")
 
 
 class World(ABC):
@@ -74,7 +74,8 @@ class Launched(World, Member):
 
     def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
         for site in executable.program.sites.values():
-            self.group(site)  # by all, in one order: a stage of a pipeline does not use each
+            # By all and in one order, as a stage of a pipeline may not use some.
+            self.group(site.grid, site.step.axes)
         outputs = executable.run(inputs[0], self)
         self.rest()
         return [outputs]

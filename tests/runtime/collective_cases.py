@@ -1,0 +1,276 @@
+"""Every collective on every element type, with what each device must get of it.
+
+    python -m tests.runtime.collective_cases --backend=devices
+    mpiexec -n 4 python -m tests.runtime.collective_cases --backend=mpi
+
+runs all that is not refused, and prints what differed.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.ir.spelling import scatter_dim
+from shard_dialect.model import Grid
+from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.runtime.compile import compile_sharded
+from shard_dialect.runtime.launch import join
+from shard_dialect.runtime.world import BACKENDS, InProcess, World
+
+Array = NDArray[Any]
+GRID = Grid("g", (2, 2))
+SHAPE = (4, 8)
+
+DTYPES: dict[str, Any] = {
+    "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
+    "i64": np.int64, "i32": np.int32, "i16": np.int16, "i8": np.int8, "i1": np.bool_,
+    "index": np.int64, "complex<f32>": np.complex64, "complex<f64>": np.complex128,
+}  # fmt: skip
+
+JOIN: dict[str, Callable[[Array, Array], Array]] = {
+    "sum": np.add, "product": np.multiply, "max": np.maximum, "min": np.minimum,
+    "average": np.add, "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+}  # fmt: skip
+
+_IN_HALVES = ("f32", "bf16", "i8")
+"""Element types that collectives are also begun and waited for with: all, some, none in MPI."""
+
+Got = Callable[[Sequence[Array], int], Array]
+"""What the member at a place gets of what all members of its group have."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A collective: its attributes, the shape that it makes of `SHAPE`, and what it means."""
+
+    op: str
+    axes: tuple[int, ...]
+    attributes: dict[str, str]
+    shape: tuple[int, ...]
+    got: Got
+    reduction: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of its row in the table."""
+        kind = self.op.partition(".")[2]
+        return f"{kind} {self.reduction}".strip()
+
+    def text(self, element: str, result: int) -> str:
+        """The op's text, with `%r<result>` for its result."""
+        source, target = (_type(shape, element) for shape in (SHAPE, self.shape))
+        inside = ", ".join(f"{key} = {value}" for key, value in self.attributes.items())
+        return f'%r{result} = "{self.op}"(%x) {{{inside}}} : ({source}) -> {target}'
+
+    def started(self, element: str, result: int) -> str:
+        """The same in two halves, with a computation between them."""
+        source, target = (_type(shape, element) for shape in (SHAPE, self.shape))
+        inside = ", ".join(f"{key} = {value}" for key, value in self.attributes.items())
+        return (
+            f'%s{result} = "mesh.start"(%x) '
+            f'{{collective = {{name = "{self.op}", {inside}}}}} : ({source}) -> {target}\n'
+            f'  %r{result} = "mesh.done"(%s{result}) : ({target}) -> {target}'
+        )
+
+    def expected(self, inputs: Sequence[Array], rank: int) -> Array:
+        group = GRID.group_of(rank, self.axes)
+        return self.got([inputs[each] for each in group], group.index(rank))
+
+
+def _type(shape: Sequence[int], element: str) -> str:
+    return f"tensor<{'x'.join(map(str, shape))}x{element}>"
+
+
+def cases() -> list[Case]:
+    found = []
+    for axes, dim in (((0,), 0), ((1, 0), 1)):
+        found += _moves(axes, dim)
+        for kind in JOIN:
+            found += _reductions(kind, axes, dim)
+    return found
+
+
+def _on(axes: tuple[int, ...], **more: str) -> dict[str, str]:
+    listed = f": {', '.join(map(str, axes))}" if axes else ""
+    return {"grid": "@g", "grid_axes": f"array<i16{listed}>", **more}
+
+
+def _moves(axes: tuple[int, ...], dim: int) -> list[Case]:
+    n, size = GRID.axes_size(axes), SHAPE[dim]
+    root, last = _last(axes), n - 1
+    grown = tuple(each * n if at == dim else each for at, each in enumerate(SHAPE))
+    cut = tuple(each // n if at == dim else each for at, each in enumerate(SHAPE))
+    gather = {"gather_axis": f"{dim} : index"}
+    scatter = {scatter_dim(): f"{dim} : index", "root": root}
+    low, high = 1, min(2, size // 4)
+    halo = {
+        "split_axes": f"#shard<axisarray{[[]] * dim + [list(axes)]}>",
+        "static_halo_sizes": f"array<i64: {low}, {high}>",
+        "grid": "@g",
+    }
+    rotate = {"shift_axis": "0 : index", "offset": "1 : i64", "rotate": "unit"}
+    back = {"shift_axis": "0 : index", "offset": "-1 : i64"}
+    permute = {
+        "cluster": "@g",
+        "mesh_axis": str(list(axes)),
+        "permutation": f"array<i64: {', '.join(str((place + 1) % n) for place in range(n))}>",
+    }
+    return [
+        Case("shard.all_gather", axes, _on(axes, **gather), grown,
+             lambda all_, _: np.concatenate(all_, dim)),
+        Case("shard.all_slice", axes, _on(axes, slice_axis=f"{dim} : index"), cut,
+             lambda all_, at: np.split(all_[at], n, dim)[at]),
+        Case("shard.gather", axes, _on(axes, root=root, **gather), grown,
+             lambda all_, at: np.concatenate(all_, dim) * (at == last)),
+        Case("shard.scatter", axes, _on(axes, **scatter), cut,
+             lambda all_, at: np.split(all_[last], n, dim)[at]),
+        Case("shard.update_halo", axes, halo, SHAPE,
+             lambda all_, at: _halo(all_, at, dim, low, high)),
+        Case("shard.broadcast", axes, _on(axes, root=root), SHAPE, lambda all_, _: all_[last]),
+        Case("shard.shift", axes, _on(axes, **rotate), SHAPE, lambda all_, at: all_[at ^ 1]),
+        Case("shard.shift", axes, _on(axes, **back), SHAPE, _before),
+        Case("mesh.collective_permute", axes, permute, SHAPE, lambda all_, at: all_[at - 1]),
+        *(_all_to_all(axes, dim, other) for other in sorted({1, dim})),
+    ]  # fmt: skip
+
+
+def _last(axes: tuple[int, ...]) -> str:
+    """The attribute of a root that is the last of its group."""
+    return f"array<i64: {', '.join(['1'] * len(axes))}>"
+
+
+def _all_to_all(axes: tuple[int, ...], joined: int, split: int) -> Case:
+    n, shape = GRID.axes_size(axes), list(SHAPE)
+    shape[joined] *= n
+    shape[split] //= n
+    ends = {"concat_axis": f"{joined} : index", "split_axis": f"{split} : index"}
+    return Case(
+        "shard.all_to_all", axes, _on(axes, **ends), tuple(shape),
+        lambda all_, at: np.concatenate([np.split(each, n, split)[at] for each in all_], joined),
+    )  # fmt: skip
+
+
+def _before(all_: Sequence[Array], place: int) -> Array:
+    """A shift by -1 along axis 0, the minor one: who is second along it gets nothing."""
+    return all_[place + 1] if place % 2 == 0 else np.zeros_like(all_[place])
+
+
+def _halo(all_: Sequence[Array], place: int, dim: int, low: int, high: int) -> Array:
+    pieces = [np.moveaxis(each, dim, 0) for each in all_]
+    own = [each[low : len(each) - high] for each in pieces]
+    result = pieces[place].copy()
+    before = np.concatenate(own[:place])[-low:] if place else own[0][:0]
+    after = np.concatenate(own[place + 1 :])[:high] if place + 1 < len(own) else own[0][:0]
+    result[low - len(before) : low] = before
+    end = len(result) - high
+    result[end : end + len(after)] = after
+    return np.moveaxis(result, 0, dim)
+
+
+def _reductions(kind: str, axes: tuple[int, ...], dim: int) -> list[Case]:
+    n = GRID.axes_size(axes)
+    cut = tuple(each // n if at == dim else each for at, each in enumerate(SHAPE))
+    how = {"reduction": f"#shard<partial {kind}>"}
+    scatter = {scatter_dim(): f"{dim} : index"}
+
+    def joined(all_: Sequence[Array]) -> Array:
+        whole = reduce(JOIN[kind], all_)
+        return (whole / len(all_)).astype(whole.dtype) if kind == "average" else whole
+
+    return [
+        Case("shard.all_reduce", axes, _on(axes, **how), SHAPE, lambda all_, _: joined(all_), kind),
+        Case("shard.reduce_scatter", axes, _on(axes, **how, **scatter), cut,
+             lambda all_, at: np.split(joined(all_), n, dim)[at], kind),
+        Case("shard.reduce", axes, _on(axes, **how, root=_last(axes)), SHAPE,
+             lambda all_, at: joined(all_) * (at == n - 1), kind),
+    ]  # fmt: skip
+
+
+def program(chosen: Sequence[Case], element: str, *, started: bool) -> str:
+    """A module in the local form that gives the result of every case."""
+    types = ", ".join(_type(case.shape, element) for case in chosen)
+    results = ", ".join(f"%r{number}" for number in range(len(chosen)))
+    lines = []
+    for number, case in enumerate(chosen):
+        in_halves = started and case.op != "shard.all_slice"
+        lines.append((case.started if in_halves else case.text)(element, number))
+    body = "\n  ".join([*lines, f"return {results} : {types}"])
+    return (
+        "shard.grid @g(shape = 2x2)\n"
+        f"func.func @main(%x: {_type(SHAPE, element)}) -> ({types})\n"
+        f'    attributes {{mesh.form = "local"}} {{\n  {body}\n}}\n'
+    )
+
+
+@cache
+def refusals(element: str) -> dict[str, str]:
+    """Why rows of the table cannot be lowered, of those that cannot."""
+    found = {}
+    for name, case in {case.name: case for case in cases()}.items():
+        with make_context():
+            source = Source.of(program([case], element, started=False))
+            try:
+                run_pipeline(source.parse(), "lower")
+            except ShardError as error:
+                found[name] = error.message
+    return found
+
+
+def inputs_of(element: str) -> list[Array]:
+    """What each device has. Small whole numbers, so that every order of a sum is exact."""
+    generator = np.random.default_rng(3)
+    drawn = generator.integers(-3, 4, (GRID.size, *SHAPE))
+    if element.startswith("complex"):
+        drawn = drawn + 1j * generator.integers(-3, 4, drawn.shape)
+    return [each.astype(DTYPES[element]) for each in drawn]
+
+
+def differences(world: World, element: str, *, native: bool) -> list[str]:
+    """The cases of an element type that give another result on a device of this process."""
+    chosen = [case for case in cases() if case.name not in refusals(element)]
+    inputs = inputs_of(element)
+    found = []
+    for started in (False, True) if element in _IN_HALVES else (False,):
+        with make_context():
+            source = Source.of(program(chosen, element, started=started))
+            executable = compile_sharded(source, native_mpi=native)
+        outputs = world.run(executable, [[inputs[rank]] for rank in world.ranks])
+        for rank, results in zip(world.ranks, outputs, strict=True):
+            for case, result in zip(chosen, results, strict=True):
+                if not np.array_equal(result, case.expected(inputs, rank)):
+                    half = " begun" if started else ""
+                    text = case.text(element, 0)
+                    found.append(f"{element}{half} on {rank}: {text}")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--backend", choices=BACKENDS, default="devices")
+    backend = parser.parse_args().backend
+    peers = join(backend)
+    world: World = peers or InProcess(GRID.size)
+    found = [
+        each for element in DTYPES for each in differences(world, element, native=backend == "mpi")
+    ]
+    found = world.share(found)
+    if world.speaks:
+        print("\n".join(found) or f"{len(DTYPES)} element types: every collective is right")
+    if peers:
+        peers.close(failed=bool(found))
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
