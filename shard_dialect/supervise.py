@@ -29,13 +29,34 @@ def doing(what: str, place: str = "") -> None:
 
     Without a place, the one named last stays.
     """
+    tell(place, what)
+
+
+def tell(first: str, second: str = "") -> None:
+    """Send the parent, if there is one, a line of two fields."""
     if _parent is not None:
-        os.write(_parent, f"{place}\t{what}\n".encode())
+        os.write(_parent, f"{first}\t{second}\n".encode())
+
+
+def is_watched() -> bool:
+    """Whether there is a parent that listens."""
+    return _parent is not None
+
+
+def listened(pipe: int) -> None:
+    """In a child: from here on the parent listens at the other end of `pipe`."""
+    global _parent
+    _parent = pipe
+
+
+def crash_of(status: int) -> signal.Signals | None:
+    """The signal by which a program crashes that ended a process, if that is how it ended."""
+    ended_by = signal.Signals(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else None
+    return ended_by if ended_by in _CRASHES else None
 
 
 def supervised(program: Callable[[], int]) -> int:
     """The exit status of `program`, run in a child; 1 if it crashes. Returns in both processes."""
-    global _parent
     if not hasattr(os, "fork"):
         return program()
     read, write = os.pipe()
@@ -44,7 +65,7 @@ def supervised(program: Callable[[], int]) -> int:
     child = os.fork()
     if child == 0:
         os.close(read)
-        _parent = write
+        listened(write)
         return program()
     os.close(write)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child gets it too, and says what then
@@ -54,13 +75,22 @@ def supervised(program: Callable[[], int]) -> int:
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status):
         return os.waitstatus_to_exitcode(status)
-    ended_by = signal.Signals(os.WTERMSIG(status))
-    if ended_by not in _CRASHES:
-        signal.signal(ended_by, signal.SIG_DFL)
-        os.kill(os.getpid(), ended_by)
+    crash = crash_of(status)
+    if crash is None:
+        return _end_by(signal.Signals(os.WTERMSIG(status)))
     place, _, what = last.partition("\t")
     where = f"{place}: " if place else ""
-    print(f"{where}error: MLIR crashed ({ended_by.name}) in {what or 'its start'}", file=sys.stderr)
+    print(f"{where}error: MLIR crashed ({crash.name}) in {what or 'its start'}", file=sys.stderr)
+    return 1
+
+
+def _end_by(number: signal.Signals) -> int:
+    """End as the child did."""
+    if number == signal.SIGKILL:
+        print("error: killed (SIGKILL): perhaps the memory ran out", file=sys.stderr)
+        return 1
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
     return 1
 
 
