@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from shard_dialect import __version__, plugins
 from shard_dialect.errors import ShardError, told
-from shard_dialect.launchers import launched_by
+from shard_dialect.launchers import Rank, launched_by
 from shard_dialect.outputs import Outputs
 from shard_dialect.runtime.launch import BACKENDS
 from shard_dialect.supervise import is_watched

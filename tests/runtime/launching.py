@@ -1,17 +1,19 @@
 """The launchers that are installed, and programs under them."""
 
-import importlib.util
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 MPI_FLAGS = {
     # Open MPI counts cores, and wants root to say that it means it, as containers often have it.
-    "Open MPI": ("--oversubscribe", "--allow-run-as-root"),
+    "Open MPI": ("--oversubscribe", "--allow-run-as-root", "--bind-to", "none"),
     "MPICH": (),
 }
+MPI_BACKENDS = ("mpi",)
+"""Those of `run` whose ranks `mpiexec` starts."""
 
 
 @dataclass(frozen=True)
@@ -20,41 +22,42 @@ class Launch:
 
     name: str
     backend: str
-    launcher: str = ""
-    flags: tuple[str, ...] = ()
+    python: str = sys.executable
+    launcher: tuple[str, ...] = ()
 
     def command(self, ranks: int, *program: str) -> list[str]:
         """`program` is what Python is given."""
-        if self.backend == "devices":
-            return [sys.executable, *program, "--backend=devices"]
-        if self.launcher.endswith("torchrun"):
-            start = [self.launcher, "--standalone", f"--nproc-per-node={ranks}"]
-        else:
-            start = [self.launcher, *self.flags, "-n", str(ranks), sys.executable]
-        return [*start, *program, f"--backend={self.backend}"]
+        rest = [*program, f"--backend={self.backend}"]
+        if not self.launcher:
+            return [self.python, *rest]
+        if self.backend == "torch":
+            return [*self.launcher, f"--nproc-per-node={ranks}", *rest]
+        return [*self.launcher, "-n", str(ranks), self.python, *rest]
 
 
-def beside_python(program: str) -> str:
-    return str(Path(sys.executable).parent / program)
+def launches(python: str = sys.executable) -> list[Launch]:
+    """Every backend that runs with this Python, on every launcher beside it."""
+    found = [Launch("devices", "devices", python)]
+    mpiexec, torchrun = (str(Path(python).parent / name) for name in ("mpiexec", "torchrun"))
+    library = library_of(mpiexec)
+    if library and _has(python, "mpi4py"):
+        launcher = (mpiexec, *MPI_FLAGS[library])
+        found += [Launch(f"{each}, {library}", each, python, launcher) for each in MPI_BACKENDS]
+    if os.access(torchrun, os.X_OK) and _has(python, "torch"):
+        found.append(Launch("torch, gloo", "torch", python, (torchrun, "--standalone")))
+    return found
 
 
 def library_of(mpiexec: str) -> str | None:
-    """Whose launcher it is: "MPICH" or "Open MPI"."""
+    """Whose launcher it is, "MPICH" or "Open MPI"; `None` if there is none."""
     if not os.access(mpiexec, os.X_OK):
         return None
     command = [mpiexec, "--version"]
     said = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
-    return "Open MPI" if "Open MPI" in said or "OpenRTE" in said else "MPICH"
+    return "Open MPI" if "Open MPI" in said else "MPICH"
 
 
-def launches() -> list[Launch]:
-    """Every backend that can run here, on every launcher beside this Python."""
-    found = [Launch("devices", "devices")]
-    mpiexec = beside_python("mpiexec")
-    library = library_of(mpiexec)
-    if library and importlib.util.find_spec("mpi4py"):
-        found.append(Launch(f"mpi, {library}", "mpi", mpiexec, MPI_FLAGS[library]))
-    torchrun = beside_python("torchrun")
-    if importlib.util.find_spec("torch") and os.access(torchrun, os.X_OK):
-        found.append(Launch("torch, gloo", "torch", torchrun))
-    return found
+@cache
+def _has(python: str, module: str) -> bool:
+    find = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec({module!r}))"
+    return subprocess.run([python, "-c", find], timeout=60).returncode == 0
