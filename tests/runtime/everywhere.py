@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PYTHON",
         help="a Python beside which there are other launchers; may be repeated",
     )
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for each check")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for each check")
     return parser
 
 

@@ -8,8 +8,17 @@ from functools import cache
 from pathlib import Path
 
 MPI_FLAGS = {
-    # Open MPI counts cores, and wants root to say that it means it, as containers often have it.
-    "Open MPI": ("--oversubscribe", "--allow-run-as-root", "--bind-to", "none"),
+    # Open MPI counts cores, and wants root to say that it means it, as containers often have it;
+    # more ranks than cores are to yield where they wait.
+    "Open MPI": (
+        "--oversubscribe",
+        "--allow-run-as-root",
+        "--bind-to",
+        "none",
+        "--mca",
+        "mpi_yield_when_idle",
+        "1",
+    ),
     "MPICH": (),
 }
 MPI_BACKENDS = ("mpi",)
