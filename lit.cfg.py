@@ -17,13 +17,23 @@ config.suffixes = []  # named by the folders that have tests, in their lit.local
 if importlib.util.find_spec("jaxlib") is not None:
     config.available_features.add("jaxlib")
 
-python = f'"{sys.executable}"'
+sys.path.insert(0, root)
+from tests.runtime.launching import launches  # noqa: E402
+
+bounded = "timeout --kill-after=5 120"
+python = f'{bounded} "{sys.executable}"'
 config.substitutions += [
     (r"\bshard-opt\b", f"{python} -m shard_dialect.opt"),
     (r"\bshard-run\b", f"{python} -m shard_dialect.run"),
     (r"\bfilecheck\b", f"{python} -m filecheck"),
     ("%examples", os.path.join(root, "examples")),
 ]
+for launch in launches():
+    if launch.launcher:
+        name = launch.backend
+        command = " ".join(launch.command(4, "-m", "shard_dialect.run"))
+        config.available_features.add(name)
+        config.substitutions.append((f"%{name}-on-4-ranks", f"{bounded} {command}"))
 config.environment["PYTHONPATH"] = root
 config.environment["PYTHONWARNINGS"] = "default"
 config.environment["SHARD_DIALECT_CACHE"] = "0"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from shard_dialect.errors import ShardError, ShardWarning
+from shard_dialect.errors import ShardError, ShardWarning, told
 
 
 def guarded(program: Callable[[], int]) -> int:
@@ -17,11 +17,8 @@ def guarded(program: Callable[[], int]) -> int:
     try:
         with warnings_to(lambda warning: print(warning, file=sys.stderr)):
             return program()
-    except ShardError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except MemoryError:
-        print("error: there is not enough memory for the tensors of this program", file=sys.stderr)
+    except (ShardError, MemoryError) as error:
+        print(told(error), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -79,6 +79,19 @@ def cannot(do: str, path: str, error: OSError) -> ShardError:
     return ShardError(f"cannot {do} '{path}': {(error.strerror or str(error)).lower()}")
 
 
+def told(error: BaseException) -> str:
+    """What to say of an exception that ends a program."""
+    if isinstance(error, ShardError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "error: there is not enough memory for the tensors of this program"
+    if isinstance(error, KeyboardInterrupt):
+        return "error: interrupted"
+    import traceback  # takes 2 ms, for bugs only
+
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
+
+
 class ShardWarning(UserWarning):
     """Something that the user should know about and that stops nothing."""
 

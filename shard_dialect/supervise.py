@@ -3,8 +3,6 @@
 MLIR crashes on some files and in some passes; that ends the child, and the parent says where it
 was, as any other error. And while a C++ pass runs, no Python of the child does: it is the parent
 that draws which pass is still running, once it has for two seconds and where stderr is a terminal.
-
-A program that its launcher must know, as one of many ranks, stays the parent: then the child draws.
 """
 
 from __future__ import annotations
@@ -14,8 +12,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 _SECONDS = 2
 _CRASHES = tuple(
@@ -24,23 +21,42 @@ _CRASHES = tuple(
     if hasattr(signal, name)
 )
 _parent: int | None = None
-"""Where the process that draws listens."""
-_RANKS = ("RANK", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-"""What launchers tell of a process before it has joined the others."""
+"""In the child: where the parent listens."""
 
 
 def doing(what: str, place: str = "") -> None:
-    """Tell the other process, if there is one, what begins, and the place to name on a crash.
+    """Tell the parent, if there is one, what begins, and the place to name should it crash.
 
     Without a place, the one named last stays.
     """
+    tell(place, what)
+
+
+def tell(first: str, second: str = "") -> None:
+    """Send the parent, if there is one, a line of two fields."""
     if _parent is not None:
-        os.write(_parent, f"{place}\t{what}\n".encode())
+        os.write(_parent, f"{first}\t{second}\n".encode())
+
+
+def is_watched() -> bool:
+    """Whether there is a parent that listens."""
+    return _parent is not None
+
+
+def listened(pipe: int) -> None:
+    """In a child: from here on the parent listens at the other end of `pipe`."""
+    global _parent
+    _parent = pipe
+
+
+def crash_of(status: int) -> signal.Signals | None:
+    """The signal by which a program crashes that ended a process, if that is how it ended."""
+    ended_by = signal.Signals(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else None
+    return ended_by if ended_by in _CRASHES else None
 
 
 def supervised(program: Callable[[], int]) -> int:
     """The exit status of `program`, run in a child; 1 if it crashes. Returns in both processes."""
-    global _parent
     if not hasattr(os, "fork"):
         return program()
     read, write = os.pipe()
@@ -49,7 +65,7 @@ def supervised(program: Callable[[], int]) -> int:
     child = os.fork()
     if child == 0:
         os.close(read)
-        _parent = write
+        listened(write)
         return program()
     os.close(write)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child gets it too, and says what then
@@ -59,67 +75,69 @@ def supervised(program: Callable[[], int]) -> int:
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status):
         return os.waitstatus_to_exitcode(status)
-    ended_by = signal.Signals(os.WTERMSIG(status))
-    if ended_by not in _CRASHES:
-        signal.signal(ended_by, signal.SIG_DFL)
-        os.kill(os.getpid(), ended_by)
+    crash = crash_of(status)
+    if crash is None:
+        return _end_by(signal.Signals(os.WTERMSIG(status)))
     place, _, what = last.partition("\t")
     where = f"{place}: " if place else ""
-    print(f"{where}error: MLIR crashed ({ended_by.name}) in {what or 'its start'}", file=sys.stderr)
+    print(f"{where}error: MLIR crashed ({crash.name}) in {what or 'its start'}", file=sys.stderr)
     return 1
 
 
-@contextmanager
-def drawing() -> Iterator[None]:
-    """Draw what `doing` tells, from a child; of several ranks the first one does."""
-    global _parent
-    is_first = next((os.environ[each] for each in _RANKS if each in os.environ), "0") == "0"
-    if not is_first or not hasattr(os, "fork") or not sys.stderr.isatty():
-        yield
-        return
-    read, write = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(write)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            _listen(read)
-        finally:
-            os._exit(0)
-    os.close(read)
-    _parent = write
-    try:
-        yield
-    finally:
-        _parent = None
-        os.close(write)
-        os.waitpid(child, 0)
+def _end_by(number: signal.Signals) -> int:
+    """End as the child did."""
+    if number == signal.SIGKILL:
+        print("error: killed (SIGKILL): perhaps the memory ran out", file=sys.stderr)
+        return 1
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return 1
+
+
+class Progress:
+    """Draws what is being done, once it takes long, where stderr is a terminal."""
+
+    def __init__(self, *, draws: bool = True) -> None:
+        self.draws = draws and sys.stderr.isatty()
+        self._what = ""
+        self._since = time.monotonic()
+        self._drawn = 0
+
+    def begin(self, what: str) -> None:
+        self.clear()
+        self._what, self._since = what, time.monotonic()
+
+    def look(self) -> None:
+        """To be called more than once in a second."""
+        seconds = int(time.monotonic() - self._since)
+        if self.draws and self._what and seconds >= _SECONDS and seconds != self._drawn:
+            _draw(f"{self._what[:60]}: {seconds} s\r")
+            self._drawn = seconds
+
+    def clear(self) -> None:
+        if self._drawn:
+            _draw("")
+            self._drawn = 0
 
 
 def _listen(pipe: int) -> str:
     """What the child said last, `place<tab>what`, once it has closed its end."""
-    draws = sys.stderr.isatty()
+    progress = Progress()
     place, what, rest = "", "", b""
-    since, is_drawn = time.monotonic(), False
     while True:
-        ready = select.select([pipe], [], [], 0.5 if draws else None)[0]
+        ready = select.select([pipe], [], [], 0.5 if progress.draws else None)[0]
         if not ready:
-            if what and time.monotonic() - since >= _SECONDS:
-                _draw(f"{what[:60]}: {time.monotonic() - since:.0f} s\r")
-                is_drawn = True
+            progress.look()
             continue
         said = os.read(pipe, 65536)
-        if is_drawn:
-            _draw("")
-            is_drawn = False
         if not said:
+            progress.clear()
             return f"{place}\t{what}"
         *lines, rest = (rest + said).split(b"\n")
         for line in lines:
             new, _, what = line.decode().partition("\t")
-            place, since = new or place, time.monotonic()
+            place = new or place
+            progress.begin(what)
 
 
 def _draw(text: str) -> None:

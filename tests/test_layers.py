@@ -8,7 +8,9 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "shard_dialect"
 LAYERS = (
-    ("errors", "supervise"),
+    ("errors", "launchers", "supervise"),
+    ("jobs", "outputs"),
+    ("watch",),
     ("model",),
     ("propagation",),
     ("ir",),
@@ -17,7 +19,7 @@ LAYERS = (
     ("runtime",),
     ("plugins",),
     ("expected", "roundtrip", "help", "flags", "cli", "api"),
-    ("testing",),
+    ("testing", "execute"),
     ("opt", "run", "fuzz"),
 )
 """Bottom to top. The package itself imports nothing of ours until a name of `api` is asked for."""

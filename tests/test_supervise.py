@@ -1,4 +1,4 @@
-"""What takes long is drawn, on terminals only, by a process of its own."""
+"""What takes long is drawn, on terminals only, by the process that watches."""
 
 import os
 import subprocess
@@ -11,20 +11,26 @@ from tests.conftest import ROOT
 pty = pytest.importorskip("pty", reason="there are no terminals")
 
 PROGRAM = """
-import time
-from shard_dialect.supervise import doing, drawing
-with drawing():
-    doing("short work")
-    doing("long work")
-    time.sleep(3)
-print("done")
+import os, time
+from shard_dialect.launchers import TORCHRUN, launched_by
+from shard_dialect.supervise import doing
+from shard_dialect.watch import state, watched
+watched(launched_by([TORCHRUN]), lambda: None)
+for each in ("ready", "joined"):
+    state(each)
+doing("short work")
+doing("long work")
+time.sleep(3)
+print("done", flush=True)
+state("done")
+os._exit(0)
 """
 
 
 def stderr_of(rank: str | None) -> str:
     """What a terminal gets from the program."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, **({"RANK": rank} if rank else {})}
+    environment = {**os.environ, **({"RANK": rank, "WORLD_SIZE": "1"} if rank else {})}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=ROOT,

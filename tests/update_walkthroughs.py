@@ -56,7 +56,10 @@ def test(example: str) -> str:
 
 def opt(example: str, flags: list[str]) -> str:
     command = [sys.executable, "-m", "shard_dialect.opt", f"examples/{example}.mlir", *flags]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    done = subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=120
+    )
+    return done.stdout
 
 
 def checks(prefix: str, text: str) -> list[str]:

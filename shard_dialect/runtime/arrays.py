@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from shard_dialect.errors import ShardError, cannot
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model.sharding import Shape
+from shard_dialect.outputs import partial_of
 
 Array = NDArray[np.generic]
 
@@ -116,10 +117,13 @@ def save_outputs(path: str, outputs: Sequence[Array]) -> None:
             with target.open("wb") as file:
                 np.savez(file, allow_pickle=False, **arrays)
             return
-        partial = target.with_name(target.name + ".partial")
-        with partial.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        partial.replace(target)
+        partial = partial_of(path)
+        try:
+            with partial.open("wb") as file:
+                np.savez(file, allow_pickle=False, **arrays)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise cannot("write", path, error) from None
 

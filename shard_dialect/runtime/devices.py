@@ -6,46 +6,80 @@ The compiled code does not hold the interpreter's lock, so the devices compute a
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 
 import numpy as np
 
+from shard_dialect.errors import ShardError
 from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.collectives import Member
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.reductions import join
+from shard_dialect.runtime.telling import Telling
+
+_GRACE = 1.0
+"""Seconds that devices have to stop once one has failed: their code may loop until it is told."""
 
 
 def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
     """Run on as many devices as `inputs` has lists of pieces; gives their pieces of the results.
 
-    If one device fails, all stop, and its exception is raised.
+    If one device fails, all stop, and the first exception is raised.
     """
     world = _World()
     outputs: list[list[Array]] = [[] for _ in inputs]
     errors: list[BaseException] = []
 
+    def stop(error: BaseException) -> None:
+        if not isinstance(error, threading.BrokenBarrierError):  # another one says why
+            errors.append(error)
+        world.abort()
+
     def device(rank: int) -> None:
         member = _Device(world, rank)
         try:
-            outputs[rank] = executable.run(inputs[rank], member)
-        except threading.BrokenBarrierError:
-            pass  # another device has failed, and says why
+            outputs[rank] = executable.run(inputs[rank], Telling(member, stop))
         except BaseException as error:
-            errors.append(error)
-            world.abort()
+            stop(error)
         finally:
             member.rest()
 
-    threads = [threading.Thread(target=device, args=(rank,)) for rank in range(len(inputs))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    # Daemons: an interpreter that is to end does not wait for what still computes.
+    threads = [
+        threading.Thread(target=device, args=(rank,), daemon=True) for rank in range(len(inputs))
+    ]
+    try:
+        _start(threads)
+        _wait(threads, errors)
+    except BaseException:
+        world.abort()
+        raise
     if errors:
         raise errors[0]
     return outputs
+
+
+def _start(threads: Sequence[threading.Thread]) -> None:
+    try:
+        for thread in threads:
+            thread.start()
+    except RuntimeError as error:
+        message = f"cannot start a thread for each of {len(threads)} devices: {error}"
+        raise ShardError(message) from None
+
+
+def _wait(threads: Sequence[threading.Thread], errors: Sequence[BaseException]) -> None:
+    """Wait for all threads, or for some time after an error."""
+    deadline: float | None = None
+    for thread in threads:
+        while thread.is_alive():
+            if errors and deadline is None:
+                deadline = time.monotonic() + _GRACE
+            thread.join(0.05 if deadline is None else max(0.0, deadline - time.monotonic()))
+            if deadline is not None and time.monotonic() >= deadline:
+                return
 
 
 class _World:

@@ -1,8 +1,22 @@
-"""Joining the processes that a launcher started."""
+"""Where devices are, and joining the processes that a launcher started."""
 
 from __future__ import annotations
 
-from shard_dialect.runtime.world import Launched
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from shard_dialect.launchers import MPICH, OPEN_MPI, TORCHRUN, Launcher
+
+if TYPE_CHECKING:
+    from shard_dialect.runtime.world import Launched
+
+BACKENDS: Mapping[str, Sequence[Launcher]] = {
+    "devices": (),
+    "mpi": (OPEN_MPI, MPICH),
+    "mpi4py": (OPEN_MPI, MPICH),
+    "torch": (TORCHRUN,),
+}
+"""For each backend what may have started its ranks."""
 
 
 def join(backend: str) -> Launched | None:

@@ -6,6 +6,7 @@ mpiexec -n 4 python -m shard_dialect.run in.mlir --backend=mpi4py --check
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,9 @@ from shard_dialect.runtime.reductions import (
 from shard_dialect.runtime.world import Launched, Pieces
 
 try:
+    import mpi4py
+
+    mpi4py.rc(initialize=False)  # whoever imports this may still become another process
     from mpi4py import MPI
 except ImportError:
     raise MissingExtra("mpi4py", "mpi") from None
@@ -62,6 +66,9 @@ class MpiWorld(Launched):
     name = "MPI"
 
     def __init__(self) -> None:
+        if not MPI.Is_initialized():
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            atexit.register(_finalize)
         super().__init__(MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size())
         self._made: list[MPI.Comm] = []
 
@@ -96,13 +103,22 @@ class MpiWorld(Launched):
     def share(self, messages: Sequence[str]) -> list[str]:
         return [each for found in MPI.COMM_WORLD.allgather(list(messages)) for each in found]
 
-    def close(self, *, failed: bool) -> None:
-        if failed:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            MPI.COMM_WORLD.Abort(1)
+    def has_lost_others(self, error: BaseException) -> bool:
+        return isinstance(error, MPI.Exception)
+
+    def close(self) -> None:
+        """All leave together when they exit."""
         for communicator in self._made:
             communicator.Free()
+
+    def abort(self) -> NoReturn:
+        MPI.COMM_WORLD.Abort(1)
+        raise AssertionError("MPI_Abort returned")
+
+
+def _finalize() -> None:
+    if not MPI.Is_finalized():
+        MPI.Finalize()
 
 
 class _Group:

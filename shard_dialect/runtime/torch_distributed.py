@@ -6,9 +6,9 @@ torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import NoReturn
 
 import numpy as np
 
@@ -67,13 +67,16 @@ class TorchWorld(Launched):
         dist.all_gather_object(found, list(messages))
         return [each for given in found for each in given]
 
-    def close(self, *, failed: bool) -> None:
-        if not failed:
-            dist.destroy_process_group()
-            return
+    def has_lost_others(self, error: BaseException) -> bool:
+        if isinstance(error, dist.DistError):
+            return True
+        return isinstance(error, RuntimeError) and "gloo" in str(error)
+
+    def close(self) -> None:
+        dist.destroy_process_group()
+
+    def abort(self) -> NoReturn:
         # Tearing the group down would wait for peers; torchrun ends them when it sees our status.
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(1)
 
 

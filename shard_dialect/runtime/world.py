@@ -4,19 +4,26 @@ other processes.
 
 from __future__ import annotations
 
+import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import NoReturn
 
-from shard_dialect.errors import ShardError
+from shard_dialect import watch
+from shard_dialect.errors import ShardError, told
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.collectives import Member
 from shard_dialect.runtime.devices import run_devices
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.telling import Telling
+from shard_dialect.supervise import is_watched
 
 Pieces = Sequence[Array]
 MAX_DEVICES = 1024
 """In one process; each is a thread."""
-BACKENDS = ("devices", "mpi", "mpi4py", "torch")
+_GRACE = 1.0
+"""Seconds that other ranks leave rank 0 to be the one to print an error that all have."""
 
 
 class World(ABC):
@@ -76,13 +83,35 @@ class Launched(World, Member):
         for site in executable.program.sites.values():
             # By all and in one order, as a stage of a pipeline may not use some.
             self.group(site.grid, site.step.axes)
-        outputs = executable.run(inputs[0], self)
+        outputs = executable.run(inputs[0], Telling(self, self.fail))
         self.rest()
         return [outputs]
 
+    def fail(self, error: BaseException) -> None:
+        """Say why this rank fails, and end all of them. Returns only if this process is watched."""
+        is_lost = self.has_lost_others(error)
+        said = str(error).strip().partition("\n")[0]
+        text = f"error: rank {self.rank} has lost the others: {said}" if is_lost else told(error)
+        sys.stdout.flush()
+        if is_watched():
+            watch.fail(text, is_lost=is_lost)
+            return
+        if is_lost or (isinstance(error, ShardError) and not self.speaks):
+            time.sleep(_GRACE)
+        print(text, file=sys.stderr, flush=True)
+        self.abort()
+
     @abstractmethod
-    def close(self, *, failed: bool) -> None:
-        """Leave the other processes; if this one has failed, end them too."""
+    def has_lost_others(self, error: BaseException) -> bool:
+        """Whether the error may come from another rank's end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the other processes, once all is done."""
+
+    @abstractmethod
+    def abort(self) -> NoReturn:
+        """End this process and the others."""
 
     def check_size(self, grid_size: int) -> None:
         """Raise unless there are as many processes as the grid has devices."""

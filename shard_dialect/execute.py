@@ -1,0 +1,134 @@
+"""What `run` does once it is a process of its own: compile, run, compare, report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import replace
+
+from shard_dialect import plugins, watch
+from shard_dialect.cli import guarded, warnings_to
+from shard_dialect.errors import ShardWarning, told
+from shard_dialect.ir.bindings import without_op_classes
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.launchers import Rank
+from shard_dialect.runtime.arrays import load_inputs, random_inputs, save_outputs
+from shard_dialect.runtime.bisect import Suspect
+from shard_dialect.runtime.blas import use_one_thread
+from shard_dialect.runtime.cache import Cache
+from shard_dialect.runtime.check import Verdict, check
+from shard_dialect.runtime.compile import compile_reference, compile_sharded
+from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.launch import join
+from shard_dialect.runtime.lowered import Program
+from shard_dialect.runtime.report import Report
+from shard_dialect.runtime.world import InProcess, Launched, World
+from shard_dialect.supervise import doing, is_watched
+
+
+def execute(options: argparse.Namespace, rank: Rank | None) -> int:
+    """Run as the options say; gives the exit status, unless all ranks end because this one fails.
+
+    Every rank has the same warnings: rank 0 gives them.
+    """
+    without_op_classes()
+    is_silent = rank is not None and rank.number > 0
+    joined: list[Launched] = []
+    if not is_watched() and rank is None:
+        return guarded(lambda: _run(options, joined))
+    try:
+        with warnings_to(_nobody if is_silent else _stderr):
+            _run(options, joined)
+        sys.stdout.flush()
+        watch.state("done")
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        watch.end("")
+    except BaseException as error:
+        if joined:
+            joined[0].fail(error)
+        elif not is_watched():
+            print(told(error), file=sys.stderr, flush=True)
+        watch.end(told(error))
+    return 0
+
+
+def _stderr(warning: ShardWarning) -> None:
+    print(warning, file=sys.stderr)
+
+
+def _nobody(warning: ShardWarning) -> None:
+    """Another rank gives it."""
+
+
+def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
+    """Raises where anything is wrong, a check that fails included."""
+    watch.state("ready")
+    peers = join(options.backend)
+    joined += [peers] if peers else []
+    watch.state("joined")
+    use_one_thread()
+    executable, reference, suspect = _compiled(options)
+    program = executable.program
+    if peers:
+        peers.check_size(program.devices)
+    world: World = peers or InProcess(program.devices)
+    types = [each.whole for each in program.arguments]
+    inputs = (
+        load_inputs(options.inputs, types) if options.inputs else random_inputs(types, options.seed)
+    )
+    pieces = [program.scatter(inputs, rank) for rank in world.ranks]
+    doing("the compiled program")
+    outputs = world.run(executable, pieces)
+    if reference:
+        doing("the unsharded program")
+    verdict = check(executable, reference, inputs, outputs, world) if reference else None
+    if suspect and reference and verdict and not verdict.passed:
+        origin = suspect.error(reference, inputs, world, verdict.failure)
+        verdict = replace(verdict, origin=origin)
+    if options.outputs:
+        gathered = world.gather(outputs)
+        if world.speaks:
+            save_outputs(options.outputs, program.gather(gathered))
+    if world.speaks:
+        _print(options, program, verdict)
+    if verdict and not verdict.passed:
+        world.share(())  # rank 0 has printed what there is before any rank ends all
+        raise verdict.error
+    if peers:
+        peers.close()
+    return 0
+
+
+def _compiled(
+    options: argparse.Namespace,
+) -> tuple[Executable, Executable | None, Suspect | None]:
+    """The sharded program, the one that it is compared with, and what `--bisect` needs."""
+    plugins.load(options.load_plugin)
+    cache = None if options.no_cache else Cache.of_user(plugins.contents())
+    with make_context():
+        source = Source.read(options.input)
+        doing("the compiler", f"{source.name}:1:1")
+        native = options.backend == "mpi"
+        executable = compile_sharded(source, options.entry, cache, native_mpi=native)
+        entry = executable.program.entry
+        suspect = Suspect.read(source, entry) if options.bisect else None
+        if not options.check and not options.bisect:
+            return executable, None, suspect
+        of = Source.read(options.reference) if options.reference else source
+        return executable, compile_reference(of, entry, cache), suspect
+
+
+def _print(options: argparse.Namespace, program: Program, verdict: Verdict | None) -> None:
+    report = Report.of(program.calls)
+    head = {"entry": program.entry, "backend": options.backend, "devices": program.devices}
+    if options.json:
+        more = {"check": verdict.as_json()} if verdict else {}
+        print(json.dumps({**head, **report.as_json(), **more}))
+    else:
+        print(f"@{program.entry} on {program.devices} devices ({options.backend})\n{report}")
+        print(verdict or "not checked: --check compares with the unsharded program")
+    sys.stdout.flush()

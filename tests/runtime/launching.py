@@ -1,0 +1,72 @@
+"""The launchers that are installed, and programs under them."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+MPI_FLAGS = {
+    # Open MPI counts cores, and wants root to say that it means it, as containers often have it;
+    # more ranks than cores are to yield where they wait.
+    "Open MPI": (
+        "--oversubscribe",
+        "--allow-run-as-root",
+        "--bind-to",
+        "none",
+        "--mca",
+        "mpi_yield_when_idle",
+        "1",
+    ),
+    "MPICH": (),
+}
+MPI_BACKENDS = ("mpi", "mpi4py")
+"""Those of `run` whose ranks `mpiexec` starts."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Ranks of a backend, as a launcher starts them; without one, devices in one process."""
+
+    name: str
+    backend: str
+    python: str = sys.executable
+    launcher: tuple[str, ...] = ()
+
+    def command(self, ranks: int, *program: str) -> list[str]:
+        """`program` is what Python is given."""
+        rest = [*program, f"--backend={self.backend}"]
+        if not self.launcher:
+            return [self.python, *rest]
+        if self.backend == "torch":
+            return [*self.launcher, f"--nproc-per-node={ranks}", *rest]
+        return [*self.launcher, "-n", str(ranks), self.python, *rest]
+
+
+def launches(python: str = sys.executable) -> list[Launch]:
+    """Every backend that runs with this Python, on every launcher beside it."""
+    found = [Launch("devices", "devices", python)]
+    mpiexec, torchrun = (str(Path(python).parent / name) for name in ("mpiexec", "torchrun"))
+    library = library_of(mpiexec)
+    if library and _has(python, "mpi4py"):
+        launcher = (mpiexec, *MPI_FLAGS[library])
+        found += [Launch(f"{each}, {library}", each, python, launcher) for each in MPI_BACKENDS]
+    if os.access(torchrun, os.X_OK) and _has(python, "torch"):
+        found.append(Launch("torch, gloo", "torch", python, (torchrun, "--standalone")))
+    return found
+
+
+def library_of(mpiexec: str) -> str | None:
+    """Whose launcher it is, "MPICH" or "Open MPI"; `None` if there is none."""
+    if not os.access(mpiexec, os.X_OK):
+        return None
+    command = [mpiexec, "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+    return "Open MPI" if "Open MPI" in said else "MPICH"
+
+
+@cache
+def _has(python: str, module: str) -> bool:
+    find = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec({module!r}))"
+    return subprocess.run([python, "-c", find], timeout=60).returncode == 0

@@ -1,0 +1,389 @@
+"""When one rank fails, all end within ten seconds, the first error is said once, status is 1."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+from tests.runtime.launching import Launch, launches
+
+RANKS = 2
+SECONDS = 10.0
+START = 90.0
+"""Within this all ranks compute, on a machine that has much else to do."""
+PROGRAM = "examples/mlp_1d.mlir"
+
+PLUGIN = '''
+"""Faults on rank 1, as the environment says which and where; each rank leaves a mark."""
+import ctypes, os, pathlib, signal, time
+
+from shard_dialect.runtime import arrays
+from shard_dialect.runtime.collectives import Member
+
+PLACE, _, FAULT = os.environ["TEST_FAULT"].partition(" ")
+MARKS = pathlib.Path(os.environ["TEST_MARKS"])
+
+
+def reach(place, rank):
+    (MARKS / f"{place} {rank} {os.getpid()} {os.getppid()}").touch()
+    if place == PLACE and rank == 1:
+        (MARKS / "fault").touch()
+        FAULTS[FAULT]()
+
+
+def raise_error():
+    raise ValueError("a fault of the test")
+
+
+def run_out_of_memory():
+    raise MemoryError
+
+
+FAULTS = {
+    "exception": raise_error,
+    "memory": run_out_of_memory,
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "segfault": lambda: ctypes.string_at(0),
+    "interrupt": lambda: (os.kill(os.getpid(), signal.SIGINT), time.sleep(600)),
+    "exit": lambda: os._exit(0),
+    "sleep": lambda: time.sleep(600),
+}
+perform = Member.perform
+
+
+def reaching(self, site, source, target):
+    reach("collective", self.rank)
+    perform(self, site, source, target)
+
+
+Member.perform = reaching
+reach("load", int(os.environ.get("RANK", os.environ.get("PMI_RANK", os.environ.get(
+    "OMPI_COMM_WORLD_RANK", "1")))))
+'''
+
+WRAPPER = """
+import os, sys, time
+from shard_dialect.run import main
+
+names = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK")
+rank = next(int(os.environ[name]) for name in names if name in os.environ)
+if rank == 1:
+    {fault}
+sys.exit(main())
+"""
+
+
+@dataclass
+class Job:
+    """A launched program, and the marks that its ranks leave."""
+
+    child: "subprocess.Popen[str]"
+    marks: Path
+
+    def wait_for(self, *names: str) -> None:
+        """Wait until there are marks that begin with the names."""
+        deadline = time.monotonic() + START
+        while not all(list(self.marks.glob(f"{name}*")) for name in names):
+            assert time.monotonic() < deadline, self.end()
+            assert self.child.poll() is None, self.end()
+            time.sleep(0.05)
+
+    def processes(self, place: str, rank: int) -> tuple[int, int]:
+        """The rank's process, and its parent: what the launcher started."""
+        found = next(self.marks.glob(f"{place} {rank} *"))
+        child, parent = found.name.split()[2:]
+        return int(child), int(parent)
+
+    def end(self, since: float | None = None) -> str:
+        """Wait for its end; `since` is when the ten seconds began, if there is no mark of it."""
+        try:
+            out, err = self.child.communicate(timeout=START)
+        except subprocess.TimeoutExpired:
+            for process in self.left():
+                os.kill(process, signal.SIGKILL)
+            out, err = self.child.communicate()
+            pytest.fail(f"did not end\n{out}\n{err}")
+        ended = time.time()
+        mark = self.marks / "fault"
+        begin = mark.stat().st_mtime if mark.exists() else since
+        if begin is not None:
+            assert ended - begin < SECONDS, f"{ended - begin:.1f} s\n{out}\n{err}"
+        deadline = time.monotonic() + 2
+        while self.left() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not self.left(), err
+        return err
+
+    def left(self) -> list[int]:
+        """The processes that have our marks in their environment."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdecimal():
+                try:
+                    environment = (folder / "environ").read_bytes()
+                    state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                except OSError:
+                    continue
+                if f"TEST_MARKS={self.marks}\0".encode() in environment and state != "Z":
+                    found.append(int(folder.name))
+        return found
+
+
+Start = Callable[..., Job]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    plugin = tmp_path / "fault.py"
+    plugin.write_text(PLUGIN)
+
+    def call(
+        launch: Launch,
+        fault: str,
+        *arguments: str,
+        program: tuple[str, ...] = ("-m", "shard_dialect.run"),
+        source: str = PROGRAM,
+    ) -> Job:
+        run = (*program, source, "--check", *arguments)
+        command = launch.command(RANKS, *run, f"--load-plugin={plugin}")
+        environment = {**os.environ, "TEST_FAULT": fault, "TEST_MARKS": str(marks)}
+        child = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        return Job(child, marks)
+
+    return call
+
+
+ALL = launches()
+LAUNCHED = [each for each in ALL if each.backend != "devices"]
+on_all = pytest.mark.parametrize("launch", ALL, ids=lambda each: each.name)
+on_launched = pytest.mark.parametrize("launch", LAUNCHED, ids=lambda each: each.name)
+
+
+def who(launch: Launch) -> str:
+    return "the program" if launch.backend == "devices" else "rank 1"
+
+
+def errors(said: str) -> list[str]:
+    """The lines that are errors: launchers and libraries have their own words."""
+    return [line for line in said.splitlines() if re.match(r"(\S+:\d+:\d+: )?error: ", line)]
+
+
+@on_all
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("kill", "error: {who} was killed (SIGKILL) in {what}: perhaps the memory ran out"),
+        ("segfault", "error: {who} crashed (SIGSEGV) in {what}"),
+        ("memory", "error: there is not enough memory for the tensors of this program"),
+        ("interrupt", "error: interrupted"),
+        ("exit", "error: {who} ended in {what}, with exit status 0"),
+    ],
+    ids=["kill", "segfault", "memory", "interrupt", "exit"],
+)
+@pytest.mark.parametrize("place", ["load", "collective"])
+def test_a_rank_that_ends_ends_all(
+    launch: Launch, place: str, fault: str, message: str, start: Start
+) -> None:
+    if place == "load" and fault == "memory":
+        message = "error: cannot load plugin '{plugin}': MemoryError:"
+    job = start(launch, f"{place} {fault}")
+    said = job.end()
+    what = "its start" if place == "load" else "the compiled program"
+    plugin = job.marks.parent / "fault.py"
+    found = [re.sub(r"^\S+:\d+:\d+: ", "", error) for error in errors(said)]
+    assert found == [message.format(who=who(launch), what=what, plugin=plugin)], said
+    assert job.child.returncode == 1
+
+
+@on_all
+def test_an_exception_is_shown_once(launch: Launch, start: Start) -> None:
+    job = start(launch, "collective exception")
+    said = job.end()
+    assert said.count("ValueError: a fault of the test") == 1, said
+    assert not errors(said)
+    assert job.child.returncode == 1
+
+
+@on_launched
+def test_an_error_that_all_have_is_shown_once(launch: Launch, start: Start) -> None:
+    job = start(launch, "", "--entry=nothing")
+    said = job.end()
+    assert len(errors(said)) == 1, said
+    assert "nothing" in errors(said)[0]
+    assert job.child.returncode == 1
+
+
+@on_launched
+@pytest.mark.parametrize("fault", ["time.sleep(600)", "os._exit(0)"], ids=["sleeps", "exits"])
+def test_a_rank_that_never_starts(launch: Launch, fault: str, start: Start, tmp_path: Path) -> None:
+    wrapper = tmp_path / "wrapper.py"
+    mark = "open(os.environ['TEST_MARKS'] + '/fault', 'w').close()"
+    wrapper.write_text(WRAPPER.format(fault=f"{mark}; {fault}"))
+    job = start(launch, "", program=(str(wrapper),))
+    said = job.end()
+    assert errors(said) == ["error: rank 1 has not started after 6 s"], said
+    assert job.child.returncode == 1
+
+
+@on_launched
+def test_wrong_input_on_one_rank(launch: Launch, start: Start, tmp_path: Path) -> None:
+    wrapper = tmp_path / "wrapper.py"
+    wrapper.write_text(WRAPPER.format(fault="sys.argv.append('--inputs=nowhere.npz')"))
+    job = start(launch, "", program=(str(wrapper),))
+    said = job.end()
+    assert errors(said) == ["error: cannot read 'nowhere.npz': no such file or directory"], said
+    assert job.child.returncode == 1
+
+
+@on_launched
+def test_a_patched_main_on_one_rank(launch: Launch, start: Start, tmp_path: Path) -> None:
+    """Called with arguments, as by a user's own script."""
+    wrapper = tmp_path / "wrapper.py"
+    text = WRAPPER.replace("main()", "main(sys.argv[1:])")
+    patch = "import shard_dialect.runtime.arrays as arrays; arrays.random_inputs = None"
+    wrapper.write_text(text.format(fault=patch))
+    job = start(launch, "", program=(str(wrapper),))
+    said = job.end()
+    assert said.count("TypeError: 'NoneType' object is not callable") == 1, said
+    assert job.child.returncode == 1
+
+
+@on_launched
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_launched_process_that_is_killed(launch: Launch, rank: int, start: Start) -> None:
+    """Not the program, but the process that the launcher knows; its status is the launcher's."""
+    job = start(launch, "collective sleep")
+    job.wait_for("collective 0", "fault")
+    begin = time.time()
+    os.utime(job.marks / "fault", (begin, begin))
+    os.kill(job.processes("collective", rank)[1], signal.SIGKILL)
+    said = job.end()
+    assert errors(said) in ([f"error: rank {rank} was killed"], []), said
+    assert job.child.returncode != 0
+
+
+@on_all
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+def test_a_rank_that_is_signalled(launch: Launch, number: signal.Signals, start: Start) -> None:
+    job = start(launch, "collective sleep")
+    job.wait_for("collective 0", "fault")
+    begin = time.time()
+    os.utime(job.marks / "fault", (begin, begin))
+    os.kill(job.processes("collective", 1)[1], number)
+    said = job.end()
+    expected = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
+    assert errors(said) == [f"error: {expected}"], said
+    assert job.child.returncode == 1
+
+
+@on_launched
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name
+)
+def test_a_launcher_that_is_signalled(launch: Launch, number: signal.Signals, start: Start) -> None:
+    job = start(launch, "collective sleep")
+    job.wait_for("collective 0", "fault")
+    begin = time.time()
+    os.utime(job.marks / "fault", (begin, begin))
+    job.child.send_signal(number)
+    said = job.end()
+    assert len(errors(said)) <= 1, said
+    assert job.child.returncode != 0
+
+
+@on_all
+def test_outputs_are_of_this_run_or_none(launch: Launch, start: Start, tmp_path: Path) -> None:
+    outputs = tmp_path / "out.npz"
+    np.savez(outputs, result0=np.zeros(3))
+    job = start(launch, "collective kill", f"--outputs={outputs}")
+    job.end()
+    assert job.child.returncode == 1
+    assert not outputs.exists()
+    assert not list(tmp_path.glob("out*"))
+
+
+HALF_WRITTEN = """
+import os, signal
+import numpy as np
+from shard_dialect.execute import save_outputs
+
+def savez(file, *_, **__):
+    file.write(b"PK")
+    file.flush()
+    open(os.environ["TEST_MARKS"] + "/fault", "w").close()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+np.savez = savez
+"""
+
+
+@on_all
+def test_an_output_that_is_written_in_part_is_removed(
+    launch: Launch, start: Start, tmp_path: Path
+) -> None:
+    outputs, plugin = tmp_path / "out.npz", tmp_path / "half.py"
+    plugin.write_text(HALF_WRITTEN)
+    job = start(launch, "", f"--outputs={outputs}", f"--load-plugin={plugin}")
+    said = job.end()
+    assert (job.marks / "fault").exists(), said
+    assert job.child.returncode == 1
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_outputs_over_inputs_are_refused(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "in.npz"
+    np.savez(file, arg0=np.zeros(3))
+    job = start(ALL[0], "", f"--inputs={file}", f"--outputs={file}")
+    assert errors(job.end()) == [f"error: '{file}' would be read and written over"]
+    assert job.child.returncode == 1
+    assert file.exists()
+
+
+LOOP = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<f32> {
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  %r = scf.while (%s = %zero) : (tensor<f32>) -> tensor<f32> {
+    %sum = linalg.reduce {arith.addf} ins(%x : tensor<4xf32>) outs(%zero : tensor<f32>)
+             dimensions = [0]
+    %e = tensor.extract %sum[] : tensor<f32>
+    %limit = arith.constant 1.0e6 : f32
+    %goes_on = arith.cmpf olt, %e, %limit : f32
+    scf.condition(%goes_on) %sum : tensor<f32>
+  } do {
+  ^bb0(%s: tensor<f32>):
+    scf.yield %s : tensor<f32>
+  }
+  return %r : tensor<f32>
+}
+"""
+"""It ends once a sum, which a collective makes, is large: never."""
+
+
+@on_all
+def test_code_that_goes_on_forever_is_ended(launch: Launch, start: Start, tmp_path: Path) -> None:
+    program = tmp_path / "loop.mlir"
+    program.write_text(LOOP)
+    job = start(launch, "collective exception", source=str(program))
+    said = job.end()
+    assert said.count("ValueError: a fault of the test") == 1, said
+    assert job.child.returncode == 1

@@ -1,0 +1,51 @@
+"""No test waits forever: each child has a bound on its time."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+FILES = sorted(
+    path for folder in ("tests", "benchmarks", "docs") for path in (ROOT / folder).rglob("*.py")
+)
+BOUNDED_BY_HAND = {
+    "tests/conftest.py",
+    "tests/fuzz_reader.py",
+    "tests/runtime/everywhere.py",
+    "tests/runtime/test_failing_ranks.py",
+    "tests/test_driver.py",
+}
+"""They start children and go on, and wait for them with a bound, or have them bound themselves."""
+
+
+def started(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("subprocess."):
+            yield ast.unparse(node.func), node
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_child_has_a_bound(path: Path) -> None:
+    for function, call in started(path):
+        if function in ("subprocess.run", "subprocess.check_output", "subprocess.check_call"):
+            assert "timeout" in {each.arg for each in call.keywords}, f"{path}:{call.lineno}"
+
+
+def test_who_waits_for_children_by_hand() -> None:
+    found = {
+        str(path.relative_to(ROOT))
+        for path in FILES
+        if any(function == "subprocess.Popen" for function, _ in started(path))
+    }
+    assert found == BOUNDED_BY_HAND
+
+
+def test_every_lit_program_has_a_bound() -> None:
+    text = (ROOT / "lit.cfg.py").read_text()
+    programs = [line for line in text.splitlines() if "-m " in line or "%{name}" in line]
+    assert len(programs) >= 4
+    assert all("{python}" in line or "{bounded}" in line for line in programs)
+    assert "python = f'{bounded} " in text
