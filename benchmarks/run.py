@@ -6,7 +6,7 @@ Each contender is a process, told in turn to run the program; the ratio is of me
 over theirs, below 1 where we are faster. On one device it is CPU time, so that what else the
 machine does counts little; on several it is time on the wall, collectives included, and a machine
 with fewer cores than devices makes them wait for each other. What is not installed is left out.
-All must compute the same. docs/running.md says more.
+All must compute the same. docs/compiling.md says more.
 """
 
 from __future__ import annotations
