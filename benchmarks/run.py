@@ -6,7 +6,7 @@ Each contender is a process, told in turn to run the program; the ratio is of me
 over theirs, below 1 where we are faster. On one device it is CPU time, so that what else the
 machine does counts little; on several it is time on the wall, collectives included, and a machine
 with fewer cores than devices makes them wait for each other. What is not installed is left out.
-All must compute the same. docs/running.md says more.
+All must compute the same. docs/compiling.md says more.
 """
 
 from __future__ import annotations
@@ -32,9 +32,14 @@ from benchmarks.run_programs import Program, chosen
 ROOT = Path(__file__).parent.parent
 PACKAGES = {"jax": "jax", "torch": "torch", "dtensor": "torch"}
 SHOWN = {"ours": "ours", "jax": "XLA", "torch": "torch", "dtensor": "DTensor"}
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ENVIRONMENT["JAX_TRACEBACK_FILTERING"] = "off"
 SECONDS_A_TURN = 0.2
 TOLERANCE = 2e-3
+
+
+class Unable(Exception):
+    """What a contender says where it cannot run a program."""
 
 
 class Contender:
@@ -65,7 +70,7 @@ class Contender:
         self.process = subprocess.Popen(
             [*launcher, *worker],
             cwd=ROOT,
-            env={**os.environ, **ONE_THREAD, "XLA_FLAGS": flags},
+            env={**os.environ, **ENVIRONMENT, "XLA_FLAGS": flags},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -99,7 +104,8 @@ class Contender:
             self.process.wait()
             self.errors.seek(0)
             lines = self.errors.read().strip().splitlines()
-            raise RuntimeError(f"{SHOWN[self.who]}: {(lines or ['it was killed'])[-1]}")
+            said = [each for each in lines if "Error" in each] or ["it was killed"]
+            raise Unable(f"{SHOWN[self.who]}: {said[0].strip()}")
         return dict(json.loads(line))
 
 
@@ -112,11 +118,17 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
 def contenders(program: Program, devices: int, peers: Sequence[str]) -> Iterator[list[Contender]]:
     """JAX first: it writes the program that ours reads."""
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
-        found = []
+        found: list[Contender] = []
         for who in ("jax", "ours", *(each for each in peers if each != "jax")):
             if who == ("torch" if devices > 1 else "dtensor"):
                 continue
-            found.append(Contender(who, program, devices, Path(folder)))
+            try:
+                found.append(Contender(who, program, devices, Path(folder)))
+            except Unable as error:
+                if who in ("jax", "ours"):
+                    raise
+                print(f"{program.name} on {devices} devices: {error}", file=sys.stderr)
+                continue
             stack.callback(found[-1].close)
         yield found
 
@@ -136,7 +148,7 @@ def measure(program: Program, devices: int, peers: Sequence[str], rounds: int) -
                 f"{program.name}: {SHOWN[who]} computes something else ({worst:.3g})"
             )
     ratios = {who: f"{times['ours'] / seconds:.2f}" for who, seconds in times.items()}
-    torch = ratios.get("torch", ratios.get("dtensor", ""))
+    torch = ratios.get("torch", ratios.get("dtensor", "n/a"))
     return [f"{times['ours'] * 1e3:.3f}", ratios["jax"], torch]
 
 

@@ -50,7 +50,8 @@ def in_jax(program: Program, devices: int, folder: Path) -> tuple[Run, Callable[
     arguments = [jax.numpy.asarray(each) for each in program.inputs()]
     function = jax.jit(program.in_jax())
     if devices > 1:
-        mesh = jax.make_mesh(tuple(program.grid.values()), tuple(program.grid))
+        devices_by_axis = np.array(jax.devices()).reshape(tuple(program.grid.values()))
+        mesh = jax.sharding.Mesh(devices_by_axis, tuple(program.grid))
         *lies, result = (
             jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*each))
             for each in program.lies

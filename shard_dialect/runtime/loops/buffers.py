@@ -23,9 +23,6 @@ from shard_dialect.runtime.loops.fuse import Loop
 from shard_dialect.runtime.loops.memory import Memory
 from shard_dialect.runtime.loops.nest import Access, Nest
 
-_ON_STACK = 4096
-"""Bytes of the largest buffer that is put there."""
-
 
 class Buffers:
     """The nests of a run, while their buffers change."""
@@ -102,7 +99,7 @@ class Buffers:
     def _allocated(self, type_: ir.MemRefType, anchor: ir.Operation) -> ir.Value:
         size = prod(type_.shape) * 8
         with ir.InsertionPoint(anchor), anchor.location:
-            if size > _ON_STACK:
+            if not self._memory.fits_on_stack(size):
                 made = build.allocate(type_)
                 self.freed.append(build.create("memref.dealloc", [], [made.results[0]]))
                 return made.results[0]

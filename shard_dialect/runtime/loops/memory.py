@@ -23,6 +23,8 @@ VIEWS = (
 )
 _APART = ("memref.alloc", "memref.alloca", "memref.get_global")
 _UNKNOWN, _ARGUMENTS = -1, -2
+_LARGEST, _STACK = 4096, 65536
+"""Bytes on the stack: of one buffer, and of all of a function. Threads may have but 512 KiB."""
 
 
 class Memory:
@@ -32,6 +34,7 @@ class Memory:
         self._numbers: dict[ir.Value, int] = {}
         self._roots: dict[ir.Value, int] = {}
         self._globals: dict[str, int] = {}
+        self._on_stack = 0
         block = function.regions[0].blocks[0]
         entries = boundary(function, "arg_attrs")
         for argument, entry in zip(block.arguments, entries, strict=True):
@@ -48,6 +51,12 @@ class Memory:
         if value not in self._roots:
             self._roots[value] = self._found(value)
         return self._roots[value]
+
+    def fits_on_stack(self, size: int) -> bool:
+        """Whether there is room for one more buffer there, which is taken then."""
+        fits = size <= _LARGEST and self._on_stack + size <= _STACK
+        self._on_stack += size if fits else 0
+        return fits
 
     def is_unknown(self, roots: Iterable[int]) -> bool:
         return _UNKNOWN in roots
