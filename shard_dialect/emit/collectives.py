@@ -50,7 +50,7 @@ def collective(w: Writer, op: ir.Operation) -> None:
     if write is None:
         raise w.refuse(op)
     w.check_sent(op)
-    x, group = w.uses(op)[0], w.group(grid, tuple(map(whole, step.axes)))
+    x, group = w.use(op.operands[0]), w.group(grid, tuple(map(whole, step.axes)))
     w.define(op.results[0], write(w, op, step, x, group), _NAMES[type(step)])
 
 
@@ -63,7 +63,7 @@ def _read(op: ir.Operation) -> tuple[str, LocalStep]:
 
 def done(w: Writer, op: ir.Operation) -> None:
     """What was started is there: it was waited for at once."""
-    w.values[op.results[0]] = w.uses(op)[0]
+    w.values[op.results[0]] = w.use(op.operands[0])
 
 
 def _operation(w: Writer, op: ir.Operation, reduction: Reduction) -> str:

@@ -31,7 +31,8 @@ def for_(w: Writer, op: ir.Operation, write: Block) -> None:
 def _carried(w: Writer, arguments: Sequence[ir.Value], inits: Sequence[str]) -> list[str]:
     """Variables for what goes around, and what they are at the beginning."""
     names = [w.name(argument, "carried") for argument in arguments]
-    _assign(w, names, inits)
+    for name, init in zip(names, inits, strict=True):
+        w.line(f"{name} = {init}")
     return names
 
 

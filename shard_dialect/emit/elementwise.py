@@ -151,14 +151,25 @@ def simple(w: Writer, op: ir.Operation) -> None:
         w.define(op.results[0], f"{yes} if {condition} else {no}", "selected")
         return
     if operation == "abs" and not isinstance(op.operands[0].type, ir.ShapedType):
-        w.define(op.results[0], f"abs({w.uses(op)[0]})", "magnitude")
+        w.define(op.results[0], f"abs({w.use(op.operands[0])})", "magnitude")
         return
     if isinstance(op.operands[0].type, ir.IndexType) and operation in _ON_INDICES:
         w.define(op.results[0], _ON_INDICES[operation].format(*w.uses(op)), "index")
         return
     text = _SAME.get(operation) or _DIFFERENT[operation][w.is_torch]
     name = _NAMES.get(operation, operation)
-    w.define(op.results[0], text.format(*w.uses(op), m=w.module), name)
+    operands = _operands(w, op, is_operator=text.startswith("{0} ") or not w.is_torch)
+    w.define(op.results[0], text.format(*operands, m=w.module), name)
+
+
+def _operands(w: Writer, op: ir.Operation, *, is_operator: bool) -> list[str]:
+    """The operands; of two, one that is a number everywhere as that number."""
+    numbers = [each in w.literals for each in op.operands]
+    shapes = {str(each.type) for each in op.operands}
+    is_number = len(numbers) == 2 and sum(numbers) == 1 and len(shapes) == 1
+    if is_number and is_operator and "i1" not in str(element_of(op.operands[0].type)):
+        return [w.literals.get(each) or w.use(each) for each in op.operands]
+    return w.uses(op)
 
 
 def cast(w: Writer, op: ir.Operation) -> None:
@@ -168,7 +179,7 @@ def cast(w: Writer, op: ir.Operation) -> None:
         raise w.refuse(op, "to elements of type i1")
     if is_bit != (op.name in ("arith.extui", "arith.uitofp")) and op.name.startswith("arith."):
         raise w.refuse(op, f"of elements of type {source}")
-    w.define(op.results[0], w.cast(w.uses(op)[0], target, op.location), "cast")
+    w.define(op.results[0], w.cast(w.use(op.operands[0]), target, op.location), "cast")
 
 
 def compare(w: Writer, op: ir.Operation) -> None:
@@ -180,7 +191,7 @@ def compare(w: Writer, op: ir.Operation) -> None:
         order = table.get(op.attributes["predicate"].value)
     if order is None:
         raise w.refuse(op, "unsigned, or with a meaning for what is no number")
-    a, b = w.uses(op)
+    a, b = _operands(w, op, is_operator=True)
     w.define(op.results[0], f"{a} {order} {b}", "compared")
 
 

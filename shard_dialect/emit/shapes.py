@@ -22,14 +22,14 @@ def extract(w: Writer, op: ir.Operation) -> None:
 
 
 def insert(w: Writer, op: ir.Operation) -> None:
-    element, _, *places = w.uses(op)
+    element, _, *places = [w.values[each] for each in op.operands]
     w.define(op.results[0], w.fresh(op.operands[1]), "inserted")
     w.line(f"{w.use(op.results[0])}[{', '.join(places) or '()'}] = {element}")
 
 
 def _ranges(w: Writer, op: ir.Operation, first: int) -> str:
     """Offsets, sizes and strides, as an index. Dynamic ones are the operands from `first` on."""
-    operands = iter(w.uses(op)[first:])
+    operands = iter([w.use(each) for each in list(op.operands)[first:]])
     lists = []
     for name in ("static_offsets", "static_sizes", "static_strides"):
         lists.append([next(operands) if each == DYNAMIC else each for each in op.attributes[name]])
@@ -47,7 +47,7 @@ def _range(offset: int | str, size: int | str, stride: int | str) -> str:
 
 
 def extract_slice(w: Writer, op: ir.Operation) -> None:
-    text = f"{w.uses(op)[0]}[{_ranges(w, op, 1)}]"
+    text = f"{w.use(op.operands[0])}[{_ranges(w, op, 1)}]"
     w.define(op.results[0], _shaped(op, text), "part")
 
 
@@ -60,7 +60,7 @@ def _shaped(op: ir.Operation, text: str) -> str:
 
 
 def insert_slice(w: Writer, op: ir.Operation) -> None:
-    part = w.uses(op)[0]
+    part = w.use(op.operands[0])
     sizes = list(op.attributes["static_sizes"])
     w.define(op.results[0], w.fresh(op.operands[1]), "inserted")
     if len(sizes) != len(op.operands[0].type.shape):
@@ -74,11 +74,11 @@ def _tuple(shape: Sequence[int]) -> str:
 
 def reshape(w: Writer, op: ir.Operation) -> None:
     shape = op.results[0].type.shape
-    w.define(op.results[0], f"{w.uses(op)[0]}.reshape({_tuple(shape)})", "reshaped")
+    w.define(op.results[0], f"{w.use(op.operands[0])}.reshape({_tuple(shape)})", "reshaped")
 
 
 def same(w: Writer, op: ir.Operation) -> None:
-    w.values[op.results[0]] = w.uses(op)[0]
+    w.values[op.results[0]] = w.use(op.operands[0])
 
 
 def concat(w: Writer, op: ir.Operation) -> None:
@@ -93,7 +93,7 @@ def joined(w: Writer, op: ir.Operation, dim: int) -> None:
 
 
 def splat(w: Writer, op: ir.Operation) -> None:
-    w.define(op.results[0], w.broadcast(w.uses(op)[0], op.results[0].type.shape))
+    w.define(op.results[0], w.broadcast(w.use(op.operands[0]), op.results[0].type.shape))
 
 
 def from_elements(w: Writer, op: ir.Operation) -> None:
@@ -130,7 +130,7 @@ def padded(w: Writer, op: ir.Operation, low: list[int], high: list[int], number:
     w.define(op.results[0], w.full(type_, number, op.location), "padded")
     shape = op.operands[0].type.shape
     index = ", ".join(f"{at}:{at + size}" for at, size in zip(low, shape, strict=True))
-    w.line(f"{w.use(op.results[0])}[{index}] = {w.uses(op)[0]}")
+    w.line(f"{w.use(op.results[0])}[{index}] = {w.use(op.operands[0])}")
 
 
 TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {

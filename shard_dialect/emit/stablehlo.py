@@ -56,7 +56,7 @@ def broadcast_in_dim(w: Writer, op: ir.Operation) -> None:
 
 def transpose(w: Writer, op: ir.Operation) -> None:
     order = integers(op, "permutation")
-    w.define(op.results[0], w.permuted(w.uses(op)[0], order), "transposed")
+    w.define(op.results[0], w.permuted(w.use(op.operands[0]), order), "transposed")
 
 
 def iota(w: Writer, op: ir.Operation) -> None:
@@ -77,12 +77,12 @@ def slice_(w: Writer, op: ir.Operation) -> None:
         f"{start}:{end}" if step == 1 else f"{start}:{end}:{step}"
         for start, end, step in zip(*lists, strict=True)
     )
-    w.define(op.results[0], f"{w.uses(op)[0]}[{index}]", "part")
+    w.define(op.results[0], f"{w.use(op.operands[0])}[{index}]", "part")
 
 
 def reverse(w: Writer, op: ir.Operation) -> None:
     dims = tuple(integers(op, "dimensions"))
-    w.define(op.results[0], f"{w.module}.flip({w.uses(op)[0]}, {dims})", "reversed")
+    w.define(op.results[0], f"{w.module}.flip({w.use(op.operands[0])}, {dims})", "reversed")
 
 
 def pad(w: Writer, op: ir.Operation) -> None:
@@ -90,27 +90,28 @@ def pad(w: Writer, op: ir.Operation) -> None:
     low, high, holes = (integers(op, name) for name in names)
     if any(holes) or min((*low, *high), default=0) < 0:
         raise w.refuse(op, "it pads between elements, or takes some off")
-    shapes.padded(w, op, low, high, w.literals.get(op.operands[1]) or w.uses(op)[1])
+    shapes.padded(w, op, low, high, w.literals.get(op.operands[1]) or w.use(op.operands[1]))
 
 
 def _starts(w: Writer, op: ir.Operation, first: int, sizes: Sequence[int]) -> str:
     """An index of a part that begins at the operands, as far as there is room."""
     whole = op.operands[0].type.shape
     found = []
-    for start, size, all_ in zip(w.uses(op)[first:], sizes, whole, strict=True):
+    for start, size, all_ in zip(list(op.operands)[first:], sizes, whole, strict=True):
+        at = w.literals.get(start) or f"int({w.use(start)})"
         name = w.names.new("start")
-        w.line(f"{name} = min(max(int({start}), 0), {all_ - size})")
+        w.line(f"{name} = min(max({at}, 0), {all_ - size})")
         found.append(f"{name} : {name} + {size}")
     return ", ".join(found)
 
 
 def dynamic_slice(w: Writer, op: ir.Operation) -> None:
     index = _starts(w, op, 1, op.results[0].type.shape)
-    w.define(op.results[0], f"{w.uses(op)[0]}[{index}]", "part")
+    w.define(op.results[0], f"{w.use(op.operands[0])}[{index}]", "part")
 
 
 def dynamic_update_slice(w: Writer, op: ir.Operation) -> None:
-    part = w.uses(op)[1]
+    part = w.use(op.operands[1])
     index = _starts(w, op, 2, op.operands[1].type.shape)
     w.define(op.results[0], w.fresh(op.operands[0]), "updated")
     w.line(f"{w.use(op.results[0])}[{index}] = {part}")

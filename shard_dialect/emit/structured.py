@@ -218,7 +218,7 @@ def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
     elif op.name in elementwise.TABLE:
         if op.name == "arith.index_cast":
             to = op.results[0].type
-            w.define(op.results[0], w.cast(w.uses(op)[0], to, op.location), "cast")
+            w.define(op.results[0], w.cast(w.use(op.operands[0]), to, op.location), "cast")
         elif op.name == "arith.select":
             w.define(op.results[0], f"{w.module}.where({', '.join(w.uses(op))})", "selected")
         else:

@@ -19,10 +19,17 @@ def folded(line: str, comment: str = "") -> list[str]:
     end = f"  # {comment}" if comment else ""
     if len(line) + len(end) <= WIDTH:
         return [line + end]
+    indent = " " * (len(line) - len(line.lstrip()))
+    returned = line.strip().removeprefix("return ")
+    if len(_parts(returned)) > 1 and returned != line.strip():
+        return [
+            f"{indent}return (",
+            *[f"{indent}    {each}," for each in _parts(returned)],
+            f"{indent})",
+        ]
     opening = _opening(line)
     if opening is None:
         return [line + end]
-    indent = " " * (len(line) - len(line.lstrip()))
     head, inside, tail = line[: opening + 1], line[opening + 1 : -1], line[-1]
     inner = indent + "    "
     if len(inner) + len(inside) <= WIDTH:
@@ -35,6 +42,7 @@ def _opening(line: str) -> int | None:
     """Where the bracket opens that the line ends with."""
     if not line or line[-1] not in ")]":
         return None
+    line = _without_strings(line)
     depth = 0
     for place in range(len(line) - 1, -1, -1):
         depth += (line[place] in ")]}") - (line[place] in "([{")
@@ -43,10 +51,15 @@ def _opening(line: str) -> int | None:
     return None
 
 
+def _without_strings(text: str) -> str:
+    """The text with what is between quotes made letters."""
+    return re.sub(r'"[^"]*"', lambda match: "x" * len(match[0]), text)
+
+
 def _parts(inside: str) -> list[str]:
     """What commas outside of brackets separate."""
     parts, depth, begin = [], 0, 0
-    for place, character in enumerate(inside):
+    for place, character in enumerate(_without_strings(inside)):
         depth += (character in "([{") - (character in ")]}")
         if character == "," and not depth:
             parts.append(inside[begin:place].strip())

@@ -77,10 +77,15 @@ class Writer:
         self.line(f"{self.name(value, wanted)} = {expression}", comment)
 
     def use(self, value: ir.Value) -> str:
-        return self.values[value]
+        """What stands for a value; a tensor of one number is written in front of its use."""
+        if value not in self.literals or not isinstance(value.type, ir.ShapedType):
+            return self.values[value]
+        name = self.names.new("full")
+        self.line(f"{name} = {self.values[value]}", described(value.type))
+        return name
 
     def uses(self, op: ir.Operation) -> list[str]:
-        return [self.values[each] for each in op.operands]
+        return [self.use(each) for each in op.operands]
 
     def pick(self, numpy: str, torch: str) -> str:
         return torch if self.is_torch else numpy
@@ -121,7 +126,7 @@ class Writer:
 
     def fresh(self, value: ir.Value) -> str:
         """The value in memory of its own, to write to; one that is written out here has that."""
-        x = self.use(value)
+        x = self.values[value]
         return x if value in self.literals else self.pick(f"{x}.copy()", f"{x}.clone()")
 
     def permuted(self, x: str, order: Sequence[int]) -> str:
