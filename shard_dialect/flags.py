@@ -96,6 +96,11 @@ def _add_input_and_output(group: _Group) -> None:
     _flag(group, "--split-input-file", "take each part between lines '// -----' as a module")
     _flag(group, "--allow-unregistered-dialect", "read ops of unknown dialects")
     _flag(group, "--emit-bytecode", "write MLIR bytecode")
+    group.add_argument(
+        "--emit-python",
+        choices=("mpi4py", "torch"),
+        help="write the local form as a Python program, over mpi4py or torch.distributed",
+    )
     _flag(group, "--mlir-print-op-generic", "print ops in the generic form")
     _flag(group, "--mlir-print-debuginfo", "print locations")
     _flag(group, "--mlir-print-local-scope", "print attributes in place, without aliases")

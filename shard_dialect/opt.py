@@ -150,6 +150,10 @@ class _Driver:
         from shard_dialect.ir.diagnostics import with_file_names
 
         options = self.options
+        if options.emit_python:
+            from shard_dialect.emit.program import emit_python
+
+            return emit_python(module, options.emit_python).encode()
         if options.emit_bytecode:
             file = io.BytesIO()
             module.operation.write_bytecode(file)

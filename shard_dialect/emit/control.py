@@ -1,0 +1,124 @@
+"""Loops, branches, calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shard_dialect.emit.writer import Writer
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.walk import operations
+
+Block = Callable[[Writer, ir.Block], ir.Operation]
+"""Writes the ops of a block but the last, and gives that."""
+
+
+def for_(w: Writer, op: ir.Operation, write: Block) -> None:
+    low, high, step, *inits = w.uses(op)
+    body = op.regions[0].blocks[0]
+    carried = _carried(w, list(body.arguments)[1:], inits)
+    index = w.name(body.arguments[0], "i")
+    bounds = f"{low}, {high}, {step}" if step != "1" else f"{low}, {high}"
+    w.line(f"for {index} in range({bounds if (low, step) != ('0', '1') else high}):")
+    with w.indented():
+        last = write(w, body)
+        _assign(w, carried, w.uses(last))
+        if not carried and not operations(body)[:-1]:
+            w.line("pass")
+    for result, name in zip(op.results, carried, strict=True):
+        w.values[result] = name
+
+
+def _carried(w: Writer, arguments: Sequence[ir.Value], inits: Sequence[str]) -> list[str]:
+    """Variables for what goes around, and what they are at the beginning."""
+    names = [w.name(argument, "carried") for argument in arguments]
+    for name, init in zip(names, inits, strict=True):
+        w.line(f"{name} = {init}")
+    return names
+
+
+def _assign(w: Writer, names: Sequence[str], values: Sequence[str]) -> None:
+    pairs = [(name, value) for name, value in zip(names, values, strict=True) if name != value]
+    if pairs:
+        left, right = (", ".join(each) for each in zip(*pairs, strict=True))
+        w.line(f"{left} = {right}")
+
+
+def if_(w: Writer, op: ir.Operation, write: Block) -> None:
+    names = [w.names.new("chosen") for _ in op.results]
+    (condition,) = w.uses(op)
+    w.line(f"if {condition}:")
+    for number, region in enumerate(op.regions):
+        blocks = list(region.blocks)
+        if not blocks or (number and not names and len(operations(blocks[0])) < 2):
+            continue
+        if number:
+            w.line("else:")
+        with w.indented():
+            before = len(w.lines)
+            last = write(w, blocks[0])
+            _assign(w, names, w.uses(last))
+            if len(w.lines) == before:
+                w.line("pass")
+    for result, name in zip(op.results, names, strict=True):
+        w.values[result] = name
+
+
+def while_(w: Writer, op: ir.Operation, write: Block) -> None:
+    before, after = (region.blocks[0] for region in op.regions)
+    carried = _carried(w, list(before.arguments), w.uses(op))
+    names = [w.name(argument, "passed") for argument in after.arguments]
+    w.line("while True:")
+    with w.indented():
+        last = write(w, before)
+        condition, *passed = w.uses(last)
+        _assign(w, names, passed)
+        w.line(f"if not {condition}:")
+        with w.indented():
+            w.line("break")
+        _assign(w, carried, w.uses(write(w, after)))
+    for result, name in zip(op.results, names, strict=True):
+        w.values[result] = name
+
+
+def stablehlo_while(w: Writer, op: ir.Operation, write: Block) -> None:
+    condition, body = (region.blocks[0] for region in op.regions)
+    carried = _carried(w, list(condition.arguments), w.uses(op))
+    for argument, name in zip(body.arguments, carried, strict=True):
+        w.values[argument] = name
+    w.line("while True:")
+    with w.indented():
+        last = write(w, condition)
+        w.line(f"if not {w.uses(last)[0]}:")
+        with w.indented():
+            w.line("break")
+        _assign(w, carried, w.uses(write(w, body)))
+    for result, name in zip(op.results, carried, strict=True):
+        w.values[result] = name
+
+
+def region(w: Writer, op: ir.Operation, write: Block) -> None:
+    """A region that is done once."""
+    if len(list(op.regions[0].blocks)) != 1:
+        raise w.refuse(op, "it has several blocks")
+    last = write(w, op.regions[0].blocks[0])
+    for result, value in zip(op.results, last.operands, strict=True):
+        w.values[result] = w.use(value)
+
+
+def call(w: Writer, op: ir.Operation, write: Block) -> None:
+    text = f"{w.functions[op.attributes['callee'].value]}({', '.join(w.uses(op))})"
+    if len(op.results) == 1:
+        w.define(op.results[0], text, "result")
+        return
+    names = [w.name(result, "result") for result in op.results]
+    w.line(f"{', '.join(names)} = {text}" if names else text)
+
+
+TABLE: dict[str, Callable[[Writer, ir.Operation, Block], None]] = {
+    "scf.for": for_,
+    "scf.if": if_,
+    "scf.while": while_,
+    "scf.execute_region": region,
+    "stablehlo.while": stablehlo_while,
+    "func.call": call,
+}

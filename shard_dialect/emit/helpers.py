@@ -1,0 +1,80 @@
+"""The functions that emitted programs share, as text: those that a program uses."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from functools import cache
+from pathlib import Path
+
+from shard_dialect.emit.writer import Target
+
+_IMPORTS = {
+    "mpi4py": {
+        "argparse": "import argparse",
+        "np": "import numpy as np",
+        "MPI": "from mpi4py import MPI",
+    },
+    "torch": {
+        "argparse": "import argparse",
+        "os": "import os",
+        "dataclass": "from dataclasses import dataclass",
+        "np": "import numpy as np",
+        "torch": "import torch",
+        "dist": "import torch.distributed as dist",
+        "Tensor": "from torch import Tensor",
+    },
+}
+_STANDARD = ("argparse", "os", "dataclass")
+
+
+@cache
+def _parts(target: Target) -> dict[str, str]:
+    """Each top-level statement of the helpers' module, by the name that it defines."""
+    text = (Path(__file__).parent / "written" / f"with_{target}.py").read_text()
+    lines = text.splitlines()
+    found = {}
+    for node in ast.parse(text).body:
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+        source = "\n".join(lines[first - 1 : node.end_lineno])
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found[node.name] = source
+    return found
+
+
+def needed(target: Target, text: str) -> list[str]:
+    """The helpers that the text uses, and those that these use, in their order."""
+    parts = _parts(target)
+    found: set[str] = set()
+    waiting = [text]
+    while waiting:
+        words = set(re.findall(r"\w+", waiting.pop()))
+        new = (words & parts.keys()) - found
+        found |= new
+        waiting += [parts[name] for name in new]
+    return [parts[name] for name in parts if name in found]
+
+
+def imports(target: Target, text: str) -> str:
+    """The imports that the text needs, sorted as isort would."""
+    words = set(re.findall(r"\w+", text))
+    groups: tuple[list[str], list[str]] = ([], [])
+    for name, line in _IMPORTS[target].items():
+        if name in words:
+            groups[name not in _STANDARD].append(line)
+    return "\n\n".join("\n".join(each) for each in groups if each)
+
+
+def names(target: Target) -> set[str]:
+    """What programs must not call their own values."""
+    return {
+        *dir(builtins),
+        *_parts(target),
+        *_IMPORTS[target],
+        "rank",
+        "device",
+        "local_rank",
+        "has_gpu",
+        "GRID",
+    }

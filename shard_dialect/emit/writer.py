@@ -1,0 +1,168 @@
+"""What the tables write with: names of values, statements, numbers, helpers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from shard_dialect.emit.text import Names, folded
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.model import Grid
+
+Target = Literal["mpi4py", "torch"]
+_DTYPES = {
+    "f16": ("float16", "float16"),
+    "f32": ("float32", "float32"),
+    "f64": ("float64", "float64"),
+    "bf16": (None, "bfloat16"),
+    "i1": ("bool_", "bool"),
+    "i8": ("int8", "int8"),
+    "i16": ("int16", "int16"),
+    "i32": ("int32", "int32"),
+    "i64": ("int64", "int64"),
+    "index": ("int64", "int64"),
+}
+_NO_COLLECTIVES = {"mpi4py": ("f16",), "torch": ()}
+"""Elements that the target cannot send or add: mpi4py has no name for them."""
+
+
+@dataclass
+class Writer:
+    """Writes the statements of one file. `module` is the name of what tensors are made with."""
+
+    target: Target
+    grids: Mapping[str, Grid]
+    names: Names
+    values: dict[ir.Value, str] = field(default_factory=dict)
+    literals: dict[ir.Value, str] = field(default_factory=dict)
+    """Of those values that are one number: how it is written."""
+    groups: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
+    extents: dict[ir.Value, tuple[int, ...]] = field(default_factory=dict)
+    """In a body that is written for whole tensors: the shape of a value there."""
+    lines: list[str] = field(default_factory=list)
+    functions: dict[str, str] = field(default_factory=dict)
+    _indent: str = ""
+
+    @property
+    def module(self) -> str:
+        return "torch" if self.is_torch else "np"
+
+    @property
+    def is_torch(self) -> bool:
+        return self.target == "torch"
+
+    def line(self, text: str, comment: str = "") -> None:
+        self.lines += folded(self._indent + text, comment)
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        before, self._indent = self._indent, self._indent + "    "
+        yield
+        self._indent = before
+
+    def name(self, value: ir.Value, wanted: str) -> str:
+        """Give the value a name, its own from the source if it has one."""
+        self.values[value] = self.names.new(own_name(value) or wanted)
+        return self.values[value]
+
+    def define(self, value: ir.Value, expression: str, wanted: str = "") -> None:
+        """Write the statement that makes the value."""
+        wanted = wanted or value.owner.name.partition(".")[2]
+        comment = described(value.type)
+        if value in self.extents:
+            comment = "x".join([*map(str, self.extents[value]), str(value.type)])
+        self.line(f"{self.name(value, wanted)} = {expression}", comment)
+
+    def use(self, value: ir.Value) -> str:
+        """What stands for a value; a tensor of one number is written in front of its use."""
+        if value not in self.literals or not isinstance(value.type, ir.ShapedType):
+            return self.values[value]
+        name = self.names.new("full")
+        self.line(f"{name} = {self.values[value]}", described(value.type))
+        return name
+
+    def uses(self, op: ir.Operation) -> list[str]:
+        return [self.use(each) for each in op.operands]
+
+    def pick(self, numpy: str, torch: str) -> str:
+        return torch if self.is_torch else numpy
+
+    def dtype(self, element: ir.Type, location: ir.Location) -> str:
+        name = _DTYPES.get(str(element), (None, None))[self.is_torch]
+        if name is None:
+            raise error_at(location, f"elements of type {element} have no {self.target} type")
+        return f"{self.module}.{name}"
+
+    def check_sent(self, op: ir.Operation) -> None:
+        """Raise if elements cannot be sent."""
+        element = op.operands[0].type.element_type
+        if str(element) in _NO_COLLECTIVES[self.target]:
+            raise error_at(op.location, f"'{op.name}' op: {self.target} cannot send {element}")
+
+    def number(self, value: float | int | bool, element: ir.Type) -> str:
+        """A literal; what is no number is one of the module's."""
+        if isinstance(value, bool) or str(element) == "i1":
+            return str(bool(value))
+        if not isinstance(value, float):
+            return str(int(value))
+        if value != value or abs(value) == float("inf"):
+            name = "nan" if value != value else "inf"
+            return f"-{self.module}.{name}" if value < 0 else f"{self.module}.{name}"
+        if str(element) in ("f32", "f16", "bf16"):
+            import numpy as np
+
+            return repr(float(str(np.float32(value))))
+        return repr(value)
+
+    def full(self, type_: ir.RankedTensorType, number: str, location: ir.Location) -> str:
+        """A tensor of one number."""
+        dtype, shape = self.dtype(type_.element_type, location), tuple(type_.shape)
+        if self.is_torch:
+            return f"torch.full({shape}, {number}, dtype={dtype}, device=device)"
+        return f"np.full({shape}, {number}, {dtype})"
+
+    def fresh(self, value: ir.Value) -> str:
+        """The value in memory of its own, to write to; one that is written out here has that."""
+        x = self.values[value]
+        return x if value in self.literals else self.pick(f"{x}.copy()", f"{x}.clone()")
+
+    def permuted(self, x: str, order: Sequence[int]) -> str:
+        if list(order) == list(range(len(order))):
+            return x
+        return self.pick(f"{x}.transpose{tuple(order)}", f"{x}.permute{tuple(order)}")
+
+    def broadcast(self, x: str, shape: Sequence[int]) -> str:
+        return f"{self.module}.broadcast_to({x}, {tuple(shape)})"
+
+    def cast(self, x: str, element: ir.Type, location: ir.Location) -> str:
+        method = self.pick("astype", "to")
+        return f"{x}.{method}({self.dtype(element, location)})"
+
+    def group(self, grid: str, axes: tuple[int, ...]) -> str:
+        """The name of the devices that a collective is done by."""
+        if (grid, axes) not in self.groups:
+            names = self.grids[grid].axis_names
+            words = [names[axis] if names else str(axis) for axis in axes]
+            of = "" if len(self.grids) == 1 else f"{grid}_"
+            self.groups[grid, axes] = self.names.new("_".join(["along", of + "_".join(words)]))
+        return self.groups[grid, axes]
+
+    def refuse(self, op: ir.Operation, why: str = "there is no Python for it") -> Exception:
+        return error_at(op.location, f"'{op.name}' op cannot be written in Python: {why}")
+
+
+def own_name(value: ir.Value) -> str | None:
+    """The name that a value has in its location: frontends leave those of their source there."""
+    location = value.location
+    name = getattr(location, "name_str", None)
+    return str(name).rpartition("/")[2] if name else None
+
+
+def described(type_: ir.Type) -> str:
+    """What a comment says of a value: its shape and elements."""
+    if isinstance(type_, ir.RankedTensorType):
+        return "x".join([*map(str, type_.shape), str(type_.element_type)])
+    return ""

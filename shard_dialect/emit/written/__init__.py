@@ -1,0 +1,1 @@
+"""Parts of emitted programs, as they are written into these."""

@@ -1,0 +1,171 @@
+"""What emitted programs say to other devices, over numpy and mpi4py.
+
+`emit` writes those of these functions into a file that its program uses: short ones,
+to be read there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from mpi4py import MPI
+
+GRID = (1,)
+
+rank = MPI.COMM_WORLD.Get_rank()
+
+
+def join(grid: tuple[int, ...], *axes: int) -> MPI.Comm:
+    """The devices that differ from this one along `axes` only, the last one fastest."""
+    index = [int(each) for each in np.unravel_index(rank, grid)]
+    key = 0
+    for axis in axes:
+        key = key * grid[axis] + index[axis]
+        index[axis] = 0
+    color = int(np.ravel_multi_index(tuple(index), grid))
+    return MPI.COMM_WORLD.Split(color, key)
+
+
+def all_gather(x: np.ndarray, group: MPI.Comm, dim: int) -> np.ndarray:
+    """The members' tensors, one after another along `dim`."""
+    rows = np.empty((group.size, *x.shape), x.dtype)
+    group.Allgather(np.ascontiguousarray(x), rows)
+    return np.concatenate(list(rows), dim)
+
+
+def all_slice(x: np.ndarray, group: MPI.Comm, dim: int) -> np.ndarray:
+    """This member's part of a tensor that all have: nothing is sent."""
+    return np.split(x, group.size, dim)[group.rank]
+
+
+def all_reduce(x: np.ndarray, group: MPI.Comm, op: MPI.Op = MPI.SUM) -> np.ndarray:
+    """The members' tensors, added (or what `op` does)."""
+    x = np.ascontiguousarray(x).reshape(x.shape)
+    result = np.empty_like(x)
+    group.Allreduce(x, result, op)
+    return result
+
+
+def reduce_scatter(
+    x: np.ndarray, group: MPI.Comm, dim: int, op: MPI.Op = MPI.SUM
+) -> np.ndarray:
+    """This member's part of the members' tensors, added (or what `op` does)."""
+    rows = np.ascontiguousarray(np.stack(np.split(x, group.size, dim)))
+    result = np.empty(rows.shape[1:], x.dtype)
+    group.Reduce_scatter_block(rows, result, op)
+    return result
+
+
+def all_to_all(x: np.ndarray, group: MPI.Comm, split: int, concat: int) -> np.ndarray:
+    """This member's part along `split` of each tensor, joined along `concat`."""
+    rows = np.ascontiguousarray(np.stack(np.split(x, group.size, split)))
+    result = np.empty_like(rows)
+    group.Alltoall(rows, result)
+    return np.concatenate(list(result), concat)
+
+
+def permute(x: np.ndarray, group: MPI.Comm, to: list[int]) -> np.ndarray:
+    """Member i's tensor goes to member `to[i]`."""
+    x = np.ascontiguousarray(x)
+    result = np.empty_like(x)
+    source = to.index(group.rank)
+    group.Sendrecv(x, to[group.rank], recvbuf=result, source=source)
+    return result
+
+
+def update_halo(
+    x: np.ndarray, group: MPI.Comm, dim: int, low: int, high: int
+) -> np.ndarray:
+    """The same, with what neighbours have in its first `low` and last `high` places."""
+    x = np.moveaxis(x.copy(), dim, 0)
+    size = len(x) - low - high
+    for i in range(1, -(-max(low, high) // size) + 1):
+        before = group.rank - i if group.rank >= i else MPI.PROC_NULL
+        after = group.rank + i if group.rank + i < group.size else MPI.PROC_NULL
+        down = min(max(low - (i - 1) * size, 0), size)
+        up = min(max(high - (i - 1) * size, 0), size)
+        begin, end = low - (i - 1) * size, low + i * size
+        received = x[begin - down : begin].copy()
+        sent = x[low + size - down : low + size].copy()
+        group.Sendrecv(sent, after, recvbuf=received, source=before)
+        x[begin - down : begin] = received
+        received = x[end : end + up].copy()
+        group.Sendrecv(x[low : low + up].copy(), before, recvbuf=received, source=after)
+        x[end : end + up] = received
+    return np.moveaxis(x, 0, dim)
+
+
+def mask(x: np.ndarray, group: MPI.Comm, other: float) -> np.ndarray:
+    """The tensor on the group's first member, `other` everywhere else."""
+    return x if group.rank == 0 else np.full_like(x, other)
+
+
+def conv(
+    x: np.ndarray, w: np.ndarray, strides: list[int], dilation: list[int], groups: int
+) -> np.ndarray:
+    """A convolution: `x` is batch, features, space; `w` is features, inputs, space."""
+    size = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilation, strict=True)]
+    space = tuple(range(2, x.ndim))
+    windows = np.lib.stride_tricks.sliding_window_view(x, size, space)
+    steps = tuple(slice(None, None, each) for each in strides)
+    holes = tuple(slice(None, None, each) for each in dilation)
+    windows = windows[(slice(None), slice(None), *steps, *holes)]
+    parts = [
+        np.tensordot(part, kernel, ((1, *range(x.ndim, 2 * x.ndim - 2)), (1, *space)))
+        for part, kernel in zip(
+            np.split(windows, groups, 1), np.split(w, groups, 0), strict=True
+        )
+    ]
+    return np.moveaxis(np.concatenate(parts, -1), -1, 1)
+
+
+def windows(x: np.ndarray, size: list[int], strides: list[int]) -> np.ndarray:
+    """What windows of `size` see of `x`: their places in it are the last dimensions."""
+    found = np.lib.stride_tricks.sliding_window_view(x, size)
+    return found[tuple(slice(None, None, each) for each in strides)]
+
+
+def place(
+    grid: tuple[int, ...], rank: int, shape: list[int], split: list[list[int]]
+) -> tuple[slice, ...]:
+    """A device's part of a tensor whose dimensions are split along axes of the grid."""
+    index, found = np.unravel_index(rank, grid), []
+    for size, axes in zip(shape, split, strict=True):
+        part, parts = 0, 1
+        for axis in axes:
+            part, parts = part * grid[axis] + int(index[axis]), parts * grid[axis]
+        length = -(-size // parts)
+        found.append(slice(min(part * length, size), min((part + 1) * length, size)))
+    return tuple(found)
+
+
+def take(
+    whole: np.ndarray, grid: tuple[int, ...], split: list[list[int]], local: list[int]
+) -> np.ndarray:
+    """This device's part, and zeros where the parts of others are longer."""
+    piece = np.zeros(local, whole.dtype)
+    part = whole[place(grid, rank, list(whole.shape), split)]
+    piece[tuple(map(slice, part.shape))] = part
+    return piece
+
+
+def put(
+    pieces: list[np.ndarray | None],
+    grid: tuple[int, ...],
+    shape: list[int],
+    split: list[list[int]],
+) -> np.ndarray:
+    """The tensor that devices have parts of: `pieces` are theirs, by rank."""
+    first = next(each for each in pieces if each is not None)
+    whole = np.zeros(shape, first.dtype)
+    for rank, piece in enumerate(pieces):
+        if piece is not None:
+            part = place(grid, rank, shape, split)
+            whole[part] = piece[tuple(map(slice, whole[part].shape))]
+    return whole
+
+
+def draw(shape: list[int], dtype: type, generator: np.random.Generator) -> np.ndarray:
+    """Random numbers: normal ones, or small integers."""
+    if np.issubdtype(dtype, np.floating):
+        return generator.standard_normal(shape).astype(dtype)
+    return generator.integers(0, 2 if dtype == np.bool_ else 5, shape).astype(dtype)

@@ -1,0 +1,194 @@
+"""What emitted programs say to other devices, over torch and torch.distributed.
+
+`emit` writes those of these functions into a file that its program uses: short ones,
+to be read there. Tensors stay on their device.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+has_gpu = torch.cuda.is_available()
+local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+device = torch.device("cuda", local_rank) if has_gpu else torch.device("cpu")
+dist.init_process_group("nccl" if has_gpu else "gloo")
+rank = dist.get_rank()
+
+
+@dataclass
+class Group:
+    """Some devices in an order of their own; torch has each of them at `order`."""
+
+    handle: dist.ProcessGroup
+    ranks: list[int]
+    order: list[int]
+    rank: int
+    size: int
+
+
+def join(grid: tuple[int, ...], *axes: int) -> Group:
+    """The devices that differ from this one along `axes` only, the last one fastest."""
+    numbers = torch.arange(dist.get_world_size()).reshape(grid)
+    sizes = [grid[axis] for axis in axes]
+    rows = numbers.movedim(axes, tuple(range(-len(axes), 0))).reshape(-1, *sizes)
+    for row in rows.flatten(1).tolist() if axes else numbers.reshape(-1, 1).tolist():
+        handle = dist.new_group(sorted(row))
+        if rank in row:
+            order = [sorted(row).index(each) for each in row]
+            mine = Group(handle, row, order, row.index(rank), len(row))
+    return mine
+
+
+def all_gather(x: Tensor, group: Group, dim: int) -> Tensor:
+    """The members' tensors, one after another along `dim`."""
+    rows = [torch.empty_like(x).contiguous() for _ in range(group.size)]
+    dist.all_gather(rows, x.contiguous(), group=group.handle)
+    return torch.cat([rows[each] for each in group.order], dim)
+
+
+def all_slice(x: Tensor, group: Group, dim: int) -> Tensor:
+    """This member's part of a tensor that all have: nothing is sent."""
+    return x.chunk(group.size, dim)[group.rank]
+
+
+def all_reduce(
+    x: Tensor, group: Group, op: dist.ReduceOp = dist.ReduceOp.SUM
+) -> Tensor:
+    """The members' tensors, added (or what `op` does)."""
+    result = x.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(result, op, group=group.handle)
+    return result
+
+
+def reduce_scatter(
+    x: Tensor, group: Group, dim: int, op: dist.ReduceOp = dist.ReduceOp.SUM
+) -> Tensor:
+    """This member's part of the members' tensors, added (or what `op` does)."""
+    parts = x.chunk(group.size, dim)
+    rows = [parts[group.order.index(i)].contiguous() for i in range(group.size)]
+    result = torch.empty_like(rows[0])
+    dist.reduce_scatter(result, rows, op, group=group.handle)
+    return result
+
+
+def all_to_all(x: Tensor, group: Group, split: int, concat: int) -> Tensor:
+    """This member's part along `split` of each tensor, joined along `concat`."""
+    parts = x.chunk(group.size, split)
+    rows = torch.stack([parts[group.order.index(i)] for i in range(group.size)])
+    result = torch.empty_like(rows)
+    dist.all_to_all_single(result, rows, group=group.handle)
+    return torch.cat([result[each] for each in group.order], concat)
+
+
+def exchange(x: Tensor, like: Tensor, group: Group, to: int, source: int) -> Tensor:
+    """Send `x` to a member; get from another what is like `like`. -1: no one."""
+    result, talk = like.clone(memory_format=torch.contiguous_format), []
+    if to == source == group.rank:
+        return x
+    if to >= 0:
+        peer = group.ranks[to]
+        talk.append(dist.P2POp(dist.isend, x.contiguous(), peer, group.handle))
+    if source >= 0:
+        peer = group.ranks[source]
+        talk.append(dist.P2POp(dist.irecv, result, peer, group.handle))
+    for work in dist.batch_isend_irecv(talk) if talk else []:
+        work.wait()
+    return result
+
+
+def permute(x: Tensor, group: Group, to: list[int]) -> Tensor:
+    """Member i's tensor goes to member `to[i]`."""
+    return exchange(x, x, group, to[group.rank], to.index(group.rank))
+
+
+def update_halo(x: Tensor, group: Group, dim: int, low: int, high: int) -> Tensor:
+    """The same, with what neighbours have in its first `low` and last `high` places."""
+    x = x.clone().movedim(dim, 0)
+    size = len(x) - low - high
+    for i in range(1, -(-max(low, high) // size) + 1):
+        before = group.rank - i if group.rank >= i else -1
+        after = group.rank + i if group.rank + i < group.size else -1
+        down = min(max(low - (i - 1) * size, 0), size)
+        up = min(max(high - (i - 1) * size, 0), size)
+        begin, end = low - (i - 1) * size, low + i * size
+        old, sent = x[begin - down : begin], x[low + size - down : low + size]
+        x[begin - down : begin] = exchange(sent, old, group, after, before)
+        old, sent = x[end : end + up], x[low : low + up]
+        x[end : end + up] = exchange(sent, old, group, before, after)
+    return x.movedim(0, dim)
+
+
+def mask(x: Tensor, group: Group, other: float) -> Tensor:
+    """The tensor on the group's first member, `other` everywhere else."""
+    return x if group.rank == 0 else torch.full_like(x, other)
+
+
+def conv(
+    x: Tensor, w: Tensor, strides: list[int], dilation: list[int], groups: int
+) -> Tensor:
+    """A convolution: `x` is batch, features, space; `w` is features, inputs, space."""
+    do = [torch.nn.functional.conv1d, torch.nn.functional.conv2d]
+    return [*do, torch.nn.functional.conv3d][x.ndim - 3](
+        x, w, None, strides, 0, dilation, groups
+    )
+
+
+def windows(x: Tensor, size: list[int], strides: list[int]) -> Tensor:
+    """What windows of `size` see of `x`: their places in it are the last dimensions."""
+    for dim, (length, step) in enumerate(zip(size, strides, strict=True)):
+        x = x.unfold(dim, length, step)
+    return x
+
+
+def place(
+    grid: tuple[int, ...], rank: int, shape: list[int], split: list[list[int]]
+) -> tuple[slice, ...]:
+    """A device's part of a tensor whose dimensions are split along axes of the grid."""
+    index, found = np.unravel_index(rank, grid), []
+    for size, axes in zip(shape, split, strict=True):
+        part, parts = 0, 1
+        for axis in axes:
+            part, parts = part * grid[axis] + int(index[axis]), parts * grid[axis]
+        length = -(-size // parts)
+        found.append(slice(min(part * length, size), min((part + 1) * length, size)))
+    return tuple(found)
+
+
+def take(
+    whole: Tensor, grid: tuple[int, ...], split: list[list[int]], local: list[int]
+) -> Tensor:
+    """This device's part, and zeros where the parts of others are longer."""
+    piece = torch.zeros(local, dtype=whole.dtype)
+    part = whole[place(grid, rank, list(whole.shape), split)]
+    piece[tuple(map(slice, part.shape))] = part
+    return piece.to(device)
+
+
+def put(
+    pieces: list[Tensor | None],
+    grid: tuple[int, ...],
+    shape: list[int],
+    split: list[list[int]],
+) -> Tensor:
+    """The tensor that devices have parts of: `pieces` are theirs, by rank."""
+    first = next(each for each in pieces if each is not None)
+    whole = torch.zeros(shape, dtype=first.dtype)
+    for rank, piece in enumerate(pieces):
+        if piece is not None:
+            part = place(grid, rank, shape, split)
+            whole[part] = piece[tuple(map(slice, whole[part].shape))]
+    return whole
+
+
+def draw(shape: list[int], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Random numbers: normal ones, or small integers."""
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=generator).to(dtype)
+    most = 2 if dtype == torch.bool else 5
+    return torch.randint(0, most, shape, generator=generator).to(dtype)

@@ -1,0 +1,146 @@
+"""Emitted programs, run by their launchers, give what the unsharded programs give."""
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shard_dialect.emit.program import TARGETS, emit_python
+from shard_dialect.emit.writer import Target
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.source import Source
+from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.runtime.arrays import random_inputs
+from shard_dialect.runtime.check import Expected
+from shard_dialect.testing.equality import compile_unsharded
+from tests.conftest import ROOT, run_child
+from tests.flow_programs import random_flow_program
+from tests.linalg_programs import random_linalg
+from tests.programs import random_program
+from tests.runtime.launching import Launch, launches
+from tests.stablehlo_programs import random_stablehlo
+
+BACKENDS = {"mpi4py": "mpi", "torch": "torch"}
+EXAMPLES = sorted((ROOT / "examples").glob("*.mlir"))
+
+
+def launch_of(target: str) -> Launch:
+    found = [each for each in launches() if each.backend == BACKENDS[target]]
+    if not found:
+        pytest.skip(f"nothing to launch {target} programs with")
+    return found[0]
+
+
+def emit(text: str, target: Target, pipeline: str = "spmd") -> tuple[str, int]:
+    """The Python program, and how many devices it is for."""
+    with make_context():
+        module = Source.of(text).parse()
+        run_pipeline(module, pipeline)
+        ranks = max(each.size for each in grids_of(module.operation).values())
+        return emit_python(module, target), ranks
+
+
+class Batch:
+    """Programs that are run by one launch for each number of devices."""
+
+    def __init__(self, target: Target, folder: Path) -> None:
+        self.target = target
+        self.folder = folder
+        self.refused: Counter[str] = Counter()
+        self._by_ranks: dict[int, list[Path]] = {}
+        self._expected: dict[Path, Expected] = {}
+
+    def add(self, name: str, text: str, pipeline: str = "spmd") -> None:
+        """A program to be run; one that is refused is counted, and must say where and why."""
+        folder = self.folder / name
+        folder.mkdir()
+        try:
+            program, ranks = emit(text, self.target, pipeline)
+        except ShardError as error:
+            place = error.location or "nowhere"
+            self.refused[re.sub(r"'.*?'|\d+", "", f"{place} {error.message}")] += 1
+            return
+        (folder / "program.py").write_text(program)
+        unsharded = compile_unsharded(text)
+        inputs = random_inputs([each.whole for each in unsharded.program.arguments], 3)
+        np.savez(folder / "in.npz", **{f"arg{i}": each for i, each in enumerate(inputs)})
+        self._expected[folder] = Expected.of(unsharded, inputs)
+        self._by_ranks.setdefault(ranks, []).append(folder)
+
+    def __len__(self) -> int:
+        return len(self._expected)
+
+    def check(self) -> None:
+        assert_formatted([folder / "program.py" for folder in self._expected])
+        for ranks, folders in self._by_ranks.items():
+            command = launch_of(self.target).command(
+                ranks, "-m", "tests.emit.run_all", self.target, *map(str, folders)
+            )[:-1]  # it has no --backend
+            done = run_child(command)
+            assert done.returncode == 0, done.stderr
+        for folder, expected in self._expected.items():
+            compare(folder, expected)
+
+
+def compare(folder: Path, expected: Expected) -> None:
+    with np.load(folder / "out.npz") as outputs:
+        assert len(outputs) == len(expected.results)
+        pairs = zip(expected.results, expected.allowed, strict=True)
+        for i, (result, allowed) in enumerate(pairs):
+            found = outputs[f"result{i}"]
+            assert (found.shape, found.dtype) == (result.shape, result.dtype)
+            a, b = found.astype(np.float64), result.astype(np.float64)
+            is_equal = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= allowed)
+            assert np.all(is_equal), f"{folder}: result{i}\n{found}\n{result}"
+
+
+def assert_formatted(programs: Sequence[Path]) -> None:
+    ruff = shutil.which("ruff")
+    if ruff and programs:
+        for command in (["format", "--diff"], ["check", "--select=E,F,I,W", "--ignore=F841"]):
+            done = run_child([ruff, *command, "--isolated", *map(str, programs)])
+            assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(params=TARGETS)
+def batch(request: pytest.FixtureRequest, tmp_path: Path) -> Batch:
+    launch_of(request.param)
+    return Batch(request.param, tmp_path)
+
+
+def test_examples(batch: Batch) -> None:
+    for source in EXAMPLES:
+        batch.add(source.stem, source.read_text())
+    assert len(batch) == len(EXAMPLES), batch.refused
+    batch.check()
+
+
+def test_examples_whose_collectives_are_started_early(batch: Batch) -> None:
+    for source in EXAMPLES[:4]:
+        batch.add(source.stem, source.read_text(), "spmd,overlap-collectives")
+    assert len(batch) == 4, batch.refused
+    batch.check()
+
+
+GENERATORS: dict[str, tuple[Callable[[int], str], int]] = {
+    "linalg": (lambda seed: random_linalg(seed, runs=True), 12),
+    "mixed": (random_program, 16),
+    "flow": (random_flow_program, 16),
+    "stablehlo": (random_stablehlo, 16),
+}
+
+
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_random_programs(kind: str, batch: Batch) -> None:
+    draw, count = GENERATORS[kind]
+    for seed in range(count):
+        batch.add(str(seed), draw(seed))
+    assert len(batch) >= count // 4, batch.refused
+    assert not [each for each in batch.refused if each.startswith("nowhere")]
+    batch.check()
