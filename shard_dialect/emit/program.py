@@ -223,8 +223,7 @@ def _pieces(
                 r for r in range(w.grids[part.of].size) if part.holds(r, w.grids[part.of])
             ]
             row += f", {held}"
-        rows += folded(f"        ({row})")
-        rows[-1] += ","
+        rows += folded(f"        ({row})", after=",")
     return len(types), rows
 
 

@@ -8,15 +8,17 @@ import re
 WIDTH = 88
 
 
-def folded(line: str, comment: str = "") -> list[str]:
+def folded(line: str, comment: str = "", after: str = "") -> list[str]:
     r"""The line, and where it is too long what its last brackets hold on lines of their own.
 
-    >>> print(*folded("y = join(" + "a_long_name, " * 6 + "z)"), sep="\\n")
+    `after` stands behind it.
+
+    >>> print(*folded("y = join(" + "a_long_name, " * 6 + "z)"), sep="\n")
     y = join(
         a_long_name, a_long_name, a_long_name, a_long_name, a_long_name, a_long_name, z
     )
     """
-    end = f"  # {comment}" if comment else ""
+    end = after + (f"  # {comment}" if comment else "")
     if len(line) + len(end) <= WIDTH:
         return [line + end]
     indent = " " * (len(line) - len(line.lstrip()))
@@ -34,7 +36,7 @@ def folded(line: str, comment: str = "") -> list[str]:
     inner = indent + "    "
     if len(inner) + len(inside) <= WIDTH:
         return [head, inner + inside, indent + tail + end]
-    rows = [row for part in _parts(inside) for row in folded(f"{inner}{part},")]
+    rows = [row for part in _parts(inside) for row in folded(inner + part, after=",")]
     return [head, *rows, indent + tail + end]
 
 
