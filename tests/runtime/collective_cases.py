@@ -7,10 +7,13 @@ runs all that is not refused, and prints what differed.
 """
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import reduce
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import ml_dtypes
@@ -23,6 +26,7 @@ from shard_dialect.ir.source import Source
 from shard_dialect.ir.spelling import scatter_dim
 from shard_dialect.model import Grid
 from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.runtime.cache import Cache
 from shard_dialect.runtime.compile import compile_sharded
 from shard_dialect.runtime.launch import BACKENDS, join
 from shard_dialect.runtime.world import InProcess, World
@@ -213,7 +217,7 @@ def program(chosen: Sequence[Case], element: str, *, started: bool) -> str:
     )
 
 
-@cache
+@functools.cache
 def refusals(element: str) -> dict[str, str]:
     """Why rows of the table cannot be lowered, of those that cannot."""
     found = {}
@@ -236,15 +240,22 @@ def inputs_of(element: str) -> list[Array]:
     return [each.astype(DTYPES[element]) for each in drawn]
 
 
-def differences(world: World, element: str, *, native: bool) -> list[str]:
-    """The cases of an element type that give another result on a device of this process."""
-    chosen = [case for case in cases() if case.name not in refusals(element)]
+def differences(world: World, element: str, cache: Cache, *, native: bool) -> list[str]:
+    """The cases of an element type that give another result on a device of this process.
+
+    One process compiles, the others load what it keeps.
+    """
+    refused = world.share(list(refusals(element)) if world.speaks else [])
+    chosen = [case for case in cases() if case.name not in refused]
     inputs = inputs_of(element)
     found = []
     for started in (False, True) if element in _IN_HALVES else (False,):
-        with make_context():
-            source = Source.of(program(chosen, element, started=started))
-            executable = compile_sharded(source, native_mpi=native)
+        source = Source.of(program(chosen, element, started=started))
+        for compiles in (True, False):
+            if world.speaks == compiles:
+                with make_context():
+                    executable = compile_sharded(source, cache=cache, native_mpi=native)
+            world.share(())
         outputs = world.run(executable, [[inputs[rank]] for rank in world.ranks])
         for rank, results in zip(world.ranks, outputs, strict=True):
             for case, result in zip(chosen, results, strict=True):
@@ -261,10 +272,13 @@ def main() -> int:
     backend = parser.parse_args().backend
     peers = join(backend)
     world: World = peers or InProcess(GRID.size)
-    found = [
-        each for element in DTYPES for each in differences(world, element, native=backend == "mpi")
-    ]
-    found = world.share(found)
+    native = backend == "mpi"
+    with TemporaryDirectory() as folder:
+        cache = Cache(Path(world.share([folder] if world.speaks else [])[0]))
+        found = [
+            each for element in DTYPES for each in differences(world, element, cache, native=native)
+        ]
+        found = world.share(found)
     if world.speaks:
         print("\n".join(found) or f"{len(DTYPES)} element types: every collective is right")
     if peers:
