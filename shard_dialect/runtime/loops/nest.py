@@ -16,6 +16,8 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.runtime.loops.memory import Memory
 
 ONLY = -1
+_VECTOR = 16
+"""Rounds of an innermost loop that are worth a vector."""
 
 
 @dataclass(frozen=True)
@@ -165,15 +167,18 @@ def _order(
 ) -> tuple[tuple[int, ...], tuple[int, int] | None]:
     """The loops of more than one round, the one that most buffers are contiguous along innermost.
 
-    Of those that are equally good the last one, as the op's author wrote.
+    Of those that are equally good one that fills a vector, and the last one, as the op's author
+    wrote. Reductions are inside of the others, so that what is reduced into stays near.
     """
     loops = [loop for loop in range(len(sizes)) if sizes[loop] != 1]
     if not loops:
         return (), None
     costs = {loop: sum(_stride_cost(access, loop) for access in accesses) for loop in loops}
     least = min(costs.values())
-    innermost = max(loop for loop in loops if costs[loop] == least)
-    order = (*(loop for loop in loops if loop != innermost), innermost)
+    equal = [loop for loop in loops if costs[loop] == least]
+    innermost = max(equal, key=lambda loop: (min(sizes[loop], _VECTOR), loop))
+    others = sorted((loop for loop in loops if loop != innermost), key=lambda n: n not in parallel)
+    order = (*others, innermost)
     return order, _tiles(accesses, sizes, parallel) if least else None
 
 
