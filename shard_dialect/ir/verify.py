@@ -298,8 +298,10 @@ def _check_may_be_sharded(op: ir.Operation) -> None:
 
 def _check_runtime_function(op: ir.Operation, shardings: Shardings) -> None:
     type_ = op.attributes["function_type"].value
-    if RANK in op.attributes and str(type_) != "() -> index":
-        raise ShardingError(f"{RANK} is on a function {type_}, expected () -> index")
+    if RANK in op.attributes:
+        shardings.grid(expect(op, RANK, ir.FlatSymbolRefAttr, "the name of a grid").value)
+        if str(type_) != "() -> index":
+            raise ShardingError(f"{RANK} is on a function {type_}, expected () -> index")
     if COLLECTIVE in op.attributes:
         _check_called_collective(op, shardings)
 

@@ -103,7 +103,7 @@ class _Calls:
 
     def ask_rank(self, op: ir.Operation, function: ir.Operation) -> None:
         type_ = ir.FunctionType.get([], [ir.IndexType.get()])
-        name = self._declare("rank", (RANK, ir.UnitAttr.get()), type_, function)
+        name = self._declare("rank", (RANK, op.attributes["grid"]), type_, function)
         callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
         with ir.InsertionPoint(op), op.location:
             asked = build.create("func.call", [ir.IndexType.get()], [], callee)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,8 +107,8 @@ class Program:
     results: Sequence[Boundary]
     sites: Mapping[str, Site]
     """By the name of the runtime function that is called."""
-    ranks: Sequence[str]
-    """The runtime functions that give a device's rank."""
+    ranks: Mapping[str, Grid]
+    """The runtime functions that give a device's rank, and on which grid."""
     handles: Sequence[Handle]
     """What native code is to be told; none if the runtime does the collectives."""
     calls: Sequence[Site]
@@ -120,7 +120,7 @@ class Program:
         function = find_function(module, entry)
         sites = _sites(module, shardings)
         declared = [op for op in operations(body(module)) if RANK in op.attributes]
-        ranks = [name_of(op) for op in declared]
+        ranks = {name_of(op): shardings.grid(symbol(op.attributes[RANK])) for op in declared}
         return cls(
             entry,
             shardings.grids,
@@ -137,6 +137,7 @@ class Program:
         """How many devices the program is for; 1 if it has nothing to do with a grid."""
         named = {each.sharding.grid for each in (*self.arguments, *self.results) if each.sharding}
         used = {site.grid for site in self.calls} | {self.grids[name] for name in named}
+        used |= set(self.ranks.values())
         sizes = sorted({grid.size for grid in used or self.grids.values() if grid.is_static})
         if len(sizes) > 1:
             raise ShardError(f"the program is for grids of {sizes[0]} and of {sizes[1]} devices")
@@ -270,7 +271,7 @@ def _calls(
     module: ir.Operation,
     entry: str,
     sites: Mapping[str, Site],
-    ranks: Sequence[str],
+    ranks: Iterable[str],
     callers: tuple[str, ...] = (),
 ) -> list[Site]:
     """The collectives that `entry` calls, in the order of the text, calls of calls included."""
