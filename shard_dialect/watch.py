@@ -252,7 +252,9 @@ class _Watch:
             code = os.WEXITSTATUS(status)
             if self._is_done and code == 0:
                 return "done", ""
-            return "lost", f"error: {who} ended in {what}, with exit status {code}"
+            # A library that loses the others may end the process, but not as if all were well.
+            kind = "lost" if code else "failed"
+            return kind, f"error: {who} ended in {what}, with exit status {code}"
         name = signal.Signals(os.WTERMSIG(status)).name
         hint = ": perhaps the memory ran out" if name == "SIGKILL" else ""
         return "failed", f"error: {who} was killed ({name}) in {what}{hint}"
