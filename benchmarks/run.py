@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
+from threading import Timer
 from typing import IO
 
 import numpy as np
@@ -34,6 +35,8 @@ PACKAGES = {"jax": "jax", "torch": "torch", "dtensor": "torch"}
 SHOWN = {"ours": "ours", "jax": "XLA", "torch": "torch", "dtensor": "DTensor"}
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 ENVIRONMENT["JAX_TRACEBACK_FILTERING"] = "off"
+MOST_SECONDS = 900.0
+"""After which a contender is ended."""
 SECONDS_A_TURN = 0.2
 TOLERANCE = 2e-3
 
@@ -76,6 +79,9 @@ class Contender:
             stderr=self.errors,
             text=True,
         )
+        self._bound = Timer(MOST_SECONDS, self.process.kill)
+        self._bound.daemon = True
+        self._bound.start()
         self.compiled = self._reply()["compiled"]
         self.turns: list[dict[str, float]] = []
         self.count = 1
@@ -97,6 +103,7 @@ class Contender:
     def close(self) -> None:
         _pipe(self.process.stdin).close()
         self.process.wait()
+        self._bound.cancel()
 
     def _reply(self) -> dict[str, float]:
         line = _pipe(self.process.stdout).readline()

@@ -12,6 +12,7 @@ FILES = sorted(
     path for folder in ("tests", "benchmarks", "docs") for path in (ROOT / folder).rglob("*.py")
 )
 BOUNDED_BY_HAND = {
+    "benchmarks/run.py",
     "tests/conftest.py",
     "tests/fuzz_reader.py",
     "tests/runtime/everywhere.py",
