@@ -49,8 +49,9 @@ def execute(options: argparse.Namespace, rank: Rank | None) -> int:
         watch.end("")
     except BaseException as error:
         if joined:
-            joined[0].fail(error)
-        elif not is_watched():
+            joined[0].fail(error)  # or tell that it has lost the one that did
+            watch.leave()
+        if not is_watched():
             print(told(error), file=sys.stderr, flush=True)
         watch.end(told(error))
     return 0

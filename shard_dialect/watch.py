@@ -42,9 +42,14 @@ def fail(text: str, *, is_lost: bool = False) -> None:
 
 
 def end(text: str) -> NoReturn:
-    """In the child: fail, and go: leaving as usual would wait for the others."""
-    sys.stdout.flush()
+    """In the child: fail, and go."""
     fail(text)
+    leave()
+
+
+def leave() -> NoReturn:
+    """In the child, once it has failed: leaving as usual would wait for the others."""
+    sys.stdout.flush()
     os._exit(1)
 
 
