@@ -181,6 +181,22 @@ def test_element_types(element: str, body: str, result: str, by: Callable[..., A
     np.testing.assert_array_equal(found, by(*given))
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(6, 12), (5, 3), (1, 64), (9, 17)])
+def test_bits_beside_words(rows: int, columns: int) -> None:
+    many, bits = f"tensor<{rows}x{columns}xi32>", f"tensor<{rows}x{columns}xi1>"
+    text = f"""
+    func.func @main(%a: {many}, %c: {many}) -> ({many}, {bits}, {many}) {{
+      %sum, %carried = arith.addui_extended %a, %a : {many}, {bits}
+      %more = arith.addi %c, %a : {many}
+      return %sum, %carried, %more : {many}, {bits}, {many}
+    }}"""
+    drawn = np.random.default_rng(0).integers(-(2**31), 2**31, (2, rows, columns), np.int32)
+    (a, c), (total, carried, more) = run_on(text, list(drawn))
+    np.testing.assert_array_equal(total, a + a)
+    np.testing.assert_array_equal(carried.view(np.uint8), a < 0)
+    np.testing.assert_array_equal(more, a + c)
+
+
 def test_bodies_with_branches() -> None:
     body = """
       %c = arith.cmpf olt, %a, %b : f32
