@@ -24,4 +24,3 @@ def store_as_bytes(module: ir.Operation) -> None:
         elif op.name == "llvm.store" and op.operands[0].type == bit:
             with ir.InsertionPoint(op), op.location:
                 op.operands[0] = build.create("llvm.zext", [byte], [op.operands[0]]).results[0]
-
