@@ -40,8 +40,9 @@ def cut_collective(op: ir.Operation, collective: Collective, shardings: Sharding
             type_ = shardings.local(shardings.typed(global_type, now))
             splat = _splat_constant(value) if isinstance(step, AllSlice) else None
             if splat is not None:
-                attribute = local_splat(splat, type_)
-                value = build.create("arith.constant", [type_], [], {"value": attribute}).results[0]
+                made_by = value.owner.name  # arith has no constants of unsigned integers
+                cut = {build.CONSTANTS[made_by]: local_splat(splat, type_)}
+                value = build.create(made_by, [type_], [], cut).results[0]
                 continue
             if isinstance(step, UpdateHalo):
                 content = build.zero(type_.element_type) and build.identity(

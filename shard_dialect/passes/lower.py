@@ -46,6 +46,7 @@ from shard_dialect.passes.carried import copy_what_is_carried
 from shard_dialect.passes.control_flow import switches_to_ifs, to_scf
 from shard_dialect.passes.lower_collectives import call_collectives, use_rows_everywhere
 from shard_dialect.passes.native_mpi import give_bodies
+from shard_dialect.passes.signless import drop_signs
 
 _FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize,cse))"
 # Buffers are freed in regions only; and blocks that are never reached cannot be lifted.
@@ -103,6 +104,7 @@ class Lower(Pass):
             take_apart(module)
             _read_scales_alike(module)
             PassManager.parse(_TO_LINALG).run(module)
+            drop_signs(module)
             copy_what_is_carried(module)
             call_collectives(module)
             copies = "true" if self.copy_before_write else "false"

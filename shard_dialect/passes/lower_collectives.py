@@ -82,12 +82,13 @@ def _read(op: ir.Operation) -> tuple[str, LocalStep]:
 def _check_reduction(name: str, reduction: Reduction, element: ir.Type) -> None:
     is_float = isinstance(element, ir.FloatType)
     is_complex = isinstance(element, ir.ComplexType)
+    is_unsigned = isinstance(element, ir.IntegerType) and element.is_unsigned
     if reduction == "average":
         fits = is_float
     elif reduction in build.BITWISE:
         fits = not is_float and not is_complex
-    elif reduction in ("max", "min"):
-        fits = str(element) != "i1" and not is_complex
+    elif reduction in ("max", "min"):  # which of two is larger, their bits do not say
+        fits = str(element) != "i1" and not is_complex and not is_unsigned
     else:
         fits = str(element) != "i1"
     if not fits:

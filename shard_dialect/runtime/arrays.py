@@ -28,6 +28,10 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
     "i16": np.dtype(np.int16),
     "i32": np.dtype(np.int32),
     "i64": np.dtype(np.int64),
+    "ui8": np.dtype(np.uint8),
+    "ui16": np.dtype(np.uint16),
+    "ui32": np.dtype(np.uint32),
+    "ui64": np.dtype(np.uint64),
     "index": np.dtype(np.int64),
     "complex<f32>": np.dtype(np.complex64),
     "complex<f64>": np.dtype(np.complex128),
@@ -59,7 +63,10 @@ class TensorType:
 
 
 def random_inputs(types: Sequence[TensorType], seed: int) -> list[Array]:
-    """Inputs drawn from a normal distribution, or from small integers, the same for one seed."""
+    """Inputs drawn from a normal distribution, or from small integers, the same for one seed.
+
+    Those below zero are the largest ones of unsigned types.
+    """
     generator = np.random.default_rng(seed)
 
     def draw(type_: TensorType) -> Array:
@@ -67,6 +74,9 @@ def random_inputs(types: Sequence[TensorType], seed: int) -> list[Array]:
             return generator.integers(0, 2, type_.shape).astype(np.bool_)
         if np.issubdtype(type_.dtype, np.integer):
             return generator.integers(-4, 5, type_.shape).astype(type_.dtype)
+        if type_.dtype.kind == "c":
+            pairs = generator.standard_normal((*type_.shape, 2))
+            return pairs.view(np.complex128)[..., 0].astype(type_.dtype)
         return generator.standard_normal(type_.shape).astype(type_.dtype)
 
     return [draw(type_) for type_ in types]
@@ -148,7 +158,7 @@ def perturbed(array: Array, seed: int) -> Array:
     if not _is_float(array.dtype):
         return array
     steps = np.random.default_rng(seed).uniform(-1, 1, array.shape)
-    wide = np.asarray(array, np.float64)
+    wide = _widened(array)
     return (wide * (1 + steps * _epsilon(array.dtype))).astype(array.dtype)
 
 
@@ -166,16 +176,20 @@ def tolerance(expected: Array, others: Sequence[Array]) -> NDArray[np.float64]:
     """
     if not _is_float(expected.dtype):
         return np.zeros(expected.shape)
-    e = np.asarray(expected, np.float64)
+    e = _widened(expected)
     with np.errstate(invalid="ignore", over="ignore"):
-        squares = [np.square(np.asarray(other, np.float64) - e) for other in others]
+        squares = [np.square(np.abs(_widened(other) - e)) for other in others]
         spread = np.sqrt(np.mean(squares, axis=0)) if squares else np.zeros(e.shape)
         allowed = _SPREADS * spread + _ROUNDINGS * _epsilon(expected.dtype) * np.abs(e)
     return np.where(np.isfinite(allowed), allowed, 0.0)
 
 
+def _widened(array: Array) -> NDArray[np.inexact]:
+    return np.asarray(array, np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
 def _is_float(dtype: np.dtype[np.generic]) -> bool:
-    return dtype.kind == "f" or dtype == ml_dtypes.bfloat16
+    return dtype.kind in "fc" or dtype == ml_dtypes.bfloat16
 
 
 def _epsilon(dtype: np.dtype[np.generic]) -> float:
@@ -186,7 +200,7 @@ def compare(actual: Array, expected: Array, allowed: NDArray[np.float64]) -> Dif
     """The worst difference, where `allowed` is what each element may differ by."""
     if not actual.size:
         return Difference((), None, None, 0.0, 0.0)
-    a, e = (np.asarray(each, np.float64) for each in (actual, expected))
+    a, e = _widened(actual), _widened(expected)
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(a - e)
     both_nan = np.isnan(a) & np.isnan(e)

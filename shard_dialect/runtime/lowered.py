@@ -215,6 +215,7 @@ def _boundary(
         if key in attributes:
             global_type = attributes[key].value
             whole = _tensor_type(global_type)
+            local = TensorType(local.shape, whole.dtype)  # buffers have no signs
             sharding = shardings.of_type(global_type)
             if sharding is not None and sharding.partial:
                 raise error_at(

@@ -15,6 +15,8 @@ _UNARY = (
     "round_nearest_afz round_nearest_even rsqrt sign sine sqrt tan tanh"
 ).split()
 _BINARY = "add atan2 divide maximum minimum multiply power remainder subtract".split()
+_OF_FLOATS = ("atan2", "power")
+_OF_COMPLEX = ("add", "divide", "multiply", "subtract")
 _BITWISE = "and or xor".split()
 _SHIFTS = "shift_left shift_right_arithmetic shift_right_logical".split()
 
@@ -29,6 +31,16 @@ def _alike(
     return draw
 
 
+def _arithmetic(name: str) -> Callable[[Draws], Sample]:
+    others = ("ui32", "complex<f32>") if name in _OF_COMPLEX else ("ui32",)
+
+    def draw(draws: Draws) -> Sample:
+        x = draws.any(draws.pick("f32", "f32", *(others if name not in _OF_FLOATS else ())))
+        return hlo(name, [x, x], [x])
+
+    return draw
+
+
 def _shifted(name: str) -> Callable[[Draws], Sample]:
     def draw(draws: Draws) -> Sample:
         x = draws.any("i32")
@@ -38,7 +50,10 @@ def _shifted(name: str) -> Callable[[Draws], Sample]:
 
 
 def _convert(draws: Draws) -> Sample:
-    source, made = draws.pick(("f32", "i32"), ("i32", "f32"), ("f32", "f64"), ("i1", "f32"))
+    source, made = draws.pick(
+        ("f32", "i32"), ("i32", "f32"), ("f32", "f64"), ("i1", "f32"), ("ui32", "f32"),
+        ("ui8", "i32"), ("i32", "ui16"),
+    )  # fmt: skip
     x = draws.any(source)
     return hlo("convert", [x], [x.of(made)])
 
@@ -49,7 +64,7 @@ def _reduce_precision(draws: Draws) -> Sample:
 
 
 def _compare(draws: Draws) -> Sample:
-    x = draws.any()
+    x = draws.any(draws.pick("f32", "ui32"))
     direction = draws.pick("LT", "GE", "EQ")
     said = f"comparison_direction = #stablehlo<comparison_direction {direction}>"
     return hlo("compare", [x, x], [x.of("i1")], said)
@@ -337,7 +352,7 @@ SAMPLES: dict[str, Callable[[Draws], Sample]] = {
     f"stablehlo.{name}": function
     for name, function in {
         **{name: _alike(name, 1) for name in _UNARY},
-        **{name: _alike(name, 2) for name in _BINARY},
+        **{name: _arithmetic(name) for name in _BINARY},
         **{name: _alike(name, 2, "i32") for name in _BITWISE},
         **{name: _alike(name, 1, "i32") for name in ("count_leading_zeros", "not", "popcnt")},
         **{name: _shifted(name) for name in _SHIFTS},
@@ -389,8 +404,6 @@ NOT_RUN = {
             "custom_call", "fft", "scatter", "select_and_scatter", "sort", "triangular_solve",
         )
     },
-    "stablehlo.complex": "programs are run on no complex elements",
-    "stablehlo.rng_bit_generator": "programs are run on no unsigned elements",
 }  # fmt: skip
 JUMPS = {
     f"stablehlo.{name}"

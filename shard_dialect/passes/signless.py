@@ -1,0 +1,53 @@
+"""Integers without a sign, as the ops on buffers want them. Part of `lower`.
+
+    %0 = builtin.unrealized_conversion_cast %a : tensor<8xui32> to tensor<8xi32>
+    %1 = linalg.generic ... arith.divui ... ins(%0 : tensor<8xi32>)
+
+What StableHLO computes on unsigned integers has become ops that say so themselves; what is
+left of the types, on boundaries, loops and collectives, only stands in the way.
+"""
+
+from __future__ import annotations
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import functions_of, update_type
+from shard_dialect.ir.walk import walk
+
+_CAST = "builtin.unrealized_conversion_cast"
+
+
+def drop_signs(module: ir.Operation) -> None:
+    """Give all values, constants and functions the types without signs."""
+    for op in walk(module):
+        blocks = [block for region in op.regions for block in region]
+        for value in [*op.results, *(each for block in blocks for each in block.arguments)]:
+            value.set_type(_plain(value.type))
+        if op.name == "arith.constant":
+            op.attributes["value"] = _plain_elements(op.attributes["value"])
+        if op.name == _CAST and op.operands[0].type == op.results[0].type:
+            op.results[0].replace_all_uses_with(op.operands[0])
+            op.erase()
+    for function in functions_of(module):
+        update_type(function)
+
+
+def _plain(type_: ir.Type) -> ir.Type:
+    if isinstance(type_, ir.RankedTensorType):
+        plain = _plain(type_.element_type)
+        if plain == type_.element_type:
+            return type_
+        return ir.RankedTensorType.get(type_.shape, plain, type_.encoding)
+    if isinstance(type_, ir.IntegerType) and not type_.is_signless:
+        return ir.IntegerType.get_signless(type_.width)
+    return type_
+
+
+def _plain_elements(value: ir.Attribute) -> ir.Attribute:
+    plain = _plain(value.type)
+    if plain == value.type:
+        return value
+    # The same bits, as the number that they are in the type without a sign.
+    element = plain.element_type
+    half = 2 ** (element.width - 1)
+    numbers = [(number + half) % (2 * half) - half for number in value]
+    return ir.DenseElementsAttr.get([ir.IntegerAttr.get(element, n) for n in numbers], plain)
