@@ -153,26 +153,32 @@ class Difference:
         return self.error <= self.tolerance
 
 
-def perturbed(array: Array, seed: int) -> Array:
-    """The array with each float moved by up to one unit in its last place, at random."""
+def perturbed(array: Array, seed: int, units: int = 1) -> Array:
+    """The array with each float moved by up to `units` in its last place, at random.
+
+    Half precision by one: more would be a large part of it.
+    """
     if not _is_float(array.dtype):
         return array
     steps = np.random.default_rng(seed).uniform(-1, 1, array.shape)
     wide = _widened(array)
-    return (wide * (1 + steps * _epsilon(array.dtype))).astype(array.dtype)
+    epsilon = _epsilon(array.dtype)
+    moves = steps * (epsilon if array.dtype.itemsize < 4 else units * epsilon)
+    return (wide * (1 + moves)).astype(array.dtype)
 
 
 _SPREADS = 100
-"""How many times what moving the inputs does may a sum in another order do."""
+"""How many times what moving the inputs by one unit does may a sum in another order do."""
 _ROUNDINGS = 16
 """Units in the last place that any element may differ by."""
 
 
-def tolerance(expected: Array, others: Sequence[Array]) -> NDArray[np.float64]:
+def tolerance(expected: Array, others: Sequence[Array], units: int = 1) -> NDArray[np.float64]:
     """How far from `expected` each element may be, as the order of a sum makes it.
 
-    `others` are results from inputs that were moved by their last place: an element that this moves
-    much is one that rounding moves much. Integers and booleans must be equal.
+    `others` are results from inputs that were moved by up to `units` in their last place: an
+    element that this moves much is one that rounding moves much. Integers and booleans must be
+    equal.
     """
     if not _is_float(expected.dtype):
         return np.zeros(expected.shape)
@@ -180,7 +186,7 @@ def tolerance(expected: Array, others: Sequence[Array]) -> NDArray[np.float64]:
     with np.errstate(invalid="ignore", over="ignore"):
         squares = [np.square(np.abs(_widened(other) - e)) for other in others]
         spread = np.sqrt(np.mean(squares, axis=0)) if squares else np.zeros(e.shape)
-        allowed = _SPREADS * spread + _ROUNDINGS * _epsilon(expected.dtype) * np.abs(e)
+        allowed = _SPREADS / units * spread + _ROUNDINGS * _epsilon(expected.dtype) * np.abs(e)
     return np.where(np.isfinite(allowed), allowed, 0.0)
 
 

@@ -93,3 +93,26 @@ def test_a_perturbation_moves_floats_by_their_last_place_only() -> None:
     moved = perturbed(x, seed=1)
     assert np.all(np.abs(moved - x) <= 2 * np.finfo(np.float32).eps * np.abs(x))
     np.testing.assert_array_equal(perturbed(np.arange(3), seed=1), np.arange(3))
+
+
+@pytest.mark.parametrize("units", [1, 64])
+def test_a_perturbation_moves_floats_by_so_many_units(units: int) -> None:
+    x = np.linspace(1, 2, 1000, dtype=np.float32)
+    moved = abs(perturbed(x, 1, units) - x) / (np.finfo(np.float32).eps * x)
+    assert units / 2 < moved.max() <= units + 1
+
+
+def test_what_one_unit_does_not_show_is_allowed() -> None:
+    """The parts of such a sum are too large for a unit in their last place to move it often."""
+    x = np.random.default_rng(0).standard_normal((200, 4)).astype(np.float32)
+    x[:, 3] = -x[:, :3].sum(axis=1) + 1e-3
+    text = """
+    shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<200x4xf32{}>) -> tensor<200xf32> {{
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [1]
+        : (tensor<200x4xf32{}>, tensor<f32>) -> tensor<200xf32>
+      return %s : tensor<200xf32>
+    }}"""
+    cut = ", #mesh.shard<@g, [[], [0]]>"
+    assert verdict(text.format(cut, cut), text.format("", ""), [x]).passed
