@@ -96,3 +96,36 @@ def test_narrow_floats_are_rounded_once(name: str, element: str) -> None:
     least = float(ml_dtypes.finfo(dtype).smallest_subnormal)
     errors = np.abs(found[both] - wanted[both])
     assert np.all(errors <= np.maximum(step[both], least))
+
+
+OF_LIBM: dict[str, Callable[[Array], Array]] = {
+    "acosh": np.arccosh, "asinh": np.arcsinh, "atanh": np.arctanh, "ceil": np.ceil,
+    "cosh": np.cosh, "exp2": np.exp2, "roundeven": np.rint, "sinh": np.sinh, "tan": np.tan,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_LIBM)
+def test_what_is_left_to_libm(name: str) -> None:
+    x = np.array([-2.5, 0.5, -0.0, 1e-5, -1e-30, 8388609, np.inf, np.nan], np.float32)
+    found = computed(name, x, "f32")
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = OF_LIBM[name](x)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=0)
+    zero = x == 0
+    np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
+
+
+def test_powers_of_negative_numbers() -> None:
+    a = np.array([-2.5, -2.0, -2.0, 0.5, -0.0, -8.0], np.float32)
+    b = np.array([3, -2, 0, -1, 2, 1 / 3], np.float32)
+    text = """
+    func.func @main(%a: tensor<6xf32>, %b: tensor<6xf32>) -> tensor<6xf32> {
+      %y = math.powf %a, %b : tensor<6xf32>
+      return %y : tensor<6xf32>
+    }"""
+    with make_context():
+        module = Source.of(text).parse()
+        run_pipeline(module, "lower")
+        (found,) = Executable(module, "main").run([a, b], Alone())
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(found, np.power(a, b), rtol=1e-6)
