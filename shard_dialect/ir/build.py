@@ -227,13 +227,16 @@ def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
     raise ShardingError(f"no {element} changes nothing under {reduction}")
 
 
-def identities(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Attribute:
+def identities(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Operation:
     """A tensor of what changes nothing under `reduction`, of complex elements too."""
     element = type_.element_type
-    if isinstance(element, ir.ComplexType):
-        part = identity(reduction, element.element_type)
-        return ir.Attribute.parse(f"dense<({part.value}, 0.0)> : {type_}")
-    return ir.DenseElementsAttr.get_splat(type_, identity(reduction, element))
+    if not isinstance(element, ir.ComplexType):
+        return scalar(ir.DenseElementsAttr.get_splat(type_, identity(reduction, element)))
+    part = element.element_type
+    parts = [identity(reduction, part), identity("sum", part)]
+    # The bindings have no class for an attribute of complex elements.
+    one = create("complex.constant", [element], [], {"value": ir.ArrayAttr.get(parts)})
+    return create("tensor.splat", [type_], [one.results[0]])
 
 
 def zero(element: ir.Type) -> ir.Attribute | None:

@@ -167,7 +167,7 @@ def _own(value: ir.Value, step: AllSlice | Mask, grid: Grid, rank: ir.Value) -> 
         begin = _of_rank([place * size for place in places], ir.IndexType.get(), rank)
         return build.part_of(value, begin, size, step.dim)
     is_first = _of_rank([int(not place) for place in places], _bit(), rank)
-    other = build.scalar(build.identities(step.reduction, value.type)).results[0]
+    other = build.identities(step.reduction, value.type).results[0]
     return build.create("arith.select", [value.type], [is_first, value, other]).results[0]
 
 

@@ -19,11 +19,11 @@ _CAST = "builtin.unrealized_conversion_cast"
 def drop_signs(module: ir.Operation) -> None:
     """Give all values, constants and functions the types without signs."""
     for op in walk(module):
+        if op.name == "arith.constant" and _plain(op.results[0].type) != op.results[0].type:
+            op.attributes["value"] = _plain_elements(op.attributes["value"])
         blocks = [block for region in op.regions for block in region]
         for value in [*op.results, *(each for block in blocks for each in block.arguments)]:
             value.set_type(_plain(value.type))
-        if op.name == "arith.constant":
-            op.attributes["value"] = _plain_elements(op.attributes["value"])
         if op.name == _CAST and op.operands[0].type == op.results[0].type:
             op.results[0].replace_all_uses_with(op.operands[0])
             op.erase()
@@ -43,10 +43,8 @@ def _plain(type_: ir.Type) -> ir.Type:
 
 
 def _plain_elements(value: ir.Attribute) -> ir.Attribute:
+    """The same bits, as the numbers that they are in the type without a sign."""
     plain = _plain(value.type)
-    if plain == value.type:
-        return value
-    # The same bits, as the number that they are in the type without a sign.
     element = plain.element_type
     half = 2 ** (element.width - 1)
     numbers = [(number + half) % (2 * half) - half for number in value]

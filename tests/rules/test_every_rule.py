@@ -6,11 +6,9 @@ that the rule allows, and placed in others.
 
     SHARD_DIALECT_EVERY_CUT=20 pytest tests/rules/test_every_rule.py
 
-draws 20 instances of each kind and cuts them in every way. What nothing lowers is run on pieces by
-StableHLO's interpreter, or by XLA; what neither runs is cut, and no more.
+draws 20 instances of each kind and cuts them in every way. What nothing lowers is cut, and no more.
 """
 
-import importlib.util
 import os
 import random
 import warnings
@@ -30,7 +28,6 @@ from shard_dialect.testing import (
     SAMPLES,
     Draws,
     Sample,
-    Tensor,
     compile_unsharded,
     cuts,
     placed,
@@ -40,7 +37,6 @@ from shard_dialect.testing import (
 )
 from shard_dialect.testing.draws import EVEN, UNEVEN
 from shard_dialect.testing.shardings import any_sharding
-from tests.rules.interpreted import run, trials
 
 GRIDS = tuple(Grid("g", shape) for shape in ((2,), (3,), (4,), (2, 2)))
 INSTANCES = int(os.environ.get("SHARD_DIALECT_EVERY_CUT", "0"))
@@ -52,17 +48,6 @@ NOT_SAMPLED = {
     "ml_program.global_store_graph": "it stands in ml_program's graphs, which are no functions",
     "mesh.collective_permute": "of stages, which tests/stage_programs.py draws",
 }
-INTERPRETED = {
-    **dict.fromkeys(("scatter", "select_and_scatter", "sort"), "interpreter"),
-    **dict.fromkeys(
-        (
-            "batch_norm_grad", "batch_norm_inference", "batch_norm_training", "cholesky", "complex",
-            "fft", "triangular_solve",
-        ),
-        "xla",
-    ),
-}  # fmt: skip
-"""StableHLO's ops of `NOT_RUN` that something runs on pieces, and what does."""
 NO_LOOPS = {"linalg.index", "linalg.yield"}
 
 
@@ -126,7 +111,6 @@ def test_every_op_of_linalg_has_a_sample() -> None:
 
 def test_what_is_not_run_has_a_sample() -> None:
     assert set(NOT_RUN) <= set(SAMPLES)
-    assert {f"stablehlo.{name}" for name in INTERPRETED} <= set(NOT_RUN)
 
 
 @pytest.mark.parametrize("op", runnable())
@@ -150,33 +134,3 @@ def test_what_is_not_run_is_cut(op: str) -> None:
                 warnings.simplefilter("error", ShardWarning)
                 module = Source.of(text).parse()
                 run_pipeline(module, "spmd")
-
-
-@pytest.mark.parametrize("name", sorted(INTERPRETED))
-def test_what_nothing_lowers_is_the_op_on_pieces(name: str) -> None:
-    runner = INTERPRETED[name]
-    if runner == "xla" and importlib.util.find_spec("jaxlib") is None:
-        pytest.skip("jaxlib is not installed")
-    made = [
-        trial
-        for sample, _ in instances(f"stablehlo.{name}")
-        for trial in trials(name, placed(sample), INSTANCES or 4)
-    ]
-    assert made
-    calls = [list(trial.calls()) for trial in made]
-    outputs = iter(run(runner, [call for each in calls for call in each]))
-    for trial, each in zip(made, calls, strict=True):
-        trial.check([next(outputs) for _ in each], 1e-5)
-
-
-def test_many_samples_are_cut() -> None:
-    """Else the test above would be one of programs that stay whole."""
-    ops = runnable()[::5]
-    samples = [next(instances(op))[0] for op in ops]
-    counts = [sum(len(cuts(sample, grid)) for grid in GRIDS) for sample in samples]
-    assert sum(count >= 4 for count in counts) > 0.8 * len(ops)
-
-
-def test_a_tensor_is_read_as_it_is_written() -> None:
-    for text in ("tensor<4x8xf32>", "tensor<f32>", "tensor<2xcomplex<f32>>", "tensor<1x2xi1>"):
-        assert str(Tensor.read(text)) == text

@@ -15,12 +15,15 @@ def constant(values: Sequence[int], element: ir.Type) -> ir.Value:
     return create("stablehlo.constant", [type_], [], {"value": listed}).results[0]
 
 
-def repeated(number: int, type_: ir.RankedTensorType) -> ir.Value:
+def repeated(number: float, type_: ir.RankedTensorType) -> ir.Value:
     """A tensor of one number."""
     element = type_.element_type
-    text = str(number) if isinstance(element, ir.IntegerType) else f"{number}.0"
-    text = f"({text}, 0.0)" if isinstance(element, ir.ComplexType) else text
-    value = ir.Attribute.parse(f"dense<{text}> : {type_}")
+    if isinstance(element, ir.ComplexType):
+        real = ir.RankedTensorType.get(type_.shape, element.element_type)
+        parts = [repeated(number, real), repeated(0, real)]
+        return create("stablehlo.complex", [type_], parts).results[0]
+    kind = ir.IntegerAttr if isinstance(element, ir.IntegerType) else ir.FloatAttr
+    value = ir.DenseElementsAttr.get_splat(type_, kind.get(element, number))
     return create("stablehlo.constant", [type_], [], {"value": value}).results[0]
 
 

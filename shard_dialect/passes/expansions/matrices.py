@@ -1,0 +1,149 @@
+"""`stablehlo.cholesky` and `stablehlo.triangular_solve`: row by row, of each matrix of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir import build
+from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.expansions import code
+from shard_dialect.passes.expansions.code import Carried, Number
+from shard_dialect.rules.stablehlo.arithmetic import repeated
+from shard_dialect.rules.stablehlo.attributes import numbers
+
+
+def _op(name: str, *operands: ir.Value) -> ir.Value:
+    """Of two elements of one type: sub, mul, div."""
+    type_ = operands[0].type
+    full = f"complex.{name}" if isinstance(type_, ir.ComplexType) else f"arith.{name}f"
+    return build.create(full, [type_], operands).results[0]
+
+
+def _root(value: ir.Value) -> ir.Value:
+    dialect = "complex" if isinstance(value.type, ir.ComplexType) else "math"
+    return build.create(f"{dialect}.sqrt", [value.type], [value]).results[0]
+
+
+def _conjugate(value: ir.Value) -> ir.Value:
+    if not isinstance(value.type, ir.ComplexType):
+        return value
+    return build.create("complex.conj", [value.type], [value]).results[0]
+
+
+def _less_products(
+    start: ir.Value, begin: Number, end: Number, factors: Callable[[ir.Value], Sequence[ir.Value]]
+) -> ir.Value:
+    """`start` less the sum of the products of what `factors` gives for `begin`, ... `end`."""
+
+    def subtract(place: ir.Value, carried: Carried) -> Carried:
+        return [_op("sub", carried[0], _op("mul", *factors(place)))]
+
+    return code.loop(begin, end, [start], subtract)[0]
+
+
+def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
+    """The lower triangle `l` of `a = l l^H`, or the upper one `l^H`; the other triangle is zeros.
+
+    l[j, j] = sqrt(a[j, j] - sum of l[j, k] conj(l[j, k]), k < j)
+    l[i, j] = (a[i, j] - sum of l[i, k] conj(l[j, k]), k < j) / l[j, j]
+    """
+    (a,) = op.operands
+    *batch, size, _ = a.type.shape
+    is_lower = "lower" in op.attributes and op.attributes["lower"].value
+
+    def matrix(places: list[ir.Value], carried: Carried) -> Carried:
+        def at(row: ir.Value, column: ir.Value) -> list[ir.Value]:
+            return [*places, row, column] if is_lower else [*places, column, row]
+
+        def read(tensor: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
+            value = code.element(tensor, at(row, column))
+            return value if is_lower else _conjugate(value)
+
+        def rest(made: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
+            return _less_products(
+                read(a, row, column),
+                0,
+                column,
+                lambda k: (read(made, row, k), _conjugate(read(made, column, k))),
+            )
+
+        def write(made: ir.Value, row: ir.Value, column: ir.Value, value: ir.Value) -> Carried:
+            stored = value if is_lower else _conjugate(value)
+            return [code.with_element(made, at(row, column), stored)]
+
+        def column_of(column: ir.Value, carried: Carried) -> Carried:
+            root = _root(rest(carried[0], column, column))
+            carried = write(carried[0], column, column, root)
+
+            def below(row: ir.Value, carried: Carried) -> Carried:
+                value = _op("div", rest(carried[0], row, column), root)
+                return write(carried[0], row, column, value)
+
+            return code.loop(code.joined("addi", column, 1), size, carried, below)
+
+        return code.loop(0, size, carried, column_of)
+
+    return code.nest(batch, [repeated(0, a.type)], matrix)
+
+
+@dataclass(frozen=True)
+class _Solve:
+    is_left: bool
+    is_lower: bool
+    """Of `op(a)` as it stands, or where it is on the right as its transpose does."""
+    has_unit_diagonal: bool
+    is_transposed: bool
+    """Whether `op(a)`, or the transpose of one on the right, is read with places exchanged."""
+    is_conjugated: bool
+
+    @classmethod
+    def of(cls, op: ir.Operation) -> _Solve:
+        left, lower, unit = (
+            op.attributes[name].value for name in ("left_side", "lower", "unit_diagonal")
+        )
+        kind = numbers(op, "transpose_a", "TransposeAttr").value
+        is_transposed = (kind != "NO_TRANSPOSE") == left
+        return cls(left, lower != is_transposed, unit, is_transposed, kind == "ADJOINT")
+
+
+def triangular_solve(op: ir.Operation) -> Sequence[ir.Value]:
+    """`op(a) x = b`, or `x op(a) = b`, which is `op(a)^T x^T = b^T`.
+
+    x[i] = (b[i] - sum of a[i, k] x[k]) / a[i, i], over those k that are solved already: from the
+    first on where the matrix is lower, else from the last on.
+    """
+    a, b = op.operands
+    how = _Solve.of(op)
+    *batch, size, _ = a.type.shape
+    columns = b.type.shape[-1 if how.is_left else -2]
+
+    def column(places: list[ir.Value], carried: Carried) -> Carried:
+        *of_batch, other = places
+
+        def coefficient(row: ir.Value, k: ir.Value) -> ir.Value:
+            place = (k, row) if how.is_transposed else (row, k)
+            value = code.element(a, [*of_batch, *place])
+            return _conjugate(value) if how.is_conjugated else value
+
+        def at(row: ir.Value) -> list[ir.Value]:
+            return [*of_batch, row, other] if how.is_left else [*of_batch, other, row]
+
+        def solve(number: ir.Value, carried: Carried) -> Carried:
+            (x,) = carried
+            row = number if how.is_lower else code.joined("subi", size - 1, number)
+            begin = 0 if how.is_lower else code.joined("addi", row, 1)
+            end = row if how.is_lower else size
+            value = _less_products(
+                code.element(b, at(row)),
+                begin,
+                end,
+                lambda k: (coefficient(row, k), code.element(x, at(k))),
+            )
+            if not how.has_unit_diagonal:
+                value = _op("div", value, coefficient(row, row))
+            return [code.with_element(x, at(row), value)]
+
+        return code.loop(0, size, carried, solve)
+
+    return code.nest([*batch, columns], [build.empty(b.type).results[0]], column)
