@@ -49,7 +49,8 @@ def collective(w: Writer, op: ir.Operation) -> None:
     write = _CALLS.get(type(step))
     if write is None:
         raise w.refuse(op)
-    w.check_sent(op)
+    if not isinstance(step, (AllSlice, Mask)):
+        w.check_sent(op)
     x, group = w.use(op.operands[0]), w.group(grid, tuple(map(whole, step.axes)))
     w.define(op.results[0], write(w, op, step, x, group), _NAMES[type(step)])
 
@@ -68,12 +69,12 @@ def done(w: Writer, op: ir.Operation) -> None:
 
 def _operation(w: Writer, op: ir.Operation, reduction: Reduction) -> str:
     """The argument that says which reduction it is, if it is no sum."""
+    if str(op.operands[0].type.element_type) == "i1":
+        raise w.refuse(op, f"a reduction {reduction} of elements of type i1")
     if reduction == "sum":
         return ""
     if reduction not in _OPERATIONS:
         raise w.refuse(op, f"of the reduction {reduction}")
-    if str(op.operands[0].type.element_type) == "i1":
-        raise w.refuse(op, f"a reduction {reduction} of elements of type i1")
     return f", {_OPERATIONS[reduction][w.is_torch]}"
 
 
