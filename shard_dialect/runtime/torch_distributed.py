@@ -43,10 +43,12 @@ class TorchWorld(Launched):
                 "torchrun --nproc-per-node=N -m shard_dialect.run ..."
             )
         local = int(os.environ.get("LOCAL_RANK", "0"))
-        self._has_gpu = torch.cuda.is_available() and local < torch.cuda.device_count()
-        self._device = torch.device("cuda", local) if self._has_gpu else torch.device("cpu")
+        has_gpu = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        self._device = torch.device("cuda", local) if has_gpu else torch.device("cpu")
+        if has_gpu:
+            torch.cuda.set_device(local)  # objects are exchanged on the current one
         try:
-            dist.init_process_group("nccl" if self._has_gpu else "gloo", timeout=_TIMEOUT)
+            dist.init_process_group("nccl" if has_gpu else "gloo", timeout=_TIMEOUT)
         except (RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise ShardError(f"cannot join the other torch processes: {reason}") from None
