@@ -361,6 +361,33 @@ def test_an_output_that_is_written_in_part_is_removed(
     assert not list(tmp_path.glob("out*"))
 
 
+NO_COMMUNICATOR = """
+from mpi4py import MPI
+from shard_dialect.runtime.mpi import MpiWorld
+
+number = MpiWorld._number
+MpiWorld._number = lambda world, handle: (
+    MPI._handleof(MPI.COMM_NULL) if handle.group else number(world, handle)
+)
+"""
+"""Compiled code is given no communicator: what it calls fails."""
+
+
+@pytest.mark.parametrize(
+    "launch", [each for each in LAUNCHED if each.backend == "mpi"], ids=lambda each: each.name
+)
+def test_what_mpi_refuses_compiled_code_is_told(
+    launch: Launch, start: Start, tmp_path: Path
+) -> None:
+    plugin = tmp_path / "null.py"
+    plugin.write_text(NO_COMMUNICATOR)
+    job = start(launch, "", f"--load-plugin={plugin}")
+    said = job.end()
+    (error,) = errors(said)
+    assert re.match(r"error: rank \d has lost the others: .*communicator", error), said
+    assert job.child.returncode == 1
+
+
 def test_outputs_over_inputs_are_refused(start: Start, tmp_path: Path) -> None:
     file = tmp_path / "in.npz"
     np.savez(file, arg0=np.zeros(3))
