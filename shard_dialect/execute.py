@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from dataclasses import replace
 
 from shard_dialect import plugins, watch
-from shard_dialect.cli import guarded, warnings_to
+from shard_dialect.cli import guarded, leave_output, print_warning, warnings_to
 from shard_dialect.errors import ShardWarning, told
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
@@ -40,12 +39,12 @@ def execute(options: argparse.Namespace, rank: Rank | None) -> int:
     if not is_watched() and rank is None:
         return guarded(lambda: _run(options, joined))
     try:
-        with warnings_to(_nobody if is_silent else _stderr):
+        with warnings_to(_nobody if is_silent else print_warning):
             _run(options, joined)
         sys.stdout.flush()
         watch.state("done")
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        leave_output()
         watch.end("")
     except BaseException as error:
         if joined:
@@ -55,10 +54,6 @@ def execute(options: argparse.Namespace, rank: Rank | None) -> int:
             print(told(error), file=sys.stderr, flush=True)
         watch.end(told(error))
     return 0
-
-
-def _stderr(warning: ShardWarning) -> None:
-    print(warning, file=sys.stderr)
 
 
 def _nobody(warning: ShardWarning) -> None:
