@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import start_child
 from tests.runtime.launching import Launch, launches
 
 RANKS = 2
@@ -167,18 +167,7 @@ def start(tmp_path: Path) -> Start:
     ) -> Job:
         run = (*program, source, "--check", *arguments)
         command = launch.command(RANKS, *run, f"--load-plugin={plugin}")
-        environment = {**os.environ, "TEST_FAULT": fault, "TEST_MARKS": str(marks)}
-        child = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        return Job(child, marks)
+        return Job(start_child(command, TEST_FAULT=fault, TEST_MARKS=str(marks)), marks)
 
     return call
 
