@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from shard_dialect.emit import shapes
 from shard_dialect.emit.elementwise import element_of
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir import build
@@ -62,11 +63,6 @@ def _read(op: ir.Operation) -> tuple[str, LocalStep]:
     return read
 
 
-def done(w: Writer, op: ir.Operation) -> None:
-    """What was started is there: it was waited for at once."""
-    w.values[op.results[0]] = w.use(op.operands[0])
-
-
 def _operation(w: Writer, op: ir.Operation, reduction: Reduction) -> str:
     """The argument that says which reduction it is, if it is no sum."""
     if str(op.operands[0].type.element_type) == "i1":
@@ -121,5 +117,5 @@ TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
         ),
         collective,
     ),
-    "mesh.done": done,
+    "mesh.done": shapes.same,  # what was started was waited for at once
 }

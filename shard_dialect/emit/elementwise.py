@@ -42,7 +42,6 @@ _SAME = {
     "ceil": "{m}.ceil({0})",
     "isfinite": "{m}.isfinite({0})",
     "not": "~{0}",
-    "same": "{0}",
 }
 _DIFFERENT = {
     "sign": (
@@ -103,10 +102,9 @@ OPS: dict[str, str] = {
     "stablehlo.cosine": "cos",
     "stablehlo.is_finite": "isfinite",
     "stablehlo.round_nearest_even": "even",
-    "stablehlo.optimization_barrier": "same",
 }
 """For each op the operation that it is."""
-_ON_BITS = ("and", "or", "xor", "not", "select", "same")
+_ON_BITS = ("and", "or", "xor", "not", "select")
 """What may be done to i1: a sum of two is not what `+` makes of them."""
 _NAMES = {
     "add": "added",

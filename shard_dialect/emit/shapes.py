@@ -86,7 +86,9 @@ def reshape(w: Writer, op: ir.Operation) -> None:
 
 
 def same(w: Writer, op: ir.Operation) -> None:
-    w.values[op.results[0]] = w.use(op.operands[0])
+    """Each result is what its operand is."""
+    for result, operand in zip(op.results, op.operands, strict=True):
+        w.values[result] = w.use(operand)
 
 
 def concat(w: Writer, op: ir.Operation) -> None:

@@ -249,6 +249,7 @@ def _turned(w: Writer, x: str, wanted: str, order: Sequence[int]) -> str:
 
 
 TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
+    "stablehlo.optimization_barrier": shapes.same,
     "stablehlo.dot_general": dot_general,
     "stablehlo.broadcast_in_dim": broadcast_in_dim,
     "stablehlo.transpose": transpose,

@@ -13,6 +13,13 @@ __all__ = ["batch"]
 GRID = "shard.grid @g(shape = 1)\n"
 
 RIGHT = {
+    "a barrier for several values": """
+func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0:2 = stablehlo.optimization_barrier %x, %y : tensor<4xf32>, tensor<4xf32>
+  %1 = stablehlo.add %0#0, %0#1 : tensor<4xf32>
+  return %1, %0#1 : tensor<4xf32>, tensor<4xf32>
+}
+""",
     "a reduction of what does not depend on its loop": """
 func.func @main(%x: tensor<3xf32>, %y: tensor<3x4xf32>) -> tensor<3xf32> {
   %z = arith.constant dense<0.0> : tensor<3xf32>
