@@ -25,8 +25,6 @@ _DTYPES = {
     "i64": ("int64", "int64"),
     "index": ("int64", "int64"),
 }
-_NO_COLLECTIVES = {"mpi4py": ("f16",), "torch": ("i16",)}
-"""Elements that the target cannot send or add: MPI, gloo and NCCL have no name for them."""
 
 
 @dataclass
@@ -97,12 +95,6 @@ class Writer:
         if name is None:
             raise error_at(location, f"elements of type {element} have no {self.target} type")
         return f"{self.module}.{name}"
-
-    def check_sent(self, op: ir.Operation) -> None:
-        """Raise if elements cannot be sent."""
-        element = op.operands[0].type.element_type
-        if str(element) in _NO_COLLECTIVES[self.target]:
-            raise error_at(op.location, f"'{op.name}' op: {self.target} cannot send {element}")
 
     def number(self, value: float | int | bool, element: ir.Type) -> str:
         """A literal; what is no number is one of the module's."""

@@ -327,6 +327,22 @@ def test_programs_that_are_refused(name: str, target: Target) -> None:
         emit(GRID + text, target)
 
 
+ROOT = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh.form = "local"} {
+  %c = arith.constant 0 : index
+  %0 = shard.broadcast %x on @g grid_axes = [0] root = [%c]
+      : (tensor<4xf32>, index) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+
+
+def test_what_cannot_be_read_is_refused_in_its_place() -> None:
+    message = "-:5:8: error: 'shard.broadcast' op has a root that is not known"
+    with pytest.raises(ShardError, match=f"^{message}"):
+        emit(GRID + ROOT, "torch", "canonicalize")
+
+
 BITS = """
 func.func @main(%x: tensor<4xELEMENT>) -> tensor<4xELEMENT> attributes {mesh.form = "local"} {
   %0 = shard.all_reduce %x on @g grid_axes = [0] : tensor<4xELEMENT> -> tensor<4xELEMENT>
