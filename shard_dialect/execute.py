@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from shard_dialect import plugins, watch
 from shard_dialect.cli import guarded, leave_output, print_warning, warnings_to
-from shard_dialect.errors import ShardWarning, told
+from shard_dialect.errors import ShardError, ShardWarning, told
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.source import STDIN, Source
 from shard_dialect.launchers import Rank
 from shard_dialect.runtime.arrays import load_inputs, random_inputs, save_outputs
 from shard_dialect.runtime.bisect import Suspect
@@ -66,6 +66,8 @@ def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
     peers = join(options.backend)
     joined += [peers] if peers else []
     watch.state("joined")
+    if peers and peers.size > 1 and STDIN in (options.input, options.reference):
+        raise ShardError("standard input reaches one rank only: name a file")
     use_one_thread()
     executable, reference, suspect = _compiled(options)
     program = executable.program

@@ -234,6 +234,14 @@ def test_an_error_that_all_have_is_shown_once(launch: Launch, start: Start) -> N
 
 
 @on_launched
+def test_standard_input_is_refused(launch: Launch, start: Start) -> None:
+    job = start(launch, "", source="-")
+    said = job.end()
+    assert errors(said) == ["error: standard input reaches one rank only: name a file"], said
+    assert job.child.returncode == 1
+
+
+@on_launched
 @pytest.mark.parametrize("fault", ["time.sleep(600)", "os._exit(0)"], ids=["sleeps", "exits"])
 def test_a_rank_that_never_starts(launch: Launch, fault: str, start: Start, tmp_path: Path) -> None:
     wrapper = tmp_path / "wrapper.py"
