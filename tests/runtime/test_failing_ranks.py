@@ -233,6 +233,37 @@ def test_an_error_that_all_have_is_shown_once(launch: Launch, start: Start) -> N
     assert job.child.returncode == 1
 
 
+SLOW = """
+import sys, time
+from datetime import timedelta
+from shard_dialect.run import main
+from shard_dialect.runtime import torch_distributed
+from shard_dialect.runtime.world import Launched
+
+run = Launched.run
+
+def running(self, *arguments):
+    found = run(self, *arguments)
+    time.sleep(8 * self.rank)
+    return found
+
+torch_distributed._TIMEOUT = timedelta(seconds=4)
+Launched.run = running
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "launch", [each for each in LAUNCHED if each.backend == "torch"], ids=lambda each: each.name
+)
+def test_a_slow_rank_is_waited_for(launch: Launch, start: Start, tmp_path: Path) -> None:
+    wrapper = tmp_path / "wrapper.py"
+    wrapper.write_text(SLOW)
+    job = start(launch, "", program=(str(wrapper),))
+    said = job.end()
+    assert job.child.returncode == 0, said
+
+
 @on_launched
 def test_standard_input_is_refused(launch: Launch, start: Start) -> None:
     job = start(launch, "", source="-")
