@@ -15,16 +15,26 @@ from shard_dialect.errors import ShardError, ShardWarning, told
 def guarded(program: Callable[[], int]) -> int:
     """Run `program`; a user's mistake becomes one line on stderr and exit status 1."""
     try:
-        with warnings_to(lambda warning: print(warning, file=sys.stderr)):
+        with warnings_to(print_warning):
             return program()
     except (ShardError, MemoryError) as error:
         print(told(error), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        leave_output()
         return 1
+
+
+def leave_output() -> None:
+    """The reader of our output has gone, as `head` does: what is left to write has no reader."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def print_warning(warning: ShardWarning) -> None:
+    """Print a warning where people read it."""
+    print(warning, file=sys.stderr)
 
 
 @contextmanager

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from dataclasses import replace
 
 from shard_dialect import plugins, watch
-from shard_dialect.cli import guarded, warnings_to
-from shard_dialect.errors import ShardWarning, told
+from shard_dialect.cli import guarded, leave_output, print_warning, warnings_to
+from shard_dialect.errors import ShardError, ShardWarning, told
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.source import STDIN, Source
 from shard_dialect.launchers import Rank
 from shard_dialect.runtime.arrays import load_inputs, random_inputs, save_outputs
 from shard_dialect.runtime.bisect import Suspect
@@ -40,12 +39,12 @@ def execute(options: argparse.Namespace, rank: Rank | None) -> int:
     if not is_watched() and rank is None:
         return guarded(lambda: _run(options, joined))
     try:
-        with warnings_to(_nobody if is_silent else _stderr):
+        with warnings_to(_nobody if is_silent else print_warning):
             _run(options, joined)
         sys.stdout.flush()
         watch.state("done")
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        leave_output()
         watch.end("")
     except BaseException as error:
         if joined:
@@ -55,10 +54,6 @@ def execute(options: argparse.Namespace, rank: Rank | None) -> int:
             print(told(error), file=sys.stderr, flush=True)
         watch.end(told(error))
     return 0
-
-
-def _stderr(warning: ShardWarning) -> None:
-    print(warning, file=sys.stderr)
 
 
 def _nobody(warning: ShardWarning) -> None:
@@ -71,6 +66,8 @@ def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
     peers = join(options.backend)
     joined += [peers] if peers else []
     watch.state("joined")
+    if peers and peers.size > 1 and STDIN in (options.input, options.reference):
+        raise ShardError("standard input reaches one rank only: name a file")
     use_one_thread()
     executable, reference, suspect = _compiled(options)
     program = executable.program

@@ -26,7 +26,7 @@ STATES = ("started", "ready", "joined", "done")
 """How far a rank is: ready to join the others, and then joined to them."""
 END = "end"
 _LONGEST = 60_000
-"""Characters of a message; one datagram holds it."""
+"""Bytes of a message; one datagram holds it."""
 _START, _JOIN = 6.0, 8.0
 """Seconds that ranks wait for those that have not started, or not come as far."""
 _ELSEWHERE = 60.0
@@ -228,12 +228,12 @@ def is_ours(link: socket.socket) -> bool:
 def send(link: socket.socket, text: str) -> None:
     """Send, unless the other end has gone: its reader will see that."""
     with suppress(OSError):
-        link.send(text[:_LONGEST].encode(errors="replace"))
+        link.send(text.encode(errors="replace")[:_LONGEST])
 
 
 def receive(link: socket.socket) -> str | None:
     """The next message; `None` if the other end has gone."""
     try:
-        return link.recv(4 * _LONGEST).decode() or None
+        return link.recv(_LONGEST).decode(errors="replace") or None
     except OSError:
         return None

@@ -35,7 +35,7 @@ def doing(what: str, place: str = "") -> None:
 def tell(first: str, second: str = "") -> None:
     """Send the parent, if there is one, a line of two fields."""
     if _parent is not None:
-        os.write(_parent, f"{first}\t{second}\n".encode())
+        os.write(_parent, os.fsencode(f"{first}\t{second}\n"))  # as files are called
 
 
 def is_watched() -> bool:
@@ -135,7 +135,7 @@ def _listen(pipe: int) -> str:
             return f"{place}\t{what}"
         *lines, rest = (rest + said).split(b"\n")
         for line in lines:
-            new, _, what = line.decode().partition("\t")
+            new, _, what = os.fsdecode(line).partition("\t")
             place = new or place
             progress.begin(what)
 

@@ -197,7 +197,7 @@ class _Watch:
             return
         *lines, self._rest = (self._rest + said).split(b"\n")
         for line in lines:
-            first, _, second = line.decode().partition("\t")
+            first, _, second = os.fsdecode(line).partition("\t")
             if first == _STATE:
                 self._is_done = second == "done"
                 self._say(second)

@@ -14,25 +14,36 @@ os.environ["SHARD_DIALECT_CACHE"] = "0"  # what is tested is this code, not what
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def run_child(command: Sequence[str], timeout: float = 120) -> "subprocess.CompletedProcess[str]":
-    """Run to the end, in the repository's root, with no input and a bound on its time."""
-    child = subprocess.Popen(
+def start_child(command: Sequence[str], **environment: str) -> "subprocess.Popen[str]":
+    """Start in the repository's root, with no input; who does so bounds its time."""
+    return subprocess.Popen(
         command,
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONWARNINGS": "default"},
+        env={**os.environ, **environment},
         start_new_session=True,
     )
+
+
+def ended(child: "subprocess.Popen[str]", timeout: float) -> tuple[int | None, str, str]:
+    """The exit status, `None` if the child ran longer and was killed; and what was said."""
     try:
         out, err = child.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)  # its own children too
-        out, err = child.communicate()
+        return None, *child.communicate()
+    return child.returncode, out, err
+
+
+def run_child(command: Sequence[str], timeout: float = 120) -> "subprocess.CompletedProcess[str]":
+    """Run to the end, with a bound on its time."""
+    status, out, err = ended(start_child(command, PYTHONWARNINGS="default"), timeout)
+    if status is None:
         pytest.fail(f"{' '.join(command)} ran longer than {timeout} s\n{out}\n{err}")
-    return subprocess.CompletedProcess(command, child.returncode, out, err)
+    return subprocess.CompletedProcess(command, status, out, err)
 
 
 def _program(module: str) -> Program:

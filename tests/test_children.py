@@ -24,8 +24,10 @@ BOUNDED_BY_HAND = {
 
 def started(path: Path) -> Iterator[tuple[str, ast.Call]]:
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("subprocess."):
-            yield ast.unparse(node.func), node
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if name.startswith("subprocess.") or name == "start_child":
+                yield name, node
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -39,7 +41,7 @@ def test_who_waits_for_children_by_hand() -> None:
     found = {
         str(path.relative_to(ROOT))
         for path in FILES
-        if any(function == "subprocess.Popen" for function, _ in started(path))
+        if any(function in ("subprocess.Popen", "start_child") for function, _ in started(path))
     }
     assert found == BOUNDED_BY_HAND
 

@@ -1,12 +1,14 @@
 """What takes long is drawn, on terminals only, by the process that watches."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Program
 
 pty = pytest.importorskip("pty", reason="there are no terminals")
 
@@ -61,3 +63,10 @@ def test_long_work_is_drawn_and_wiped(rank: str | None) -> None:
 
 def test_other_ranks_draw_nothing() -> None:
     assert stderr_of("1") == ""
+
+
+def test_a_file_whose_name_is_not_utf8(opt: Program, run: Program, tmp_path: Path) -> None:
+    program = tmp_path / os.fsdecode(b"\xff.mlir")
+    shutil.copy(ROOT / "examples" / "mlp_1d.mlir", program)
+    for done in (opt(program, "-o", os.devnull), run(program)):
+        assert done.returncode == 0, done.stderr

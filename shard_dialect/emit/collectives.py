@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from shard_dialect.emit import shapes
 from shard_dialect.emit.elementwise import element_of
 from shard_dialect.emit.writer import Writer
+from shard_dialect.errors import ShardError
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.local import LocalStep, one_by_one, read_local
+from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.local import LocalStep, read_local
 from shard_dialect.model import (
     AllGather,
     AllReduce,
@@ -44,36 +47,39 @@ _OPERATIONS = {
 }
 
 
+_UNSENT = {"mpi4py": "f16", "torch": "i16"}
+"""Elements that the target cannot send or add: MPI, gloo and NCCL have no name for them."""
+
+
 def collective(w: Writer, op: ir.Operation) -> None:
     grid, step = _read(op)
     write = _CALLS.get(type(step))
     if write is None:
         raise w.refuse(op)
-    w.check_sent(op)
+    is_sent = not isinstance(step, (AllSlice, Mask))
+    if is_sent and str(op.operands[0].type.element_type) == _UNSENT[w.target]:
+        raise w.refuse(op, f"{w.target} cannot send {_UNSENT[w.target]}")
     x, group = w.use(op.operands[0]), w.group(grid, tuple(map(whole, step.axes)))
     w.define(op.results[0], write(w, op, step, x, group), _NAMES[type(step)])
 
 
 def _read(op: ir.Operation) -> tuple[str, LocalStep]:
-    (last,) = one_by_one(op)[-1:]
-    read = read_local(last.name, last.attributes)
+    try:
+        read = read_local(op.name, op.attributes)
+    except ShardError as error:
+        raise error_at(op.location, f"'{op.name}' op {error.message}") from None
     assert read is not None, "only ops of the tables come here"
     return read
 
 
-def done(w: Writer, op: ir.Operation) -> None:
-    """What was started is there: it was waited for at once."""
-    w.values[op.results[0]] = w.use(op.operands[0])
-
-
 def _operation(w: Writer, op: ir.Operation, reduction: Reduction) -> str:
     """The argument that says which reduction it is, if it is no sum."""
+    if str(op.operands[0].type.element_type) == "i1":
+        raise w.refuse(op, f"a reduction {reduction} of elements of type i1")
     if reduction == "sum":
         return ""
     if reduction not in _OPERATIONS:
         raise w.refuse(op, f"of the reduction {reduction}")
-    if str(op.operands[0].type.element_type) == "i1":
-        raise w.refuse(op, f"a reduction {reduction} of elements of type i1")
     return f", {_OPERATIONS[reduction][w.is_torch]}"
 
 
@@ -120,5 +126,5 @@ TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
         ),
         collective,
     ),
-    "mesh.done": done,
+    "mesh.done": shapes.same,  # what was started was waited for at once
 }

@@ -13,16 +13,21 @@ Block = Callable[[Writer, ir.Block], ir.Operation]
 
 
 def for_(w: Writer, op: ir.Operation, write: Block) -> None:
-    low, high, step, *inits = w.uses(op)
+    operands = list(op.operands)
+    low, high, step = (w.literals.get(each) or w.use(each) for each in operands[:3])
+    inits = [w.use(each) for each in operands[3:]]
     body = op.regions[0].blocks[0]
     carried = _carried(w, list(body.arguments)[1:], inits)
-    index = w.name(body.arguments[0], "i")
+    (counter,) = list(body.arguments)[:1]
+    index = w.name(counter, "i")
+    if not isinstance(counter.type, ir.IndexType):
+        w.values[counter] = w.scalar(index, counter.type, op.location)
     bounds = f"{low}, {high}, {step}" if step != "1" else f"{low}, {high}"
     w.line(f"for {index} in range({bounds if (low, step) != ('0', '1') else high}):")
     with w.indented():
-        last = write(w, body)
-        _assign(w, carried, w.uses(last))
-        if not carried and not operations(body)[:-1]:
+        before = len(w.lines)
+        _assign(w, carried, w.uses(write(w, body)))
+        if len(w.lines) == before:
             w.line("pass")
     for result, name in zip(op.results, carried, strict=True):
         w.values[result] = name
@@ -69,15 +74,18 @@ def while_(w: Writer, op: ir.Operation, write: Block) -> None:
     names = [w.name(argument, "passed") for argument in after.arguments]
     w.line("while True:")
     with w.indented():
-        last = write(w, before)
-        condition, *passed = w.uses(last)
+        goes_on, *passed = w.uses(write(w, before))
         _assign(w, names, passed)
-        w.line(f"if not {condition}:")
-        with w.indented():
-            w.line("break")
+        _leave_unless(w, goes_on)
         _assign(w, carried, w.uses(write(w, after)))
     for result, name in zip(op.results, names, strict=True):
         w.values[result] = name
+
+
+def _leave_unless(w: Writer, goes_on: str) -> None:
+    w.line(f"if not {goes_on}:")
+    with w.indented():
+        w.line("break")
 
 
 def stablehlo_while(w: Writer, op: ir.Operation, write: Block) -> None:
@@ -87,10 +95,8 @@ def stablehlo_while(w: Writer, op: ir.Operation, write: Block) -> None:
         w.values[argument] = name
     w.line("while True:")
     with w.indented():
-        last = write(w, condition)
-        w.line(f"if not {w.uses(last)[0]}:")
-        with w.indented():
-            w.line("break")
+        (goes_on,) = w.uses(write(w, condition))
+        _leave_unless(w, goes_on)
         _assign(w, carried, w.uses(write(w, body)))
     for result, name in zip(op.results, carried, strict=True):
         w.values[result] = name
@@ -106,7 +112,10 @@ def region(w: Writer, op: ir.Operation, write: Block) -> None:
 
 
 def call(w: Writer, op: ir.Operation, write: Block) -> None:
-    text = f"{w.functions[op.attributes['callee'].value]}({', '.join(w.uses(op))})"
+    callee = op.attributes["callee"].value
+    if callee not in w.functions:
+        raise w.refuse(op, f"@{callee} has no body")
+    text = f"{w.functions[callee]}({', '.join(w.uses(op))})"
     if len(op.results) == 1:
         w.define(op.results[0], text, "result")
         return

@@ -40,12 +40,14 @@ _SAME = {
     "abs": "{m}.abs({0})",
     "floor": "{m}.floor({0})",
     "ceil": "{m}.ceil({0})",
-    "sign": "{m}.sign({0})",
     "isfinite": "{m}.isfinite({0})",
     "not": "~{0}",
-    "same": "{0}",
 }
 _DIFFERENT = {
+    "sign": (
+        "np.sign({0})",
+        "torch.where(torch.isnan({0}), {0}, torch.sign({0}))",  # else 0 for what is no number
+    ),
     "rsqrt": ("1 / np.sqrt({0})", "torch.rsqrt({0})"),
     "logistic": ("1 / (1 + np.exp(-{0}))", "torch.sigmoid({0})"),
     "power": ("np.power({0}, {1})", "torch.pow({0}, {1})"),
@@ -100,10 +102,9 @@ OPS: dict[str, str] = {
     "stablehlo.cosine": "cos",
     "stablehlo.is_finite": "isfinite",
     "stablehlo.round_nearest_even": "even",
-    "stablehlo.optimization_barrier": "same",
 }
 """For each op the operation that it is."""
-_ON_BITS = ("and", "or", "xor", "not", "select", "same")
+_ON_BITS = ("and", "or", "xor", "not", "select")
 """What may be done to i1: a sum of two is not what `+` makes of them."""
 _NAMES = {
     "add": "added",
@@ -123,7 +124,12 @@ _NAMES = {
     "even": "rounded",
 }
 """What results are called, where it is not as the operation."""
-_ON_INDICES = {"max": "max({0}, {1})", "min": "min({0}, {1})", "quotient": "int({0} / {1})"}
+_ON_INDICES = {
+    "max": "max({0}, {1})",
+    "min": "min({0}, {1})",
+    "quotient": "int({0} / {1})",
+    "remainder": "{0} - int({0} / {1}) * {1}",
+}
 """Indices are Python's numbers."""
 _CASTS = (
     "arith.extf arith.truncf arith.sitofp arith.fptosi arith.extsi arith.extui arith.trunci "
@@ -154,8 +160,12 @@ def simple(w: Writer, op: ir.Operation) -> None:
         w.define(op.results[0], f"abs({w.use(op.operands[0])})", "magnitude")
         return
     if isinstance(op.operands[0].type, ir.IndexType) and operation in _ON_INDICES:
-        w.define(op.results[0], _ON_INDICES[operation].format(*w.uses(op)), "index")
-        return
+        are_whole = [each in w.extents for each in op.operands]
+        if not any(are_whole):
+            w.define(op.results[0], _ON_INDICES[operation].format(*w.uses(op)), "index")
+            return
+        if w.is_torch and operation in ("max", "min") and not all(are_whole):
+            raise w.refuse(op, "of one index and of many")
     text = _SAME.get(operation) or _DIFFERENT[operation][w.is_torch]
     name = _NAMES.get(operation, operation)
     operands = _operands(w, op, is_operator=text.startswith("{0} ") or not w.is_torch)
@@ -173,24 +183,33 @@ def _operands(w: Writer, op: ir.Operation, *, is_operator: bool) -> list[str]:
 
 
 def cast(w: Writer, op: ir.Operation) -> None:
-    source, target = (element_of(each.type) for each in (op.operands[0], op.results[0]))
+    x = op.operands[0]
+    source, target = element_of(x.type), element_of(op.results[0].type)
     is_bit = str(source) == "i1"
     if str(target) == "i1" and str(source) != "i1" and op.name.startswith("arith."):
         raise w.refuse(op, "to elements of type i1")
     if is_bit != (op.name in ("arith.extui", "arith.uitofp")) and op.name.startswith("arith."):
         raise w.refuse(op, f"of elements of type {source}")
-    w.define(op.results[0], w.cast(w.use(op.operands[0]), target, op.location), "cast")
+    if w.is_python(x.type) and x not in w.extents:
+        text = w.scalar(w.use(x), target, op.location)
+    else:
+        text = w.cast(w.use(x), target, op.location)
+    w.define(op.results[0], text, "cast")
 
 
 def compare(w: Writer, op: ir.Operation) -> None:
     if op.name == "stablehlo.compare":
         direction = str(op.attributes["comparison_direction"]).split()[-1].rstrip(">")
         order: str | None = _DIRECTIONS[direction]
+        if "compare_type" in op.attributes and "TOTAL" in str(op.attributes["compare_type"]):
+            order = None
+    elif str(element_of(op.operands[0].type)) == "i1":
+        order = {0: "==", 1: "!="}.get(op.attributes["predicate"].value)  # its one is -1
     else:
         table = _FLOAT_ORDER if op.name == "arith.cmpf" else _INTEGER_ORDER
         order = table.get(op.attributes["predicate"].value)
     if order is None:
-        raise w.refuse(op, "unsigned, or with a meaning for what is no number")
+        raise w.refuse(op, "unsigned, of bits, or with a meaning for what is no number")
     a, b = _operands(w, op, is_operator=True)
     w.define(op.results[0], f"{a} {order} {b}", "compared")
 
@@ -202,9 +221,7 @@ def index_cast(w: Writer, op: ir.Operation) -> None:
     elif isinstance(op.results[0].type, ir.ShapedType):
         w.define(op.results[0], w.cast(x, element_of(op.results[0].type), op.location), "cast")
     else:
-        dtype = w.dtype(op.results[0].type, op.location)
-        made = f"torch.tensor({x}, dtype={dtype}, device=device)"
-        w.define(op.results[0], w.pick(f"{dtype}({x})", made), "number")
+        w.define(op.results[0], w.scalar(x, op.results[0].type, op.location), "number")
 
 
 TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {

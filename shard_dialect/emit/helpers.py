@@ -30,17 +30,34 @@ _STANDARD = ("argparse", "os", "dataclass")
 
 
 @cache
-def _parts(target: Target) -> dict[str, str]:
-    """Each top-level statement of the helpers' module, by the name that it defines."""
+def _statements(target: Target) -> list[tuple[ast.stmt, str]]:
+    """The top-level statements of the helpers' module, and their text."""
     text = (Path(__file__).parent / "written" / f"with_{target}.py").read_text()
     lines = text.splitlines()
-    found = {}
+    found = []
     for node in ast.parse(text).body:
         first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-        source = "\n".join(lines[first - 1 : node.end_lineno])
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found[node.name] = source
+        found.append((node, "\n".join(lines[first - 1 : node.end_lineno])))
     return found
+
+
+def _parts(target: Target) -> dict[str, str]:
+    """The functions and classes, by name."""
+    return {
+        node.name: text
+        for node, text in _statements(target)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    }
+
+
+def start(target: Target) -> list[str]:
+    """What every program begins with: who it is among the others."""
+    _, *found = [
+        text
+        for node, text in _statements(target)
+        if isinstance(node, (ast.Expr, ast.Assign, ast.If))
+    ]
+    return found  # but for the docstring
 
 
 def needed(target: Target, text: str) -> list[str]:
@@ -72,9 +89,5 @@ def names(target: Target) -> set[str]:
         *dir(builtins),
         *_parts(target),
         *_IMPORTS[target],
-        "rank",
-        "device",
-        "local_rank",
-        "has_gpu",
-        "GRID",
+        *(line.partition(" = ")[0] for line in start(target)),
     }

@@ -62,18 +62,17 @@ def emit_python(module: ir.Module, target: Target) -> str:
     except ir.MLIRError as error:
         raise from_mlir(error) from None
     shardings = Shardings.of(root)
-    w = Writer(target, shardings.grids, Names(helpers.names(target) | {"main", "run"}))
-    for function in functions:
-        w.functions[name_of(function)] = w.names.new(_function_name(function))
-    for function in sorted(functions, key=lambda each: name_of(each) == "main"):
-        _function(w, function)
     entry = _entry(functions)
+    w = Writer(target, shardings.grids, Names(helpers.names(target) | {"main"}))
+    for name in w.grids:
+        w.grid_names[name] = w.names.new(f"grid_{name}").upper() if len(w.grids) > 1 else "GRID"
+    for function in functions:
+        name = "program" if function == entry else name_of(function)
+        w.functions[name_of(function)] = w.names.new(name)
+    for function in sorted(functions, key=lambda each: each == entry):
+        _function(w, function)
     lines = [*w.lines, "", "", *_main(w, root, entry, shardings)]
     return _file(w, entry, "\n".join(lines))
-
-
-def _function_name(function: ir.Operation) -> str:
-    return "program" if name_of(function) == "main" else name_of(function)
 
 
 def _entry(functions: Sequence[ir.Operation]) -> ir.Operation:
@@ -108,8 +107,7 @@ def _function(w: Writer, function: ir.Operation) -> None:
         last = _block(w, block)
         w.line(f"return {', '.join(w.uses(last))}".rstrip())
     w.names = outer
-    for name in w.groups.values():
-        w.names.new(name)
+    w.names.taken.update(w.groups.values())
 
 
 def _block(w: Writer, block: ir.Block) -> ir.Operation:
@@ -128,8 +126,15 @@ def _block(w: Writer, block: ir.Block) -> ir.Operation:
 def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardings) -> list[str]:
     """The part of the file that reads or draws inputs, runs the program, and writes results."""
     _, first = _pieces(w, module, entry, "arg_attrs", ARGUMENT, shardings)
-    results, second = _pieces(w, module, entry, "res_attrs", RESULT, shardings)
+    count, second = _pieces(w, module, entry, "res_attrs", RESULT, shardings)
     torch = w.is_torch
+    call = f"{w.functions[name_of(entry)]}(*pieces)"
+    # numpy has no bf16: such files hold its bytes.
+    is_raw = any("torch.bfloat16" in row for row in (*first, *second))
+    read, made = (
+        ("from_bytes", "to_bytes(each)") if is_raw else ("torch.from_numpy", "each.numpy()")
+    )
+    made = made if torch else "each"
     lines = [
         "def main():",
         '    parser = argparse.ArgumentParser(description="Run on all ranks.")',
@@ -144,7 +149,7 @@ def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shard
         "    if options.inputs:",
         "        with np.load(options.inputs) as file:",
         '            inputs = [file[f"arg{i}"] for i in range(len(arguments))]',
-        *(["        inputs = [torch.from_numpy(each) for each in inputs]"] if torch else []),
+        *([f"        inputs = [{read}(each) for each in inputs]"] if torch else []),
         "    else:",
         "        generator = "
         + (
@@ -157,9 +162,10 @@ def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shard
         "        take(whole, grid, split, local)",
         "        for whole, (grid, split, _, local, _) in zip(inputs, arguments, strict=True)",
         "    ]",
-        f"    outputs = {w.functions[name_of(entry)]}(*pieces)",
+        *{0: [f"    {call}", "    outputs = ()"], 1: [f"    outputs = ({call},)"]}.get(
+            count, [f"    outputs = {call}"]
+        ),
     ]
-    lines += ["    outputs = (outputs,)"] if results == 1 else []
     if torch:
         lines += [
             "    outputs = [each.cpu() for each in outputs]",
@@ -168,7 +174,6 @@ def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shard
         ]
     else:
         lines += ["    everyone = MPI.COMM_WORLD.gather(outputs, root=0)"]
-    made = "each.numpy()" if torch else "each"
     lines += [
         "    if rank == 0:",
         "        wholes = []",
@@ -213,10 +218,10 @@ def _pieces(
         lies = shardings.of_type(whole)
         if lies is not None and (lies.partial or lies.halos or lies.offsets):
             raise error_at(function.location, f"pieces that lie as {lies} have no Python")
-        grid = lies.grid if lies else next(iter(w.grids), None)
+        grid = w.grid_names[lies.grid] if lies else next(iter(w.grid_names.values()), "(1,)")
         split = [list(each) for each in lies.split_axes] if lies else [[] for _ in whole.shape]
         dtype = w.dtype(local.element_type, function.location)
-        row = f"{_grid(w, grid)}, {split}, {list(whole.shape)}, {list(local.shape)}, {dtype}"
+        row = f"{grid}, {split}, {list(whole.shape)}, {list(local.shape)}, {dtype}"
         if where == "res_attrs":
             part = parts[symbol(attributes[STAGE])] if STAGE in attributes else None
             held = part and [
@@ -225,12 +230,6 @@ def _pieces(
             row += f", {held}"
         rows += folded(f"        ({row})", after=",")
     return len(types), rows
-
-
-def _grid(w: Writer, name: str | None) -> str:
-    if name is None:
-        return "(1,)"
-    return "GRID" if len(w.grids) == 1 else f"GRID_{name.upper()}"
 
 
 def _file(w: Writer, entry: ir.Operation, body: str) -> str:
@@ -248,21 +247,16 @@ def _file(w: Writer, entry: ir.Operation, body: str) -> str:
         '"""',
     ]
     used = helpers.needed(w.target, body + ("\njoin(" if w.groups else ""))
-    grids = [f"{_grid(w, name)} = {tuple(grid.shape)}" for name, grid in w.grids.items()]
-    start = {
-        "mpi4py": ["rank = MPI.COMM_WORLD.Get_rank()"],
-        "torch": [
-            "has_gpu = torch.cuda.is_available()",
-            'local_rank = int(os.environ.get("LOCAL_RANK", "0"))',
-            'device = torch.device("cuda", local_rank) if has_gpu else torch.device("cpu")',
-            'dist.init_process_group("nccl" if has_gpu else "gloo")',
-            "rank = dist.get_rank()",
-        ],
-    }[w.target]
+    grids = [f"{w.grid_names[name]} = {tuple(grid.shape)}" for name, grid in w.grids.items()]
+    start = [
+        *helpers.start(w.target),
+        f"if {w.pick('MPI.COMM_WORLD.Get_size()', 'dist.get_world_size()')} != {count}:",
+        f'    raise SystemExit("error: start {count} ranks: {launch} FILE")',
+    ]
     groups = [
         line
         for (grid, axes), name in w.groups.items()
-        for line in folded(f"{name} = join({', '.join([_grid(w, grid), *map(str, axes)])})")
+        for line in folded(f"{name} = join({', '.join([w.grid_names[grid], *map(str, axes)])})")
     ]
     text = "\n\n\n".join(
         each

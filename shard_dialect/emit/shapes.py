@@ -13,7 +13,15 @@ from shard_dialect.ir.walk import operations
 
 def empty(w: Writer, op: ir.Operation) -> None:
     type_ = op.results[0].type
-    w.values[op.results[0]] = w.full(type_, "0", op.location)
+    if type_.has_static_shape:
+        w.values[op.results[0]] = w.full(type_, "0", op.location)
+        return
+    sizes = iter(w.uses(op))
+    shape = [next(sizes) if each == DYNAMIC else str(each) for each in type_.shape]
+    text = (
+        f"{w.module}.zeros([{', '.join(shape)}], dtype={w.dtype(type_.element_type, op.location)}"
+    )
+    w.values[op.results[0]] = text + w.pick(")", ", device=device)")
 
 
 def extract(w: Writer, op: ir.Operation) -> None:
@@ -33,7 +41,7 @@ def _ranges(w: Writer, op: ir.Operation, first: int) -> str:
     lists = []
     for name in ("static_offsets", "static_sizes", "static_strides"):
         lists.append([next(operands) if each == DYNAMIC else each for each in op.attributes[name]])
-    return ", ".join(_range(*each) for each in zip(*lists, strict=True))
+    return ", ".join(_range(*each) for each in zip(*lists, strict=True)) or "()"
 
 
 def _range(offset: int | str, size: int | str, stride: int | str) -> str:
@@ -78,7 +86,9 @@ def reshape(w: Writer, op: ir.Operation) -> None:
 
 
 def same(w: Writer, op: ir.Operation) -> None:
-    w.values[op.results[0]] = w.use(op.operands[0])
+    """Each result is what its operand is."""
+    for result, operand in zip(op.results, op.operands, strict=True):
+        w.values[result] = w.use(operand)
 
 
 def concat(w: Writer, op: ir.Operation) -> None:
@@ -93,14 +103,16 @@ def joined(w: Writer, op: ir.Operation, dim: int) -> None:
 
 
 def splat(w: Writer, op: ir.Operation) -> None:
-    w.define(op.results[0], w.broadcast(w.use(op.operands[0]), op.results[0].type.shape))
+    (x,) = op.operands
+    text = w.scalar(w.use(x), x.type, op.location) if w.is_python(x.type) else w.use(x)
+    w.define(op.results[0], w.broadcast(text, op.results[0].type.shape))
 
 
 def from_elements(w: Writer, op: ir.Operation) -> None:
     type_ = op.results[0].type
     dtype = w.dtype(type_.element_type, op.location)
     elements = ", ".join(w.uses(op))
-    if w.is_torch and not isinstance(op.operands[0].type, ir.IndexType):
+    if w.is_torch and not w.is_python(op.operands[0].type):
         text = f"torch.stack([{elements}])"
     else:
         text = w.pick(
@@ -129,7 +141,7 @@ def padded(w: Writer, op: ir.Operation, low: list[int], high: list[int], number:
     type_ = op.results[0].type
     w.define(op.results[0], w.full(type_, number, op.location), "padded")
     shape = op.operands[0].type.shape
-    index = ", ".join(f"{at}:{at + size}" for at, size in zip(low, shape, strict=True))
+    index = ", ".join(f"{at}:{at + size}" for at, size in zip(low, shape, strict=True)) or "()"
     w.line(f"{w.use(op.results[0])}[{index}] = {w.use(op.operands[0])}")
 
 

@@ -13,6 +13,9 @@ from shard_dialect.rules.stablehlo.attributes import integers, numbers
 
 
 def dot_general(w: Writer, op: ir.Operation) -> None:
+    _check_same(w, op)
+    if w.is_torch and str(op.results[0].type.element_type) == "i1":
+        raise w.refuse(op, "of elements of type i1")
     a, b = w.uses(op)
     given = numbers(op, "dot_dimension_numbers", "DotDimensionNumbers")
     left: dict[int, int] = {}
@@ -33,9 +36,13 @@ def dot_general(w: Writer, op: ir.Operation) -> None:
                 count += 1
     dims = [[held[dim] for dim in sorted(held)] for held in (left, right)]
     text = structured.multiplied(w, a, b, dims[0], dims[1], result)
+    w.define(op.results[0], text, "product")
+
+
+def _check_same(w: Writer, op: ir.Operation) -> None:
+    """Raise if a product is to be summed in wider elements than it is made of."""
     if op.operands[0].type.element_type != op.results[0].type.element_type:
         raise w.refuse(op, "its result has other elements than its operands")
-    w.define(op.results[0], text, "product")
 
 
 def broadcast_in_dim(w: Writer, op: ir.Operation) -> None:
@@ -77,7 +84,7 @@ def slice_(w: Writer, op: ir.Operation) -> None:
         f"{start}:{end}" if step == 1 else f"{start}:{end}:{step}"
         for start, end, step in zip(*lists, strict=True)
     )
-    w.define(op.results[0], f"{w.use(op.operands[0])}[{index}]", "part")
+    w.define(op.results[0], f"{w.use(op.operands[0])}[{index or '()'}]", "part")
 
 
 def reverse(w: Writer, op: ir.Operation) -> None:
@@ -102,7 +109,7 @@ def _starts(w: Writer, op: ir.Operation, first: int, sizes: Sequence[int]) -> st
         name = w.names.new("start")
         w.line(f"{name} = min(max({at}, 0), {all_ - size})")
         found.append(f"{name} : {name} + {size}")
-    return ", ".join(found)
+    return ", ".join(found) or "()"
 
 
 def dynamic_slice(w: Writer, op: ir.Operation) -> None:
@@ -119,11 +126,16 @@ def dynamic_update_slice(w: Writer, op: ir.Operation) -> None:
 
 def _join(w: Writer, op: ir.Operation) -> str:
     """What the body does to two elements, if it is one op."""
-    join, last = (*operations(op.regions[0].blocks[0]), None)[:2]
+    block = op.regions[0].blocks[0]
+    join, *rest = operations(block)
     kind = elementwise.OPS.get(join.name)
-    if kind not in structured.REDUCTIONS or last is None or len(op.results) != 1:
-        raise w.refuse(op, "its body joins elements in a way of its own")
-    if set(join.operands) != set(op.regions[0].blocks[0].arguments):
+    if (
+        kind not in structured.REDUCTIONS
+        or len(rest) != 1
+        or len(op.results) != 1
+        or set(join.operands) != set(block.arguments)
+        or rest[0].operands[0] != join.results[0]
+    ):
         raise w.refuse(op, "its body joins elements in a way of its own")
     return kind
 
@@ -189,14 +201,15 @@ def _padded(
 
 
 def convolution(w: Writer, op: ir.Operation) -> None:
+    _check_same(w, op)
     given = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
     space = list(given.input_spatial_dimensions)
     ones = [1] * len(space)
     reversal = op.attributes["window_reversal"] if "window_reversal" in op.attributes else ()
     if integers(op, "lhs_dilation", ones) != ones or op.attributes["batch_group_count"].value != 1:
         raise w.refuse(op, "its operand is dilated, or grouped by batch")
-    if any(reversal) or (w.is_torch and len(space) > 3):
-        raise w.refuse(op, "its windows are reversed, or have more than three dimensions")
+    if any(reversal) or (w.is_torch and not 0 < len(space) <= 3):
+        raise w.refuse(op, "its windows are reversed, or not of one to three dimensions")
     x, kernel = op.operands
     padding = [0] * (2 * len(x.type.shape))
     around = integers(op, "padding", [0] * (2 * len(space)))
@@ -209,9 +222,7 @@ def convolution(w: Writer, op: ir.Operation) -> None:
     of_kernel = [given.kernel_output_feature_dimension, given.kernel_input_feature_dimension]
     of_kernel += given.kernel_spatial_dimensions
     weights = _turned(w, w.use(kernel), "kernel", of_kernel)
-    strides, dilation = (
-        integers(op, f"{each}", ones) for each in ("window_strides", "rhs_dilation")
-    )
+    strides, dilation = (integers(op, each, ones) for each in ("window_strides", "rhs_dilation"))
     groups = op.attributes["feature_group_count"].value
     text = f"conv({image}, {weights}, {strides}, {dilation}, {groups})"
     made = [
@@ -238,6 +249,7 @@ def _turned(w: Writer, x: str, wanted: str, order: Sequence[int]) -> str:
 
 
 TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
+    "stablehlo.optimization_barrier": shapes.same,
     "stablehlo.dot_general": dot_general,
     "stablehlo.broadcast_in_dim": broadcast_in_dim,
     "stablehlo.transpose": transpose,

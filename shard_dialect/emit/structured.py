@@ -7,9 +7,11 @@ iterators [parallel, parallel, reduction]        z = x[:, None, :] * y[None, :, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 from shard_dialect.emit import elementwise
 from shard_dialect.emit.writer import Writer
+from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
 
@@ -34,14 +36,8 @@ def is_zero(value: ir.Value) -> bool:
         return False
     if is_fill(op):
         return is_zero(op.operands[0])
-    if op.name in ("arith.constant", "stablehlo.constant"):
-        attribute = op.attributes["value"]
-        if isinstance(attribute, ir.DenseElementsAttr):
-            if not attribute.is_splat:
-                return False
-            attribute = attribute.get_splat_value()
-        return isinstance(attribute, (ir.FloatAttr, ir.IntegerAttr)) and not attribute.value
-    return False
+    number = build.splat_value(value) or build.constant_value(value)
+    return isinstance(number, (ir.FloatAttr, ir.IntegerAttr)) and not number.value
 
 
 def is_fill(op: ir.Operation) -> bool:
@@ -85,12 +81,15 @@ def generic(w: Writer, op: ir.Operation) -> None:
     if reduced:
         inside = _without_joins(w, op, inside, last, len(inputs))
     for each in inside:
-        w.extents[each.results[0]] = _extent(w, each, sizes)
+        extent = _extent(w, each, sizes)
+        if extent is not None:
+            w.extents[each.results[0]] = extent
         _body(w, each, sizes)
     for number, (yielded, result) in enumerate(zip(last.operands, op.results, strict=True)):
         of = dims[len(inputs) + number]
         if reduced:
-            _reduce(w, op, block.arguments[len(inputs) + number], yielded, result, of, reduced)
+            accumulator = block.arguments[len(inputs) + number]
+            _reduce(w, op, accumulator, yielded, result, of, reduced, sizes)
         else:
             _give(w, yielded, result, of, sizes)
     w.values = {**before, **{each: w.values[each] for each in op.results}}
@@ -106,13 +105,13 @@ def _align(
     """Let the body's first `count` arguments be operands with a dimension for each loop."""
     block = op.regions[0].blocks[0]
     for argument, operand, of in list(zip(block.arguments, op.operands, dims, strict=True))[:count]:
-        is_tensor = isinstance(operand.type, ir.ShapedType)
-        w.extents[argument] = tuple(
-            size if is_tensor and dim in of else 1 for dim, size in enumerate(sizes)
-        )
-        if not is_tensor:
+        if not isinstance(operand.type, ir.ShapedType):
             w.values[argument] = w.use(operand)
-        elif list(argument.uses):
+            continue
+        w.extents[argument] = tuple(size if dim in of else 1 for dim, size in enumerate(sizes))
+        if len(set(of)) < len(of):
+            raise w.refuse(op, "it reads a diagonal")
+        if list(argument.uses):
             w.values[argument] = _aligned(w, w.use(operand), of, len(sizes))
 
 
@@ -157,6 +156,7 @@ def _is_product(op: ir.Operation, inputs: int) -> bool:
     return (
         multiply.name in _MULTIPLY
         and add.name in _ADD
+        and str(a.type) != "i1"
         and set(multiply.operands) == {a, b}
         and set(add.operands) == {out, multiply.results[0]}
         and last.operands[0] == add.results[0]
@@ -198,21 +198,25 @@ def _aligned(w: Writer, x: str, dims: Sequence[int], count: int) -> str:
     return f"{x}[{index}]"
 
 
-def _extent(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The shape of what the op makes of whole tensors: 1 where it does not depend on a loop."""
+def _extent(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """The shape of what the op makes of whole tensors: 1 where it does not depend on a loop.
+
+    `None` if it makes a number of numbers.
+    """
     if op.name == "linalg.index":
         dim = op.attributes["dim"].value
         return tuple(size if place == dim else 1 for place, size in enumerate(sizes))
-    shapes = [w.extents.get(each, (1,) * len(sizes)) for each in op.operands]
-    return tuple(max(each) for each in zip(*shapes, strict=True)) if shapes else (1,) * len(sizes)
+    shapes = [w.extents[each] for each in op.operands if each in w.extents]
+    return tuple(max(each) for each in zip(*shapes, strict=True)) if shapes else None
 
 
 def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
     if op.name == "linalg.index":
         dim = op.attributes["dim"].value
         made = w.pick(f"np.arange({sizes[dim]})", f"torch.arange({sizes[dim]}, device=device)")
-        shape = tuple(size if place == dim else 1 for place, size in enumerate(sizes))
-        w.define(op.results[0], f"{made}.reshape{shape}", "index")
+        if len(sizes) > 1:
+            made = f"{made}.reshape{_extent(w, op, sizes)}"
+        w.define(op.results[0], made, "index")
     elif op.name == "arith.constant":
         constant(w, op)
     elif op.name in elementwise.TABLE:
@@ -229,17 +233,14 @@ def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
 
 def constant(w: Writer, op: ir.Operation) -> None:
     """A number is written where it is used."""
-    attribute, result = op.attributes["value"], op.results[0]
+    result = op.results[0]
     type_ = result.type
+    dtype = w.dtype(elementwise.element_of(type_), op.location)
+    attribute = op.attributes["value"]
     if isinstance(attribute, (ir.FloatAttr, ir.IntegerAttr)):
         number = w.number(attribute.value, type_)
         w.literals[result] = number
-        if isinstance(type_, ir.IndexType) or str(type_) == "i1":
-            w.values[result] = number
-        else:
-            dtype = w.dtype(type_, op.location)
-            made = f"torch.tensor({number}, dtype={dtype}, device=device)"
-            w.values[result] = w.pick(f"{dtype}({number})", made)
+        w.values[result] = number if w.is_python(type_) else w.scalar(number, type_, op.location)
         return
     if not isinstance(attribute, ir.DenseElementsAttr):
         raise w.refuse(op, "its elements are not in the file")
@@ -248,10 +249,15 @@ def constant(w: Writer, op: ir.Operation) -> None:
         w.literals[result] = number
         w.values[result] = w.full(type_, number, op.location)
         return
-    elements = [w.number(each, type_.element_type) for each in attribute]
-    if len(elements) > _LONGEST:
-        raise w.refuse(op, f"{len(elements)} elements are too many to be read")
-    dtype = w.dtype(type_.element_type, op.location)
+    if prod(type_.shape) > _LONGEST:
+        raise w.refuse(op, f"{prod(type_.shape)} elements are too many to be read")
+    if str(type_.element_type) == "bf16":
+        raise w.refuse(op, "it has different elements of type bf16")
+    import numpy as np
+
+    elements = [
+        w.number(each, type_.element_type) for each in np.array(attribute).flatten().tolist()
+    ]
     flat = f"[{', '.join(elements)}]"
     made = w.pick(
         f"np.array({flat}, {dtype})", f"torch.tensor({flat}, dtype={dtype}, device=device)"
@@ -277,6 +283,8 @@ def _without_joins(
             or len(list(accumulator.uses)) != 1
         ):
             raise w.refuse(op, "its body joins elements in a way of its own")
+        if str(accumulator.type) == "i1" and elementwise.OPS[join.name] not in ("and", "or"):
+            raise w.refuse(op, "of elements of type i1")
     return [each for each in inside if each not in joins]
 
 
@@ -288,14 +296,15 @@ def _reduce(
     result: ir.Value,
     of: Sequence[int],
     reduced: Sequence[int],
+    sizes: Sequence[int],
 ) -> None:
     join = yielded.owner
     (given,) = [each for each in join.operands if each != accumulator]
     kind = elementwise.OPS[join.name]
-    kept = [dim for dim in range(len(of) + len(reduced)) if dim not in reduced]
+    kept = [dim for dim in range(len(sizes)) if dim not in reduced]
     if sorted(of) != kept:
         raise w.refuse(op, "its result is not a dimension for each parallel loop")
-    text = reduction(w, kind, w.use(given), reduced, result.type.element_type, op)
+    text = reduction(w, kind, _whole(w, given, sizes), reduced, result.type.element_type, op)
     text = w.permuted(text, [kept.index(dim) for dim in of])
     init = op.operands[len(list(op.operands)) - len(list(op.results)) + result.result_number]
     if not (kind == "add" and is_zero(init)):
@@ -305,6 +314,12 @@ def _reduce(
     w.define(result, text, JOINED[kind])
 
 
+def _whole(w: Writer, value: ir.Value, sizes: Sequence[int]) -> str:
+    """The value with an element for each turn of the loops."""
+    x = w.use(value)
+    return x if w.extents.get(value) == tuple(sizes) else w.broadcast(x, sizes)
+
+
 def reduction(
     w: Writer, kind: str, x: str, dims: Sequence[int], element: ir.Type, op: ir.Operation
 ) -> str:
@@ -312,12 +327,11 @@ def reduction(
     name, axes = REDUCTIONS[kind], tuple(dims)
     if str(element) != "i1" and kind in ("and", "or"):
         raise w.refuse(op, "bits of integers are joined")
+    dtype = f", dtype={w.dtype(element, op.location)}" if kind in ("add", "mul") else ""
     if not w.is_torch:
-        dtype = f", dtype={w.dtype(element, op.location)}" if kind in ("add", "mul") else ""
         return f"np.{name}({x}, axis={axes}{dtype})"
     if kind in ("max", "min"):
         return f"torch.a{name}({x}, dim={axes})"
-    dtype = f", dtype={w.dtype(element, op.location)}" if kind in ("add", "mul") else ""
     if kind == "add":
         return f"torch.sum({x}, dim={axes}{dtype})"
     for dim in sorted(axes, reverse=True):
@@ -329,12 +343,11 @@ def _give(
     w: Writer, yielded: ir.Value, result: ir.Value, of: Sequence[int], sizes: Sequence[int]
 ) -> None:
     """The result of a body that only computes."""
-    x = w.use(yielded)
     is_whole = w.extents.get(yielded) == tuple(sizes)
+    text = _whole(w, yielded, sizes)
     if is_whole and list(of) == sorted(of) and not isinstance(yielded.owner, ir.Block):
-        w.values[result] = x
+        w.values[result] = text
         return
-    text = x if is_whole else w.broadcast(x, sizes)
     order = [sorted(of).index(dim) for dim in of]
     w.define(result, w.permuted(text, order), "transposed" if is_whole else "broadcast")
 

@@ -77,7 +77,7 @@ class Names:
 
     def new(self, wanted: str) -> str:
         """A name like the one that is wanted, with a number behind it if it is taken."""
-        base = re.sub(r"\W", "_", wanted).strip("_").lower() or "value"
+        base = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_").lower() or "value"
         base = f"_{base}" if base[0].isdecimal() else base
         base = f"{base}_" if keyword.iskeyword(base) else base
         name, number = base, 1

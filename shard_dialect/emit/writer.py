@@ -25,8 +25,6 @@ _DTYPES = {
     "i64": ("int64", "int64"),
     "index": ("int64", "int64"),
 }
-_NO_COLLECTIVES = {"mpi4py": ("f16",), "torch": ()}
-"""Elements that the target cannot send or add: mpi4py has no name for them."""
 
 
 @dataclass
@@ -44,6 +42,8 @@ class Writer:
     """In a body that is written for whole tensors: the shape of a value there."""
     lines: list[str] = field(default_factory=list)
     functions: dict[str, str] = field(default_factory=dict)
+    grid_names: dict[str, str] = field(default_factory=dict)
+    """What the file calls functions, and grids."""
     _indent: str = ""
 
     @property
@@ -96,12 +96,6 @@ class Writer:
             raise error_at(location, f"elements of type {element} have no {self.target} type")
         return f"{self.module}.{name}"
 
-    def check_sent(self, op: ir.Operation) -> None:
-        """Raise if elements cannot be sent."""
-        element = op.operands[0].type.element_type
-        if str(element) in _NO_COLLECTIVES[self.target]:
-            raise error_at(op.location, f"'{op.name}' op: {self.target} cannot send {element}")
-
     def number(self, value: float | int | bool, element: ir.Type) -> str:
         """A literal; what is no number is one of the module's."""
         if isinstance(value, bool) or str(element) == "i1":
@@ -119,6 +113,8 @@ class Writer:
 
     def full(self, type_: ir.RankedTensorType, number: str, location: ir.Location) -> str:
         """A tensor of one number."""
+        if not type_.has_static_shape:
+            raise error_at(location, f"a {type_} of one number cannot be written in Python")
         dtype, shape = self.dtype(type_.element_type, location), tuple(type_.shape)
         if self.is_torch:
             return f"torch.full({shape}, {number}, dtype={dtype}, device=device)"
@@ -127,7 +123,20 @@ class Writer:
     def fresh(self, value: ir.Value) -> str:
         """The value in memory of its own, to write to; one that is written out here has that."""
         x = self.values[value]
-        return x if value in self.literals else self.pick(f"{x}.copy()", f"{x}.clone()")
+        if value in self.literals:
+            return x
+        # numpy makes numbers of tensors without dimensions, and these cannot be written to.
+        return self.pick(f"{x}.copy()" if value.type.shape else f"np.array({x})", f"{x}.clone()")
+
+    @staticmethod
+    def is_python(type_: ir.Type) -> bool:
+        """Whether values of the type may be numbers of Python: indices, and how they compare."""
+        return isinstance(type_, ir.IndexType) or str(type_) == "i1"
+
+    def scalar(self, x: str, element: ir.Type, location: ir.Location) -> str:
+        """A number of Python's as one of the target's."""
+        dtype = self.dtype(element, location)
+        return self.pick(f"{dtype}({x})", f"torch.as_tensor({x}, dtype={dtype}, device=device)")
 
     def permuted(self, x: str, order: Sequence[int]) -> str:
         if list(order) == list(range(len(order))):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
 
+from shard_dialect import watch
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.passes.mpi_code import FAILED
@@ -211,9 +211,8 @@ def _address(function: object) -> int:
 
 def _failed(code: int) -> NoReturn:
     """End all ranks: the code cannot go on, nor can an exception leave it."""
-    print(f"error: MPI failed: {MPI.Get_error_string(code)}", file=sys.stderr, flush=True)
-    MPI.COMM_WORLD.Abort(1)
-    raise SystemExit(1)
+    MpiWorld().fail(MPI.Exception(code))
+    watch.leave()
 
 
 _FAILED = ctypes.CFUNCTYPE(None, ctypes.c_int)(_failed)

@@ -29,6 +29,9 @@ except ImportError:
     raise MissingExtra("torch", "torch") from None
 
 _TIMEOUT = timedelta(seconds=60)
+"""Within this all ranks join."""
+_FOREVER = timedelta(days=365)
+"""A rank may compute for as long as it takes."""
 
 
 class TorchWorld(Launched):
@@ -43,10 +46,13 @@ class TorchWorld(Launched):
                 "torchrun --nproc-per-node=N -m shard_dialect.run ..."
             )
         local = int(os.environ.get("LOCAL_RANK", "0"))
-        self._has_gpu = torch.cuda.is_available() and local < torch.cuda.device_count()
-        self._device = torch.device("cuda", local) if self._has_gpu else torch.device("cpu")
+        has_gpu = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        self._device = torch.device("cuda", local) if has_gpu else torch.device("cpu")
+        if has_gpu:
+            torch.cuda.set_device(local)  # objects are exchanged on the current one
         try:
-            dist.init_process_group("nccl" if self._has_gpu else "gloo", timeout=_TIMEOUT)
+            dist.init_process_group("nccl" if has_gpu else "gloo", timeout=_TIMEOUT)
+            self._all = dist.new_group(timeout=_FOREVER)
         except (RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise ShardError(f"cannot join the other torch processes: {reason}") from None
@@ -54,17 +60,17 @@ class TorchWorld(Launched):
 
     def join(self, grid: Grid, axes: Axes) -> _Group:
         ranks = grid.group_of(self.rank, axes)
-        made = {each: dist.new_group(sorted(each)) for each in grid.groups(axes)}
+        made = {each: dist.new_group(sorted(each), timeout=_FOREVER) for each in grid.groups(axes)}
         return _Group(made[ranks], ranks, self.rank, self._device)
 
     def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
         found: list[Pieces] = [()] * self.size
-        dist.all_gather_object(found, list(pieces[0]))
+        dist.all_gather_object(found, list(pieces[0]), group=self._all)
         return found if self.speaks else []
 
     def share(self, messages: Sequence[str]) -> list[str]:
         found: list[Sequence[str]] = [()] * self.size
-        dist.all_gather_object(found, list(messages))
+        dist.all_gather_object(found, list(messages), group=self._all)
         return [each for given in found for each in given]
 
     def has_lost_others(self, error: BaseException) -> bool:

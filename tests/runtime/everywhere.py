@@ -10,16 +10,13 @@ any check fails.
 
 import argparse
 import json
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tests.conftest import ROOT
+from tests.conftest import ended, start_child
 from tests.runtime.launching import Launch, launches
 
 
@@ -87,27 +84,12 @@ def _check(launch: Launch, program: Path, ranks: int, timeout: float) -> str:
     if status == 0 and json.loads(out)["check"]["passed"]:
         return "passed"
     said = [line for line in err.splitlines() if "error: " in line] or err.splitlines()
-    return f"FAILED, status {status}: {said[0] if said else 'no word'}"
+    how = "hung" if status is None else f"status {status}"
+    return f"FAILED, {how}: {said[0] if said else 'no word'}"
 
 
-def _run(command: Sequence[str], timeout: float) -> tuple[int | str, str, str]:
-    """The exit status, or "hung"; and what was said."""
-    child = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    try:
-        out, err = child.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        return "hung", *child.communicate()
-    return child.returncode, out, err
+def _run(command: Sequence[str], timeout: float) -> tuple[int | None, str, str]:
+    return ended(start_child(command, OMP_NUM_THREADS="1"), timeout)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import start_child
 from tests.runtime.launching import Launch, launches
 
 RANKS = 2
@@ -167,18 +167,7 @@ def start(tmp_path: Path) -> Start:
     ) -> Job:
         run = (*program, source, "--check", *arguments)
         command = launch.command(RANKS, *run, f"--load-plugin={plugin}")
-        environment = {**os.environ, "TEST_FAULT": fault, "TEST_MARKS": str(marks)}
-        child = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        return Job(child, marks)
+        return Job(start_child(command, TEST_FAULT=fault, TEST_MARKS=str(marks)), marks)
 
     return call
 
@@ -241,6 +230,45 @@ def test_an_error_that_all_have_is_shown_once(launch: Launch, start: Start) -> N
     said = job.end()
     assert len(errors(said)) == 1, said
     assert "nothing" in errors(said)[0]
+    assert job.child.returncode == 1
+
+
+SLOW = """
+import sys, time
+from datetime import timedelta
+from shard_dialect.run import main
+from shard_dialect.runtime import torch_distributed
+from shard_dialect.runtime.world import Launched
+
+run = Launched.run
+
+def running(self, *arguments):
+    found = run(self, *arguments)
+    time.sleep(8 * self.rank)
+    return found
+
+torch_distributed._TIMEOUT = timedelta(seconds=4)
+Launched.run = running
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "launch", [each for each in LAUNCHED if each.backend == "torch"], ids=lambda each: each.name
+)
+def test_a_slow_rank_is_waited_for(launch: Launch, start: Start, tmp_path: Path) -> None:
+    wrapper = tmp_path / "wrapper.py"
+    wrapper.write_text(SLOW)
+    job = start(launch, "", program=(str(wrapper),))
+    said = job.end()
+    assert job.child.returncode == 0, said
+
+
+@on_launched
+def test_standard_input_is_refused(launch: Launch, start: Start) -> None:
+    job = start(launch, "", source="-")
+    said = job.end()
+    assert errors(said) == ["error: standard input reaches one rank only: name a file"], said
     assert job.child.returncode == 1
 
 
@@ -359,6 +387,33 @@ def test_an_output_that_is_written_in_part_is_removed(
     assert (job.marks / "fault").exists(), said
     assert job.child.returncode == 1
     assert not list(tmp_path.glob("out*"))
+
+
+NO_COMMUNICATOR = """
+from mpi4py import MPI
+from shard_dialect.runtime.mpi import MpiWorld
+
+number = MpiWorld._number
+MpiWorld._number = lambda world, handle: (
+    MPI._handleof(MPI.COMM_NULL) if handle.group else number(world, handle)
+)
+"""
+"""Compiled code is given no communicator: what it calls fails."""
+
+
+@pytest.mark.parametrize(
+    "launch", [each for each in LAUNCHED if each.backend == "mpi"], ids=lambda each: each.name
+)
+def test_what_mpi_refuses_compiled_code_is_told(
+    launch: Launch, start: Start, tmp_path: Path
+) -> None:
+    plugin = tmp_path / "null.py"
+    plugin.write_text(NO_COMMUNICATOR)
+    job = start(launch, "", f"--load-plugin={plugin}")
+    said = job.end()
+    (error,) = errors(said)
+    assert re.match(r"error: rank \d has lost the others: .*communicator", error), said
+    assert job.child.returncode == 1
 
 
 def test_outputs_over_inputs_are_refused(start: Start, tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-GRID = (1,)
-
 rank = MPI.COMM_WORLD.Get_rank()
 
 

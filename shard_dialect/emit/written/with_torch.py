@@ -14,9 +14,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-has_gpu = torch.cuda.is_available()
+has_gpu = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 local_rank = int(os.environ.get("LOCAL_RANK", "0"))
 device = torch.device("cuda", local_rank) if has_gpu else torch.device("cpu")
+if has_gpu:
+    torch.cuda.set_device(device)
 dist.init_process_group("nccl" if has_gpu else "gloo")
 rank = dist.get_rank()
 
@@ -184,6 +186,20 @@ def put(
             part = place(grid, rank, shape, split)
             whole[part] = piece[tuple(map(slice, whole[part].shape))]
     return whole
+
+
+def from_bytes(x: np.ndarray) -> Tensor:
+    """The tensor of an array; numpy has bf16 as bytes that mean nothing to it."""
+    if x.dtype.kind == "V":
+        return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(x)
+
+
+def to_bytes(x: Tensor) -> np.ndarray:
+    """The array of a tensor, of bf16 its bytes."""
+    if x.dtype == torch.bfloat16:
+        return x.view(torch.int16).numpy().view("V2")
+    return x.numpy()
 
 
 def draw(shape: list[int], dtype: torch.dtype, generator: torch.Generator) -> Tensor:

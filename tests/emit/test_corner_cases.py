@@ -1,0 +1,365 @@
+"""Programs that are easily written wrong: those that are right, and those that are refused."""
+
+import re
+
+import pytest
+
+from shard_dialect.emit.program import TARGETS
+from shard_dialect.emit.writer import Target
+from shard_dialect.errors import ShardError
+from tests.emit.test_emit_python import Batch, batch, emit
+
+__all__ = ["batch"]
+GRID = "shard.grid @g(shape = 1)\n"
+
+RIGHT = {
+    "a barrier for several values": """
+func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0:2 = stablehlo.optimization_barrier %x, %y : tensor<4xf32>, tensor<4xf32>
+  %1 = stablehlo.add %0#0, %0#1 : tensor<4xf32>
+  return %1, %0#1 : tensor<4xf32>, tensor<4xf32>
+}
+""",
+    "a reduction of what does not depend on its loop": """
+func.func @main(%x: tensor<3xf32>, %y: tensor<3x4xf32>) -> tensor<3xf32> {
+  %z = arith.constant dense<0.0> : tensor<3xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(d0,d1)->(d0)>,
+                       affine_map<(d0,d1)->(d0,d1)>,
+                       affine_map<(d0,d1)->(d0)>],
+      iterator_types = ["parallel","reduction"]}
+      ins(%x,%y: tensor<3xf32>, tensor<3x4xf32>) outs(%z: tensor<3xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %s = arith.addf %a, %c : f32
+    linalg.yield %s : f32
+  } -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+""",
+    "a reduction of a constant": """
+func.func @main(%y: tensor<3x4xf32>) -> tensor<3xf32> {
+  %z = arith.constant dense<0.0> : tensor<3xf32>
+  %one = arith.constant 2.0 : f32
+  %0 = linalg.generic {indexing_maps = [affine_map<(d0,d1)->(d0,d1)>,
+                       affine_map<(d0,d1)->(d0)>],
+      iterator_types = ["parallel","reduction"]}
+      ins(%y: tensor<3x4xf32>) outs(%z: tensor<3xf32>) {
+  ^bb0(%b: f32, %c: f32):
+    %s = arith.addf %one, %c : f32
+    linalg.yield %s : f32
+  } -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+""",
+    "a number spread over one element": """
+func.func @main(%x: tensor<1x1xf32>) -> tensor<1x1xf32> {
+  %i = arith.constant 0 : index
+  %e = tensor.extract %x[%i, %i] : tensor<1x1xf32>
+  %z = tensor.empty() : tensor<1x1xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(d0,d1)->()>,
+                       affine_map<(d0,d1)->(d0,d1)>],
+      iterator_types = ["parallel","parallel"]}
+      ins(%e: f32) outs(%z: tensor<1x1xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %s = arith.mulf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<1x1xf32>
+  return %0 : tensor<1x1xf32>
+}
+""",
+    "different elements of f16": """
+func.func @main(%x: tensor<2xf16>) -> tensor<2xf16> {
+  %c = arith.constant dense<[1.0, 2.0]> : tensor<2xf16>
+  %0 = arith.addf %x, %c : tensor<2xf16>
+  return %0 : tensor<2xf16>
+}
+""",
+    "what an index is less than, as a number": """
+func.func @main(%x: tensor<4xf32>) -> tensor<i32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c2 = arith.constant 2 : index
+  %z = arith.constant 0 : i32
+  %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%s = %z) -> i32 {
+    %b = arith.cmpi slt, %i, %c2 : index
+    %e = arith.extui %b : i1 to i32
+    %n = arith.addi %s, %e : i32
+    scf.yield %n : i32
+  }
+  %t = tensor.from_elements %r : tensor<i32>
+  return %t : tensor<i32>
+}
+""",
+    "the remainder of an index": """
+func.func @main(%x: tensor<4xf32>) -> tensor<f32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c9 = arith.constant 9 : index
+  %c4 = arith.constant 4 : index
+  %z = arith.constant 0.0 : f32
+  %r = scf.for %i = %c0 to %c9 step %c1 iter_args(%s = %z) -> f32 {
+    %b = arith.remsi %i, %c4 : index
+    %e = tensor.extract %x[%b] : tensor<4xf32>
+    %n = arith.addf %s, %e : f32
+    scf.yield %n : f32
+  }
+  %t = tensor.from_elements %r : tensor<f32>
+  return %t : tensor<f32>
+}
+""",
+    "a loop that counts in i32": """
+func.func @main(%x: tensor<4xf32>) -> tensor<f32> {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c9 = arith.constant 9 : i32
+  %z = arith.constant 0.0 : f32
+  %r = scf.for %i = %c0 to %c9 step %c1 iter_args(%s = %z) -> f32 : i32 {
+    %e = arith.sitofp %i : i32 to f32
+    %n = arith.addf %s, %e : f32
+    scf.yield %n : f32
+  }
+  %t = tensor.from_elements %r : tensor<f32>
+  return %t : tensor<f32>
+}
+""",
+    "quotients and remainders of all indices": """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xi64> {
+  %z = tensor.empty() : tensor<4xi64>
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %0 = linalg.generic {indexing_maps = [affine_map<(d0)->(d0)>],
+      iterator_types = ["parallel"]}
+      outs(%z: tensor<4xi64>) {
+  ^bb0(%c: i64):
+    %i = linalg.index 0 : index
+    %d = arith.divsi %i, %c2 : index
+    %r = arith.remsi %i, %c3 : index
+    %m = arith.addi %d, %r : index
+    %o = arith.index_cast %m : index to i64
+    linalg.yield %o : i64
+  } -> tensor<4xi64>
+  return %0 : tensor<4xi64>
+}
+""",
+    "tensors without dimensions, padded and sliced": """
+func.func @main(%x: tensor<f32>, %v: tensor<f32>) -> tensor<f32> {
+  %0 = stablehlo.pad %x, %v, low = [], high = [], interior = []
+      : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %1 = stablehlo.slice %0 [] : (tensor<f32>) -> tensor<f32>
+  return %1 : tensor<f32>
+}
+""",
+    "the sign of what is no number": """
+func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %nan = stablehlo.constant dense<[0x7FC00000, -2.0, 0.0]> : tensor<3xf32>
+  %y = stablehlo.multiply %x, %nan : tensor<3xf32>
+  %0 = stablehlo.sign %y : tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+""",
+    "different indices, some below zero": """
+func.func @main(%x: tensor<2xindex>) -> tensor<2xindex> {
+  %c = arith.constant dense<[1, -2]> : tensor<2xindex>
+  %0 = arith.addi %x, %c : tensor<2xindex>
+  return %0 : tensor<2xindex>
+}
+""",
+    "an element put into a tensor without dimensions": """
+func.func @main(%x: tensor<f32>) -> tensor<f32> {
+  %0 = arith.addf %x, %x : tensor<f32>
+  %e = tensor.extract %x[] : tensor<f32>
+  %1 = tensor.insert %e into %0[] : tensor<f32>
+  return %1 : tensor<f32>
+}
+""",
+}
+
+REFUSED = {
+    "diagonal": (
+        "it reads a diagonal",
+        """
+func.func @main(%x: tensor<4x4xf32>) -> tensor<4xf32> {
+  %z = tensor.empty() : tensor<4xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(d0)->(d0,d0)>,
+                       affine_map<(d0)->(d0)>],
+      iterator_types = ["parallel"]}
+      ins(%x: tensor<4x4xf32>) outs(%z: tensor<4xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %s = arith.addf %a, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+""",
+    ),
+    "sum of bits": (
+        "of elements of type i1",
+        """
+func.func @main(%x: tensor<8x5xi1>) -> tensor<8xi1> {
+  %z = arith.constant dense<false> : tensor<8xi1>
+  %0 = linalg.reduce {arith.addi} ins(%x: tensor<8x5xi1>) outs(%z: tensor<8xi1>) dimensions = [1]
+  return %0 : tensor<8xi1>
+}
+""",
+    ),
+    "product of bits": (
+        "of elements of type i1",
+        """
+func.func @main(%x: tensor<4x4xi1>, %y: tensor<4x4xi1>) -> tensor<4x4xi1> {
+  %z = arith.constant dense<false> : tensor<4x4xi1>
+  %0 = linalg.generic {indexing_maps = [affine_map<(d0,d1,d2)->(d0,d2)>,
+                       affine_map<(d0,d1,d2)->(d2,d1)>,
+                       affine_map<(d0,d1,d2)->(d0,d1)>],
+      iterator_types = ["parallel","parallel","reduction"]}
+      ins(%x,%y: tensor<4x4xi1>, tensor<4x4xi1>) outs(%z: tensor<4x4xi1>) {
+  ^bb0(%a: i1, %b: i1, %c: i1):
+    %m = arith.muli %a, %b : i1
+    %s = arith.addi %c, %m : i1
+    linalg.yield %s : i1
+  } -> tensor<4x4xi1>
+  return %0 : tensor<4x4xi1>
+}
+""",
+    ),
+    "maximum of signed bits": (
+        "of elements of type i1",
+        """
+func.func @main(%x: tensor<4x4xi1>) -> tensor<4xi1> {
+  %z = arith.constant dense<true> : tensor<4xi1>
+  %0 = linalg.reduce {arith.maxsi} ins(%x: tensor<4x4xi1>) outs(%z: tensor<4xi1>) dimensions = [1]
+  return %0 : tensor<4xi1>
+}
+""",
+    ),
+    "order of signed bits": (
+        "unsigned, of bits, or with a meaning for what is no number",
+        """
+func.func @main(%x: tensor<4xi1>, %y: tensor<4xi1>) -> tensor<4xi1> {
+  %0 = arith.cmpi slt, %x, %y : tensor<4xi1>
+  return %0 : tensor<4xi1>
+}
+""",
+    ),
+    "total order": (
+        "unsigned, of bits, or with a meaning for what is no number",
+        """
+func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xi1> {
+  %0 = stablehlo.compare EQ, %x, %y, TOTALORDER : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xi1>
+  return %0 : tensor<4xi1>
+}
+""",
+    ),
+    "body of two ops": (
+        "its body joins elements in a way of its own",
+        """
+func.func @main(%x: tensor<4x4xf32>) -> tensor<4xf32> {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.reduce(%x init: %z) across dimensions = [1]
+      : (tensor<4x4xf32>, tensor<f32>) -> tensor<4xf32>
+   reducer(%a: tensor<f32>, %b: tensor<f32>) {
+    %s = stablehlo.add %a, %b : tensor<f32>
+    %t = stablehlo.negate %s : tensor<f32>
+    stablehlo.return %t : tensor<f32>
+  }
+  return %0 : tensor<4xf32>
+}
+""",
+    ),
+    "wider result": (
+        "its result has other elements than its operands",
+        """
+func.func @main(%x: tensor<1x8x4xi8>, %k: tensor<3x4x2xi8>) -> tensor<1x6x2xi32> {
+  %c = stablehlo.constant dense<100> : tensor<1x8x4xi8>
+  %y = stablehlo.maximum %x, %c : tensor<1x8x4xi8>
+  %0 = stablehlo.convolution(%y, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f],
+      window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+      : (tensor<1x8x4xi8>, tensor<3x4x2xi8>) -> tensor<1x6x2xi32>
+  return %0 : tensor<1x6x2xi32>
+}
+""",
+    ),
+    "function without a body": (
+        "@f has no body",
+        """
+func.func private @f(tensor<2xf32>) -> tensor<2xf32>
+func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = func.call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+""",
+    ),
+    "number in a tensor of unknown size": (
+        "a tensor<?xf32> of one number cannot be written in Python",
+        """
+func.func @main(%x: tensor<4xf32>) -> tensor<f32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c9 = arith.constant 4 : index
+  %one = arith.constant 1.0 : f32
+  %z = arith.constant dense<0.0> : tensor<f32>
+  %r = scf.for %i = %c0 to %c9 step %c1 iter_args(%s = %z) -> tensor<f32> {
+    %e = tensor.empty(%i) : tensor<?xf32>
+    %d = linalg.fill ins(%one : f32) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+    %n = linalg.reduce {arith.addf} ins(%d: tensor<?xf32>) outs(%s: tensor<f32>) dimensions = [0]
+    scf.yield %n : tensor<f32>
+  }
+  return %r : tensor<f32>
+}
+""",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
+def test_programs_that_are_right(batch: Batch) -> None:
+    for number, text in enumerate(RIGHT.values()):
+        batch.add(str(number), GRID + text)
+    assert len(batch) == len(RIGHT), batch.refused
+    batch.check()
+
+
+@pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", REFUSED)
+def test_programs_that_are_refused(name: str, target: Target) -> None:
+    message, text = REFUSED[name]
+    with pytest.raises(ShardError, match=rf"-:\d+:\d+: error: .*{re.escape(message)}$"):
+        emit(GRID + text, target)
+
+
+ROOT = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh.form = "local"} {
+  %c = arith.constant 0 : index
+  %0 = shard.broadcast %x on @g grid_axes = [0] root = [%c]
+      : (tensor<4xf32>, index) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+
+
+def test_what_cannot_be_read_is_refused_in_its_place() -> None:
+    message = "-:5:8: error: 'shard.broadcast' op has a root that is not known"
+    with pytest.raises(ShardError, match=f"^{message}"):
+        emit(GRID + ROOT, "torch", "canonicalize")
+
+
+BITS = """
+func.func @main(%x: tensor<4xELEMENT>) -> tensor<4xELEMENT> attributes {mesh.form = "local"} {
+  %0 = shard.all_reduce %x on @g grid_axes = [0] : tensor<4xELEMENT> -> tensor<4xELEMENT>
+  return %0 : tensor<4xELEMENT>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("element", "target", "message"),
+    [
+        ("i1", "mpi4py", "a reduction sum of elements of type i1"),
+        ("i1", "torch", "a reduction sum of elements of type i1"),
+        ("i16", "torch", "torch cannot send i16"),
+        ("f16", "mpi4py", "mpi4py cannot send f16"),
+    ],
+)
+def test_elements_that_cannot_be_sent(element: str, target: Target, message: str) -> None:
+    with pytest.raises(ShardError, match=rf"{message}$"):
+        emit(GRID + BITS.replace("ELEMENT", element), target, "canonicalize")
