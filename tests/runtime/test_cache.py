@@ -106,6 +106,14 @@ def test_warnings_are_given_again(tmp_path: Path) -> None:
     assert len(said[0]) == 1
 
 
+def test_warnings_that_nobody_wanted_are_kept(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled(Cache(tmp_path), Source.read(str(UNKNOWN)))
+    with pytest.warns(ShardWarning, match="no sharding rule"):
+        compiled(Cache(tmp_path), Source.read(str(UNKNOWN)))
+
+
 def _compile(folder: str) -> list[float]:
     found = results(compiled(Cache(Path(folder)), Source.read(str(EXAMPLE))))
     return [float(piece.sum()) for pieces in found for piece in pieces]
