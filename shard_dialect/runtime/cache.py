@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import platformdirs
@@ -97,6 +98,10 @@ class Cache:
             excess -= stat.st_size
 
 
+_loaded: WeakValueDictionary[int, Executable] = WeakValueDictionary()
+"""By the handles of their libraries: a process has each, and its table of what it calls, once."""
+
+
 def _load(path: Path) -> tuple[Executable, list[Diagnostic]] | None:
     library = path.with_suffix(".so")
     try:
@@ -108,7 +113,10 @@ def _load(path: Path) -> tuple[Executable, list[Diagnostic]] | None:
             return None
         for each in (library, path.with_suffix(".program")):
             os.utime(each)
-        return Executable.of(code, SharedLibrary(library)), told
+        opened = SharedLibrary(library)
+        made = _loaded.get(opened.handle) or Executable.of(code, opened)
+        _loaded[opened.handle] = made
+        return made, told
     except (OSError, pickle.UnpicklingError, AttributeError, ImportError):
         return None
 

@@ -131,6 +131,8 @@ class SharedLibrary:
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
+        self.handle = self._library._handle
+        """The same for the same library, however often it is loaded."""
 
     def packed(self, name: str) -> Callable[[int], None]:
         address = ctypes.cast(getattr(self._library, f"_mlir_{name}"), ctypes.c_void_p).value

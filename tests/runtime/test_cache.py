@@ -61,6 +61,15 @@ def test_runs_no_pass_again_and_computes_the_same(tmp_path: Path, no_passes: lis
         np.testing.assert_array_equal(ours, before)
 
 
+def test_a_program_may_be_loaded_more_than_once(tmp_path: Path) -> None:
+    source = Source.read(str(EXAMPLE))
+    first = results(compiled(Cache(tmp_path), source))
+    loaded = [compiled(Cache(tmp_path), source) for _ in range(2)]
+    for each in loaded:
+        for ours, before in zip(results(each), first, strict=True):
+            np.testing.assert_array_equal(ours, before)
+
+
 @pytest.mark.parametrize("suffix", [".so", ".program"])
 @pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
 def test_damaged_entries_are_none(
