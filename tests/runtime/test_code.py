@@ -9,6 +9,7 @@ from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.arrays import random_inputs
 from shard_dialect.runtime.check import Alone
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.lowered import Program
 
 
 @pytest.mark.parametrize("name", ["sin", "mesh.bind", "malloc", "scipy_cblas_dgemm64_", "a b"])
@@ -35,3 +36,20 @@ def test_functions_may_have_any_name(name: str, visibility: str) -> None:
     (x,) = random_inputs([each.whole for each in executable.program.arguments], 0)
     (z,) = executable.run([x], Alone())
     np.testing.assert_allclose(z, np.sin(x) @ x, rtol=1e-12, atol=1e-12)
+
+
+def test_calls_of_calls_are_read_once() -> None:
+    function = """
+    func.func {} @f{}(%x: tensor<4xf32>) -> tensor<4xf32> {{
+      %y = func.call @f{}(%x) : (tensor<4xf32>) -> tensor<4xf32>
+      %z = func.call @f{}(%y) : (tensor<4xf32>) -> tensor<4xf32>
+      return %z : tensor<4xf32>
+    }}"""
+    last = (
+        "func.func private @f40(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
+    )
+    called = [function.format("private" if n else "", n, n + 1, n + 1) for n in range(40)]
+    with make_context():
+        module = Source.of("\n".join([*called, last])).parse()
+        run_pipeline(module, "lower")
+        assert Program.read(module.operation, "f0").calls == []
