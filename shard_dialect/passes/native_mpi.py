@@ -291,7 +291,7 @@ def _update_halo(site: _Site) -> None:
     assert isinstance(site.step, UpdateHalo), "the table says so"
     copy(site.source, site.target)
     rows = site.target.type.shape[0]
-    row = site.count // rows
+    row = prod(site.target.type.shape[1:])
 
     def at(place: int) -> ir.Value:
         return address(site.target, place * row * _itemsize(site.element))
