@@ -101,6 +101,22 @@ def scalar(attribute: ir.Attribute) -> ir.Operation:
     return create("arith.constant", [attribute.type], [], {"value": attribute})
 
 
+def index(value: int) -> ir.Value:
+    """A constant of type `index`."""
+    return scalar(ir.IntegerAttr.get(ir.IndexType.get(), value)).results[0]
+
+
+def compare(how: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    """`arith.cmpi` by the name of its predicate."""
+    predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _PREDICATES.index(how))
+    bit = ir.IntegerType.get_signless(1)
+    return create("arith.cmpi", [bit], [a, b], {"predicate": predicate}).results[0]
+
+
+_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge")
+"""In the order in which `arith.cmpi` numbers them."""
+
+
 def flat(value: ir.Value) -> ir.Value:
     """The elements of a tensor of static shape in one dimension."""
     shape = list(value.type.shape)

@@ -82,7 +82,7 @@ class Mpi:
         if min(places) >= 0:
             return place
         no_one = build.create("arith.trunci", [bits(32)], [self.handle("no_one")]).results[0]
-        is_there = compare("sge", place, number(0))
+        is_there = build.compare("sge", place, number(0))
         return build.create("arith.select", [bits(32)], [is_there, place, no_one]).results[0]
 
     def call(self, name: str, *arguments: ir.Value | int) -> None:
@@ -92,7 +92,7 @@ class Mpi:
         self._declare(FAILED, [bits(32)], [])
         callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
         code = build.create("func.call", [bits(32)], values, callee).results[0]
-        with when(compare("ne", code, number(0))):
+        with when(build.compare("ne", code, number(0))):
             build.create("func.call", [], [code], {"callee": ir.FlatSymbolRefAttr.get(FAILED)})
 
     def status(self) -> ir.Value:
@@ -153,15 +153,6 @@ def bits(width: int) -> ir.Type:
 
 def number(value: int, width: int = 32) -> ir.Value:
     return build.scalar(ir.IntegerAttr.get(bits(width), value)).results[0]
-
-
-def compare(how: str, a: ir.Value, b: ir.Value) -> ir.Value:
-    predicate = ir.IntegerAttr.get(bits(64), _PREDICATES.index(how))
-    return build.create("arith.cmpi", [bits(1)], [a, b], {"predicate": predicate}).results[0]
-
-
-_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge")
-"""In the order in which `arith.cmpi` numbers them."""
 
 
 def address(buffer: ir.Value, offset: int = 0) -> ir.Value:

@@ -45,7 +45,7 @@ from shard_dialect.passes.mpi_buffers import (
     join_rows,
     new_buffer,
 )
-from shard_dialect.passes.mpi_code import Mpi, address, compare, number, when
+from shard_dialect.passes.mpi_code import Mpi, address, number, when
 
 _MOST = 2**31 - 1
 """Elements that MPI's functions can count."""
@@ -169,7 +169,7 @@ class _Site:
 
     def is_root(self) -> ir.Value:
         places = [self.grid.index_along(rank, self.step.axes) for rank in range(self.grid.size)]
-        return compare("eq", self.mpi.of_rank(places), number(self.root))
+        return build.compare("eq", self.mpi.of_rank(places), number(self.root))
 
 
 def _all_gather(site: _Site) -> None:

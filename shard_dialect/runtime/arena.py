@@ -38,8 +38,7 @@ def use_arena(function: ir.Operation) -> int:
     memory = _add_argument(function, arena.size)
     for number, span in enumerate(spans):
         with ir.InsertionPoint(span.alloc), span.alloc.location:
-            index = ir.IntegerAttr.get(ir.IndexType.get(), offsets[number])
-            offset = build.scalar(index).results[0]
+            offset = build.index(offsets[number])
             type_ = span.alloc.results[0].type
             view = build.create("memref.view", [type_], [memory, offset])
         span.alloc.results[0].replace_all_uses_with(view.results[0])

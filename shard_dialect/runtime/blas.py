@@ -294,10 +294,9 @@ def _for_each(count: int) -> Iterator[ir.Value | None]:
     if count == 1:
         yield None
         return
-    index = ir.IndexType.get()
-    bounds = [build.scalar(ir.IntegerAttr.get(index, each)).results[0] for each in (0, count, 1)]
+    bounds = [build.index(each) for each in (0, count, 1)]
     loop = build.create("scf.for", [], bounds, regions=1)
-    block = loop.regions[0].blocks.append(index, arg_locs=[loop.location])
+    block = loop.regions[0].blocks.append(ir.IndexType.get(), arg_locs=[loop.location])
     with ir.InsertionPoint(block):
         yield block.arguments[0]
         build.create("scf.yield", [], [])
