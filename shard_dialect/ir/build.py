@@ -101,6 +101,30 @@ def scalar(attribute: ir.Attribute) -> ir.Operation:
     return create("arith.constant", [attribute.type], [], {"value": attribute})
 
 
+def declare(
+    name: str,
+    type_: ir.FunctionType,
+    attributes: dict[str, ir.Attribute] | None = None,
+) -> ir.Operation:
+    """A private function without a body."""
+    return create(
+        "func.func",
+        [],
+        [],
+        {
+            "sym_name": ir.StringAttr.get(name),
+            "sym_visibility": ir.StringAttr.get("private"),
+            "function_type": ir.TypeAttr.get(type_),
+            **(attributes or {}),
+        },
+        regions=1,
+    )
+
+
+def call(name: str, operands: Sequence[ir.Value], results: Sequence[ir.Type] = ()) -> ir.Operation:
+    return create("func.call", results, operands, {"callee": ir.FlatSymbolRefAttr.get(name)})
+
+
 def index(value: int) -> ir.Value:
     """A constant of type `index`."""
     return scalar(ir.IntegerAttr.get(ir.IndexType.get(), value)).results[0]

@@ -90,10 +90,9 @@ class Mpi:
         values = [number(each) if isinstance(each, int) else each for each in arguments]
         self._declare(name, [value.type for value in values], [bits(32)])
         self._declare(FAILED, [bits(32)], [])
-        callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
-        code = build.create("func.call", [bits(32)], values, callee).results[0]
+        code = build.call(name, values, [bits(32)]).results[0]
         with when(build.compare("ne", code, number(0))):
-            build.create("func.call", [], [code], {"callee": ir.FlatSymbolRefAttr.get(FAILED)})
+            build.call(FAILED, [code])
 
     def status(self) -> ir.Value:
         """The address of memory for an `MPI_Status`, which no one reads."""
@@ -138,13 +137,9 @@ class Mpi:
         if name in self._declared:
             return
         self._declared.add(name)
-        attributes = {
-            "sym_name": ir.StringAttr.get(name),
-            "sym_visibility": ir.StringAttr.get("private"),
-            "function_type": ir.TypeAttr.get(ir.FunctionType.get(list(inputs), list(results))),
-        }
+        type_ = ir.FunctionType.get(list(inputs), list(results))
         with ir.InsertionPoint.at_block_begin(body(self.module)), ir.Location.unknown():
-            build.create("func.func", [], [], attributes, regions=1)
+            build.declare(name, type_)
 
 
 def bits(width: int) -> ir.Type:

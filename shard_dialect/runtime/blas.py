@@ -173,17 +173,7 @@ def _declare(module: ir.Operation, name: str, element: ir.Type) -> None:
     size = i64 if name.endswith("64_") else i32
     inputs = [i32, i32, i32, size, size, size, element, i64, size, i64, size, element, i64, size]
     with ir.InsertionPoint.at_block_begin(body(module)), ir.Location.unknown():
-        build.create(
-            "func.func",
-            [],
-            [],
-            {
-                "sym_name": ir.StringAttr.get(name),
-                "sym_visibility": ir.StringAttr.get("private"),
-                "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, [])),
-            },
-            regions=1,
-        )
+        build.declare(name, ir.FunctionType.get(inputs, []))
 
 
 def _emit(product: _Product, name: str, adds: bool) -> None:
@@ -237,7 +227,7 @@ def _call(
     lda, ldb, ldc = (number(max(1, value), width) for value in leading)
     a, b, c = pointers
     operands = [*head, one, a, lda, b, ldb, scale, c, ldc]
-    build.create("func.call", [], operands, {"callee": ir.FlatSymbolRefAttr.get(name)})
+    build.call(name, operands)
 
 
 def _arranged(
