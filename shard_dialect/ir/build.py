@@ -200,6 +200,22 @@ def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
     return op
 
 
+def transpose(value: ir.Value, into: ir.Value, permutation: Sequence[int]) -> ir.Operation:
+    """`linalg.transpose` of a tensor or a buffer, with its body."""
+    order = {"permutation": ir.DenseI64ArrayAttr.get(list(permutation))}
+    made = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
+    op = create("linalg.transpose", made, [value, into], order, 1)
+    linalg_queries.fill_builtin_region(op)
+    return op
+
+
+def address(buffer: ir.Value) -> ir.Value:
+    """Where the elements of a contiguous buffer begin, as an `i64`."""
+    found = create("memref.extract_aligned_pointer_as_index", [ir.IndexType.get()], [buffer])
+    i64 = ir.IntegerType.get_signless(64)
+    return create("arith.index_cast", [i64], [found.results[0]]).results[0]
+
+
 def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
     """`linalg.fill` of a tensor or a buffer, with its body."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}

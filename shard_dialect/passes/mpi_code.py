@@ -152,9 +152,7 @@ def number(value: int, width: int = 32) -> ir.Value:
 
 def address(buffer: ir.Value, offset: int = 0) -> ir.Value:
     """Where the elements of a contiguous buffer begin, or `offset` bytes further, as an `i64`."""
-    index = ir.IndexType.get()
-    found = build.create("memref.extract_aligned_pointer_as_index", [index], [buffer])
-    begin = build.create("arith.index_cast", [bits(64)], [found.results[0]]).results[0]
+    begin = build.address(buffer)
     if not offset:
         return begin
     return build.create("arith.addi", [bits(64)], [begin, number(offset, 64)]).results[0]

@@ -15,7 +15,9 @@ from math import prod
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import boundary, set_boundary
+from shard_dialect.ir.program import itemsize
 from shard_dialect.ir.walk import body, operations
+from shard_dialect.runtime.arrays import can_be_run
 
 ALIGNMENT = 64
 
@@ -115,25 +117,12 @@ def _values(op: ir.Operation) -> list[ir.Value]:
 def _is_plain(op: ir.Operation) -> bool:
     type_ = op.results[0].type
     is_known = type_.has_static_shape and not len(op.operands)
-    return is_known and str(type_.element_type) in _BITS and "strided" not in str(type_)
-
-
-_BITS = {
-    "f64": 64,
-    "i64": 64,
-    "f32": 32,
-    "i32": 32,
-    "f16": 16,
-    "bf16": 16,
-    "i16": 16,
-    "i8": 8,
-    "i1": 8,
-}
+    return is_known and can_be_run(type_.element_type) and "strided" not in str(type_)
 
 
 def _bytes(op: ir.Operation) -> int:
     type_ = op.results[0].type
-    size = prod(type_.shape) * _BITS[str(type_.element_type)] // 8
+    size = prod(type_.shape) * itemsize(type_.element_type)
     return -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.program import itemsize
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.runtime.zeros import forget_zeros
 
@@ -185,8 +186,8 @@ def _emit(product: _Product, name: str, adds: bool) -> None:
     b, b_transposed, b_copy = _arranged(p, b, p.loops[1], p.k, p.n)
     c_now, c_transposed, c_copy = _arranged(p, c, p.loops[2], p.m, p.n, is_read=adds)
     m, n, k = p.size(p.m), p.size(p.n), p.size(p.k)
-    pointers = [_pointer(each) for each in (a, b, c_now)]
-    strides = [size * _itemsize(p.element) for size in (m * k, k * n, m * n)]
+    pointers = [build.address(each) for each in (a, b, c_now)]
+    strides = [size * itemsize(p.element) for size in (m * k, k * n, m * n)]
     with _for_each(p.size(p.batch)) as index:
         at = [
             _advanced(pointer, index, stride)
@@ -198,7 +199,7 @@ def _emit(product: _Product, name: str, adds: bool) -> None:
         else:
             _call(name, p, (a_transposed, b_transposed), (m, n, k), (at[0], at[1], at[2]), scale)
     if c_copy:
-        _transpose(c_now, c, _permutation((*p.batch, *p.m, *p.n), p.loops[2]))
+        build.transpose(c_now, c, _permutation((*p.batch, *p.m, *p.n), p.loops[2]))
     for copy, value in ((a_copy, a), (b_copy, b), (c_copy, c_now)):
         if copy:
             build.create("memref.dealloc", [], [value])
@@ -251,31 +252,13 @@ def _arranged(
     type_ = ir.MemRefType.get([product.sizes[loop] for loop in order], product.element)
     copy = build.allocate(type_).results[0]
     if is_read:
-        _transpose(buffer, copy, _permutation(loops, order))
+        build.transpose(buffer, copy, _permutation(loops, order))
     return copy, False, True
 
 
 def _permutation(source: Sequence[int], target: Sequence[int]) -> list[int]:
     """For each dimension of the target the dimension of the source that it comes from."""
     return [list(source).index(loop) for loop in target]
-
-
-def _transpose(source: ir.Value, target: ir.Value, permutation: list[int]) -> None:
-    op = build.create(
-        "linalg.transpose",
-        [],
-        [source, target],
-        {"permutation": ir.DenseI64ArrayAttr.get(permutation)},
-        regions=1,
-    )
-    linalg_queries.fill_builtin_region(op)
-
-
-def _pointer(buffer: ir.Value) -> ir.Value:
-    index = ir.IndexType.get()
-    address = build.create("memref.extract_aligned_pointer_as_index", [index], [buffer])
-    i64 = ir.IntegerType.get_signless(64)
-    return build.create("arith.index_cast", [i64], [address.results[0]]).results[0]
 
 
 @contextmanager
@@ -301,7 +284,3 @@ def _advanced(pointer: ir.Value, index: ir.Value | None, stride: int) -> ir.Valu
     step = build.scalar(ir.IntegerAttr.get(type_, stride)).results[0]
     offset = build.create("arith.muli", [type_], [rounds, step]).results[0]
     return build.create("arith.addi", [type_], [pointer, offset]).results[0]
-
-
-def _itemsize(element: ir.Type) -> int:
-    return int(element.width) // 8
