@@ -2,9 +2,9 @@
 
     %y = math.exp %x : f32   ->   n = round(x / ln 2), r = x - n ln 2, y = 2^n (1 + r + r^2 P(r))
 
-Within five units in the last place, mostly two; NaN, infinities, zeros and denormals as libm has them.
-The polynomials are those of Cephes and, for `tanh` and `erf` of f32, Eigen's rational functions.
-Other functions and types stay as they are; narrower floats have been made f32 before.
+Within five units in the last place, two mostly; NaN, infinities, zeros and denormals as libm has
+them. The polynomials are those of Cephes and, for `tanh` and `erf` of f32, Eigen's rational
+functions. Other functions and types stay as they are; narrower floats have been made f32 before.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ _TANH_UNDER = (
 def _odd(
     w: _Writer, x: ir.Value, most: float, over: Sequence[float], under: Sequence[float]
 ) -> ir.Value:
-    """x P(x²) / Q(x²) of what is at most so far from zero, and the same beyond that."""
+    """The quotient x P(x²) / Q(x²), which stays the same from `most` on."""
     bounded = w.clamped(x, -most, most)
     square = w.multiply(bounded, bounded)
     above = w.multiply(bounded, w.polynomial(square, over))
