@@ -6,10 +6,8 @@ import pytest
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
 from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.runtime.arrays import random_inputs
-from shard_dialect.runtime.check import Alone
-from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.lowered import Program
+from tests.runtime.alone import run_on
 
 
 @pytest.mark.parametrize("name", ["sin", "mesh.bind", "malloc", "scipy_cblas_dgemm64_", "a b"])
@@ -29,12 +27,7 @@ def test_functions_may_have_any_name(name: str, visibility: str) -> None:
       %y = math.sin %x : tensor<64x64xf64>
       return %y : tensor<64x64xf64>
     }}"""
-    with make_context():
-        module = Source.of(text).parse()
-        run_pipeline(module, "lower")
-        executable = Executable(module, name)
-    (x,) = random_inputs([each.whole for each in executable.program.arguments], 0)
-    (z,) = executable.run([x], Alone())
+    (x,), (z,) = run_on(text, entry=name)
     np.testing.assert_allclose(z, np.sin(x) @ x, rtol=1e-12, atol=1e-12)
 
 

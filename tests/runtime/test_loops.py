@@ -1,6 +1,6 @@
 """Fused loops: which loops are one, and that they compute what numpy does."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,10 +10,10 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.runtime.arrays import Array, random_inputs
+from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.check import Alone
-from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.loops import to_loops
+from tests.runtime.alone import compiled, run_on
 
 SOFTMAX = """
 func.func @main(%x: tensor<33x50xf32>) -> tensor<33x50xf32> {
@@ -36,17 +36,6 @@ func.func @main(%x: tensor<33x50xf32>) -> tensor<33x50xf32> {
   %y = arith.divf %power, %sums : tensor<33x50xf32>
   return %y : tensor<33x50xf32>
 }"""
-
-
-def run_on(text: str, inputs: Sequence[Array] | None = None) -> tuple[list[Array], list[Array]]:
-    """The inputs, drawn if none are given, and what the program makes of them."""
-    with make_context():
-        module = Source.of(text).parse()
-        run_pipeline(module, "lower")
-        executable = Executable(module, "main")
-    types = [each.whole for each in executable.program.arguments]
-    given = random_inputs(types, 0) if inputs is None else list(inputs)
-    return given, executable.run(given, Alone())
 
 
 def loops_of(text: str) -> "list[list[str]]":
@@ -251,10 +240,7 @@ def test_results_outlive_the_next_run_and_their_memory_is_used_again() -> None:
       %y = arith.addf %x, %x : tensor<200x200xf32>
       return %y : tensor<200x200xf32>
     }"""
-    with make_context():
-        module = Source.of(text).parse()
-        run_pipeline(module, "lower")
-        executable = Executable(module, "main")
+    executable = compiled(text)
     one = np.ones((200, 200), np.float32)
     (first,) = executable.run([one], Alone())
     row = first[3]
