@@ -31,18 +31,34 @@ def test_functions_may_have_any_name(name: str, visibility: str) -> None:
     np.testing.assert_allclose(z, np.sin(x) @ x, rtol=1e-12, atol=1e-12)
 
 
+def calling_twice(depth: int) -> str:
+    """@f0, which calls @f1 twice, which calls @f2 twice, and so on; the last one adds one."""
+    type_ = "tensor<4xf32>"
+    functions = [
+        f"""
+        func.func {"private" if number else ""} @f{number}(%x: {type_}) -> {type_} {{
+          %y = func.call @f{number + 1}(%x) : ({type_}) -> {type_}
+          %z = func.call @f{number + 1}(%y) : ({type_}) -> {type_}
+          return %z : {type_}
+        }}"""
+        for number in range(depth)
+    ]
+    last = f"""
+        func.func private @f{depth}(%x: {type_}) -> {type_} {{
+          %one = arith.constant dense<1.0> : {type_}
+          %y = arith.addf %x, %one : {type_}
+          return %y : {type_}
+        }}"""
+    return "\n".join([*functions, last])
+
+
 def test_calls_of_calls_are_read_once() -> None:
-    function = """
-    func.func {} @f{}(%x: tensor<4xf32>) -> tensor<4xf32> {{
-      %y = func.call @f{}(%x) : (tensor<4xf32>) -> tensor<4xf32>
-      %z = func.call @f{}(%y) : (tensor<4xf32>) -> tensor<4xf32>
-      return %z : tensor<4xf32>
-    }}"""
-    last = (
-        "func.func private @f40(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
-    )
-    called = [function.format("private" if n else "", n, n + 1, n + 1) for n in range(40)]
     with make_context():
-        module = Source.of("\n".join([*called, last])).parse()
+        module = Source.of(calling_twice(40)).parse()
         run_pipeline(module, "lower")
         assert Program.read(module.operation, "f0").calls == []
+
+
+def test_what_is_small_is_no_longer_so_once_others_are_in_it() -> None:
+    _, (y,) = run_on(calling_twice(16), [np.zeros(4, np.float32)], "f0")
+    np.testing.assert_array_equal(y, 2.0**16)
