@@ -23,7 +23,7 @@ from shard_dialect.runtime.arena import use_arena
 from shard_dialect.runtime.blas import call_blas
 from shard_dialect.runtime.elementary import expand
 from shard_dialect.runtime.inline import inline_small
-from shard_dialect.runtime.loops import mark_parallel, store_as_bytes, to_loops
+from shard_dialect.runtime.loops import mark_parallel, store_padded, to_loops
 from shard_dialect.runtime.lowered import Program, find_function
 from shard_dialect.runtime.table import BIND, Table, call_through_table
 from shard_dialect.supervise import doing
@@ -87,7 +87,7 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         names = (*answered, *called, *functions_called(module))
         try:
             PassManager.parse(_TO_LLVM).run(module)
-            store_as_bytes(module)
+            store_padded(module)
             mark_parallel(module)
             call_through_table(module, names)
         except ir.MLIRError as error:

@@ -186,6 +186,33 @@ def test_bits_beside_words(rows: int, columns: int) -> None:
     np.testing.assert_array_equal(more, a + c)
 
 
+@pytest.mark.parametrize("width", [2, 4, 7, 12, 24, 33, 48])
+def test_integers_of_odd_widths_in_memory(width: int) -> None:
+    many, odd = "tensor<6x12xi32>", f"tensor<6x12xi{width}>"
+    back = "trunci" if width > 32 else "extui"
+    text = f"""
+    func.func @main(%a: {many}, %c: {many}) -> ({many}, {many}, {many}) {{
+      %sum, %carried = arith.addui_extended %a, %a : {many}, tensor<6x12xi1>
+      %odd = arith.extui %carried : tensor<6x12xi1> to {odd}
+      %more = arith.addi %c, %a : {many}
+      %e = tensor.empty() : {odd}
+      %turned = linalg.generic {{
+        indexing_maps = [affine_map<(i, j) -> (5 - i, 11 - j)>, affine_map<(i, j) -> (i, j)>],
+        iterator_types = ["parallel", "parallel"]
+      }} ins(%odd : {odd}) outs(%e : {odd}) {{
+      ^bb0(%x: i{width}, %unread: i{width}):
+        linalg.yield %x : i{width}
+      }} -> {odd}
+      %wide = arith.{back} %turned : {odd} to {many}
+      return %sum, %wide, %more : {many}, {many}, {many}
+    }}"""
+    drawn = np.random.default_rng(0).integers(-(2**31), 2**31, (2, 6, 12), np.int32)
+    (a, c), (total, carried, more) = run_on(text, list(drawn))
+    np.testing.assert_array_equal(total, a + a)
+    np.testing.assert_array_equal(carried, (a < 0)[::-1, ::-1])
+    np.testing.assert_array_equal(more, a + c)
+
+
 def test_bodies_with_branches() -> None:
     body = """
       %c = arith.cmpf olt, %a, %b : f32
