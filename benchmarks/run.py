@@ -33,8 +33,12 @@ from benchmarks.run_programs import Program, chosen
 ROOT = Path(__file__).parent.parent
 PACKAGES = {"jax": "jax", "torch": "torch", "dtensor": "torch"}
 SHOWN = {"ours": "ours", "jax": "XLA", "torch": "torch", "dtensor": "DTensor"}
-ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-ENVIRONMENT["JAX_TRACEBACK_FILTERING"] = "off"
+ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "JAX_TRACEBACK_FILTERING": "off",
+}
 MOST_SECONDS = 900.0
 """After which a contender is ended."""
 SECONDS_A_TURN = 0.2
@@ -57,18 +61,8 @@ class Contender:
         worker = ["benchmarks.run_worker", who, name, str(devices), str(folder)]
         launcher = [sys.executable, "-m"]
         if who == "dtensor":
-            launcher = [
-                sys.executable,
-                "-m",
-                "torch.distributed.run",
-                f"--nproc-per-node={devices}",
-            ]
-            launcher += [
-                "--master-port=0",
-                "--rdzv-backend=c10d",
-                "--rdzv-endpoint=localhost:0",
-                "-m",
-            ]
+            anywhere = ["--master-port=0", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]
+            launcher += ["torch.distributed.run", f"--nproc-per-node={devices}", *anywhere, "-m"]
         self.errors = (folder / f"{who}{devices}.err").open("w+")
         self.process = subprocess.Popen(
             [*launcher, *worker],
@@ -82,7 +76,7 @@ class Contender:
         self._bound = Timer(MOST_SECONDS, self.process.kill)
         self._bound.daemon = True
         self._bound.start()
-        self.compiled = self._reply()["compiled"]
+        self._reply()
         self.turns: list[dict[str, float]] = []
         self.count = 1
         self.count = max(1, int(SECONDS_A_TURN / self.turn()["wall"]))

@@ -101,6 +101,46 @@ def scalar(attribute: ir.Attribute) -> ir.Operation:
     return create("arith.constant", [attribute.type], [], {"value": attribute})
 
 
+def declare(
+    name: str,
+    type_: ir.FunctionType,
+    attributes: dict[str, ir.Attribute] | None = None,
+) -> ir.Operation:
+    """A private function without a body."""
+    return create(
+        "func.func",
+        [],
+        [],
+        {
+            "sym_name": ir.StringAttr.get(name),
+            "sym_visibility": ir.StringAttr.get("private"),
+            "function_type": ir.TypeAttr.get(type_),
+            **(attributes or {}),
+        },
+        regions=1,
+    )
+
+
+def call(name: str, operands: Sequence[ir.Value], results: Sequence[ir.Type] = ()) -> ir.Operation:
+    return create("func.call", results, operands, {"callee": ir.FlatSymbolRefAttr.get(name)})
+
+
+def index(value: int) -> ir.Value:
+    """A constant of type `index`."""
+    return scalar(ir.IntegerAttr.get(ir.IndexType.get(), value)).results[0]
+
+
+def compare(how: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    """`arith.cmpi` by the name of its predicate."""
+    predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _PREDICATES.index(how))
+    bit = ir.IntegerType.get_signless(1)
+    return create("arith.cmpi", [bit], [a, b], {"predicate": predicate}).results[0]
+
+
+_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge")
+"""In the order in which `arith.cmpi` numbers them."""
+
+
 def flat(value: ir.Value) -> ir.Value:
     """The elements of a tensor of static shape in one dimension."""
     shape = list(value.type.shape)
@@ -158,6 +198,22 @@ def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
     op = create("linalg.copy", [], [value, into], {"operandSegmentSizes": segments}, 1)
     linalg_queries.fill_builtin_region(op)
     return op
+
+
+def transpose(value: ir.Value, into: ir.Value, permutation: Sequence[int]) -> ir.Operation:
+    """`linalg.transpose` of a tensor or a buffer, with its body."""
+    order = {"permutation": ir.DenseI64ArrayAttr.get(list(permutation))}
+    made = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
+    op = create("linalg.transpose", made, [value, into], order, 1)
+    linalg_queries.fill_builtin_region(op)
+    return op
+
+
+def address(buffer: ir.Value) -> ir.Value:
+    """Where the elements of a contiguous buffer begin, as an `i64`."""
+    found = create("memref.extract_aligned_pointer_as_index", [ir.IndexType.get()], [buffer])
+    i64 = ir.IntegerType.get_signless(64)
+    return create("arith.index_cast", [i64], [found.results[0]]).results[0]
 
 
 def fill(value: ir.Value, into: ir.Value) -> ir.Operation:

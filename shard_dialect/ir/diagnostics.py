@@ -14,12 +14,35 @@ from shard_dialect.ir.bindings import ir
 
 def warn(message: str, location: ir.Location, *notes: Diagnostic) -> None:
     """Tell the user, through Python's `warnings`; `opt` and `run` print it on stderr."""
-    warnings.warn(ShardWarning(message, location_text(location), notes), stacklevel=2)
+    give(Diagnostic("warning", message, location_text(location), notes))
 
 
 def remark(message: str, location: ir.Location, *notes: Diagnostic) -> None:
     """As `warn`, for what is worth knowing and no reason to worry."""
-    warnings.warn(ShardWarning(message, location_text(location), notes, "remark"), stacklevel=2)
+    give(Diagnostic("remark", message, location_text(location), notes))
+
+
+def give(found: Diagnostic) -> None:
+    """Warn of what was found, and tell who is `listening`: whatever filters `warnings` has."""
+    heard = _heard.get()
+    if heard is not None:
+        heard.append(found)
+    said = ShardWarning(found.message, found.location, found.notes, found.severity)
+    warnings.warn(said, stacklevel=3)
+
+
+_heard: ContextVar[list[Diagnostic] | None] = ContextVar("_heard", default=None)
+
+
+@contextmanager
+def listening() -> Iterator[list[Diagnostic]]:
+    """Collect what is warned of meanwhile."""
+    heard: list[Diagnostic] = []
+    token = _heard.set(heard)
+    try:
+        yield heard
+    finally:
+        _heard.reset(token)
 
 
 _shown: ContextVar[Callable[[str], str]] = ContextVar("_shown", default=lambda text: text)
@@ -109,10 +132,7 @@ def reporting(context: ir.Context) -> Iterator[None]:
             if read.severity == "error":
                 errors.append(read)
             else:
-                warnings.warn(
-                    ShardWarning(read.message, read.location, read.notes, read.severity),
-                    stacklevel=2,
-                )
+                give(read)
         except BaseException as error:
             raised.append(error)
         return True

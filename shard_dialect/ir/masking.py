@@ -16,10 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import create, empty, scalar
-
-_LESS = 2
-"""`slt`, as `arith.cmpi` writes it."""
+from shard_dialect.ir.build import compare, create, empty, index, scalar
 
 
 def keep_first(value: ir.Value, counts: Mapping[int, ir.Value], content: ir.Attribute) -> ir.Value:
@@ -62,11 +59,9 @@ def select(where: ir.Value, value: ir.Value, other: ir.Value) -> ir.Value:
 
 
 def as_index(value: ir.Value) -> ir.Value:
-    """The one element of a `tensor<1xi64>` as an index."""
-    index = ir.IndexType.get()
-    zero = scalar(ir.IntegerAttr.get(index, 0)).results[0]
-    number = create("tensor.extract", [value.type.element_type], [value, zero]).results[0]
-    return create("arith.index_cast", [index], [number]).results[0]
+    """The one element of a tensor of one integer as an index."""
+    number = create("tensor.extract", [value.type.element_type], [value, index(0)]).results[0]
+    return create("arith.index_cast", [ir.IndexType.get()], [number]).results[0]
 
 
 def index_of(loop: int) -> ir.Value:
@@ -76,10 +71,7 @@ def index_of(loop: int) -> ir.Value:
 
 
 def _is_less(loop: int, count: ir.Value) -> ir.Value:
-    predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _LESS)
-    bit = ir.IntegerType.get_signless(1)
-    operands = [index_of(loop), count]
-    return create("arith.cmpi", [bit], operands, {"predicate": predicate}).results[0]
+    return compare("slt", index_of(loop), count)
 
 
 def _and(a: ir.Value, b: ir.Value) -> ir.Value:

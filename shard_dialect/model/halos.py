@@ -52,11 +52,14 @@ def halo_messages(step: UpdateHalo, rows: int) -> tuple[HaloMessage, ...]:
     HaloMessage(sent=3, count=2, put=1, to=1)
     HaloMessage(sent=3, count=1, put=5, to=-1)
     HaloMessage(sent=4, count=1, put=0, to=2)
+    >>> halo_messages(UpdateHalo(0, (0,), low=0, high=0), rows=0)
+    ()
     """
     end = rows - step.high
     size = end - step.low
     messages = []
-    for distance in range(1, -(-max(step.low, step.high) // size) + 1):
+    furthest = -(-max(step.low, step.high) // size) if size else 0
+    for distance in range(1, furthest + 1):
         past = (distance - 1) * size  # what nearer devices have of the halo
         down, up = (min(max(halo - past, 0), size) for halo in (step.low, step.high))
         if down:

@@ -33,9 +33,6 @@ from shard_dialect.model import Grid, Part, stage_axis
 from shard_dialect.passes.pieces import own_number
 from shard_dialect.passes.stages import Said, Stages
 
-_EQUAL = 0
-"""`eq`, as `arith.cmpi` writes it."""
-
 
 def branch_by_stage(
     function: ir.Operation, parts: Mapping[str, Part], shardings: Shardings
@@ -128,17 +125,11 @@ class _Branches:
             for value in op.results
             if (uses := _uses_outside(value, inside, body(self.function)))
         ]
-        bit = ir.IntegerType.get_signless(1)
         with ir.InsertionPoint(self.end), segment.ops[0].location:
-            at = build.scalar(
-                ir.IntegerAttr.get(ir.IndexType.get(), self.index[segment.stage or ""])
-            )
-            predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _EQUAL)
-            is_own = build.create(
-                "arith.cmpi", [bit], [self.own, at.results[0]], {"predicate": predicate}
-            )
+            at = build.index(self.index[segment.stage or ""])
+            is_own = build.compare("eq", self.own, at)
             types = [value.type for value, _ in taken]
-            branch = build.create("scf.if", types, is_own.results, regions=2)
+            branch = build.create("scf.if", types, [is_own], regions=2)
         for (_, uses), result in zip(taken, branch.results, strict=True):
             for user, place in uses:
                 user.operands[place] = result

@@ -55,10 +55,7 @@ def switches_to_ifs(module: ir.Operation) -> None:
 
 def _ifs(op: ir.Operation, cases: Sequence[int], regions: Sequence[ir.Region]) -> ir.Operation:
     """An `scf.if` for the first of some cases of a switch, in its else those that follow."""
-    case = build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), cases[0])).results[0]
-    equal = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
-    flag = ir.IntegerType.get_signless(1)
-    is_it = build.create("arith.cmpi", [flag], [op.operands[0], case], equal).results[0]
+    is_it = build.compare("eq", op.operands[0], build.index(cases[0]))
     types = [result.type for result in op.results]
     made = build.create("scf.if", types, [is_it], regions=2)
     regions[0].blocks[0].append_to(made.regions[0])

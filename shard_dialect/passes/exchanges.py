@@ -21,6 +21,7 @@ from shard_dialect.ir.attributes import STAGES, ints
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.local import LOCAL_COLLECTIVES, read_local, write_local
 from shard_dialect.ir.manual import manual_axes_at
+from shard_dialect.ir.masking import as_index
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.model import (
     AllGather,
@@ -164,10 +165,7 @@ def _rank(type_: ir.RankedTensorType, grid: Grid) -> ir.Value:
 
 
 def _index(axes: Axes, grid: Grid) -> ir.Value:
-    own = _own(range(grid.axes_size(axes)), axes, grid)
-    first = build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), 0)).results[0]
-    number = build.create("tensor.extract", [own.type.element_type], [own, first]).results[0]
-    return build.create("arith.index_cast", [ir.IndexType.get()], [number]).results[0]
+    return as_index(_own(range(grid.axes_size(axes)), axes, grid))
 
 
 def _own(numbers: Sequence[int], axes: Axes, grid: Grid) -> ir.Value:

@@ -105,9 +105,8 @@ class _Calls:
     def ask_rank(self, op: ir.Operation, function: ir.Operation) -> None:
         type_ = ir.FunctionType.get([], [ir.IndexType.get()])
         name = self._declare("rank", (RANK, op.attributes["grid"]), type_, function)
-        callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
         with ir.InsertionPoint(op), op.location:
-            asked = build.create("func.call", [ir.IndexType.get()], [], callee)
+            asked = build.call(name, [], [ir.IndexType.get()])
         op.results[0].replace_all_uses_with(asked.results[0])
         op.erase()
 
@@ -154,7 +153,7 @@ class _Calls:
             kind = f"{kind}_{phase}"
         type_ = ir.FunctionType.get([each.type for each in buffers], [])
         name = self._declare(kind, (COLLECTIVE, ir.DictAttr.get(parts)), type_, function)
-        build.create("func.call", [], buffers, {"callee": ir.FlatSymbolRefAttr.get(name)})
+        build.call(name, buffers)
 
     def _declare(
         self,
@@ -167,15 +166,9 @@ class _Calls:
         if key not in self.declared:
             name = self._fresh_name(kind)
             self.declared[key] = name
-            attributes = {
-                "sym_name": ir.StringAttr.get(name),
-                "sym_visibility": ir.StringAttr.get("private"),
-                "function_type": ir.TypeAttr.get(type_),
-                "llvm.emit_c_interface": ir.UnitAttr.get(),
-            }
+            attributes = {"llvm.emit_c_interface": ir.UnitAttr.get(), what[0]: what[1]}
             with ir.InsertionPoint(function):
-                declared = build.create("func.func", [], [], attributes, regions=1)
-            declared.attributes[what[0]] = what[1]
+                build.declare(name, type_, attributes)
         return self.declared[key]
 
     def _fresh_name(self, kind: str) -> str:

@@ -10,11 +10,11 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import Reduction
 
 
-def flat(buffer: ir.Value, rows: int = 1) -> ir.Value:
+def flat(buffer: ir.Value, rows: int | None = None) -> ir.Value:
     """The elements of a contiguous buffer in one dimension, or in `rows` equal rows."""
     count = prod(buffer.type.shape)
-    sizes = [count] if rows == 1 else [rows, count // rows]
-    strides = [1] if rows == 1 else [sizes[1], 1]
+    sizes = [count] if rows is None else [rows, count // rows]
+    strides = [1] if rows is None else [sizes[1], 1]
     attributes = {
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
         "static_offsets": ir.DenseI64ArrayAttr.get([0]),
@@ -52,15 +52,13 @@ def clear(buffer: ir.Value) -> None:
 
 def join_rows(buffer: ir.Value, count: int, into: ir.Value, reduction: Reduction) -> None:
     """Reduce the `count` equal parts of a buffer, which are one behind the other, to one."""
-    rows, row = flat(buffer, count) if count > 1 else buffer, flat(into)
-    if count == 1:
-        copy(flat(rows), row)
-        return
+    rows, row = flat(buffer, count), flat(into)
     element = row.type.element_type
     kind: Reduction = "sum" if reduction == "average" else reduction
     build.fill(build.scalar(build.identity(kind, element)).results[0], row)
     maps = ["affine_map<(d0, d1) -> (d0, d1)>", "affine_map<(d0, d1) -> (d1)>"]
-    _loops(rows, row, maps, ["reduction", "parallel"], lambda a, b: _joined(kind, a, b))
+    kinds = ["reduction", "parallel"]
+    _loops(rows, row, maps, kinds, lambda a, b: build.combine(kind, a, b).results[0])
     if reduction == "average":
         divide(into, count)
 
@@ -76,10 +74,6 @@ def divide(buffer: ir.Value, by: int) -> None:
         return build.create("arith.divf", [element], [a, number]).results[0]
 
     _loops(row, row, maps, ["parallel"], quotient)
-
-
-def _joined(kind: Reduction, a: ir.Value, b: ir.Value) -> ir.Value:
-    return build.combine(kind, a, b).results[0]
 
 
 def _loops(

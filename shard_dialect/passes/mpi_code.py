@@ -82,7 +82,7 @@ class Mpi:
         if min(places) >= 0:
             return place
         no_one = build.create("arith.trunci", [bits(32)], [self.handle("no_one")]).results[0]
-        is_there = compare("sge", place, number(0))
+        is_there = build.compare("sge", place, number(0))
         return build.create("arith.select", [bits(32)], [is_there, place, no_one]).results[0]
 
     def call(self, name: str, *arguments: ir.Value | int) -> None:
@@ -90,10 +90,9 @@ class Mpi:
         values = [number(each) if isinstance(each, int) else each for each in arguments]
         self._declare(name, [value.type for value in values], [bits(32)])
         self._declare(FAILED, [bits(32)], [])
-        callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
-        code = build.create("func.call", [bits(32)], values, callee).results[0]
-        with when(compare("ne", code, number(0))):
-            build.create("func.call", [], [code], {"callee": ir.FlatSymbolRefAttr.get(FAILED)})
+        code = build.call(name, values, [bits(32)]).results[0]
+        with when(build.compare("ne", code, number(0))):
+            build.call(FAILED, [code])
 
     def status(self) -> ir.Value:
         """The address of memory for an `MPI_Status`, which no one reads."""
@@ -138,13 +137,9 @@ class Mpi:
         if name in self._declared:
             return
         self._declared.add(name)
-        attributes = {
-            "sym_name": ir.StringAttr.get(name),
-            "sym_visibility": ir.StringAttr.get("private"),
-            "function_type": ir.TypeAttr.get(ir.FunctionType.get(list(inputs), list(results))),
-        }
+        type_ = ir.FunctionType.get(list(inputs), list(results))
         with ir.InsertionPoint.at_block_begin(body(self.module)), ir.Location.unknown():
-            build.create("func.func", [], [], attributes, regions=1)
+            build.declare(name, type_)
 
 
 def bits(width: int) -> ir.Type:
@@ -155,20 +150,9 @@ def number(value: int, width: int = 32) -> ir.Value:
     return build.scalar(ir.IntegerAttr.get(bits(width), value)).results[0]
 
 
-def compare(how: str, a: ir.Value, b: ir.Value) -> ir.Value:
-    predicate = ir.IntegerAttr.get(bits(64), _PREDICATES.index(how))
-    return build.create("arith.cmpi", [bits(1)], [a, b], {"predicate": predicate}).results[0]
-
-
-_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge")
-"""In the order in which `arith.cmpi` numbers them."""
-
-
 def address(buffer: ir.Value, offset: int = 0) -> ir.Value:
     """Where the elements of a contiguous buffer begin, or `offset` bytes further, as an `i64`."""
-    index = ir.IndexType.get()
-    found = build.create("memref.extract_aligned_pointer_as_index", [index], [buffer])
-    begin = build.create("arith.index_cast", [bits(64)], [found.results[0]]).results[0]
+    begin = build.address(buffer)
     if not offset:
         return begin
     return build.create("arith.addi", [bits(64)], [begin, number(offset, 64)]).results[0]

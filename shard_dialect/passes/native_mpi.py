@@ -25,6 +25,7 @@ from shard_dialect.ir.function import set_form
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.local import LocalStep, read_local
 from shard_dialect.ir.notation import write_axes
+from shard_dialect.ir.program import itemsize
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import (
     AllGather,
@@ -45,7 +46,7 @@ from shard_dialect.passes.mpi_buffers import (
     join_rows,
     new_buffer,
 )
-from shard_dialect.passes.mpi_code import Mpi, address, compare, number, when
+from shard_dialect.passes.mpi_code import Mpi, address, number, when
 
 _MOST = 2**31 - 1
 """Elements that MPI's functions can count."""
@@ -114,6 +115,11 @@ class _Site:
         return self.grid.axes_size(self.step.axes)
 
     @property
+    def places(self) -> list[int]:
+        """Of each device the place in its group."""
+        return [self.grid.index_along(rank, self.step.axes) for rank in range(self.grid.size)]
+
+    @property
     def element(self) -> ir.Type:
         return self.source.type.element_type
 
@@ -139,7 +145,7 @@ class _Site:
 
     def type(self) -> ir.Value:
         """MPI's type of the elements, where they are only moved: an integer of their size."""
-        return self.mpi.named("type", _MOVED[_itemsize(self.element)])
+        return self.mpi.named("type", _MOVED[itemsize(self.element)])
 
     def group(self) -> ir.Value:
         grid = ir.FlatSymbolRefAttr.get(self.grid.name)
@@ -155,11 +161,9 @@ class _Site:
 
     def pass_on(self, sent: ir.Value, got: ir.Value, count: int, to: Callable[[int], int]) -> None:
         """Send `count` elements to the member `to(place)`, and get as many, at two addresses."""
-        places = range(self.size)
-        origins = {to(place): place for place in places}
-        ranks = [self.grid.index_along(rank, self.step.axes) for rank in range(self.grid.size)]
-        dest = self.mpi.member([to(place) for place in ranks])
-        source = self.mpi.member([origins.get(place, _NO_ONE) for place in ranks])
+        origins = {to(place): place for place in range(self.size)}
+        dest = self.mpi.member([to(place) for place in self.places])
+        source = self.mpi.member([origins.get(place, _NO_ONE) for place in self.places])
         type_ = self.type()
         arguments = (sent, count, type_, dest, 0, got, count, type_, source, 0, self.group())
         if self.request is None:
@@ -168,8 +172,7 @@ class _Site:
             self.mpi.call("MPI_Isendrecv", *arguments, self.request)
 
     def is_root(self) -> ir.Value:
-        places = [self.grid.index_along(rank, self.step.axes) for rank in range(self.grid.size)]
-        return compare("eq", self.mpi.of_rank(places), number(self.root))
+        return build.compare("eq", self.mpi.of_rank(self.places), number(self.root))
 
 
 def _all_gather(site: _Site) -> None:
@@ -291,10 +294,10 @@ def _update_halo(site: _Site) -> None:
     assert isinstance(site.step, UpdateHalo), "the table says so"
     copy(site.source, site.target)
     rows = site.target.type.shape[0]
-    row = site.count // rows
+    row = prod(site.target.type.shape[1:])
 
     def at(place: int) -> ir.Value:
-        return address(site.target, place * row * _itemsize(site.element))
+        return address(site.target, place * row * itemsize(site.element))
 
     for each in halo_messages(site.step, rows):
         to = [place + each.to for place in range(site.size)]
@@ -329,10 +332,3 @@ def _is_known(reduction: Reduction, element: ir.Type) -> bool:
         return True
     is_wide = str(element) in ("f32", "f64", "complex<f32>", "complex<f64>")
     return is_wide and reduction in ("sum", "product")
-
-
-def _itemsize(element: ir.Type) -> int:
-    """Bytes of an element in memory."""
-    if isinstance(element, ir.ComplexType):
-        return 2 * _itemsize(element.element_type)
-    return 8 if isinstance(element, ir.IndexType) else -(-int(element.width) // 8)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.ir import build
-from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.local import LocalStep, described
 from shard_dialect.ir.spelling import scatter_dim
 from shard_dialect.ir.walk import body, operations
@@ -141,10 +141,7 @@ def _moved(value: ir.Value, dim: int, to: int) -> ir.Value:
     if _has_same_order(shape, permutation):
         return _reshaped(value, list(type_.shape))
     into = build.empty(type_).results[0]
-    order = {"permutation": ir.DenseI64ArrayAttr.get(permutation)}
-    op = build.create("linalg.transpose", [type_], [value, into], order, regions=1)
-    linalg_queries.fill_builtin_region(op)
-    return op.results[0]
+    return build.transpose(value, into, permutation).results[0]
 
 
 def _has_same_order(shape: Sequence[int], permutation: Sequence[int]) -> bool:

@@ -15,7 +15,9 @@ from math import prod
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import boundary, set_boundary
+from shard_dialect.ir.program import itemsize
 from shard_dialect.ir.walk import body, operations
+from shard_dialect.runtime.arrays import can_be_run
 
 ALIGNMENT = 64
 
@@ -38,8 +40,7 @@ def use_arena(function: ir.Operation) -> int:
     memory = _add_argument(function, arena.size)
     for number, span in enumerate(spans):
         with ir.InsertionPoint(span.alloc), span.alloc.location:
-            index = ir.IntegerAttr.get(ir.IndexType.get(), offsets[number])
-            offset = build.scalar(index).results[0]
+            offset = build.index(offsets[number])
             type_ = span.alloc.results[0].type
             view = build.create("memref.view", [type_], [memory, offset])
         span.alloc.results[0].replace_all_uses_with(view.results[0])
@@ -116,25 +117,12 @@ def _values(op: ir.Operation) -> list[ir.Value]:
 def _is_plain(op: ir.Operation) -> bool:
     type_ = op.results[0].type
     is_known = type_.has_static_shape and not len(op.operands)
-    return is_known and str(type_.element_type) in _BITS and "strided" not in str(type_)
-
-
-_BITS = {
-    "f64": 64,
-    "i64": 64,
-    "f32": 32,
-    "i32": 32,
-    "f16": 16,
-    "bf16": 16,
-    "i16": 16,
-    "i8": 8,
-    "i1": 8,
-}
+    return is_known and can_be_run(type_.element_type) and "strided" not in str(type_)
 
 
 def _bytes(op: ir.Operation) -> int:
     type_ = op.results[0].type
-    size = prod(type_.shape) * _BITS[str(type_.element_type)] // 8
+    size = prod(type_.shape) * itemsize(type_.element_type)
     return -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
 
 

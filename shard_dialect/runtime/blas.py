@@ -21,6 +21,7 @@ import numpy as np
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.program import itemsize
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.runtime.zeros import forget_zeros
 
@@ -173,17 +174,7 @@ def _declare(module: ir.Operation, name: str, element: ir.Type) -> None:
     size = i64 if name.endswith("64_") else i32
     inputs = [i32, i32, i32, size, size, size, element, i64, size, i64, size, element, i64, size]
     with ir.InsertionPoint.at_block_begin(body(module)), ir.Location.unknown():
-        build.create(
-            "func.func",
-            [],
-            [],
-            {
-                "sym_name": ir.StringAttr.get(name),
-                "sym_visibility": ir.StringAttr.get("private"),
-                "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, [])),
-            },
-            regions=1,
-        )
+        build.declare(name, ir.FunctionType.get(inputs, []))
 
 
 def _emit(product: _Product, name: str, adds: bool) -> None:
@@ -195,8 +186,8 @@ def _emit(product: _Product, name: str, adds: bool) -> None:
     b, b_transposed, b_copy = _arranged(p, b, p.loops[1], p.k, p.n)
     c_now, c_transposed, c_copy = _arranged(p, c, p.loops[2], p.m, p.n, is_read=adds)
     m, n, k = p.size(p.m), p.size(p.n), p.size(p.k)
-    pointers = [_pointer(each) for each in (a, b, c_now)]
-    strides = [size * _itemsize(p.element) for size in (m * k, k * n, m * n)]
+    pointers = [build.address(each) for each in (a, b, c_now)]
+    strides = [size * itemsize(p.element) for size in (m * k, k * n, m * n)]
     with _for_each(p.size(p.batch)) as index:
         at = [
             _advanced(pointer, index, stride)
@@ -208,7 +199,7 @@ def _emit(product: _Product, name: str, adds: bool) -> None:
         else:
             _call(name, p, (a_transposed, b_transposed), (m, n, k), (at[0], at[1], at[2]), scale)
     if c_copy:
-        _transpose(c_now, c, _permutation((*p.batch, *p.m, *p.n), p.loops[2]))
+        build.transpose(c_now, c, _permutation((*p.batch, *p.m, *p.n), p.loops[2]))
     for copy, value in ((a_copy, a), (b_copy, b), (c_copy, c_now)):
         if copy:
             build.create("memref.dealloc", [], [value])
@@ -237,7 +228,7 @@ def _call(
     lda, ldb, ldc = (number(max(1, value), width) for value in leading)
     a, b, c = pointers
     operands = [*head, one, a, lda, b, ldb, scale, c, ldc]
-    build.create("func.call", [], operands, {"callee": ir.FlatSymbolRefAttr.get(name)})
+    build.call(name, operands)
 
 
 def _arranged(
@@ -261,7 +252,7 @@ def _arranged(
     type_ = ir.MemRefType.get([product.sizes[loop] for loop in order], product.element)
     copy = build.allocate(type_).results[0]
     if is_read:
-        _transpose(buffer, copy, _permutation(loops, order))
+        build.transpose(buffer, copy, _permutation(loops, order))
     return copy, False, True
 
 
@@ -270,34 +261,15 @@ def _permutation(source: Sequence[int], target: Sequence[int]) -> list[int]:
     return [list(source).index(loop) for loop in target]
 
 
-def _transpose(source: ir.Value, target: ir.Value, permutation: list[int]) -> None:
-    op = build.create(
-        "linalg.transpose",
-        [],
-        [source, target],
-        {"permutation": ir.DenseI64ArrayAttr.get(permutation)},
-        regions=1,
-    )
-    linalg_queries.fill_builtin_region(op)
-
-
-def _pointer(buffer: ir.Value) -> ir.Value:
-    index = ir.IndexType.get()
-    address = build.create("memref.extract_aligned_pointer_as_index", [index], [buffer])
-    i64 = ir.IntegerType.get_signless(64)
-    return build.create("arith.index_cast", [i64], [address.results[0]]).results[0]
-
-
 @contextmanager
 def _for_each(count: int) -> Iterator[ir.Value | None]:
     """Emit what is inside in a loop; its index, or `None` where there is only one round."""
     if count == 1:
         yield None
         return
-    index = ir.IndexType.get()
-    bounds = [build.scalar(ir.IntegerAttr.get(index, each)).results[0] for each in (0, count, 1)]
+    bounds = [build.index(each) for each in (0, count, 1)]
     loop = build.create("scf.for", [], bounds, regions=1)
-    block = loop.regions[0].blocks.append(index, arg_locs=[loop.location])
+    block = loop.regions[0].blocks.append(ir.IndexType.get(), arg_locs=[loop.location])
     with ir.InsertionPoint(block):
         yield block.arguments[0]
         build.create("scf.yield", [], [])
@@ -312,7 +284,3 @@ def _advanced(pointer: ir.Value, index: ir.Value | None, stride: int) -> ir.Valu
     step = build.scalar(ir.IntegerAttr.get(type_, stride)).results[0]
     offset = build.create("arith.muli", [type_], [rounds, step]).results[0]
     return build.create("arith.addi", [type_], [pointer, offset]).results[0]
-
-
-def _itemsize(element: ir.Type) -> int:
-    return int(element.width) // 8

@@ -14,20 +14,20 @@ import pickle
 import platform
 import sys
 import tempfile
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import platformdirs
 
-from shard_dialect.errors import Diagnostic, Severity, ShardWarning
+from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import part
+from shard_dialect.ir.diagnostics import give, listening
 from shard_dialect.runtime.code import Engine, SharedLibrary
 from shard_dialect.runtime.executable import Executable
 
@@ -64,17 +64,17 @@ class Cache:
         found = _load(path)
         if found is not None:
             made, told = found
-            for message, location, notes, severity in told:
-                warnings.warn(ShardWarning(message, location, notes, severity), stacklevel=2)
+            for each in told:
+                give(each)
             return made
-        with _listening() as caught:
+        with listening() as told:
             made = compile_it()
         # A folder that cannot be written to, or is full, is the same as none.
         with suppress(OSError):
-            self._store(path, made, [_said(each) for each in caught])
+            self._store(path, made, told)
         return made
 
-    def _store(self, path: Path, made: Executable, told: list[_Told]) -> None:
+    def _store(self, path: Path, made: Executable, told: list[Diagnostic]) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.folder) as beside:
             library = Path(beside, "code.so")
@@ -98,10 +98,11 @@ class Cache:
             excess -= stat.st_size
 
 
-_Told = tuple[str, "str | None", "tuple[Diagnostic, ...]", Severity]
+_loaded: WeakValueDictionary[int, Executable] = WeakValueDictionary()
+"""By the handles of their libraries: a process has each, and its table of what it calls, once."""
 
 
-def _load(path: Path) -> tuple[Executable, list[_Told]] | None:
+def _load(path: Path) -> tuple[Executable, list[Diagnostic]] | None:
     library = path.with_suffix(".so")
     try:
         data = path.with_suffix(".program").read_bytes()
@@ -112,32 +113,12 @@ def _load(path: Path) -> tuple[Executable, list[_Told]] | None:
             return None
         for each in (library, path.with_suffix(".program")):
             os.utime(each)
-        return Executable.of(code, SharedLibrary(library)), told
+        opened = SharedLibrary(library)
+        made = _loaded.get(opened.handle) or Executable.of(code, opened)
+        _loaded[opened.handle] = made
+        return made, told
     except (OSError, pickle.UnpicklingError, AttributeError, ImportError):
         return None
-
-
-@contextmanager
-def _listening() -> Iterator[list[ShardWarning]]:
-    """Collect the warnings that are shown meanwhile; they are shown all the same."""
-    caught: list[ShardWarning] = []
-    show = warnings.showwarning
-
-    def shown(message: Warning | str, *arguments: Any, **named: Any) -> None:
-        if isinstance(message, ShardWarning):
-            caught.append(message)
-        show(message, *arguments, **named)
-
-    warnings.showwarning = shown
-    try:
-        yield caught
-    finally:
-        warnings.showwarning = show
-
-
-def _said(warning: ShardWarning) -> _Told:
-    found = warning.diagnostic
-    return found.message, found.location, found.notes, found.severity
 
 
 def _key(parts: Iterable[str | bytes]) -> str:

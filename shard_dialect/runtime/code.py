@@ -14,15 +14,16 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.attributes import COLLECTIVE, FORM, RANK
 from shard_dialect.ir.bindings import PassManager, ir, part
 from shard_dialect.ir.diagnostics import error_at, from_mlir
-from shard_dialect.ir.function import drop_from_boundary
+from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.mpi_code import BIND as MPI_BIND
 from shard_dialect.passes.mpi_code import functions_called
 from shard_dialect.runtime.arena import use_arena
 from shard_dialect.runtime.blas import call_blas
 from shard_dialect.runtime.elementary import expand
 from shard_dialect.runtime.inline import inline_small
-from shard_dialect.runtime.loops import mark_parallel, store_as_bytes, to_loops
+from shard_dialect.runtime.loops import mark_parallel, store_padded, to_loops
 from shard_dialect.runtime.lowered import Program, find_function
 from shard_dialect.runtime.table import BIND, Table, call_through_table
 from shard_dialect.supervise import doing
@@ -62,7 +63,7 @@ class Code:
         """Where it calls what, and how it is called itself."""
         table = Table(addresses, self.names)
         table.bind(library.packed(BIND))
-        return table, library.packed(f"_mlir_ciface_{self.program.entry}")
+        return table, library.packed(_called_from_c(self.program.entry))
 
 
 Entry = Callable[[int], None]
@@ -74,6 +75,7 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
     with module.context, ir.Location.unknown():
         program = Program.read(module, entry)
         function = find_function(module, entry)
+        _rename(module, function)
         inline_small(module)
         called = call_blas(module)
         PassManager.parse(_WIDENED).run(module)
@@ -85,7 +87,7 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         names = (*answered, *called, *functions_called(module))
         try:
             PassManager.parse(_TO_LLVM).run(module)
-            store_as_bytes(module)
+            store_padded(module)
             mark_parallel(module)
             call_through_table(module, names)
         except ir.MLIRError as error:
@@ -105,7 +107,7 @@ class Engine:
 
     def __init__(self, module: ir.Module, entry: str) -> None:
         made = part("execution_engine").ExecutionEngine(module, opt_level=2, enable_pic=True)
-        if not made.raw_lookup(f"_mlir_ciface_{entry}"):
+        if not made.raw_lookup(_called_from_c(entry)):
             raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
         self._engine = made
 
@@ -131,6 +133,8 @@ class SharedLibrary:
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
+        self.handle = self._library._handle
+        """The same for the same library, however often it is loaded."""
 
     def packed(self, name: str) -> Callable[[int], None]:
         address = ctypes.cast(getattr(self._library, f"_mlir_{name}"), ctypes.c_void_p).value
@@ -139,6 +143,30 @@ class SharedLibrary:
 
 def _called(address: int) -> Callable[[int], None]:
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+
+
+_PREFIX = "mesh.code."
+
+
+def _called_from_c(entry: str) -> str:
+    return f"_mlir_ciface_{_PREFIX}{entry}"
+
+
+def _rename(module: ir.Operation, entry: ir.Operation) -> None:
+    """Give functions names that are nobody else's: a user's @sin is not the one that we call.
+
+    The entry is public, or it would be dropped once what it calls is put in place.
+    """
+    entry.attributes["sym_visibility"] = ir.StringAttr.get("public")
+    functions = [op for op in functions_of(module) if name_of(op) != MPI_BIND]
+    renamed = {name_of(op): f"{_PREFIX}{name_of(op)}" for op in functions}
+    for op in functions:
+        op.attributes["sym_name"] = ir.StringAttr.get(renamed[name_of(op)])
+    for op in walk(module):
+        for key in op.attributes:
+            named = op.attributes[key]
+            if isinstance(named, ir.FlatSymbolRefAttr) and named.value in renamed:
+                op.attributes[key] = ir.FlatSymbolRefAttr.get(renamed[named.value])
 
 
 def _strip(module: ir.Operation, entry: ir.Operation) -> None:

@@ -2,9 +2,9 @@
 
     %y = math.exp %x : f32   ->   n = round(x / ln 2), r = x - n ln 2, y = 2^n (1 + r + r^2 P(r))
 
-Within two or three units in the last place, NaN, infinities, zeros and denormals as libm has them.
-The polynomials are those of Cephes and, for `tanh` and `erf` of f32, Eigen's rational functions.
-Other functions and types stay as they are; narrower floats have been made f32 before.
+Within five units in the last place, two mostly; NaN, infinities, zeros and denormals as libm has
+them. The polynomials are those of Cephes and, for `tanh` and `erf` of f32, Eigen's rational
+functions. Other functions and types stay as they are; narrower floats have been made f32 before.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class _Writer:
         return self.of_bits(self.on_bits("shli", biased, width))
 
 
-_EQUAL, _GREATER, _LESS, _AT_MOST, _UNORDERED = 1, 2, 4, 5, 14
+_EQUAL, _GREATER, _LESS, _UNORDERED = 1, 2, 4, 14
 """Predicates of `arith.cmpf`."""
 
 _EXP_32 = (
@@ -215,11 +215,18 @@ _TANH_UNDER = (
 )  # fmt: skip
 
 
-def _tanh(w: _Writer, x: ir.Value) -> ir.Value:
-    bounded = w.clamped(x, -7.90531110763549805, 7.90531110763549805)
+def _odd(
+    w: _Writer, x: ir.Value, most: float, over: Sequence[float], under: Sequence[float]
+) -> ir.Value:
+    """The quotient x P(x²) / Q(x²), which stays the same from `most` on."""
+    bounded = w.clamped(x, -most, most)
     square = w.multiply(bounded, bounded)
-    over = w.multiply(bounded, w.polynomial(square, _TANH_OVER))
-    y = w.divide(over, w.polynomial(square, _TANH_UNDER))
+    above = w.multiply(bounded, w.polynomial(square, over))
+    return w.divide(above, w.polynomial(square, under))
+
+
+def _tanh(w: _Writer, x: ir.Value) -> ir.Value:
+    y = _odd(w, x, 7.90531110763549805, _TANH_OVER, _TANH_UNDER)
     return w.nan_kept(x, w.select(w.compare(_LESS, w.absolute(x), 4e-4), x, y))
 
 
@@ -251,11 +258,7 @@ _ERF_UNDER = (
 
 
 def _erf(w: _Writer, x: ir.Value) -> ir.Value:
-    bounded = w.clamped(x, -3.7439211627767994, 3.7439211627767994)
-    square = w.multiply(bounded, bounded)
-    over = w.multiply(bounded, w.polynomial(square, _ERF_OVER))
-    y = w.divide(over, w.polynomial(square, _ERF_UNDER))
-    return w.nan_kept(x, y)
+    return w.nan_kept(x, _odd(w, x, 3.7439211627767994, _ERF_OVER, _ERF_UNDER))
 
 
 _FUNCTIONS: dict[str, dict[str, Callable[[_Writer, ir.Value], ir.Value]]] = {

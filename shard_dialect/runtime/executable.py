@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -78,7 +79,7 @@ class Executable:
         cannot be stopped in the middle, so later collectives of this run do nothing.
         """
         outputs = [each.take() for each in self._results]
-        frame = self._frames.pop() if self._frames else self._frame()
+        frame = self._free_frame()
         given = [np.ascontiguousarray(array) for array in inputs]
         frame.point_at([*given, *outputs])
         self._device.communicator = communicator
@@ -89,7 +90,9 @@ class Executable:
             raise self._device.error
         return outputs
 
-    def _frame(self) -> Frame:
+    def _free_frame(self) -> Frame:
+        with suppress(IndexError):  # another thread may take what is seen to be there
+            return self._frames.pop()
         types = [each.local for each in (*self.program.arguments, *self.program.results)]
         return Frame(types, self.code.arena)
 

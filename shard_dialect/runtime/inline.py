@@ -14,12 +14,25 @@ _SMALL = 40
 
 
 def inline_small(module: ir.Operation) -> None:
-    """Put what is called once, or small, where it is called."""
-    calls = Counter(op.attributes["callee"].value for op in walk(module) if op.name == "func.call")
-    if not calls:
+    """Put what is called once, or small, where it is called. No function may call itself."""
+    ops = {name_of(function): walk(function) for function in functions_of(module)}
+    called = {
+        name: [op.attributes["callee"].value for op in inside if op.name == "func.call"]
+        for name, inside in ops.items()
+    }
+    counts = Counter(callee for callees in called.values() for callee in callees)
+    if not counts:
         return
+    sizes: dict[str, int] = {}
+
+    def size(name: str) -> int:
+        """Ops of the function, with those of what is put into it; 0 if it stays a call."""
+        if name not in sizes:
+            whole = len(ops[name]) + sum(size(callee) for callee in called[name] if callee in ops)
+            sizes[name] = whole if whole <= _SMALL or counts[name] < 2 else 0
+        return sizes[name]
+
     for function in functions_of(module):
-        is_small = sum(1 for _ in walk(function)) <= _SMALL
-        if calls[name_of(function)] > 1 and not is_small:
+        if not size(name_of(function)):
             function.attributes["no_inline"] = ir.UnitAttr.get()
     PassManager.parse(_INLINE).run(module)

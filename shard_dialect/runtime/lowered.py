@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,6 +121,7 @@ class Program:
         sites = _sites(module, shardings)
         declared = [op for op in operations(body(module)) if RANK in op.attributes]
         ranks = {name_of(op): shardings.grid(symbol(op.attributes[RANK])) for op in declared}
+        functions = {name_of(op): op for op in functions_of(module)}
         return cls(
             entry,
             shardings.grids,
@@ -129,7 +130,7 @@ class Program:
             sites,
             ranks,
             _handles(module, shardings),
-            _calls(module, entry, sites, ranks),
+            _calls(functions, entry, sites, (*_RUNTIME, *ranks), {}),
         )
 
     @property
@@ -269,25 +270,31 @@ _RUNTIME = ("dealloc_helper",)
 
 
 def _calls(
-    module: ir.Operation,
+    functions: Mapping[str, ir.Operation],
     entry: str,
     sites: Mapping[str, Site],
-    ranks: Iterable[str],
-    callers: tuple[str, ...] = (),
+    silent: Collection[str],
+    found: dict[str, list[Site] | None],
 ) -> list[Site]:
-    """The collectives that `entry` calls, in the order of the text, calls of calls included."""
-    calls = []
-    for op in walk(find_function(module, entry)):
-        if op.name != "func.call":
-            continue
-        callee = op.attributes["callee"].value
-        if callee in (*callers, entry):
-            raise error_at(op.location, f"cannot run @{callee}, which calls itself")
+    """The collectives that `entry` calls, in the order of the text, calls of calls included.
+
+    `found` has those of the functions that were read already; none of those that call this one.
+    """
+    calls: list[Site] = []
+    found[entry] = None
+    for op in walk(functions[entry]):
+        callee = op.attributes["callee"].value if op.name == "func.call" else ""
         if callee in sites:
             calls.append(sites[callee])
-        elif callee not in (*_RUNTIME, *ranks):
+        elif callee and callee not in silent:
             with located(op):
-                if all(name_of(each) != callee for each in functions_of(module)):
+                if callee not in functions:
                     raise ShardError(f"cannot run @{callee}: it is only declared")
-                calls += _calls(module, callee, sites, ranks, (*callers, entry))
+                if callee not in found:
+                    _calls(functions, callee, sites, silent, found)
+                called = found[callee]
+                if called is None:
+                    raise ShardError(f"cannot run @{callee}, which calls itself")
+                calls += called
+    found[entry] = calls
     return calls

@@ -26,7 +26,10 @@ class Results:
     def take(self) -> Array:
         if self._bytes < _KEPT:
             return np.empty(self._type.shape, self._type.dtype)
-        memory = self._free.pop() if self._free else _aligned(self._bytes)
+        try:  # devices are threads: another may take what is seen to be there
+            memory = self._free.pop()
+        except IndexError:
+            memory = _aligned(self._bytes)
         # All views of the array hold on to this, and to no other array: numpy shortens the chain.
         holder = (ctypes.c_char * self._bytes).from_buffer(memory.data)
         weakref.finalize(holder, self._free.append, memory).atexit = False

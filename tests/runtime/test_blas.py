@@ -5,13 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime import blas
-from shard_dialect.runtime.arrays import random_inputs
-from shard_dialect.runtime.check import Alone
-from shard_dialect.runtime.executable import Executable
+from tests.runtime.alone import run_on
 
 SIZES = {"b": 2, "c": 3, "m": 4, "n": 5, "k": 6, "l": 2, "p": 3}
 
@@ -33,13 +28,7 @@ func.func @main(%a: {ta}, %b: {tb}, %c: {tc}) -> {tc} {{
 
 
 def assert_contracts(a: str, b: str, c: str, element: str = "f32") -> None:
-    with make_context():
-        parsed = Source.of(module(a, b, c, element)).parse()
-        run_pipeline(parsed, "lower")
-        executable = Executable(parsed, "main")
-    types = [each.whole for each in executable.program.arguments]
-    x, y, z = random_inputs(types, seed=0)
-    (result,) = executable.run([x, y, z], Alone())
+    (x, y, z), (result,) = run_on(module(a, b, c, element))
     expected = z + np.einsum(f"{a},{b}->{c}", x, y)
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 

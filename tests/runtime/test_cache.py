@@ -61,6 +61,15 @@ def test_runs_no_pass_again_and_computes_the_same(tmp_path: Path, no_passes: lis
         np.testing.assert_array_equal(ours, before)
 
 
+def test_a_program_may_be_loaded_more_than_once(tmp_path: Path) -> None:
+    source = Source.read(str(EXAMPLE))
+    first = results(compiled(Cache(tmp_path), source))
+    loaded = [compiled(Cache(tmp_path), source) for _ in range(2)]
+    for each in loaded:
+        for ours, before in zip(results(each), first, strict=True):
+            np.testing.assert_array_equal(ours, before)
+
+
 @pytest.mark.parametrize("suffix", [".so", ".program"])
 @pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
 def test_damaged_entries_are_none(
@@ -104,6 +113,14 @@ def test_warnings_are_given_again(tmp_path: Path) -> None:
         assert all(isinstance(each.message, ShardWarning) for each in caught)
     assert said[0] == said[1]
     assert len(said[0]) == 1
+
+
+def test_warnings_that_nobody_wanted_are_kept(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled(Cache(tmp_path), Source.read(str(UNKNOWN)))
+    with pytest.warns(ShardWarning, match="no sharding rule"):
+        compiled(Cache(tmp_path), Source.read(str(UNKNOWN)))
 
 
 def _compile(folder: str) -> list[float]:

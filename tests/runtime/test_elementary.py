@@ -7,12 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.arrays import Array
-from shard_dialect.runtime.check import Alone
-from shard_dialect.runtime.executable import Executable
+from tests.runtime.alone import run_on
 
 COUNT = 4096
 FUNCTIONS: dict[str, Callable[[NDArray[np.longdouble]], NDArray[np.longdouble]]] = {
@@ -32,10 +28,8 @@ def computed(name: str, x: Array, element: str) -> Array:
       %y = math.{name} %x : {type_}
       return %y : {type_}
     }}"""
-    with make_context():
-        module = Source.of(text).parse()
-        run_pipeline(module, "lower")
-        return Executable(module, "main").run([x], Alone())[0]
+    _, (y,) = run_on(text, [x])
+    return y
 
 
 def samples(dtype: type[np.floating]) -> NDArray[np.floating]:
@@ -123,9 +117,6 @@ def test_powers_of_negative_numbers() -> None:
       %y = math.powf %a, %b : tensor<6xf32>
       return %y : tensor<6xf32>
     }"""
-    with make_context():
-        module = Source.of(text).parse()
-        run_pipeline(module, "lower")
-        (found,) = Executable(module, "main").run([a, b], Alone())
+    _, (found,) = run_on(text, [a, b])
     with np.errstate(invalid="ignore"):
         np.testing.assert_allclose(found, np.power(a, b), rtol=1e-6)

@@ -1,6 +1,6 @@
 """Fused loops: which loops are one, and that they compute what numpy does."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,10 +10,10 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.runtime.arrays import Array, random_inputs
+from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.check import Alone
-from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.loops import to_loops
+from tests.runtime.alone import compiled, run_on
 
 SOFTMAX = """
 func.func @main(%x: tensor<33x50xf32>) -> tensor<33x50xf32> {
@@ -36,17 +36,6 @@ func.func @main(%x: tensor<33x50xf32>) -> tensor<33x50xf32> {
   %y = arith.divf %power, %sums : tensor<33x50xf32>
   return %y : tensor<33x50xf32>
 }"""
-
-
-def run_on(text: str, inputs: Sequence[Array] | None = None) -> tuple[list[Array], list[Array]]:
-    """The inputs, drawn if none are given, and what the program makes of them."""
-    with make_context():
-        module = Source.of(text).parse()
-        run_pipeline(module, "lower")
-        executable = Executable(module, "main")
-    types = [each.whole for each in executable.program.arguments]
-    given = random_inputs(types, 0) if inputs is None else list(inputs)
-    return given, executable.run(given, Alone())
 
 
 def loops_of(text: str) -> "list[list[str]]":
@@ -197,6 +186,33 @@ def test_bits_beside_words(rows: int, columns: int) -> None:
     np.testing.assert_array_equal(more, a + c)
 
 
+@pytest.mark.parametrize("width", [2, 4, 7, 12, 24, 33, 48])
+def test_integers_of_odd_widths_in_memory(width: int) -> None:
+    many, odd = "tensor<6x12xi32>", f"tensor<6x12xi{width}>"
+    back = "trunci" if width > 32 else "extui"
+    text = f"""
+    func.func @main(%a: {many}, %c: {many}) -> ({many}, {many}, {many}) {{
+      %sum, %carried = arith.addui_extended %a, %a : {many}, tensor<6x12xi1>
+      %odd = arith.extui %carried : tensor<6x12xi1> to {odd}
+      %more = arith.addi %c, %a : {many}
+      %e = tensor.empty() : {odd}
+      %turned = linalg.generic {{
+        indexing_maps = [affine_map<(i, j) -> (5 - i, 11 - j)>, affine_map<(i, j) -> (i, j)>],
+        iterator_types = ["parallel", "parallel"]
+      }} ins(%odd : {odd}) outs(%e : {odd}) {{
+      ^bb0(%x: i{width}, %unread: i{width}):
+        linalg.yield %x : i{width}
+      }} -> {odd}
+      %wide = arith.{back} %turned : {odd} to {many}
+      return %sum, %wide, %more : {many}, {many}, {many}
+    }}"""
+    drawn = np.random.default_rng(0).integers(-(2**31), 2**31, (2, 6, 12), np.int32)
+    (a, c), (total, carried, more) = run_on(text, list(drawn))
+    np.testing.assert_array_equal(total, a + a)
+    np.testing.assert_array_equal(carried, (a < 0)[::-1, ::-1])
+    np.testing.assert_array_equal(more, a + c)
+
+
 def test_bodies_with_branches() -> None:
     body = """
       %c = arith.cmpf olt, %a, %b : f32
@@ -251,10 +267,7 @@ def test_results_outlive_the_next_run_and_their_memory_is_used_again() -> None:
       %y = arith.addf %x, %x : tensor<200x200xf32>
       return %y : tensor<200x200xf32>
     }"""
-    with make_context():
-        module = Source.of(text).parse()
-        run_pipeline(module, "lower")
-        executable = Executable(module, "main")
+    executable = compiled(text)
     one = np.ones((200, 200), np.float32)
     (first,) = executable.run([one], Alone())
     row = first[3]

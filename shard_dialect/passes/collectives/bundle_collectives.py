@@ -97,7 +97,7 @@ def _members(order: Sequence[ir.Operation], most: int) -> list[_Member]:
         if op.name == _KIND
         and op.operands[0].type.has_static_shape
         and op.results[0] in needed
-        and _bytes(op) <= most
+        and 0 < _bytes(op) <= most
     ]
 
 

@@ -46,13 +46,13 @@ class _Bound:
     def indices(self, access: Access) -> list[ir.Value]:
         if access.is_plain:
             return [
-                self.rounds[loop] if loop in self.rounds else _index(0)
+                self.rounds[loop] if loop in self.rounds else build.index(0)
                 for loop in access.loops
                 if loop is not None
             ]
         assert access.map is not None, "what the body loads it indexes itself"
         count = len(self.nest.sizes)
-        rounds = [self.rounds[n] if n in self.rounds else _index(0) for n in range(count)]
+        rounds = [self.rounds[n] if n in self.rounds else build.index(0) for n in range(count)]
         return [_applied(access.map, place, rounds) for place in range(len(access.loops))]
 
 
@@ -111,7 +111,7 @@ class Writer:
         self._preload(members, scope)
         inits = [value for _, _, value in carried.values()]
         with ir.InsertionPoint(scope.anchor):
-            made = _for([_index(each) for each in (0, loop.size, 1)], inits)
+            made = _for((0, loop.size, 1), inits)
         block = body(made)
         inner = _Scope(_last(made), dict(scope.known), scope.carried | carried.keys())
         inner.known |= dict(zip(carried, list(block.arguments)[1:], strict=True))
@@ -193,7 +193,7 @@ class Writer:
         for op in walk(bound.nest.op):
             if op.name == "linalg.index":
                 with ir.InsertionPoint(scope.anchor):
-                    number = bound.rounds.get(op.attributes["dim"].value) or _index(0)
+                    number = bound.rounds.get(op.attributes["dim"].value) or build.index(0)
                 op.results[0].replace_all_uses_with(number)
         for op in ops:
             op.move_before(scope.anchor)
@@ -228,7 +228,7 @@ class Writer:
     ) -> ir.Operation:
         """A loop of this nest alone; what to write in front of in it."""
         with ir.InsertionPoint(anchor):
-            made = _for([_index(each) if isinstance(each, int) else each for each in bounds], [])
+            made = _for(bounds, [])
         self._count += 1
         bound.open(loop, body(made).arguments[0], self._count)
         return _last(made)
@@ -242,10 +242,11 @@ def _last(op: ir.Operation) -> ir.Operation:
     return list(body(op).operations)[-1].operation
 
 
-def _for(bounds: Sequence[ir.Value], inits: Sequence[ir.Value]) -> ir.Operation:
+def _for(bounds: Sequence[int | ir.Value], inits: Sequence[ir.Value]) -> ir.Operation:
     """`scf.for`, with a terminator that yields what it is given."""
     types = [value.type for value in inits]
-    made = build.create("scf.for", types, [*bounds, *inits], regions=1)
+    given = [build.index(each) if isinstance(each, int) else each for each in bounds]
+    made = build.create("scf.for", types, [*given, *inits], regions=1)
     locations = [made.location] * (1 + len(types))
     block = made.regions[0].blocks.append(ir.IndexType.get(), *types, arg_locs=locations)
     with ir.InsertionPoint(block):
@@ -253,17 +254,13 @@ def _for(bounds: Sequence[ir.Value], inits: Sequence[ir.Value]) -> ir.Operation:
     return made
 
 
-def _index(value: int) -> ir.Value:
-    return build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), value)).results[0]
-
-
 def _end(start: ir.Value, size: int) -> ir.Value:
     """Where a tile that begins at `start` ends."""
     index = ir.IndexType.get()
-    end = build.create("arith.addi", [index], [start, _index(_TILE)]).results[0]
+    end = build.create("arith.addi", [index], [start, build.index(_TILE)]).results[0]
     if size % _TILE == 0:
         return end
-    return build.create("arith.minsi", [index], [end, _index(size)]).results[0]
+    return build.create("arith.minsi", [index], [end, build.index(size)]).results[0]
 
 
 def _applied(map_: ir.AffineMap, place: int, rounds: list[ir.Value]) -> ir.Value:

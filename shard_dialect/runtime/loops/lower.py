@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.function import functions_of
@@ -30,16 +32,19 @@ def to_loops(module: ir.Operation) -> None:
     PassManager.parse(_GENERALIZE).run(module)
     for function in functions_of(module):
         memory = Memory(function)
-        blocks = [
-            block
-            for op in [function, *walk(function)]
-            if not op.name.startswith("linalg.")
-            for region in op.regions
-            for block in region
-        ]
-        for block in blocks:
+        for block in list(_blocks(function)):
             _write_runs(block, memory, function)
     PassManager.parse(_REST).run(module)
+
+
+def _blocks(op: ir.Operation) -> Iterator[ir.Block]:
+    """All in the op, but for those in linalg ops, which go when these are written."""
+    for region in op.regions:
+        for block in region:
+            yield block
+            for inner in operations(block):
+                if not inner.name.startswith("linalg."):
+                    yield from _blocks(inner)
 
 
 def _copies_to_linalg(module: ir.Operation) -> None:

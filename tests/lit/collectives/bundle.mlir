@@ -47,3 +47,13 @@ func.func @used_between(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<4xf32>,
   %3 = shard.all_reduce %2 on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
   return %0, %2, %3 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
+
+// There is nothing to join of a tensor without elements.
+// CHECK-LABEL: func.func @nothing
+// CHECK-NOT: tensor.concat
+// CHECK: return
+func.func @nothing(%a: tensor<4xf32>, %b: tensor<0xf32>) -> (tensor<4xf32>, tensor<0xf32>) attributes {mesh.form = "local"} {
+  %0 = shard.all_reduce %a on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  %1 = shard.all_reduce %b on @g grid_axes = [0] : tensor<0xf32> -> tensor<0xf32>
+  return %0, %1 : tensor<4xf32>, tensor<0xf32>
+}
