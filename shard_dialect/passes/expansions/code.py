@@ -17,9 +17,7 @@ Carried: TypeAlias = list[ir.Value]
 
 
 def index(number: Number) -> ir.Value:
-    if isinstance(number, int):
-        return build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), number)).results[0]
-    return number
+    return build.index(number) if isinstance(number, int) else number
 
 
 def bit(value: bool) -> ir.Value:
@@ -34,9 +32,7 @@ def joined(name: str, a: Number, b: Number) -> ir.Value:
 
 def less(a: Number, b: Number) -> ir.Value:
     """Whether an index is less than another one, both signed."""
-    predicate = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 2)}
-    bits = ir.IntegerType.get_signless(1)
-    return build.create("arith.cmpi", [bits], [index(a), index(b)], predicate).results[0]
+    return build.compare("slt", index(a), index(b))
 
 
 def is_inside(place: Number, size: int) -> ir.Value:
