@@ -283,16 +283,21 @@ def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
     raise ShardingError(f"no {element} changes nothing under {reduction}")
 
 
+def neutral(reduction: Reduction, element: ir.Type) -> ir.Value:
+    """What changes nothing under `reduction`, as a value; of complex numbers, too."""
+    if not isinstance(element, ir.ComplexType):
+        return scalar(identity(reduction, element)).results[0]
+    part = element.element_type
+    parts = ir.ArrayAttr.get([identity(reduction, part), identity("sum", part)])
+    return create("complex.constant", [element], [], {"value": parts}).results[0]
+
+
 def identities(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Operation:
     """A tensor of what changes nothing under `reduction`, of complex elements too."""
     element = type_.element_type
-    if not isinstance(element, ir.ComplexType):
-        return scalar(ir.DenseElementsAttr.get_splat(type_, identity(reduction, element)))
-    part = element.element_type
-    parts = [identity(reduction, part), identity("sum", part)]
-    # The bindings have no class for an attribute of complex elements.
-    one = create("complex.constant", [element], [], {"value": ir.ArrayAttr.get(parts)})
-    return create("tensor.splat", [type_], [one.results[0]])
+    if isinstance(element, ir.ComplexType):  # of these the bindings have no attributes
+        return create("tensor.splat", [type_], [neutral(reduction, element)])
+    return scalar(ir.DenseElementsAttr.get_splat(type_, identity(reduction, element)))
 
 
 def zero(element: ir.Type) -> ir.Attribute | None:

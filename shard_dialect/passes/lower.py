@@ -44,7 +44,7 @@ from shard_dialect.passes.aggregates import take_apart
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.carried import copy_what_is_carried
 from shard_dialect.passes.control_flow import switches_to_ifs, to_scf
-from shard_dialect.passes.expansions import compute_elements, expand_stablehlo
+from shard_dialect.passes.expansions import to_loops, to_other_ops
 from shard_dialect.passes.lower_collectives import call_collectives, use_rows_everywhere
 from shard_dialect.passes.native_mpi import give_bodies
 from shard_dialect.passes.signless import drop_signs
@@ -107,6 +107,7 @@ class Lower(Pass):
             PassManager.parse(_TO_LINALG).run(module)
             drop_signs(module)
             copy_what_is_carried(module)
+            to_loops(module)
             call_collectives(module)
             copies = "true" if self.copy_before_write else "false"
             PassManager.parse(_TO_BUFFERS.format(copies)).run(module)
@@ -147,10 +148,9 @@ def _to_linalg(module: ir.Operation) -> None:
                 op.results[0].replace_all_uses_with(unread.results[0])
                 op.erase()
     if "stablehlo" in dialects:
-        expand_stablehlo(module)
+        to_other_ops(module)
         part("_mlir_libs._stablehlo").register_stablehlo_passes()
         PassManager.parse(_FROM_STABLEHLO).run(module)
-        compute_elements(module)
 
 
 def _is_sharded(op: ir.Operation) -> bool:

@@ -98,7 +98,7 @@ def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
     for name, type_ in zip(names, types, strict=True):
         _check_type(path, name, given[name], type_)
     return [
-        np.ascontiguousarray(given[name].view(type_.dtype))
+        np.asarray(given[name].view(type_.dtype), order="C")
         for name, type_ in zip(names, types, strict=True)
     ]
 

@@ -1,12 +1,17 @@
 """Unsigned and complex elements: what runs, sharded and not, is what numpy computes."""
 
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
-from shard_dialect.runtime.arrays import Array, random_inputs
+from shard_dialect.runtime.arrays import Array, TensorType, load_inputs, random_inputs
 from shard_dialect.runtime.compile import compile_sharded
+from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.world import InProcess
 
 
@@ -14,11 +19,15 @@ def results_of(text: str) -> tuple[list[Array], list[Array]]:
     """The inputs that are drawn, and what the devices of the program make of them."""
     with make_context():
         executable = compile_sharded(Source.of(text))
+    inputs = random_inputs([each.whole for each in executable.program.arguments], 0)
+    return inputs, run_on_devices(executable, inputs)
+
+
+def run_on_devices(executable: Executable, inputs: Sequence[Array]) -> list[Array]:
     program = executable.program
-    inputs = random_inputs([each.whole for each in program.arguments], 0)
     pieces = [program.scatter(inputs, rank) for rank in range(program.devices)]
     world = InProcess(program.devices)
-    return inputs, program.gather(world.gather(world.run(executable, pieces)))
+    return program.gather(world.gather(world.run(executable, pieces)))
 
 
 def cut_in_rows(element: str, result: str, ops: str) -> str:
@@ -83,3 +92,40 @@ def test_complex_numbers() -> None:
     (a, b), (found,) = results_of(cut_in_rows("complex<f32>", "5x5xcomplex<f32>", ops))
     assert a.imag.any()
     np.testing.assert_allclose(found, (a * b).T @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_single_numbers_are_read_as_such(tmp_path: Path) -> None:
+    types = [TensorType((), np.dtype(np.uint32)), TensorType((2,), np.dtype(np.float32))]
+    path = str(tmp_path / "inputs.npz")
+    np.savez(path, arg0=np.uint32(3), arg1=np.ones(2, np.float32))
+    assert [array.shape for array in load_inputs(path, types)] == [(), (2,)]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+def test_what_jax_draws_and_sorts() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def program(x: jax.Array, seed: jax.Array) -> tuple[jax.Array, ...]:
+        first, second = jax.random.split(jax.random.key(seed))
+        kept = jnp.where(jax.random.bernoulli(first, 0.7, x.shape), x, 0)
+        order = jnp.argsort(kept, axis=1)
+        return (
+            jnp.take_along_axis(kept, order, axis=1) @ jax.random.uniform(second, (16, 8)),
+            jax.random.permutation(second, 16),
+            jax.random.bits(second, (4,), jnp.uint8),
+            jnp.zeros((32, 16)).at[jax.random.randint(first, (8,), 0, 32)].add(kept),
+        )
+
+    x, seed = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32), np.uint32(3)
+    text = jax.jit(program).lower(x, seed).as_text()
+    whole = "@main(%arg0: tensor<8x16xf32>"
+    assert whole in text
+    cut = "@main(%arg0: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}"
+    head, body = text.split("{\n", 1)
+    with make_context():
+        source = Source.of(f"{head}{{\nshard.grid @g(shape = 4)\n{body.replace(whole, cut)}")
+        executable = compile_sharded(source)
+    found = run_on_devices(executable, [x, np.asarray(seed)])
+    for ours, theirs in zip(found, jax.jit(program)(x, seed), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)

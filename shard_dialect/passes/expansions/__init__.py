@@ -1,53 +1,69 @@
-"""StableHLO's ops that upstream's conversion leaves as they are, as loops and simpler ops.
+"""StableHLO's ops that upstream's conversion leaves as they are, or does wrongly. Part of `lower`.
 
-Part of `lower`. Each module has functions that write, at the current insertion point, what an op's
-results are; they are the op's own where it stays.
+Each module has functions that write, at the current insertion point, what an op's results are: its
+own where it stays. Some do so in front of upstream's conversion, which is to take what they write;
+others make loops on buffers of what it has left, whose regions it has converted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import walk
-from shard_dialect.passes.expansions import batch_norm, plain
+from shard_dialect.passes.expansions import batch_norm, indexing, plain
 from shard_dialect.passes.expansions.fft import fft
-from shard_dialect.passes.expansions.indexing import gather, scatter
 from shard_dialect.passes.expansions.matrices import cholesky, triangular_solve
 from shard_dialect.passes.expansions.scalars import compute_elements
 from shard_dialect.passes.expansions.select_and_scatter import select_and_scatter
 from shard_dialect.passes.expansions.sort import sort
 
-__all__ = ["compute_elements", "expand_stablehlo"]
-
-_EXPAND: dict[str, Callable[[ir.Operation], Sequence[ir.Value]]] = {
+_Expansion = Callable[[ir.Operation], Sequence[ir.Value]]
+_TO_OTHERS: dict[str, _Expansion] = {
     "stablehlo.add": plain.add,
     "stablehlo.batch_norm_grad": batch_norm.grad,
     "stablehlo.batch_norm_inference": batch_norm.inference,
     "stablehlo.batch_norm_training": batch_norm.training,
-    "stablehlo.cholesky": cholesky,
-    "stablehlo.dynamic_slice": plain.at_dynamic_place,
-    "stablehlo.dynamic_update_slice": plain.at_dynamic_place,
-    "stablehlo.fft": fft,
-    "stablehlo.gather": gather,
+    "stablehlo.dynamic_slice": indexing.signed_places,
+    "stablehlo.dynamic_update_slice": indexing.signed_places,
+    "stablehlo.gather": indexing.gather,
     "stablehlo.reduce": plain.reduce,
-    "stablehlo.scatter": scatter,
+    "stablehlo.scatter": indexing.signed_places,
+}
+_TO_LOOPS: dict[str, _Expansion] = {
+    "stablehlo.cholesky": cholesky,
+    "stablehlo.fft": fft,
+    "stablehlo.scatter": indexing.scatter,
     "stablehlo.select_and_scatter": select_and_scatter,
     "stablehlo.sort": sort,
     "stablehlo.triangular_solve": triangular_solve,
 }
 
 
-def expand_stablehlo(module: ir.Operation) -> None:
-    """Replace the ops of the table."""
-    found = [op for op in walk(module) if op.name in _EXPAND]
+def to_other_ops(module: ir.Operation) -> None:
+    """Before upstream's conversion."""
+    _expand(module, _TO_OTHERS)
+
+
+def to_loops(module: ir.Operation) -> None:
+    """Behind it, and right before bufferization, which must see what the loops read.
+
+    The passes before that would fold a buffer that loops fill into what reads it.
+    """
+    _expand(module, _TO_LOOPS)
+    compute_elements(module)
+
+
+def _expand(module: ir.Operation, table: Mapping[str, _Expansion]) -> None:
+    found = [op for op in walk(module) if op.name in table]
     if found:
-        for dialect in ("arith", "complex", "math", "scf", "tensor"):
+        for dialect in ("arith", "bufferization", "complex", "linalg", "math", "memref", "scf"):
             ir.Context.current.dialects[dialect]  # loads it
+        ir.Context.current.dialects["tensor"]
     for op in reversed(found):
         with ir.InsertionPoint(op), op.location:
-            values = _EXPAND[op.name](op)
-        if list(values) == list(op.results):  # upstream's conversion takes it
+            values = table[op.name](op)
+        if list(values) == list(op.results):
             continue
         for old, new in zip(op.results, values, strict=True):
             old.replace_all_uses_with(new)

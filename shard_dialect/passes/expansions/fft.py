@@ -13,90 +13,193 @@ So `n` elements take `n` times the sum of the prime factors of `n` products.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import cos, pi, sin
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.expansions import code
-from shard_dialect.passes.expansions.code import Carried
-from shard_dialect.rules.stablehlo.arithmetic import joined, repeated, sliced
+from shard_dialect.passes.expansions.code import Number, Values
 from shard_dialect.rules.stablehlo.attributes import integers, numbers
+
+_Load = Callable[[ir.Value], ir.Value]
+_Store = Callable[[ir.Value, ir.Value], None]
 
 
 def fft(op: ir.Operation) -> Sequence[ir.Value]:
-    (value,) = op.operands
+    source, type_ = code.buffer(op.operands[0]), op.results[0].type
     kind = numbers(op, "fft_type", "FftTypeAttr").value
-    made, rank = op.results[0].type, value.type.rank
     count = len(integers(op, "fft_length"))
-    dims = list(range(rank - count, rank))
-    if 0 in made.shape:
-        return [build.empty(made).results[0]]
-    match kind:
-        case "RFFT":
-            value = _complex(value)
-            for dim in reversed(dims):
-                value = _along(value, dim, is_inverse=False)
-            return [sliced(value, rank - 1, 0, made.shape[-1])]
-        case "IRFFT":
-            for dim in dims[:-1]:
-                value = _along(value, dim, is_inverse=True)
-            return [_real(_along(_mirrored(value, made.shape[-1]), dims[-1], is_inverse=True))]
-    for dim in dims:
-        value = _along(value, dim, is_inverse=kind == "IFFT")
-    return [value]
+    made = code.room(type_)
+    if 0 in type_.shape:
+        return [code.tensor(made)]
+    *others, last = range(type_.rank - count, type_.rank)
+    is_inverse = kind in ("IFFT", "IRFFT")
+    if kind == "RFFT":
+        _real_to_half(source, made, last)
+        source = made
+    elif kind != "IRFFT":
+        others.append(last)
+    half = code.room(source.type) if kind == "IRFFT" and others else made
+    for dim in others:
+        _along(source, half, dim, is_inverse=is_inverse)
+        source = half
+    if kind == "IRFFT":
+        _half_to_real(source, made, last)
+    return [code.tensor(made)]
 
 
-def _along(value: ir.Value, dim: int, *, is_inverse: bool) -> ir.Value:
-    shape = list(value.type.shape)
-    size = shape[dim]
-    if size == 1:
-        return value
-    roots = _roots(value.type, size, is_inverse=is_inverse)
-    row = [size if each == dim else 1 for each in range(len(shape))]
+def _along(source: ir.Value, into: ir.Value, dim: int, *, is_inverse: bool) -> None:
+    """Of complex numbers; from memory into the same or other."""
+    size = source.type.shape[dim]
+    row = _Row.of(source.type.element_type, size, is_inverse=is_inverse)
 
-    def write(places: list[ir.Value], carried: Carried) -> Carried:
-        offsets = [0 if each == dim else place for each, place in enumerate(places)]
-        made = code.part(value, offsets, row, [dim])
-        length = 1
-        for factor in _prime_factors(size):
-            made = _stage(made, roots, length, factor)
-            length *= factor
-        return [code.with_part(carried[0], offsets, row, made)]
+    def write(at: Callable[[Number], list[Number]]) -> None:
+        row.transform(
+            size,
+            lambda place: code.load(source, at(place)),
+            size,
+            lambda value, place: code.store(value, into, at(place)),
+        )
 
-    others = [1 if each == dim else count for each, count in enumerate(shape)]
-    (made,) = code.nest(others, [build.empty(value.type).results[0]], write)
-    return _scaled(made, 1 / size) if is_inverse else made
+    _each_row(source.type, dim, write)
 
 
-def _stage(row: ir.Value, roots: ir.Value, length: int, factor: int) -> ir.Value:
-    """From transforms of `length` to those of `factor` times as many elements."""
-    (size,) = row.type.shape
-    whole = length * factor
-    step = size // whole
-    zero = repeated(0, build.resized(row.type, []))
+def _real_to_half(source: ir.Value, into: ir.Value, dim: int) -> None:
+    """The first half of the spectrum of real numbers: the other one is its mirror image."""
+    size = source.type.shape[dim]
+    row = _Row.of(into.type.element_type, size, is_inverse=False)
+    zero = build.neutral("sum", source.type.element_type)
 
-    def write(places: list[ir.Value], carried: Carried) -> Carried:
-        j, k = places
-        start = code.joined("muli", code.joined("remsi", j, length), step * factor)
-        start = code.joined("addi", start, k)
+    def write(at: Callable[[Number], list[Number]]) -> None:
+        row.transform(
+            size,
+            lambda place: row.number(code.load(source, at(place)), zero),
+            into.type.shape[dim],
+            lambda value, place: code.store(value, into, at(place)),
+        )
 
-        def add(q: ir.Value, total: Carried) -> Carried:
-            source = code.joined("addi", start, code.joined("muli", q, step))
-            power = code.joined("remsi", code.joined("muli", j, q), whole)
-            root = code.element(roots, [code.joined("muli", power, step)])
-            product = _op("mul", code.element(row, [source]), root)
-            return [_op("add", total[0], product)]
+    _each_row(source.type, dim, write)
 
-        (total,) = code.loop(0, factor, [code.element(zero, [])], add)
-        place = code.joined("addi", code.joined("muli", j, step), k)
-        return [code.with_element(carried[0], [place], total)]
 
-    return code.nest([whole, step], [build.empty(row.type).results[0]], write)[0]
+def _half_to_real(source: ir.Value, into: ir.Value, dim: int) -> None:
+    """Its inverse."""
+    half, size = source.type.shape[dim], into.type.shape[dim]
+    row = _Row.of(source.type.element_type, size, is_inverse=True)
+
+    def write(at: Callable[[Number], list[Number]]) -> None:
+        def load(place: ir.Value) -> ir.Value:
+            is_here = code.less(place, half)
+            mirrored = code.joined("subi", size, place)
+            value = code.load(source, at(code.chosen(is_here, place, mirrored)))
+            conjugate = build.create("complex.conj", [value.type], [value]).results[0]
+            return code.chosen(is_here, value, conjugate)
+
+        row.transform(
+            size,
+            load,
+            size,
+            lambda value, place: code.store(_real(value), into, at(place)),
+        )
+
+    _each_row(source.type, dim, write)
+
+
+def _each_row(
+    type_: ir.MemRefType, dim: int, write: Callable[[Callable[[Number], list[Number]]], None]
+) -> None:
+    """`write` is given what makes a place of one in a row."""
+
+    def inside(places: Values, _: Values) -> Values:
+        write(lambda place: [place if each == dim else at for each, at in enumerate(places)])
+        return []
+
+    code.nest([1 if each == dim else size for each, size in enumerate(type_.shape)], inside)
+
+
+def _real(value: ir.Value) -> ir.Value:
+    return build.create("complex.re", [value.type.element_type], [value]).results[0]
 
 
 def _op(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
     return build.create(f"complex.{name}", [a.type], [a, b]).results[0]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Memory for a row, twice: each stage reads one half of it, and writes the other."""
+
+    halves: ir.Value
+    cosines: ir.Value
+    """Of the powers of the root of unity."""
+    sines: ir.Value
+    scale: ir.Value | None
+
+    @classmethod
+    def of(cls, element: ir.ComplexType, size: int, *, is_inverse: bool) -> _Row:
+        real, turn = element.element_type, (2 if is_inverse else -2) * pi / size
+        halves = build.allocate(ir.MemRefType.get([2, size], element)).results[0]
+        tables = [_listed(real, [wave(turn * k) for k in range(size)]) for wave in (cos, sin)]
+        made = cls(halves, tables[0], tables[1], None)
+        if not is_inverse:
+            return made
+        scale = build.scalar(ir.FloatAttr.get(real, 1 / size)).results[0]
+        return replace(made, scale=made.number(scale, build.neutral("sum", real)))
+
+    @property
+    def size(self) -> int:
+        return int(self.halves.type.shape[1])
+
+    def number(self, real: ir.Value, imaginary: ir.Value) -> ir.Value:
+        element = self.halves.type.element_type
+        return build.create("complex.create", [element], [real, imaginary]).results[0]
+
+    def transform(self, given: int, load: _Load, wanted: int, store: _Store) -> None:
+        """Of `given` elements, in a loop that reads them; `wanted` ones are stored."""
+
+        def take(place: ir.Value, _: Values) -> Values:
+            code.store(load(place), self.halves, [0, place])
+            return []
+
+        code.loop(0, given, [], take)
+        length, factors = 1, _prime_factors(self.size)
+        for number, factor in enumerate(factors):
+            self._stage(number % 2, length, factor)
+            length *= factor
+
+        def put(place: ir.Value, _: Values) -> Values:
+            value = code.load(self.halves, [len(factors) % 2, place])
+            store(value if self.scale is None else _op("mul", value, self.scale), place)
+            return []
+
+        code.loop(0, wanted, [], put)
+
+    def _stage(self, source: int, length: int, factor: int) -> None:
+        """From transforms of `length` to those of `factor` times as many elements."""
+        whole = length * factor
+        step = self.size // whole
+        zero = build.neutral("sum", self.halves.type.element_type)
+
+        def write(places: Values, _: Values) -> Values:
+            j, k = places
+            start = code.joined("muli", code.joined("remsi", j, length), step * factor)
+            start = code.joined("addi", start, k)
+
+            def add(q: ir.Value, total: Values) -> Values:
+                at = code.joined("addi", start, code.joined("muli", q, step))
+                power = code.joined("remsi", code.joined("muli", j, q), whole)
+                angle = code.joined("muli", power, step)
+                root = self.number(code.load(self.cosines, [angle]), code.load(self.sines, [angle]))
+                product = _op("mul", code.load(self.halves, [source, at]), root)
+                return [_op("add", total[0], product)]
+
+            (total,) = code.loop(0, factor, [zero], add)
+            place = code.joined("addi", code.joined("muli", j, step), k)
+            code.store(total, self.halves, [1 - source, place])
+            return []
+
+        code.nest([whole, step], write)
 
 
 def _prime_factors(size: int) -> list[int]:
@@ -110,55 +213,7 @@ def _prime_factors(size: int) -> list[int]:
     return [*found, size] if size > 1 else found
 
 
-def _roots(type_: ir.RankedTensorType, size: int, *, is_inverse: bool) -> ir.Value:
-    """The powers of the root of unity of `size` elements."""
-    turn = (2 if is_inverse else -2) * pi / size
-    real = ir.RankedTensorType.get([size], type_.element_type.element_type)
-    parts = [_listed(real, [wave(turn * k) for k in range(size)]) for wave in (cos, sin)]
-    return _hlo("complex", build.resized(type_, [size]), *parts)
-
-
-def _listed(type_: ir.RankedTensorType, values: Sequence[float]) -> ir.Value:
-    numbers = [ir.FloatAttr.get(type_.element_type, value) for value in values]
-    return _hlo("constant", type_, value=ir.DenseElementsAttr.get(numbers, type_))
-
-
-# Whole tensors
-
-
-def _hlo(name: str, type_: ir.Type, *operands: ir.Value, **attributes: ir.Attribute) -> ir.Value:
-    return build.create(f"stablehlo.{name}", [type_], operands, attributes).results[0]
-
-
-def _complex(real: ir.Value) -> ir.Value:
-    element = ir.ComplexType.get(real.type.element_type)
-    made = ir.RankedTensorType.get(real.type.shape, element)
-    return _hlo("complex", made, real, repeated(0, real.type))
-
-
-def _part(name: str, value: ir.Value) -> ir.Value:
-    made = ir.RankedTensorType.get(value.type.shape, value.type.element_type.element_type)
-    return _hlo(name, made, value)
-
-
-def _real(value: ir.Value) -> ir.Value:
-    return _part("real", value)
-
-
-def _scaled(value: ir.Value, factor: float) -> ir.Value:
-    real, imag = _part("real", value), _part("imag", value)
-    scale = repeated(factor, real.type)
-    parts = [joined(each, scale, "multiply") for each in (real, imag)]
-    return _hlo("complex", value.type, *parts)
-
-
-def _mirrored(half: ir.Value, size: int) -> ir.Value:
-    """The spectrum of real numbers, whose second half is the first one's conjugate, backwards."""
-    last = half.type.rank - 1
-    inner = sliced(half, last, 1, size - half.type.shape[last])
-    real, imag = _part("real", inner), _part("imag", inner)
-    other = _hlo("complex", inner.type, real, _hlo("negate", imag.type, imag))
-    back = _hlo("reverse", inner.type, other, dimensions=ir.DenseI64ArrayAttr.get([last]))
-    whole = build.resized(half.type, [*half.type.shape[:-1], size])
-    dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), last)
-    return _hlo("concatenate", whole, half, back, dimension=dimension)
+def _listed(element: ir.Type, values: Sequence[float]) -> ir.Value:
+    type_ = ir.RankedTensorType.get([len(values)], element)
+    listed = [ir.FloatAttr.get(element, value) for value in values]
+    return code.buffer(build.scalar(ir.DenseElementsAttr.get(listed, type_)).results[0])

@@ -1,163 +1,144 @@
-"""`stablehlo.gather` and `stablehlo.scatter`: one slice of the operand after the other.
+"""`stablehlo.gather` and `stablehlo.scatter`: one element of a slice after the other.
 
-    for each place of the slices, but for those in a slice:     # both have a slice for each index
-      start = indices[place]
-      gather:   result[place ...] = operand[start ...], where start is moved so that all is inside
-      scatter:  operand[start ...] = join(operand[start ...], slices[place ...])
+    for each place of the slices:
+      at = indices[the place, but for its part in a slice] + the place in the slice
+      gather:   result[place] = operand[at], where slices that are not inside are moved
+      scatter:  operand[at] = join(operand[at], slices[place]), if that is inside
 
-A scatter leaves out the elements of a slice that would be outside, and no others.
+A gather is an op of linalg, which is fused with others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.expansions import code
-from shard_dialect.passes.expansions.code import Carried, Number
+from shard_dialect.passes.expansions.code import Number, Values
+from shard_dialect.rules.stablehlo.arithmetic import converted, joined, repeated
 from shard_dialect.rules.stablehlo.indexing import Numbers
 
-
-@dataclass(frozen=True)
-class _Dim:
-    """A dimension of the operand, at one place of the slices: where a slice lies along it."""
-
-    size: int
-    length: int
-    """Of the slice."""
-    start: Number
-    is_indexed: bool
+_LARGEST = 2**63 - 1
+_FIRST_PLACE = {"stablehlo.dynamic_slice": 1, "stablehlo.dynamic_update_slice": 2}
 
 
-@dataclass(frozen=True)
-class _Slices:
-    """The slices of an operand, at the places that indices give."""
+def signed_places(op: ir.Operation) -> Sequence[ir.Value]:
+    """Unsigned indices, of a scatter or of a slice at a dynamic place, as signed ones."""
+    if op.name in _FIRST_PLACE:
+        numbers = range(_FIRST_PLACE[op.name], len(op.operands))
+    else:
+        numbers = range(len(op.operands) // 2, len(op.operands) // 2 + 1)
+    for number in numbers:
+        op.operands[number] = _signed(op.operands[number])
+    return list(op.results)
 
-    given: Numbers
-    operand: ir.RankedTensorType
-    indices: ir.Value
-    sizes: tuple[int, ...]
-    """Of the tensor of all slices."""
-    lengths: tuple[int, ...]
-    """Of one slice, along each dimension of the operand."""
 
-    @property
-    def batches(self) -> dict[int, tuple[int | None, int]]:
-        return self.given.batches(self.sizes, tuple(self.indices.type.shape))
-
-    @property
-    def windows(self) -> dict[int, int]:
-        """For each dimension of the slices that is one of the operand, which."""
-        return self.given.windows(self.operand.rank)
-
-    def counts(self) -> list[int]:
-        """How many slices there are, along each of the other dimensions."""
-        return [self.sizes[dim] for dim in self.batches]
-
-    def dims(self, places: Sequence[ir.Value]) -> Iterator[_Dim]:
-        """The operand's dimensions, for the slice at `places`."""
-        starts: dict[int, Number] = {}
-        for (dim, _), place in zip(self.batches.values(), places, strict=True):
-            if dim is not None:
-                starts[dim] = place
-        for number, dim in enumerate(self.given.indexed):
-            at: list[Number] = list(places)
-            if self.given.index_vector < self.indices.type.rank:
-                at.insert(self.given.index_vector, number)
-            starts[dim] = code.as_index(code.element(self.indices, at))
-        for dim, size in enumerate(self.operand.shape):
-            is_indexed = dim in self.given.indexed
-            yield _Dim(size, self.lengths[dim], starts.get(dim, 0), is_indexed)
-
-    def at(
-        self, places: Sequence[ir.Value], begins: Sequence[Number], lengths: Sequence[Number]
-    ) -> tuple[list[Number], list[Number]]:
-        """Offsets and sizes of a part of the slice at `places`, given by the operand's dims."""
-        offsets: list[Number] = [0] * len(self.sizes)
-        sizes: list[Number] = [1] * len(self.sizes)
-        for dim, place in zip(self.batches, places, strict=True):
-            offsets[dim] = place
-        for dim, of_operand in self.windows.items():
-            offsets[dim], sizes[dim] = begins[of_operand], lengths[of_operand]
-        return offsets, sizes
+def _signed(indices: ir.Value) -> ir.Value:
+    """Those that are too large for that are past the end in any case."""
+    element = indices.type.element_type
+    if not isinstance(element, ir.IntegerType) or not element.is_unsigned:
+        return indices
+    if element.width == 64:
+        indices = joined(indices, repeated(_LARGEST, indices.type), "minimum")
+    return converted(indices, ir.IntegerType.get_signless(64))
 
 
 def gather(op: ir.Operation) -> Sequence[ir.Value]:
-    operand, indices = op.operands
-    made = op.results[0].type
-    if 0 in made.shape:
-        return [build.empty(made).results[0]]
-    lengths = tuple(op.attributes["slice_sizes"])
-    shape = tuple(made.shape)
-    slices = _Slices(Numbers.of_gather(op), operand.type, indices, shape, lengths)
+    operand, indices = op.operands[0], _signed(op.operands[1])
+    type_, element = op.results[0].type, operand.type.element_type
+    given, lengths = Numbers.of_gather(op), list(op.attributes["slice_sizes"])
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
+    attributes = {
+        "indexing_maps": ir.ArrayAttr.get([identity]),
+        "iterator_types": ir.ArrayAttr.get([parallel] * type_.rank),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 1]),
+    }
+    into = build.empty(type_).results
+    made = build.create("linalg.generic", [type_], into, attributes, regions=1)
+    block = made.regions[0].blocks.append(element, arg_locs=[made.location])
+    with ir.InsertionPoint(block):
+        places = [_round(dim) for dim in range(type_.rank)]
+        starts = _starts(given, type_.shape, indices.type, _read_tensor(indices), places)
+        for dim in given.indexed:
+            last = operand.type.shape[dim] - lengths[dim]
+            starts[dim] = code.joined("minsi", code.joined("maxsi", starts[dim], 0), last)
+        found = _read_tensor(operand)(_in_slice(given, starts, places, operand.type.rank))
+        build.create("linalg.yield", [], [found])
+    return list(made.results)
 
-    def write(places: list[ir.Value], carried: Carried) -> Carried:
-        starts = [_moved_inside(dim) for dim in slices.dims(places)]
-        found = code.part(operand, starts, lengths, list(slices.windows.values()))
-        offsets, sizes = slices.at(places, [0] * len(lengths), lengths)
-        return [code.with_part(carried[0], offsets, sizes, found)]
 
-    return code.nest(slices.counts(), [build.empty(made).results[0]], write)
+def _round(dim: int) -> ir.Value:
+    number = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
+    return build.create("linalg.index", [ir.IndexType.get()], [], number).results[0]
 
 
-def _moved_inside(dim: _Dim) -> Number:
-    if not dim.is_indexed:
-        return dim.start
-    return code.joined("minsi", code.joined("maxsi", dim.start, 0), dim.size - dim.length)
+def _read_tensor(tensor: ir.Value) -> Callable[[Sequence[Number]], ir.Value]:
+    element = tensor.type.element_type
+
+    def read(places: Sequence[Number]) -> ir.Value:
+        operands = [tensor, *map(code.index, places)]
+        return build.create("tensor.extract", [element], operands).results[0]
+
+    return read
 
 
 def scatter(op: ir.Operation) -> Sequence[ir.Value]:
     count = len(op.operands) // 2
-    operands, indices = list(op.operands)[:count], op.operands[count]
-    updates = list(op.operands)[count + 1 :]
-    type_, shape = operands[0].type, tuple(updates[0].type.shape)
-    if 0 in shape:
-        return operands
+    operands, indices = list(op.operands)[:count], code.buffer(op.operands[count])
+    slices = list(map(code.buffer, list(op.operands)[count + 1 :]))
+    results = list(map(code.copy, operands))
     given = Numbers.of_scatter(op)
-    window = {dim: shape[place] for place, dim in given.windows(type_.rank).items()}
-    lengths = tuple(window.get(dim, 1) for dim in range(type_.rank))
-    slices = _Slices(given, type_, indices, shape, lengths)
+    sizes, shape = slices[0].type.shape, operands[0].type.shape
 
-    def write(places: list[ir.Value], carried: Carried) -> Carried:
-        inside = [_inside(dim) for dim in slices.dims(places)]
-        begins, sizes = [each.begin for each in inside], [each.length for each in inside]
-        of_slice = slices.at(places, [each.skipped for each in inside], sizes)
+    def read(places: Sequence[Number]) -> ir.Value:
+        return code.load(indices, places)
 
-        def join() -> Carried:
-            parts = [code.part(each, begins, sizes, sorted(window)) for each in carried]
-            parts += [code.part(each, *of_slice, given.window) for each in updates]
-            made = [code.applied(op, 0, parts, number) for number in range(count)]
-            return [
-                code.with_part(tensor, begins, sizes, value)
-                for tensor, value in zip(carried, made, strict=True)
-            ]
+    def write(places: Values, _: Values) -> Values:
+        starts = _starts(given, sizes, indices.type, read, places)
+        at = _in_slice(given, starts, places, len(shape))
 
-        conditions = [each.is_there for each in inside if each.is_there is not None]
-        return code.only_if(code.all_of(conditions), carried, join) if conditions else join()
+        def join() -> Values:
+            elements = [code.load(each, at) for each in results]
+            elements += [code.load(each, places) for each in slices]
+            for value, into in zip(code.applied(op, 0, elements), results, strict=True):
+                code.store(value, into, at)
+            return []
 
-    return code.nest(slices.counts(), operands, write)
+        inside = [code.is_inside(at[dim], shape[dim]) for dim in given.indexed]
+        return code.only_if(code.all_of(inside), join)
 
-
-@dataclass(frozen=True)
-class _Inside:
-    """What of a slice is inside of the operand, along one dimension."""
-
-    begin: Number
-    length: Number
-    skipped: Number = 0
-    """How many elements of the slice are in front of the operand."""
-    is_there: ir.Value | None = None
-    """Whether anything is; `None`: all of it."""
+    code.nest(sizes, write)
+    return [code.tensor(each) for each in results]
 
 
-def _inside(dim: _Dim) -> _Inside:
-    if not dim.is_indexed:
-        return _Inside(dim.start, dim.length)
-    if dim.length == 1:
-        return _Inside(dim.start, 1, 0, code.is_inside(dim.start, dim.size))
-    begin = code.joined("maxsi", dim.start, 0)
-    end = code.joined("minsi", code.joined("addi", dim.start, dim.length), dim.size)
-    length = code.joined("subi", end, begin)
-    return _Inside(begin, length, code.joined("subi", begin, dim.start), code.less(0, length))
+def _starts(
+    given: Numbers,
+    sizes: Sequence[int],
+    indices: ir.ShapedType,
+    read: Callable[[Sequence[Number]], ir.Value],
+    places: Values,
+) -> dict[int, ir.Value]:
+    """Where the slice that is at `places` begins, along the operand's dimensions that have such."""
+    batches = given.batches(tuple(sizes), tuple(indices.shape))
+    starts = {of: places[dim] for dim, (of, _) in batches.items() if of is not None}
+    for number, of in enumerate(given.indexed):
+        at: list[Number] = [places[dim] for dim in batches]
+        if given.index_vector < indices.rank:
+            at.insert(given.index_vector, number)
+        element = read(at)
+        is_index = isinstance(element.type, ir.IndexType)
+        cast = ([ir.IndexType.get()], [element])
+        starts[of] = element if is_index else build.create("arith.index_cast", *cast).results[0]
+    return starts
+
+
+def _in_slice(given: Numbers, starts: dict[int, ir.Value], places: Values, rank: int) -> Values:
+    """The place in the operand."""
+    offsets = {of: places[dim] for dim, of in given.windows(rank).items()}
+    found = []
+    for dim in range(rank):
+        known = [each[dim] for each in (starts, offsets) if dim in each]
+        found.append(code.joined("addi", *known) if len(known) == 2 else [*known, code.index(0)][0])
+    return found

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.expansions import code
-from shard_dialect.passes.expansions.code import Carried, Number
-from shard_dialect.rules.stablehlo.arithmetic import repeated
+from shard_dialect.passes.expansions.code import Number, Values
 from shard_dialect.rules.stablehlo.attributes import numbers
 
 
@@ -36,8 +35,8 @@ def _less_products(
 ) -> ir.Value:
     """`start` less the sum of the products of what `factors` gives for `begin`, ... `end`."""
 
-    def subtract(place: ir.Value, carried: Carried) -> Carried:
-        return [_op("sub", carried[0], _op("mul", *factors(place)))]
+    def subtract(place: ir.Value, rest: Values) -> Values:
+        return [_op("sub", rest[0], _op("mul", *factors(place)))]
 
     return code.loop(begin, end, [start], subtract)[0]
 
@@ -48,19 +47,24 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
     l[j, j] = sqrt(a[j, j] - sum of l[j, k] conj(l[j, k]), k < j)
     l[i, j] = (a[i, j] - sum of l[i, k] conj(l[j, k]), k < j) / l[j, j]
     """
-    (a,) = op.operands
+    a = code.buffer(op.operands[0])
+    made = code.room(a.type)
     *batch, size, _ = a.type.shape
     is_lower = "lower" in op.attributes and op.attributes["lower"].value
 
-    def matrix(places: list[ir.Value], carried: Carried) -> Carried:
-        def at(row: ir.Value, column: ir.Value) -> list[ir.Value]:
+    def matrix(places: Values, _: Values) -> Values:
+        def at(row: ir.Value, column: ir.Value) -> Values:
             return [*places, row, column] if is_lower else [*places, column, row]
 
-        def read(tensor: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
-            value = code.element(tensor, at(row, column))
+        def read(source: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
+            value = code.load(source, at(row, column))
             return value if is_lower else _conjugate(value)
 
-        def rest(made: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
+        def write(row: ir.Value, column: ir.Value, value: ir.Value) -> Values:
+            code.store(value if is_lower else _conjugate(value), made, at(row, column))
+            return []
+
+        def rest(row: ir.Value, column: ir.Value) -> ir.Value:
             return _less_products(
                 read(a, row, column),
                 0,
@@ -68,23 +72,24 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
                 lambda k: (read(made, row, k), _conjugate(read(made, column, k))),
             )
 
-        def write(made: ir.Value, row: ir.Value, column: ir.Value, value: ir.Value) -> Carried:
-            stored = value if is_lower else _conjugate(value)
-            return [code.with_element(made, at(row, column), stored)]
+        def column_of(column: ir.Value, _: Values) -> Values:
+            root = _root(rest(column, column))
+            write(column, column, root)
+            zero = build.neutral("sum", a.type.element_type)
+            code.loop(0, column, [], lambda row, _: write(row, column, zero))
+            below = code.joined("addi", column, 1)
+            code.loop(
+                below,
+                size,
+                [],
+                lambda row, _: write(row, column, _op("div", rest(row, column), root)),
+            )
+            return []
 
-        def column_of(column: ir.Value, carried: Carried) -> Carried:
-            root = _root(rest(carried[0], column, column))
-            carried = write(carried[0], column, column, root)
+        return code.loop(0, size, [], column_of)
 
-            def below(row: ir.Value, carried: Carried) -> Carried:
-                value = _op("div", rest(carried[0], row, column), root)
-                return write(carried[0], row, column, value)
-
-            return code.loop(code.joined("addi", column, 1), size, carried, below)
-
-        return code.loop(0, size, carried, column_of)
-
-    return code.nest(batch, [repeated(0, a.type)], matrix)
+    code.nest(batch, matrix)
+    return [code.tensor(made)]
 
 
 @dataclass(frozen=True)
@@ -113,37 +118,37 @@ def triangular_solve(op: ir.Operation) -> Sequence[ir.Value]:
     x[i] = (b[i] - sum of a[i, k] x[k]) / a[i, i], over those k that are solved already: from the
     first on where the matrix is lower, else from the last on.
     """
-    a, b = op.operands
+    a, b = map(code.buffer, op.operands)
+    x = code.room(b.type)
     how = _Solve.of(op)
     *batch, size, _ = a.type.shape
     columns = b.type.shape[-1 if how.is_left else -2]
 
-    def column(places: list[ir.Value], carried: Carried) -> Carried:
+    def column(places: Values, _: Values) -> Values:
         *of_batch, other = places
 
         def coefficient(row: ir.Value, k: ir.Value) -> ir.Value:
             place = (k, row) if how.is_transposed else (row, k)
-            value = code.element(a, [*of_batch, *place])
+            value = code.load(a, [*of_batch, *place])
             return _conjugate(value) if how.is_conjugated else value
 
-        def at(row: ir.Value) -> list[ir.Value]:
+        def at(row: ir.Value) -> Values:
             return [*of_batch, row, other] if how.is_left else [*of_batch, other, row]
 
-        def solve(number: ir.Value, carried: Carried) -> Carried:
-            (x,) = carried
+        def solve(number: ir.Value, _: Values) -> Values:
             row = number if how.is_lower else code.joined("subi", size - 1, number)
-            begin = 0 if how.is_lower else code.joined("addi", row, 1)
-            end = row if how.is_lower else size
             value = _less_products(
-                code.element(b, at(row)),
-                begin,
-                end,
-                lambda k: (coefficient(row, k), code.element(x, at(k))),
+                code.load(b, at(row)),
+                0 if how.is_lower else code.joined("addi", row, 1),
+                row if how.is_lower else size,
+                lambda k: (coefficient(row, k), code.load(x, at(k))),
             )
             if not how.has_unit_diagonal:
                 value = _op("div", value, coefficient(row, row))
-            return [code.with_element(x, at(row), value)]
+            code.store(value, x, at(row))
+            return []
 
-        return code.loop(0, size, carried, solve)
+        return code.loop(0, size, [], solve)
 
-    return code.nest([*batch, columns], [build.empty(b.type).results[0]], column)
+    code.nest([*batch, columns], column)
+    return [code.tensor(x)]

@@ -1,10 +1,11 @@
 """Single elements are values, not tensors that loops go over once.
 
-    %1 = linalg.map ins(%a, %b : tensor<f32>, tensor<f32>) (...) { %c = arith.cmpf olt, ... }
+    %0 = tensor.from_elements %a : tensor<f32>
+    %1 = linalg.map ins(%0, %b : tensor<f32>) (...) { %c = arith.cmpf olt, ... }
     %2 = tensor.extract %1[] : tensor<i1>
 
-becomes `arith.cmpf` of what is extracted of `%a` and `%b`: the buffer of `%1` would be allocated in
-every round of the loops around it.
+becomes `arith.cmpf` of `%a` and of what is extracted of `%b`: the buffers of `%0` and `%1` would
+be allocated in every round of the loops around them.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ _LOOPS = ("linalg.generic", "linalg.map")
 
 def compute_elements(module: ir.Operation) -> None:
     """Replace ops on tensors of no dimensions of which only the element is read."""
-    for op in [each for each in walk(module) if each.name in _LOOPS]:
-        if all(_is_single(value.type) for value in op.operands) and _is_extracted(op):
+    for op in reversed(walk(module)):
+        if op.name == "tensor.extract" and not len(op.operands) - 1:
+            _read_directly(op)
+        elif op.name in _LOOPS and all(map(_is_single, op.operands)) and _is_extracted(op):
             with op.location:
                 _inline(op)
 
 
-def _is_single(type_: ir.Type) -> bool:
-    return isinstance(type_, ir.RankedTensorType) and type_.rank == 0
+def _is_single(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType) and value.type.rank == 0
 
 
 def _is_extracted(op: ir.Operation) -> bool:
@@ -38,8 +41,9 @@ def _inline(op: ir.Operation) -> None:
     for operand, argument in zip(op.operands, block.arguments, strict=False):
         if next(iter(argument.uses), None) is not None:
             with ir.InsertionPoint(op):
-                value = build.create("tensor.extract", [argument.type], [operand]).results[0]
-            argument.replace_all_uses_with(value)
+                read = build.create("tensor.extract", [argument.type], [operand])
+            argument.replace_all_uses_with(read.results[0])
+            _read_directly(read)
     *ops, end = operations(block)
     (value,) = end.operands
     for each in ops:
@@ -48,3 +52,23 @@ def _inline(op: ir.Operation) -> None:
         use.owner.operation.results[0].replace_all_uses_with(value)
         use.owner.operation.erase()
     op.erase()
+
+
+def _read_directly(op: ir.Operation) -> None:
+    """Replace an element that is extracted by what the tensor was made of."""
+    single = op.operands[0]
+    if isinstance(single.owner, ir.Block):
+        return
+    made = single.owner.operation
+    constant = build.splat_value(single) if build.is_constant(made) else None
+    if made.name == "tensor.from_elements":
+        value = made.operands[0]
+    elif constant is not None:
+        with ir.InsertionPoint(op), op.location:
+            value = build.scalar(constant).results[0]
+    else:
+        return
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
+    if next(iter(single.uses), None) is None:
+        made.erase()

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.expansions import code
-from shard_dialect.passes.expansions.code import Carried
-from shard_dialect.rules.stablehlo.arithmetic import broadcast
+from shard_dialect.passes.expansions.code import Values
 from shard_dialect.rules.stablehlo.attributes import integers
 
 _SELECT, _SCATTER = 0, 1
@@ -24,46 +23,51 @@ _SELECT, _SCATTER = 0, 1
 
 
 def select_and_scatter(op: ir.Operation) -> Sequence[ir.Value]:
-    operand, source, init = op.operands
+    operand, source, init = map(code.buffer, op.operands)
     rank, shape = operand.type.rank, list(operand.type.shape)
     windows = integers(op, "window_dimensions", [1] * rank)
     strides = integers(op, "window_strides", [1] * rank)
     lows = integers(op, "padding", [0] * 2 * rank)[::2]
-    result = broadcast(init, shape, [])
+    result = code.room(operand.type)
+    start = code.load(init, [])
 
-    def write(places: list[ir.Value], carried: Carried) -> Carried:
+    def fill(places: Values, _: Values) -> Values:
+        code.store(start, result, places)
+        return []
+
+    def write(places: Values, _: Values) -> Values:
         begins = [
             code.joined("subi", code.joined("muli", place, stride), low)
             for place, stride, low in zip(places, strides, lows, strict=True)
         ]
 
-        def look(offsets: list[ir.Value], best: Carried) -> Carried:
+        def look(offsets: Values, best: Values) -> Values:
             here = [
                 code.joined("addi", begin, offset)
                 for begin, offset in zip(begins, offsets, strict=True)
             ]
-            bounds = [
-                (code.less(-1, at), code.less(at, n)) for at, n in zip(here, shape, strict=True)
-            ]
-            is_inside = code.all_of([each for pair in bounds for each in pair])
-            return code.only_if(is_inside, best, lambda: _better(op, operand, best, here))
+            bounds = zip(here, shape, strict=True)
+            is_inside = code.all_of([code.is_inside(at, size) for at, size in bounds])
+            return code.only_if(is_inside, lambda: _better(op, operand, best, here), best)
 
-        found, *best = code.nest(windows, [code.bit(False), *[code.index(0)] * rank], look)
+        found, *best = code.nest(windows, look, [code.bit(False), *[code.index(0)] * rank])
 
-        def add() -> Carried:
-            (into,) = carried
-            parts = [code.point(into, best), code.point(source, places)]
-            return [code.with_element(into, best, code.applied_to(op, _SCATTER, parts))]
+        def add() -> Values:
+            elements = [code.load(result, best), code.load(source, places)]
+            code.store(code.applied(op, _SCATTER, elements)[0], result, best)
+            return []
 
-        return code.only_if(found, carried, add)
+        return code.only_if(found, add)
 
-    return code.nest(source.type.shape, [result], write)
+    code.nest(shape, fill)
+    code.nest(source.type.shape, write)
+    return [code.tensor(result)]
 
 
-def _better(op: ir.Operation, operand: ir.Value, best: Carried, here: list[ir.Value]) -> Carried:
+def _better(op: ir.Operation, operand: ir.Value, best: Values, here: Values) -> Values:
     """Whether there is a best one so far, and where: `here`, or as before."""
     found, *places = best
-    keeps = code.applied_to(op, _SELECT, [code.point(operand, places), code.point(operand, here)])
-    keeps = code.joined("andi", found, keeps)
+    elements = [code.load(operand, places), code.load(operand, here)]
+    keeps = code.joined("andi", found, code.applied(op, _SELECT, elements)[0])
     chosen = [code.chosen(keeps, *each) for each in zip(places, here, strict=True)]
     return [code.bit(True), *chosen]

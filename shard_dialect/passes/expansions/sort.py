@@ -13,11 +13,12 @@ Equal ones stay in their order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.expansions import code
-from shard_dialect.passes.expansions.code import Carried
+from shard_dialect.passes.expansions.code import Number, Values
 from shard_dialect.rules.stablehlo.attributes import integer
 
 
@@ -27,83 +28,88 @@ def sort(op: ir.Operation) -> Sequence[ir.Value]:
     dim = integer(op, "dimension") % max(1, len(shape))
     if not shape or shape[dim] < 2 or 0 in shape:
         return operands
+    given, made = map(code.buffer, operands), [code.room(each.type) for each in operands]
+    pairs = list(zip(given, made, strict=True))
     size = shape[dim]
-    others = [1 if each == dim else count for each, count in enumerate(shape)]
-    row = [size if each == dim else 1 for each in range(len(shape))]
-    made = [build.empty(each.type).results[0] for each in operands]
+    rows = _Rows(op, size, [code.room(build.resized(each.type, [size]), 2) for each in operands])
 
-    def write(places: list[ir.Value], into: Carried) -> Carried:
-        offsets = [0 if each == dim else place for each, place in enumerate(places)]
-        rows = [code.part(each, offsets, row, [dim]) for each in operands]
-        merged = _sorted(op, rows, size)
-        return [code.with_part(*each) for each in _each(into, offsets, row, merged)]
+    def write(places: Values, _: Values) -> Values:
+        def at(place: Number) -> list[Number]:
+            return [place if each == dim else other for each, other in enumerate(places)]
 
-    return code.nest(others, made, write)
+        def take(place: ir.Value, _: Values) -> Values:
+            for (source, _into), row in zip(pairs, rows.halves, strict=True):
+                code.store(code.load(source, at(place)), row, [0, place])
+            return []
 
+        def put(place: ir.Value, _: Values) -> Values:
+            for (_source, into), row in zip(pairs, rows.halves, strict=True):
+                code.store(code.load(row, [rows.levels % 2, place]), into, at(place))
+            return []
 
-def _each(
-    into: Carried, offsets: Sequence[code.Number], sizes: Sequence[int], values: Carried
-) -> list[tuple[ir.Value, Sequence[code.Number], Sequence[int], ir.Value]]:
-    pairs = zip(into, values, strict=True)
-    return [(tensor, offsets, sizes, value) for tensor, value in pairs]
+        code.loop(0, size, [], take)
+        rows.sort()
+        code.loop(0, size, [], put)
+        return []
 
-
-def _sorted(op: ir.Operation, rows: Carried, size: int) -> Carried:
-    def level(number: ir.Value, rows: Carried) -> Carried:
-        width = code.joined("shli", 1, number)
-        fresh = [build.empty(each.type).results[0] for each in rows]
-        zero = code.index(0)
-
-        def step(place: ir.Value, carried: Carried) -> Carried:
-            return _step(op, rows, size, width, place, carried)
-
-        return code.loop(0, size, [zero, zero, *fresh], step)[2:]
-
-    return code.loop(0, (size - 1).bit_length(), rows, level)
+    code.nest([1 if each == dim else count for each, count in enumerate(shape)], write)
+    return [code.tensor(each) for each in made]
 
 
-def _step(
-    op: ir.Operation,
-    rows: Carried,
-    size: int,
-    width: ir.Value,
-    place: ir.Value,
-    carried: Carried,
-) -> Carried:
-    """Write what comes at `place`; `carried` are the next of the left and of the right run."""
-    left, right, *into = carried
-    both = code.joined("addi", width, width)
-    within = code.joined("remsi", place, both)
-    start = code.joined("subi", place, within)
-    middle, end = (
-        code.joined("minsi", code.joined("addi", start, each), size) for each in (width, both)
-    )
-    begins = code.less(within, 1)
-    left = code.chosen(begins, start, left)
-    right = code.chosen(begins, middle, right)
-    compared = [
-        code.point(row, [code.joined("minsi", each, size - 1)])
-        for row in rows
-        for each in (right, left)
-    ]
-    is_less = code.applied_to(op, 0, compared)
-    is_left_over = code.less(left, middle)
-    takes_left = code.joined(
-        "andi",
-        is_left_over,
-        code.joined("ori", _not(code.less(right, end)), _not(is_less)),
-    )
-    source = code.chosen(takes_left, left, right)
-    one = code.chosen(takes_left, 1, 0)
-    return [
-        code.joined("addi", left, one),
-        code.joined("addi", right, code.joined("subi", 1, one)),
-        *(
-            code.with_element(tensor, [place], code.element(row, [source]))
-            for tensor, row in zip(into, rows, strict=True)
-        ),
-    ]
+@dataclass(frozen=True)
+class _Rows:
+    """Rows that are sorted together: a level reads one half of their memory, writes the other."""
 
+    op: ir.Operation
+    size: int
+    halves: Values
 
-def _not(bit: ir.Value) -> ir.Value:
-    return code.joined("xori", bit, code.bit(True))
+    @property
+    def levels(self) -> int:
+        return (self.size - 1).bit_length()
+
+    def sort(self) -> None:
+        def level(number: ir.Value, _: Values) -> Values:
+            width = code.joined("shli", 1, number)
+            source = code.joined("andi", number, 1)
+
+            def step(place: ir.Value, runs: Values) -> Values:
+                return self._step(width, source, place, *runs)
+
+            code.loop(0, self.size, [code.index(0)] * 2, step)
+            return []
+
+        code.loop(0, self.levels, [], level)
+
+    def _step(
+        self, width: ir.Value, source: ir.Value, place: ir.Value, left: ir.Value, right: ir.Value
+    ) -> Values:
+        """Write what comes at `place`: the next of the left run, or that of the right one."""
+        both = code.joined("addi", width, width)
+        within = code.joined("andi", place, code.joined("subi", both, 1))
+        start = code.joined("subi", place, within)
+        middle, end = (
+            code.joined("minsi", code.joined("addi", start, each), self.size)
+            for each in (width, both)
+        )
+        begins = code.less(within, 1)
+        left, right = code.chosen(begins, start, left), code.chosen(begins, middle, right)
+        last = self.size - 1
+        compared = [
+            code.load(row, [source, code.joined("minsi", each, last)])
+            for row in self.halves
+            for each in (right, left)
+        ]
+        (is_less,) = code.applied(self.op, 0, compared)
+        keeps = code.joined("ori", code.negated(code.less(right, end)), code.negated(is_less))
+        takes_left = code.joined("andi", code.less(left, middle), keeps)
+        target = code.joined("xori", source, 1)
+        for row, (from_right, from_left) in zip(
+            self.halves, zip(compared[::2], compared[1::2], strict=True), strict=True
+        ):
+            code.store(code.chosen(takes_left, from_left, from_right), row, [target, place])
+        one = code.chosen(takes_left, 1, 0)
+        return [
+            code.joined("addi", left, one),
+            code.joined("addi", right, code.joined("subi", 1, one)),
+        ]
