@@ -29,13 +29,13 @@ from shard_dialect.runtime.table import BIND, Table, call_through_table
 from shard_dialect.supervise import doing
 
 _WIDENED = "builtin.module(math-extend-to-supported-types)"
-# What math-expand-ops makes of powers is wrong, and inexact near 0 of others: only what is left.
+# What math-expand-ops makes of powers is wrong, and inexact near 0 of others: only what no one has.
 _TO_LLVM = (
     "builtin.module(lower-affine,convert-scf-to-cf,"
     "convert-complex-to-standard,"
     "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},"
-    "expand-strided-metadata,lower-affine,convert-math-to-llvm,"
-    "convert-math-to-libm,math-expand-ops,arith-expand{include-bf16=true},convert-vector-to-llvm,"
+    "expand-strided-metadata,lower-affine,math-expand-ops{ops=clampf,fpowi},convert-math-to-llvm,"
+    "convert-math-to-libm,arith-expand{include-bf16=true},convert-vector-to-llvm,"
     "convert-complex-to-llvm,finalize-memref-to-llvm,convert-index-to-llvm,convert-arith-to-llvm,"
     "convert-cf-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,"
     "reconcile-unrealized-casts,canonicalize)"
