@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.by_jaxlib import to_generic
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.sdy.pretty import to_generic
 from shard_dialect.ir.source import Source
 
 pytestmark = pytest.mark.skipif(

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shard_dialect.errors import ShardError, cannot
+from shard_dialect.ir import by_jaxlib
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import load_dialects_of, refuse_unregistered
 from shard_dialect.ir.diagnostics import from_mlir, reporting, showing_locations
-from shard_dialect.ir.sdy import pretty
 from shard_dialect.ir.sdy.spelling import edits as sdy_edits
 from shard_dialect.ir.spelling import Edit, edits
 from shard_dialect.ir.verify import verify
@@ -42,7 +42,7 @@ class Source:
     problem: ShardError | None = None
     """What is wrong already with how it is spelled; raised when it is parsed."""
     pretty: str | None = None
-    """The file's own text, where `text` is what Shardy made of it."""
+    """The file's own text, where `text` is what jaxlib made of it."""
 
     @classmethod
     def read(cls, path: str) -> Source:
@@ -91,8 +91,8 @@ class Source:
             return f"{name}:{line + lines_before}:{column + 1}"
 
         try:
-            if pretty.is_pretty(text):
-                generic = pretty.to_generic(text, name, lines_before)
+            if by_jaxlib.is_for_jaxlib(text):
+                generic = by_jaxlib.to_generic(text, name, lines_before)
                 spelled = _edited(generic, list(sdy_edits(generic)))
                 return cls(name, spelled, lines_before=lines_before, pretty=text)
             found = sorted([*edits(text, place), *sdy_edits(text)], key=lambda edit: edit.start)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from shard_dialect.ir import by_jaxlib
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.sdy import pretty
 from shard_dialect.ir.source import Source
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import ShardingRule
@@ -91,7 +91,8 @@ WITHOUT = {"batch_norm_grad", "batch_norm_training", "iota", "map", "rng"}
 def shardys(name: str, text: str) -> ShardingRule | None:
     from jaxlib.mlir.passmanager import PassManager
 
-    ir, context = pretty._context()
+    ir, _ = by_jaxlib._bindings()
+    context = by_jaxlib._context()
     with context:
         module = ir.Module.parse(text)
         passes = "builtin.module(func.func(sdy-populate-op-sharding-rules))"

@@ -1,0 +1,90 @@
+"""What jaxlib reads for us, and what is said where it is not there."""
+
+import importlib.util
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.runtime.check import Alone
+from shard_dialect.testing import compile_unsharded
+from tests.conftest import ROOT
+
+with_jaxlib = pytest.mark.skipif(
+    importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed"
+)
+
+_WITHOUT = """
+import runpy, sys
+sys.modules["jaxlib"] = None  # what makes an import fail
+runpy.run_module("shard_dialect.opt", run_name="__main__", alter_sys=True)
+"""
+
+
+def without_jaxlib(text: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", _WITHOUT, "-"]
+    return subprocess.run(command, input=text, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+def test_pretty_text_without_jaxlib_says_what_to_install() -> None:
+    done = without_jaxlib('sdy.mesh @m = <["x"=2]>\n')
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: jaxlib, which reads text of Shardy and CHLO,")
+    assert "pip install" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_generic_text_needs_no_jaxlib() -> None:
+    done = without_jaxlib('"sdy.mesh"() <{mesh = #sdy.mesh<["x"=2]>, sym_name = "m"}> : () -> ()\n')
+    assert done.returncode == 0, done.stderr
+    assert '#sdy.mesh<["x"=2]>' in done.stdout
+
+
+def test_a_word_in_a_comment_is_no_pretty_text() -> None:
+    done = without_jaxlib("// sdy.mesh @m\nfunc.func private @f()\n")
+    assert done.returncode == 0, done.stderr
+
+
+CHLO = """
+func.func @main(%x: tensor<4x5xf32>) -> (tensor<4x5xf32>, tensor<4x3xf32>, tensor<4x3xi32>) {
+  %0 = chlo.erf %x : tensor<4x5xf32> -> tensor<4x5xf32>
+  %values, %places = chlo.top_k(%x, k = 3) : tensor<4x5xf32> -> (tensor<4x3xf32>, tensor<4x3xi32>)
+  return %0, %values, %places : tensor<4x5xf32>, tensor<4x3xf32>, tensor<4x3xi32>
+}
+"""
+
+
+@with_jaxlib
+def test_chlo_is_taken_apart() -> None:
+    x = np.random.default_rng(0).permutation(20).reshape(4, 5).astype(np.float32) / 10 - 1
+    erf, values, places = compile_unsharded(CHLO).run([x], Alone())
+    np.testing.assert_allclose(erf, np.vectorize(math.erf)(x), rtol=1e-5)
+    order = np.argsort(-x, axis=1)[:, :3]
+    np.testing.assert_array_equal(places, order)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, order, axis=1))
+
+
+@with_jaxlib
+def test_chlo_that_is_wrong_is_so_in_its_place() -> None:
+    wrong = CHLO.replace("k = 3) :", "k = 9) :")
+    with make_context(), pytest.raises(ShardError) as caught:
+        Source.of(wrong, "in.mlir").parse()
+    assert str(caught.value).startswith("in.mlir:4:22: error: ")
+
+
+@with_jaxlib
+def test_chlo_beside_shard_says_what_to_write_instead() -> None:
+    with make_context(), pytest.raises(ShardError, match="as 'sdy' or 'mesh' attributes"):
+        Source.of(f"shard.grid @g(shape = 2)\n{CHLO}").parse()
+
+
+def test_chlo_without_jaxlib_says_what_to_install() -> None:
+    done = without_jaxlib(CHLO)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: jaxlib, which reads text of Shardy and CHLO,")
