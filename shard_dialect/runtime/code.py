@@ -20,11 +20,11 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.mpi_code import BIND as MPI_BIND
 from shard_dialect.passes.mpi_code import functions_called
 from shard_dialect.runtime.arena import use_arena
+from shard_dialect.runtime.call_blas import call_blas
 from shard_dialect.runtime.elementary import expand
 from shard_dialect.runtime.inline import inline_small
 from shard_dialect.runtime.loops import mark_parallel, store_padded, to_loops
 from shard_dialect.runtime.lowered import Program, find_function
-from shard_dialect.runtime.products import call_blas
 from shard_dialect.runtime.table import BIND, Table, call_through_table
 from shard_dialect.supervise import doing
 

@@ -17,31 +17,12 @@ from math import prod
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.program import itemsize
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, operations
 from shard_dialect.runtime.blas import Gemm, advanced, is_for_blas
-from shard_dialect.runtime.zeros import forget_zeros
-
-
-def call_blas(module: ir.Operation) -> list[str]:
-    """Replace the matrix products of `module` by calls; gives the names of what is called."""
-    called: list[str] = []
-    for op in walk(module):
-        product = _read(op)
-        gemm = Gemm.of(product.element) if product else None
-        if product is None or gemm is None:
-            continue
-        if gemm.name not in called:
-            gemm.declare(module)
-            called.append(gemm.name)
-        adds = not forget_zeros(op, op.operands[2])
-        with ir.InsertionPoint(op), op.location:
-            _emit(product, gemm, adds)
-        op.erase()
-    return called
 
 
 @dataclass(frozen=True)
-class _Product:
+class Product:
     """`c += a @ b`: three buffers, for each the loops of its dimensions, and the loops by kind."""
 
     buffers: tuple[ir.Value, ir.Value, ir.Value]
@@ -56,8 +37,12 @@ class _Product:
     def size(self, loops: Sequence[int]) -> int:
         return prod(self.sizes[loop] for loop in loops)
 
+    def write(self, gemm: Gemm, *, adds: bool) -> None:
+        """At the insertion point. `adds`: to what is in the third buffer; else that is not read."""
+        _write(self, gemm, adds)
 
-def _read(op: ir.Operation) -> _Product | None:
+
+def read(op: ir.Operation) -> Product | None:
     """The product that `op` computes, or `None` if it is no product of static buffers."""
     if not op.name.startswith("linalg.") or len(op.operands) != 3 or len(op.results):
         return None
@@ -65,12 +50,12 @@ def _read(op: ir.Operation) -> _Product | None:
     if not all(is_for_blas(type_) for type_ in types):
         return None
     element = types[0].element_type
-    if not linalg_queries.isa_contraction_op(op) or not _is_multiply_add(op):
+    if not linalg_queries.isa_contraction_op(op) or not is_multiply_add(op):
         return None
     dims = linalg_queries.infer_contraction_dimensions(op)
     if dims is None or any(type_.element_type != element for type_ in types):
         return None
-    loops = tuple(_positions(map_.value) for map_ in linalg_queries.get_indexing_maps(op))
+    loops = tuple(positions(map_.value) for map_ in linalg_queries.get_indexing_maps(op))
     kinds = [set(kind) for kind in (dims.batch, dims.m, dims.n, dims.k)]
     batch, m, n, k = kinds
     expected = [batch | m | k, batch | k | n, batch | m | n]
@@ -88,26 +73,23 @@ def _read(op: ir.Operation) -> _Product | None:
     in_result = [tuple(loop for loop in c if loop in kind) for kind in (batch, m, n)]
     summed = tuple(loop for loop in a if loop in k)
     batch_loops, rows, columns = in_result
-    return _Product(
-        (left, right, result), loops, batch_loops, rows, columns, summed, sizes, element
-    )
+    return Product((left, right, result), loops, batch_loops, rows, columns, summed, sizes, element)
 
 
-def _is_multiply_add(op: ir.Operation) -> bool:
+def is_multiply_add(op: ir.Operation) -> bool:
+    """Whether the body of a linalg op is a product that is added up."""
     names = [inner.name for inner in operations(body(op))]
     return names == ["arith.mulf", "arith.addf", "linalg.yield"]
 
 
-def _positions(map_: ir.AffineMap) -> tuple[int, ...]:
+def positions(map_: ir.AffineMap) -> tuple[int, ...]:
     """The loops of the dimensions; -1 for one that is no plain loop."""
     return tuple(
         expr.position if isinstance(expr, ir.AffineDimExpr) else -1 for expr in map_.results
     )
 
 
-def _emit(product: _Product, gemm: Gemm, adds: bool) -> None:
-    """`adds`: to what is in the third buffer; else that is not read."""
-    p = product
+def _write(p: Product, gemm: Gemm, adds: bool) -> None:
     a, b, c = p.buffers
     scale = build.scalar(ir.FloatAttr.get(p.element, float(adds))).results[0]
     a, a_transposed, a_copy = _arranged(p, a, p.loops[0], p.m, p.k)
@@ -127,14 +109,14 @@ def _emit(product: _Product, gemm: Gemm, adds: bool) -> None:
         else:
             gemm.call((a_transposed, b_transposed), (m, n, k), (at[0], at[1], at[2]), scale)
     if c_copy:
-        build.transpose(c_now, c, _permutation((*p.batch, *p.m, *p.n), p.loops[2]))
+        build.transpose(c_now, c, permutation((*p.batch, *p.m, *p.n), p.loops[2]))
     for copy, value in ((a_copy, a), (b_copy, b), (c_copy, c_now)):
         if copy:
             build.create("memref.dealloc", [], [value])
 
 
 def _arranged(
-    product: _Product,
+    product: Product,
     buffer: ir.Value,
     loops: tuple[int, ...],
     rows: tuple[int, ...],
@@ -154,11 +136,11 @@ def _arranged(
     type_ = ir.MemRefType.get([product.sizes[loop] for loop in order], product.element)
     copy = build.allocate(type_).results[0]
     if is_read:
-        build.transpose(buffer, copy, _permutation(loops, order))
+        build.transpose(buffer, copy, permutation(loops, order))
     return copy, False, True
 
 
-def _permutation(source: Sequence[int], target: Sequence[int]) -> list[int]:
+def permutation(source: Sequence[int], target: Sequence[int]) -> list[int]:
     """For each dimension of the target the dimension of the source that it comes from."""
     return [list(source).index(loop) for loop in target]
 

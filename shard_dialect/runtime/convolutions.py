@@ -1,0 +1,286 @@
+"""Convolutions, and their gradients, as products of matrices.
+
+    linalg.conv_2d_nhwc_hwcf ins(%image, %kernel) outs(%result)
+
+becomes, with `patches` of as many rows and columns as stay in the processor's cache,
+
+    for n, h:
+      patches[w, (kh, kw, c)] = image[n, h + kh, w + kw, c]
+      result[n, h, w, f] += patches[w, (kh, kw, c)] @ kernel[(kh, kw, c), f]
+
+Any op that multiplies and adds is such a product if each loop is of two of the three buffers: *m*
+of the image and the result, *n* of the kernel and the result, *k* of the image and the kernel. The
+image's dimensions may be sums of loops. Which loops stay outside depends on sizes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.ir import build
+from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.program import itemsize
+from shard_dialect.runtime.blas import Gemm, advanced, is_for_blas
+from shard_dialect.runtime.products import is_multiply_add, permutation, positions
+
+_LARGEST = 1 << 17
+"""Bytes of patches."""
+_FEWEST = 8
+"""Columns of the kernel, and of the patches, from which on a product is worth the copies."""
+
+Loops = tuple[int, ...]
+Terms = Mapping[int, int]
+"""An index as a sum: of each loop's number, how many times."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """`result[m, n] += image[of m and k] * kernel[k, n]`."""
+
+    image: ir.Value
+    kernel: ir.Value
+    result: ir.Value
+    reads: tuple[Terms, ...]
+    """The dimensions of the image."""
+    kernel_loops: Loops
+    result_loops: Loops
+    sizes: Mapping[int, int]
+
+    @property
+    def m(self) -> Loops:
+        return tuple(loop for loop in self.result_loops if loop not in self.kernel_loops)
+
+    @property
+    def n(self) -> Loops:
+        return tuple(loop for loop in self.result_loops if loop in self.kernel_loops)
+
+    @property
+    def k(self) -> Loops:
+        return tuple(loop for loop in self.kernel_loops if loop not in self.result_loops)
+
+    @property
+    def element(self) -> ir.Type:
+        return self.image.type.element_type
+
+    def size(self, loops: Sequence[int]) -> int:
+        return prod(self.sizes[loop] for loop in loops)
+
+    def write(self, gemm: Gemm, *, adds: bool) -> None:
+        """At the insertion point. `adds`: to what is in the result; else that is not read."""
+        _write(self, gemm, adds)
+
+    def outer(self) -> Loops:
+        """The loops that are not in the patches: from the image's first dimension on."""
+        found: list[int] = []
+        bytes_ = self.size((*self.m, *self.k)) * itemsize(self.element)
+        for terms in self.reads:
+            for loop in sorted(terms, key=lambda loop: -self.sizes[loop]):
+                if bytes_ <= _LARGEST:
+                    return tuple(found)
+                found.append(loop)
+                bytes_ //= self.sizes[loop]
+        return tuple(found)
+
+
+def read(op: ir.Operation) -> Convolution | None:
+    """The convolution that `op` is, if it is one that is worth it."""
+    if not op.name.startswith("linalg.") or len(op.operands) != 3 or len(op.results):
+        return None
+    image, kernel, result = op.operands
+    types = [operand.type for operand in op.operands]
+    if not all(map(is_for_blas, types)) or len({str(type_.element_type) for type_ in types}) > 1:
+        return None
+    if not is_multiply_add(op):
+        return None
+    maps = [map_.value for map_ in linalg_queries.get_indexing_maps(op)]
+    kernel_loops, result_loops = map(positions, maps[1:])
+    reads = [_terms(expression) for expression in maps[0].results]
+    known = tuple(terms for terms in reads if terms is not None)
+    if -1 in (*kernel_loops, *result_loops) or len(known) < len(reads):
+        return None
+    sizes = dict(zip(kernel_loops, types[1].shape, strict=True))
+    sizes |= dict(zip(result_loops, types[2].shape, strict=True))
+    found = Convolution(image, kernel, result, known, kernel_loops, result_loops, sizes)
+    return found if _is_product(found) else None
+
+
+def _terms(expression: ir.AffineExpr) -> dict[int, int] | None:
+    """The index as a sum of loops; `None` if it is something else."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return {expression.position: 1}
+    if isinstance(expression, ir.AffineMulExpr):
+        sides = (expression.lhs, expression.rhs)
+        loops = [each.position for each in sides if isinstance(each, ir.AffineDimExpr)]
+        factors = [each.value for each in sides if isinstance(each, ir.AffineConstantExpr)]
+        is_multiple = len(loops) == len(factors) == 1 and factors[0] > 0
+        return {loops[0]: factors[0]} if is_multiple else None
+    if isinstance(expression, ir.AffineAddExpr):
+        parts = [_terms(expression.lhs), _terms(expression.rhs)]
+        left, right = parts
+        if left is None or right is None or left.keys() & right.keys():
+            return None
+        return left | right
+    return None
+
+
+def _is_product(found: Convolution) -> bool:
+    read_loops = [loop for terms in found.reads for loop in terms]
+    is_one = sorted(read_loops) == sorted((*found.m, *found.k))
+    has_once = all(len(set(each)) == len(each) for each in (found.kernel_loops, found.result_loops))
+    is_large = found.size(found.n) >= _FEWEST and found.size(found.k) >= _FEWEST
+    return is_one and has_once and is_large and found.size(found.m) > 0
+
+
+def _write(c: Convolution, gemm: Gemm, adds: bool) -> None:
+    outer = c.outer()
+    rows, columns = (tuple(loop for loop in each if loop not in outer) for each in (c.m, c.k))
+    outer_m, outer_k = (tuple(loop for loop in outer if loop in each) for each in (c.m, c.k))
+    order = (*outer_k, *columns, *c.n)
+    kernel = _reordered(c, c.kernel, c.kernel_loops, order)
+    into_order = (*outer_m, *rows, *c.n)
+    is_in_order = c.result_loops == into_order
+    into = c.result if is_in_order else _reordered(c, c.result, c.result_loops, into_order, adds)
+    sizes = [c.sizes[loop] for loop in (*rows, *columns)]
+    patches = build.allocate(ir.MemRefType.get(sizes, c.element)).results[0]
+    if outer_k and not adds:  # each round of those loops adds to what the ones before have made
+        zero = build.neutral("sum", c.element)
+        build.fill(zero, into)
+        adds = True
+    scale = build.scalar(ir.FloatAttr.get(c.element, float(adds))).results[0]
+    pointers = [build.address(each) for each in (patches, kernel, into)]
+
+    def product(places: Mapping[int, ir.Value]) -> None:
+        _copy_patches(c, (*rows, *columns), places, patches)
+        at = [
+            pointers[0],
+            _at(c, pointers[1], order, places),
+            _at(c, pointers[2], into_order, places),
+        ]
+        sizes = (c.size(rows), c.size(c.n), c.size(columns))
+        gemm.call((False, False), sizes, (at[0], at[1], at[2]), scale)
+
+    _nest(c, outer, product)
+    if not is_in_order:
+        build.transpose(into, c.result, permutation(into_order, c.result_loops))
+    copies = [made for made, given in ((kernel, c.kernel), (into, c.result)) if made != given]
+    for each in (patches, *copies):
+        build.create("memref.dealloc", [], [each])
+
+
+def _reordered(
+    c: Convolution, buffer: ir.Value, loops: Loops, order: Loops, is_read: bool = True
+) -> ir.Value:
+    """The buffer with its dimensions in this order: itself, or a copy."""
+    if loops == order:
+        return buffer
+    type_ = ir.MemRefType.get([c.sizes[loop] for loop in order], buffer.type.element_type)
+    copy = build.allocate(type_).results[0]
+    if is_read:
+        build.transpose(buffer, copy, permutation(loops, order))
+    return copy
+
+
+def _nest(c: Convolution, loops: Loops, write: Callable[[Mapping[int, ir.Value]], None]) -> None:
+    """Loops in each other; `write` is given the index of each."""
+
+    def inner(places: dict[int, ir.Value]) -> None:
+        if len(places) == len(loops):
+            write(places)
+            return
+        loop = loops[len(places)]
+        bounds = [build.index(each) for each in (0, c.sizes[loop], 1)]
+        made = build.create("scf.for", [], bounds, regions=1)
+        block = made.regions[0].blocks.append(ir.IndexType.get(), arg_locs=[made.location])
+        with ir.InsertionPoint(block):
+            inner(places | {loop: block.arguments[0]})
+            build.create("scf.yield", [], [])
+
+    inner({})
+
+
+def _at(
+    c: Convolution, pointer: ir.Value, order: Loops, places: Mapping[int, ir.Value]
+) -> ir.Value:
+    """Where the matrix begins that the outer loops have come to."""
+    stride = itemsize(c.element)
+    for loop in reversed(order):
+        if loop in places:
+            pointer = advanced(pointer, places[loop], stride)
+        stride *= c.sizes[loop]
+    return pointer
+
+
+def _copy_patches(
+    c: Convolution, loops: Loops, places: Mapping[int, ir.Value], patches: ir.Value
+) -> None:
+    """Fill `patches`, whose dimensions are `loops`, from the part of the image that is there."""
+    part, kept = _part(c, loops, places)
+    numbers = {loop: ir.AffineExpr.get_dim(number) for number, loop in enumerate(loops)}
+    read = ir.AffineMap.get(len(loops), 0, [_sum(terms, numbers) for terms in kept])
+    maps = [read, ir.AffineMap.get_identity(len(loops))]
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    attributes = {
+        "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps]),
+        "iterator_types": ir.ArrayAttr.get([parallel] * len(loops)),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
+    }
+    op = build.create("linalg.generic", [], [part, patches], attributes, regions=1)
+    element = patches.type.element_type
+    block = op.regions[0].blocks.append(element, element, arg_locs=[op.location] * 2)
+    with ir.InsertionPoint(block):
+        build.create("linalg.yield", [], [block.arguments[0]])
+
+
+def _sum(terms: Terms, numbers: Mapping[int, ir.AffineExpr]) -> ir.AffineExpr:
+    parts = [numbers[loop] * factor for loop, factor in terms.items()]
+    total = parts[0]
+    for each in parts[1:]:
+        total = total + each
+    return total
+
+
+def _part(
+    c: Convolution, loops: Loops, places: Mapping[int, ir.Value]
+) -> tuple[ir.Value, list[Terms]]:
+    """What of the image the patches are made of, and which loops go over its dimensions."""
+    strides, _ = c.image.type.get_strides_and_offset()
+    offsets: list[ir.Value] = []
+    static: list[int] = []
+    sizes: list[int] = []
+    kept: list[Terms] = []
+    kept_strides: list[int] = []
+    for terms, stride in zip(c.reads, strides, strict=True):
+        inner = {loop: factor for loop, factor in terms.items() if loop in loops}
+        offset = _offset({loop: each for loop, each in terms.items() if loop in places}, places)
+        static.append(0 if offset is None else ir.ShapedType.get_dynamic_size())
+        offsets += [] if offset is None else [offset]
+        sizes.append(1 + sum((c.sizes[loop] - 1) * factor for loop, factor in inner.items()))
+        if inner:
+            kept.append(inner)
+            kept_strides.append(stride)
+    shape = [size for size, terms in zip(sizes, c.reads, strict=True) if terms.keys() & set(loops)]
+    layout = ir.StridedLayoutAttr.get(ir.ShapedType.get_dynamic_stride_or_offset(), kept_strides)
+    if not offsets:
+        layout = ir.StridedLayoutAttr.get(0, kept_strides)
+    type_ = ir.MemRefType.get(shape, c.element, layout)
+    place = {
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, len(offsets), 0, 0]),
+        "static_offsets": ir.DenseI64ArrayAttr.get(static),
+        "static_sizes": ir.DenseI64ArrayAttr.get(sizes),
+        "static_strides": ir.DenseI64ArrayAttr.get([1] * len(sizes)),
+    }
+    return build.create("memref.subview", [type_], [c.image, *offsets], place).results[0], kept
+
+
+def _offset(terms: Terms, places: Mapping[int, ir.Value]) -> ir.Value | None:
+    """The part of an index that the outer loops make."""
+    total = None
+    for loop, factor in terms.items():
+        operands = [places[loop], build.index(factor)]
+        part = build.create("arith.muli", [ir.IndexType.get()], operands).results[0]
+        if total is not None:
+            part = build.create("arith.addi", [ir.IndexType.get()], [total, part]).results[0]
+        total = part
+    return total
