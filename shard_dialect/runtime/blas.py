@@ -91,8 +91,13 @@ class Gemm:
         sizes: tuple[int, int, int],
         pointers: tuple[ir.Value, ir.Value, ir.Value],
         scale: ir.Value,
+        leading: tuple[int, int, int] | None = None,
     ) -> None:
-        """`c = a @ b + scale * c`, of m, n and k; `a` and `b` may lie transposed."""
+        """`c = a @ b + scale * c`, of m, n and k; `a` and `b` may lie transposed.
+
+        `leading`: how many elements lie between the rows of each that are in memory, if more than
+        are in one.
+        """
         m, n, k = sizes
 
         def number(value: int, type_: ir.Type) -> ir.Value:
@@ -101,7 +106,7 @@ class Gemm:
         i32, size = ir.IntegerType.get_signless(32), self._size()
         one = build.scalar(ir.FloatAttr.get(self.element, 1.0)).results[0]
         kinds = [_TRANSPOSE if each else _NO_TRANSPOSE for each in transposed]
-        leading = (m if transposed[0] else k, k if transposed[1] else n, n)
+        leading = leading or (m if transposed[0] else k, k if transposed[1] else n, n)
         head = [number(value, i32) for value in (_ROW_MAJOR, *kinds)]
         head += [number(value, size) for value in (m, n, k)]
         lda, ldb, ldc = (number(max(1, value), size) for value in leading)

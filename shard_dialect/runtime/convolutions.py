@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 from shard_dialect.ir import build
@@ -25,9 +26,11 @@ from shard_dialect.ir.program import itemsize
 from shard_dialect.runtime.blas import Gemm, advanced, is_for_blas
 from shard_dialect.runtime.products import is_multiply_add, permutation, positions
 
-_LARGEST = 1 << 17
+_LARGEST = 1 << 18
 """Bytes of patches."""
-_FEWEST = 8
+_FEWEST_ROWS, _SHORTEST_ROW = 32, 64
+"""Of patches: no more loops are outside if there would be fewer, or shorter ones."""
+_FEWEST = 16
 """Columns of the kernel, and of the patches, from which on a product is worth the copies."""
 
 Loops = tuple[int, ...]
@@ -67,21 +70,41 @@ class Convolution:
     def size(self, loops: Sequence[int]) -> int:
         return prod(self.sizes[loop] for loop in loops)
 
+    def strides(self, order: Loops) -> dict[int, int]:
+        """In elements, of a contiguous buffer of these dimensions."""
+        found, stride = {}, 1
+        for loop in reversed(order):
+            found[loop] = stride
+            stride *= self.sizes[loop]
+        return found
+
     def write(self, gemm: Gemm, *, adds: bool) -> None:
         """At the insertion point. `adds`: to what is in the result; else that is not read."""
         _write(self, gemm, adds)
 
     def outer(self) -> Loops:
-        """The loops that are not in the patches: from the image's first dimension on."""
+        """The loops that are not in the patches: from the image's first dimension on.
+
+        Of the larger side first; a product of few rows or of short ones is not worth its call.
+        """
         found: list[int] = []
-        bytes_ = self.size((*self.m, *self.k)) * itemsize(self.element)
-        for terms in self.reads:
-            for loop in sorted(terms, key=lambda loop: -self.sizes[loop]):
-                if bytes_ <= _LARGEST:
-                    return tuple(found)
-                found.append(loop)
-                bytes_ //= self.sizes[loop]
-        return tuple(found)
+        in_order = [loop for terms in self.reads for loop in terms]
+        sides = {self.m: _FEWEST_ROWS, self.k: _SHORTEST_ROW}
+        while True:
+            inside = {
+                side: self.size([loop for loop in side if loop not in found]) for side in sides
+            }
+            if prod(inside.values()) * itemsize(self.element) <= _LARGEST:
+                return tuple(found)
+            candidates = [
+                (-inside[side], in_order.index(loop), loop)
+                for side, least in sides.items()
+                for loop in side
+                if loop not in found and inside[side] >= least * self.sizes[loop]
+            ]
+            if not candidates:
+                return tuple(found)
+            found.append(min(candidates)[2])
 
 
 def read(op: ir.Operation) -> Convolution | None:
@@ -133,48 +156,107 @@ def _is_product(found: Convolution) -> bool:
     return is_one and has_once and is_large and found.size(found.m) > 0
 
 
+@dataclass(frozen=True)
+class _Matrix:
+    """A buffer whose part at each place of the outer loops is a matrix of two kinds of loops."""
+
+    buffer: ir.Value
+    loops: Loops
+    is_transposed: bool
+    leading: int
+    """How many elements lie between two of its rows."""
+
+    @classmethod
+    def of(
+        cls, c: Convolution, buffer: ir.Value, loops: Loops, rows: Loops, columns: Loops
+    ) -> _Matrix | None:
+        """`None` if the loops of a kind do not lie beside each other."""
+        strides = c.strides(loops)
+        for first, second, is_transposed in ((rows, columns, False), (columns, rows, True)):
+            between, within = (_merged(c, strides, each) for each in (first, second))
+            size = c.size(second)
+            if between is None or within is None or (within != 1 and size > 1):
+                continue
+            leading = between if c.size(first) > 1 else size
+            if leading >= size:
+                return cls(buffer, loops, is_transposed, leading)
+        return None
+
+
+def _merged(c: Convolution, strides: Mapping[int, int], loops: Loops) -> int | None:
+    """The stride of several loops as one; `None` if they are not."""
+    several = [loop for loop in loops if c.sizes[loop] > 1]
+    for outer, inner in pairwise(several):
+        if strides[outer] != strides[inner] * c.sizes[inner]:
+            return None
+    return strides[several[-1]] if several else 1
+
+
 def _write(c: Convolution, gemm: Gemm, adds: bool) -> None:
     outer = c.outer()
     rows, columns = (tuple(loop for loop in each if loop not in outer) for each in (c.m, c.k))
     outer_m, outer_k = (tuple(loop for loop in outer if loop in each) for each in (c.m, c.k))
-    order = (*outer_k, *columns, *c.n)
-    kernel = _reordered(c, c.kernel, c.kernel_loops, order)
-    into_order = (*outer_m, *rows, *c.n)
-    is_in_order = c.result_loops == into_order
-    into = c.result if is_in_order else _reordered(c, c.result, c.result_loops, into_order, adds)
-    sizes = [c.sizes[loop] for loop in (*rows, *columns)]
+    kernel = _matrix(c, c.kernel, c.kernel_loops, outer_k, columns, c.n)
+    result = _matrix(c, c.result, c.result_loops, outer_m, rows, c.n, is_read=adds)
+    # In the order in which the image has them they are copied fastest.
+    is_turned = any(loop in rows for loop in c.reads[-1])
+    order = (*columns, *rows) if is_turned else (*rows, *columns)
+    sizes = [c.sizes[loop] for loop in order]
     patches = build.allocate(ir.MemRefType.get(sizes, c.element)).results[0]
     if outer_k and not adds:  # each round of those loops adds to what the ones before have made
-        zero = build.neutral("sum", c.element)
-        build.fill(zero, into)
+        build.fill(build.neutral("sum", c.element), result.buffer)
         adds = True
     scale = build.scalar(ir.FloatAttr.get(c.element, float(adds))).results[0]
-    pointers = [build.address(each) for each in (patches, kernel, into)]
+    pointers = [build.address(each) for each in (patches, kernel.buffer, result.buffer)]
+    m, n, k = c.size(rows), c.size(c.n), c.size(columns)
 
     def product(places: Mapping[int, ir.Value]) -> None:
-        _copy_patches(c, (*rows, *columns), places, patches)
-        at = [
-            pointers[0],
-            _at(c, pointers[1], order, places),
-            _at(c, pointers[2], into_order, places),
-        ]
-        sizes = (c.size(rows), c.size(c.n), c.size(columns))
-        gemm.call((False, False), sizes, (at[0], at[1], at[2]), scale)
+        _copy_patches(c, order, places, patches)
+        a = pointers[0]
+        b, into = (
+            _at(c, pointer, matrix.loops, places)
+            for pointer, matrix in zip(pointers[1:], (kernel, result), strict=True)
+        )
+        leading = (m if is_turned else k, kernel.leading, result.leading)
+        if result.is_transposed:  # the other factor's transpose comes first
+            turned = (not kernel.is_transposed, not is_turned)
+            swapped = (leading[1], leading[0], leading[2])
+            gemm.call(turned, (n, m, k), (b, a, into), scale, swapped)
+        else:
+            gemm.call((is_turned, kernel.is_transposed), (m, n, k), (a, b, into), scale, leading)
 
     _nest(c, outer, product)
-    if not is_in_order:
-        build.transpose(into, c.result, permutation(into_order, c.result_loops))
-    copies = [made for made, given in ((kernel, c.kernel), (into, c.result)) if made != given]
+    if result.buffer != c.result:
+        build.transpose(result.buffer, c.result, permutation(result.loops, c.result_loops))
+    buffers = ((kernel.buffer, c.kernel), (result.buffer, c.result))
+    copies = [made for made, given in buffers if made != given]
     for each in (patches, *copies):
         build.create("memref.dealloc", [], [each])
 
 
+def _matrix(
+    c: Convolution,
+    buffer: ir.Value,
+    loops: Loops,
+    outer: Loops,
+    rows: Loops,
+    columns: Loops,
+    *,
+    is_read: bool = True,
+) -> _Matrix:
+    """The buffer as matrices, or a copy in whose order it is such."""
+    found = _Matrix.of(c, buffer, loops, rows, columns)
+    if found is not None:
+        return found
+    order = (*outer, *rows, *columns)
+    copy = _reordered(c, buffer, loops, order, is_read)
+    return _Matrix(copy, order, False, c.size(columns))
+
+
 def _reordered(
-    c: Convolution, buffer: ir.Value, loops: Loops, order: Loops, is_read: bool = True
+    c: Convolution, buffer: ir.Value, loops: Loops, order: Loops, is_read: bool
 ) -> ir.Value:
-    """The buffer with its dimensions in this order: itself, or a copy."""
-    if loops == order:
-        return buffer
+    """A copy of the buffer with its dimensions in this order."""
     type_ = ir.MemRefType.get([c.sizes[loop] for loop in order], buffer.type.element_type)
     copy = build.allocate(type_).results[0]
     if is_read:
@@ -204,11 +286,10 @@ def _at(
     c: Convolution, pointer: ir.Value, order: Loops, places: Mapping[int, ir.Value]
 ) -> ir.Value:
     """Where the matrix begins that the outer loops have come to."""
-    stride = itemsize(c.element)
-    for loop in reversed(order):
+    size = itemsize(c.element)
+    for loop, stride in c.strides(order).items():
         if loop in places:
-            pointer = advanced(pointer, places[loop], stride)
-        stride *= c.sizes[loop]
+            pointer = advanced(pointer, places[loop], stride * size)
     return pointer
 
 

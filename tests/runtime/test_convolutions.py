@@ -88,7 +88,8 @@ class Drawn:
 def test_convolutions(monkeypatch: pytest.MonkeyPatch, seed: int, largest: int) -> None:
     drawn = Drawn(seed)
     monkeypatch.setattr(convolutions, "_LARGEST", largest)
-    monkeypatch.setattr(convolutions, "_FEWEST", 1)
+    for name in ("_FEWEST", "_FEWEST_ROWS", "_SHORTEST_ROW"):
+        monkeypatch.setattr(convolutions, name, 1)
     given, (found,) = run_on(drawn.text())
     monkeypatch.setattr(convolutions, "read", lambda op: None)
     _, (expected,) = run_on(drawn.text(), given)
