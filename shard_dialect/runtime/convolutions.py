@@ -30,7 +30,7 @@ _LARGEST = 1 << 18
 """Bytes of patches."""
 _FEWEST_ROWS, _SHORTEST_ROW = 32, 64
 """Of patches: no more loops are outside if there would be fewer, or shorter ones."""
-_FEWEST = 16
+_FEWEST = 8
 """Columns of the kernel, and of the patches, from which on a product is worth the copies."""
 
 Loops = tuple[int, ...]
