@@ -14,6 +14,7 @@ from shard_dialect.emit import (
     control,
     elementwise,
     helpers,
+    lookups,
     shapes,
     stablehlo,
     structured,
@@ -41,6 +42,7 @@ TABLE: Mapping[str, Callable[[Writer, ir.Operation], None]] = {
     **structured.TABLE,
     **shapes.TABLE,
     **stablehlo.TABLE,
+    **lookups.TABLE,
     **collectives.TABLE,
 }
 

@@ -8,6 +8,7 @@ from shard_dialect.emit.program import TARGETS
 from shard_dialect.emit.writer import Target
 from shard_dialect.errors import ShardError
 from tests.emit.test_emit_python import Batch, batch, emit
+from tests.rules.stablehlo_ops import Family, drawn, gathers, scatters
 
 __all__ = ["batch"]
 GRID = "shard.grid @g(shape = 1)\n"
@@ -316,6 +317,14 @@ def test_programs_that_are_right(batch: Batch) -> None:
         batch.add(str(number), GRID + text)
     assert len(batch) == len(RIGHT), batch.refused
     batch.check()
+
+
+@pytest.mark.parametrize("family", [gathers, scatters])
+def test_lookups(batch: Batch, family: Family) -> None:
+    for number, case in enumerate(drawn(family).values()):
+        batch.add(f"lookup_{number}", f"{GRID}{case}")
+    batch.check()
+    assert len(batch) > 10, batch.refused
 
 
 @pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
