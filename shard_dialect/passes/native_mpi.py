@@ -20,8 +20,8 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir import build
 from shard_dialect.ir.attributes import COLLECTIVE, PHASE, RANK
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import located
-from shard_dialect.ir.function import set_form
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import name_of, set_form
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.local import LocalStep, read_local
 from shard_dialect.ir.notation import write_axes
@@ -46,7 +46,7 @@ from shard_dialect.passes.mpi_buffers import (
     join_rows,
     new_buffer,
 )
-from shard_dialect.passes.mpi_code import Mpi, address, number, when
+from shard_dialect.passes.mpi_code import BIND, FAILED, Mpi, address, number, when
 
 _MOST = 2**31 - 1
 """Elements that MPI's functions can count."""
@@ -58,6 +58,8 @@ def give_bodies(module: ir.Operation) -> None:
     grids = grids_of(module)
     mpi = Mpi(module)
     declared = [op for op in operations(body(module)) if _is_runtime_function(op)]
+    if declared:
+        _refuse_names_of_ours(module)
     for op in declared:
         del op.attributes["llvm.emit_c_interface"]
         types = op.attributes["function_type"].value.inputs
@@ -73,6 +75,16 @@ def give_bodies(module: ir.Operation) -> None:
         set_form(op, "lowered")
     if declared:
         mpi.write_bind()
+
+
+def _refuse_names_of_ours(module: ir.Operation) -> None:
+    for op in operations(body(module)):
+        if "sym_name" in op.attributes and name_of(op) in (BIND, FAILED):
+            raise error_at(
+                op.location,
+                f"@{name_of(op)} is there already, which native MPI code is to have: lower all "
+                "functions of a module at once, and call none of them so",
+            )
 
 
 def _is_runtime_function(op: ir.Operation) -> bool:

@@ -250,11 +250,8 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
 
 def _handles(module: ir.Operation, shardings: Shardings) -> list[Handle]:
     found = [op for op in functions_of(module) if name_of(op) == BIND]
-    return [
-        _handle(attributes[HANDLE], shardings)
-        for op in found
-        for attributes in boundary(op, "arg_attrs")
-    ]
+    arguments = [attributes for op in found for attributes in boundary(op, "arg_attrs")]
+    return [_handle(each[HANDLE], shardings) for each in arguments if HANDLE in each]
 
 
 def _handle(what: ir.DictAttr, shardings: Shardings) -> Handle:
