@@ -12,8 +12,10 @@ from __future__ import annotations
 import os
 import pickle
 import platform
+import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +37,8 @@ VARIABLE = "SHARD_DIALECT_CACHE"
 """The folder to use, or `0` for none."""
 _MOST_BYTES = 1 << 30
 _DIGEST = 32
+_ABANDONED = 3600.0
+"""Seconds after which nobody writes any more what was begun."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,13 @@ class Cache:
         self._trim()
 
     def _trim(self) -> None:
-        """Remove the entries that were not used for longest, if all take too much room."""
+        """Remove the entries that were not used for longest, if all take too much room.
+
+        And what processes have left that ended while they wrote.
+        """
+        for each in self.folder.iterdir():
+            if each.is_dir() and each.stat().st_mtime < time.time() - _ABANDONED:
+                shutil.rmtree(each, ignore_errors=True)
         files = [(each, each.stat()) for each in self.folder.iterdir() if each.is_file()]
         excess = sum(stat.st_size for _, stat in files) - _MOST_BYTES
         for each, stat in sorted(files, key=lambda pair: pair[1].st_mtime):

@@ -1,7 +1,9 @@
 """What was compiled is loaded, exactly where nothing that it follows from has changed."""
 
 import multiprocessing
+import os
 import shutil
+import time
 import warnings
 from pathlib import Path
 
@@ -153,3 +155,15 @@ def test_run_keeps_what_it_compiles_unless_told_not_to(
 def test_a_folder_that_cannot_be_written_to_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert results(compiled(Cache(tmp_path / "file" / "below"), Source.read(str(EXAMPLE))))
+
+
+def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
+    left, begun = tmp_path / "left", tmp_path / "begun"
+    for each in (left, begun):
+        each.mkdir()
+        (each / "code.so").touch()
+    hours_ago = time.time() - 7200
+    os.utime(left, (hours_ago, hours_ago))
+    compiled(Cache(tmp_path), Source.read(str(EXAMPLE)))
+    assert not left.exists()
+    assert begun.exists()
