@@ -185,6 +185,8 @@ def part_of(value: ir.Value, start: int | ir.Value, size: int, dim: int = 0) -> 
     shape = list(value.type.shape)
     shape[dim] = size
     type_ = ir.RankedTensorType.get(shape, value.type.element_type)
+    if 0 in shape:  # upstream finds no place in a tensor without elements
+        return empty(type_).results[0]
     if isinstance(start, int):
         place = _slice(shape, dim, start, [1, 0, 0, 0])
         return create("tensor.extract_slice", [type_], [value], place).results[0]
@@ -237,6 +239,8 @@ def with_room(
 
 def put_into(value: ir.Value, part: ir.Value, dim: int, start: int) -> ir.Value:
     """`value` with `part` in it, from `start` on along `dim`."""
+    if 0 in part.type.shape:
+        return value
     place = _slice(part.type.shape, dim, start, [1, 1, 0, 0, 0])
     return create("tensor.insert_slice", [value.type], [part, value], place).results[0]
 
@@ -330,13 +334,29 @@ def is_constant(op: ir.Operation) -> bool:
 
 
 def splat_value(value: ir.Value) -> ir.Attribute | None:
-    """The element that the tensor constant behind `value` repeats, or behind its whole, if any."""
+    """The element that the tensor constant behind `value` repeats, or behind its whole, if any.
+
+    No complex one, of which there are no attributes.
+    """
     while not isinstance(value.owner, ir.Block) and value.owner.name == "mesh.local_split":
         value = value.owner.operands[0]
     dense = constant_value(value)
-    if not isinstance(dense, ir.DenseElementsAttr) or not dense.is_splat:
+    if dense is None or not is_splat(dense) or isinstance(dense.type.element_type, ir.ComplexType):
         return None
     return dense.get_splat_value()
+
+
+def is_splat(attribute: ir.Attribute) -> bool:
+    """Whether it is a tensor of one repeated element."""
+    return isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat
+
+
+def resplat(dense: ir.Attribute, type_: ir.RankedTensorType) -> ir.Attribute:
+    """The element that a splat repeats as often as in `type_`."""
+    if not isinstance(type_.element_type, ir.ComplexType):
+        return ir.DenseElementsAttr.get_splat(type_, dense.get_splat_value())
+    text = str(dense).removesuffix(f" : {dense.type}")
+    return ir.Attribute.parse(f"{text} : {type_}")
 
 
 def constant_value(value: ir.Value) -> ir.Attribute | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cache
 
 from shard_dialect.ir import extensions, mesh
 from shard_dialect.ir.bindings import ir, part
@@ -34,9 +35,25 @@ def make_context(allow_unregistered: bool = False) -> ir.Context:
     context.enable_multithreading(False)
     context.allow_unregistered_dialects = allow_unregistered
     with context:
+        _read_complex_constants()
         mesh.load(MESH_OPS)
         extensions.load_registered()
     return context
+
+
+@cache
+def _read_complex_constants() -> None:
+    """The bindings have no class for constants of complex numbers, and raise when they meet one."""
+
+    def read(dense: ir.Attribute) -> ir.Attribute:
+        element = dense.type.element_type
+        if isinstance(element, ir.ComplexType):
+            return ir.DenseElementsAttr(dense)
+        is_float = isinstance(element, ir.FloatType)
+        return (ir.DenseFPElementsAttr if is_float else ir.DenseIntElementsAttr)(dense)
+
+    one_of_them = ir.Attribute.parse("dense<0> : tensor<1xindex>")
+    ir.register_type_caster(one_of_them.typeid, replace=True)(read)
 
 
 _SHARDY = "sdy"

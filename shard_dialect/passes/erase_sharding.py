@@ -159,11 +159,10 @@ def _make_plain(value: ir.Value, shardings: Shardings) -> None:
     if not isinstance(owner, ir.Block) and build.is_constant(owner.operation):
         key = build.CONSTANTS[owner.operation.name]
         dense = owner.operation.attributes[key]
-        if not isinstance(dense, ir.DenseElementsAttr) or not dense.is_splat:
+        if not build.is_splat(dense):
             raise error_at(
                 owner.operation.location,
                 "a constant's type has a sharding: split a plain constant instead",
             )
-        element = dense.get_splat_value()
-        owner.operation.attributes[key] = ir.DenseElementsAttr.get_splat(plain, element)
+        owner.operation.attributes[key] = build.resplat(dense, plain)
     value.set_type(plain)

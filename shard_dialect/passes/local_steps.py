@@ -41,7 +41,7 @@ def cut_collective(op: ir.Operation, collective: Collective, shardings: Sharding
             splat = _splat_constant(value) if isinstance(step, AllSlice) else None
             if splat is not None:
                 made_by = value.owner.name  # arith has no constants of unsigned integers
-                cut = {build.CONSTANTS[made_by]: local_splat(splat, type_)}
+                cut = {build.CONSTANTS[made_by]: build.resplat(splat, type_)}
                 value = build.create(made_by, [type_], [], cut).results[0]
                 continue
             if isinstance(step, UpdateHalo):
@@ -126,16 +126,9 @@ def _padded(value: ir.Value, dim: int, size: int) -> ir.Value:
 
 def _splat_constant(value: ir.Value) -> ir.Attribute | None:
     attribute = build.constant_value(value)
-    is_splat = isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat
-    return attribute if is_splat else None
+    return attribute if attribute is not None and build.is_splat(attribute) else None
 
 
 def _drop_if_unused(op: ir.Operation) -> None:
     if not any(True for _ in op.results[0].uses):
         op.erase()
-
-
-def local_splat(value: ir.Attribute, type_: ir.Type) -> ir.Attribute | None:
-    if not isinstance(value, ir.DenseElementsAttr) or not value.is_splat:
-        return None
-    return ir.DenseElementsAttr.get_splat(type_, value.get_splat_value())

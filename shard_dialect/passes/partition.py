@@ -71,7 +71,7 @@ from shard_dialect.passes.exchanges import (
     write_exchange,
 )
 from shard_dialect.passes.lay_stages import has_stages
-from shard_dialect.passes.local_steps import cut_collective, local_splat
+from shard_dialect.passes.local_steps import cut_collective
 from shard_dialect.passes.manual_bodies import inline_bodies
 from shard_dialect.passes.pieces import cut_of
 from shard_dialect.passes.whole_boundary import give_whole, not_called, take_whole
@@ -220,12 +220,12 @@ def _cut_results(op: ir.Operation, shardings: Shardings) -> None:
 def _cut_constant(op: ir.Operation, shardings: Shardings) -> None:
     """A constant whose type has a sharding; only a splat is the same in every piece."""
     key = build.CONSTANTS[op.name]
-    local = local_splat(op.attributes[key], shardings.local(op.results[0].type))
-    if local is None:
+    whole = op.attributes[key]
+    if not build.is_splat(whole):
         raise ShardingError(
             'is a constant with a sharding in its type: take a "mesh.local_split" of a plain one'
         )
-    op.attributes[key] = local
+    op.attributes[key] = build.resplat(whole, shardings.local(op.results[0].type))
 
 
 def _use_upstream_grids(module: ir.Operation, shardings: Shardings) -> None:

@@ -1,5 +1,6 @@
 """Unsigned and complex elements: what runs, sharded and not, is what numpy computes."""
 
+import ast
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,6 +93,55 @@ def test_complex_numbers() -> None:
     (a, b), (found,) = results_of(cut_in_rows("complex<f32>", "5x5xcomplex<f32>", ops))
     assert a.imag.any()
     np.testing.assert_allclose(found, (a * b).T @ b, rtol=1e-4, atol=1e-4)
+
+
+LISTED = str([[(float(row), float(at)) for at in range(5)] for row in range(8)])
+
+
+@pytest.mark.parametrize("rows", ["(0.5, 2.0)", LISTED])
+def test_constants_of_complex_numbers(rows: str) -> None:
+    t = "tensor<8x5xcomplex<f32>>"
+    ops = f"""
+      %c = stablehlo.constant dense<{rows}> : {t}
+      %r = stablehlo.multiply %a, %c : {t}"""
+    (a, _), (found,) = results_of(cut_in_rows("complex<f32>", "8x5xcomplex<f32>", ops))
+    numbers = np.array(ast.literal_eval(rows), np.float32)
+    np.testing.assert_allclose(found, a * (numbers[..., 0] + 1j * numbers[..., 1]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("axes", ["[[0], []]", "[[], [0]]"])
+def test_tensors_without_elements(axes: str) -> None:
+    text = f"""
+    shard.grid @g(shape = 4)
+    func.func @main(%a: tensor<5x0xf32> {{mesh.sharding = #mesh.shard<@g, {axes}>}})
+        -> (tensor<0x5xf32>, tensor<5xf32>) {{
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %r = stablehlo.transpose %a, dims = [1, 0] : (tensor<5x0xf32>) -> tensor<0x5xf32>
+      %s = stablehlo.reduce(%a init: %zero) applies stablehlo.add across dimensions = [1]
+        : (tensor<5x0xf32>, tensor<f32>) -> tensor<5xf32>
+      return %r, %s : tensor<0x5xf32>, tensor<5xf32>
+    }}"""
+    _, (turned, summed) = results_of(text)
+    assert turned.shape == (0, 5)
+    np.testing.assert_array_equal(summed, np.zeros(5))
+
+
+@pytest.mark.parametrize("axes", ["[[0], []]", "[[], [0]]"])
+@pytest.mark.parametrize("dim", [-1, -2])
+def test_sorts_along_dimensions_counted_from_the_last(axes: str, dim: int) -> None:
+    text = f"""
+    shard.grid @g(shape = 4)
+    func.func @main(%a: tensor<8x5xf32> {{mesh.sharding = #mesh.shard<@g, {axes}>}})
+        -> tensor<8x5xf32> {{
+      %r = "stablehlo.sort"(%a) ({{
+      ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+        %p = stablehlo.compare LT, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %p : tensor<i1>
+      }}) {{dimension = {dim} : i64}} : (tensor<8x5xf32>) -> tensor<8x5xf32>
+      return %r : tensor<8x5xf32>
+    }}"""
+    (a,), (found,) = results_of(text)
+    np.testing.assert_array_equal(found, np.sort(a, axis=dim))
 
 
 def test_single_numbers_are_read_as_such(tmp_path: Path) -> None:

@@ -19,13 +19,14 @@ def add(op: ir.Operation) -> Sequence[ir.Value]:
 
 
 def reduce(op: ir.Operation) -> Sequence[ir.Value]:
-    """Along no dimension: each element is joined with the start."""
-    if list(op.attributes["dimensions"]):
-        return list(op.results)
+    """Of no elements: the start. Along no dimension: each element is joined with the start."""
     count = len(op.operands) // 2
     values, starts = list(op.operands)[:count], list(op.operands)[count:]
-    wide = [broadcast(s, v.type.shape, []) for s, v in zip(starts, values, strict=True)]
-    return [_mapped(op, [*wide, *values], number) for number in range(count)]
+    is_empty = 0 in values[0].type.shape
+    if list(op.attributes["dimensions"]) and not is_empty:
+        return list(op.results)
+    wide = [broadcast(s, r.type.shape, []) for s, r in zip(starts, op.results, strict=True)]
+    return wide if is_empty else [_mapped(op, [*wide, *values], each) for each in range(count)]
 
 
 def _mapped(op: ir.Operation, operands: Sequence[ir.Value], number: int) -> ir.Value:

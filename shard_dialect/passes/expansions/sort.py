@@ -25,8 +25,8 @@ from shard_dialect.rules.stablehlo.attributes import integer
 def sort(op: ir.Operation) -> Sequence[ir.Value]:
     operands = list(op.operands)
     shape = list(operands[0].type.shape)
-    dim = integer(op, "dimension") % max(1, len(shape))
-    if not shape or shape[dim] < 2 or 0 in shape:
+    dim = integer(op, "dimension") % len(shape)
+    if shape[dim] < 2 or 0 in shape:
         return operands
     given, made = map(code.buffer, operands), [code.room(each.type) for each in operands]
     pairs = list(zip(given, made, strict=True))
