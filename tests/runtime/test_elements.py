@@ -114,15 +114,16 @@ def test_tensors_without_elements(axes: str) -> None:
     text = f"""
     shard.grid @g(shape = 4)
     func.func @main(%a: tensor<5x0xf32> {{mesh.sharding = #mesh.shard<@g, {axes}>}})
-        -> (tensor<0x5xf32>, tensor<5xf32>) {{
+        -> (tensor<0x5xf32>, tensor<5xf32>, tensor<0x0xf32>) {{
       %zero = stablehlo.constant dense<0.0> : tensor<f32>
       %r = stablehlo.transpose %a, dims = [1, 0] : (tensor<5x0xf32>) -> tensor<0x5xf32>
       %s = stablehlo.reduce(%a init: %zero) applies stablehlo.add across dimensions = [1]
         : (tensor<5x0xf32>, tensor<f32>) -> tensor<5xf32>
-      return %r, %s : tensor<0x5xf32>, tensor<5xf32>
+      %e = stablehlo.slice %a [5:5, 0:0] : (tensor<5x0xf32>) -> tensor<0x0xf32>
+      return %r, %s, %e : tensor<0x5xf32>, tensor<5xf32>, tensor<0x0xf32>
     }}"""
-    _, (turned, summed) = results_of(text)
-    assert turned.shape == (0, 5)
+    _, (turned, summed, end) = results_of(text)
+    assert (turned.shape, end.shape) == ((0, 5), (0, 0))
     np.testing.assert_array_equal(summed, np.zeros(5))
 
 
@@ -142,6 +143,41 @@ def test_sorts_along_dimensions_counted_from_the_last(axes: str, dim: int) -> No
     }}"""
     (a,), (found,) = results_of(text)
     np.testing.assert_array_equal(found, np.sort(a, axis=dim))
+
+
+COMPARISONS = {
+    "call": "%p = func.call @less(%x, %y) : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+    "if": """
+        %p = "stablehlo.if"(%up) ({
+          %q = stablehlo.compare LT, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>
+          stablehlo.return %q : tensor<i1>
+        }, {
+          %q = stablehlo.compare GT, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>
+          stablehlo.return %q : tensor<i1>
+        }) : (tensor<i1>) -> tensor<i1>""",
+}
+
+
+@pytest.mark.parametrize("comparison", COMPARISONS.values(), ids=COMPARISONS)
+def test_sorts_by_what_more_than_elementwise_ops_say(comparison: str) -> None:
+    text = f"""
+    shard.grid @g(shape = 4)
+    func.func private @less(%x: tensor<f32>, %y: tensor<f32>) -> tensor<i1> {{
+      %p = stablehlo.compare LT, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      return %p : tensor<i1>
+    }}
+    func.func @main(%a: tensor<8x5xf32> {{mesh.sharding = #mesh.shard<@g, [[0], []]>}})
+        -> tensor<8x5xf32> {{
+      %up = stablehlo.constant dense<true> : tensor<i1>
+      %r = "stablehlo.sort"(%a) ({{
+      ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+        {comparison}
+        stablehlo.return %p : tensor<i1>
+      }}) {{dimension = 0 : i64}} : (tensor<8x5xf32>) -> tensor<8x5xf32>
+      return %r : tensor<8x5xf32>
+    }}"""
+    (a,), (found,) = results_of(text)
+    np.testing.assert_array_equal(found, np.sort(a, axis=0))
 
 
 def test_single_numbers_are_read_as_such(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ _TO_OTHERS: dict[str, _Expansion] = {
     "stablehlo.gather": indexing.gather,
     "stablehlo.reduce": plain.reduce,
     "stablehlo.scatter": indexing.signed_places,
+    "stablehlo.slice": plain.slice_,
 }
 _TO_LOOPS: dict[str, _Expansion] = {
     "stablehlo.cholesky": cholesky,

@@ -141,10 +141,14 @@ def store(value: ir.Value, into: ir.Value, places: Sequence[Number]) -> None:
 
 def applied(op: ir.Operation, region: int, elements: Sequence[ir.Value]) -> Values:
     """What a region of `op`, which is on tensors of no dimensions, makes of elements."""
-    copied = op.clone()
+    types = [argument.type for argument in op.regions[region].blocks[0].arguments]
+    singles = [
+        build.create("tensor.from_elements", [type_], [value]).results[0]
+        for type_, value in zip(types, elements, strict=True)
+    ]
+    copied = op.clone()  # behind what its code is to read
     (block,) = copied.regions[region].blocks
-    for argument, value in zip(block.arguments, elements, strict=True):
-        single = build.create("tensor.from_elements", [argument.type], [value]).results[0]
+    for argument, single in zip(block.arguments, singles, strict=True):
         argument.replace_all_uses_with(single)
     *ops, end = operations(block)
     for each in ops:

@@ -18,6 +18,12 @@ def add(op: ir.Operation) -> Sequence[ir.Value]:
     return [joined(a, b, "or")]
 
 
+def slice_(op: ir.Operation) -> Sequence[ir.Value]:
+    """Of no elements, which upstream looks for in the tensor, where they have no place."""
+    is_empty = 0 in op.results[0].type.shape
+    return build.empty(op.results[0].type).results if is_empty else list(op.results)
+
+
 def reduce(op: ir.Operation) -> Sequence[ir.Value]:
     """Of no elements: the start. Along no dimension: each element is joined with the start."""
     count = len(op.operands) // 2
