@@ -2,7 +2,7 @@
 
 import ast
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -178,6 +178,22 @@ def test_sorts_by_what_more_than_elementwise_ops_say(comparison: str) -> None:
     }}"""
     (a,), (found,) = results_of(text)
     np.testing.assert_array_equal(found, np.sort(a, axis=0))
+
+
+@pytest.mark.parametrize("size", [1, 12, 257, 2 * 521])
+@pytest.mark.parametrize(("name", "by"), [("FFT", np.fft.fft), ("IFFT", np.fft.ifft)])
+def test_fourier_transforms_of_all_lengths(
+    name: str, by: Callable[[Array], Array], size: int
+) -> None:
+    t = f"tensor<3x{size}xcomplex<f64>>"
+    text = f"""
+    shard.grid @g(shape = 4)
+    func.func @main(%a: {t} {{mesh.sharding = #mesh.shard<@g, [[0], []]>}}) -> {t} {{
+      %r = stablehlo.fft %a, type = {name}, length = [{size}] : ({t}) -> {t}
+      return %r : {t}
+    }}"""
+    (a,), (found,) = results_of(text)
+    np.testing.assert_allclose(found, by(a), rtol=1e-9, atol=1e-9)
 
 
 def test_single_numbers_are_read_as_such(tmp_path: Path) -> None:

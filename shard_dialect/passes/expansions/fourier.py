@@ -1,0 +1,211 @@
+"""The Fourier transform of a row of complex numbers, one prime factor of its size at a time.
+
+Of `n` elements `x`, the transforms of length `l` of every `n/l`-th of them are known,
+
+    y[j, k] = sum over t < l of x[k + (n/l) t] w_l^(j t)        w_l = exp(-2 pi i / l)
+
+from `y = x` with `l = 1` on; those of length `p l` are, with `m = n / (p l)`,
+
+    y'[j, k] = sum over q < p of y[j mod l, k + m q] w_(p l)^(j q)
+
+So `n` elements take `n` times the sum of the prime factors of `n` products. Where one of these is
+large, the row is instead convolved with a chirp (Bluestein's algorithm),
+
+    y[j] = c[j] sum over k of x[k] c[k] / c[j - k]              c[k] = exp(-pi i k^2 / n)
+
+by transforms of as many elements as the next power of two of `2 n` says.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import cos, pi, sin
+from typing import TypeAlias
+
+from shard_dialect.ir import build
+from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.expansions import code
+from shard_dialect.passes.expansions.code import Values
+
+Load: TypeAlias = Callable[[ir.Value], ir.Value]
+Store: TypeAlias = Callable[[ir.Value, ir.Value], object]
+Transform: TypeAlias = Callable[[Load, int, Store], None]
+"""Takes what reads an element, how many are wanted, and what stores one."""
+
+_LARGE = 256
+"""Prime factors from here on take longer than four transforms of twice as many elements."""
+
+
+def transform_of(element: ir.ComplexType, size: int, *, is_inverse: bool) -> Transform:
+    if max(_prime_factors(size), default=1) >= _LARGE:
+        return _Convolution.of(element, size, is_inverse=is_inverse).transform
+    return _Row.of(element, size, is_inverse=is_inverse).transform
+
+
+def number(real: ir.Value, imaginary: ir.Value) -> ir.Value:
+    element = ir.ComplexType.get(real.type)
+    return build.create("complex.create", [element], [real, imaginary]).results[0]
+
+
+def _op(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    return build.create(f"complex.{name}", [a.type], [a, b]).results[0]
+
+
+def _conjugate(value: ir.Value) -> ir.Value:
+    return build.create("complex.conj", [value.type], [value]).results[0]
+
+
+def _scaled(value: ir.Value, factor: float) -> ir.Value:
+    real = value.type.element_type
+    scale = build.scalar(ir.FloatAttr.get(real, factor)).results[0]
+    return _op("mul", value, number(scale, build.neutral("sum", real)))
+
+
+@dataclass(frozen=True)
+class _Waves:
+    """Complex numbers of length 1, by their angles."""
+
+    cosines: ir.Value
+    sines: ir.Value
+
+    @classmethod
+    def of(cls, element: ir.ComplexType, angles: list[float]) -> _Waves:
+        real = element.element_type
+        type_ = ir.RankedTensorType.get([len(angles)], real)
+        listed = [array("f" if real.width == 32 else "d", map(wave, angles)) for wave in (cos, sin)]
+        dense = [ir.DenseElementsAttr.get(each, type=type_) for each in listed]
+        return cls(*(code.buffer(build.scalar(each).results[0]) for each in dense))
+
+    def at(self, place: ir.Value) -> ir.Value:
+        return number(code.load(self.cosines, [place]), code.load(self.sines, [place]))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Memory for a row, twice: each stage reads one half of it, and writes the other."""
+
+    halves: ir.Value
+    roots: _Waves
+    """The powers of the root of unity."""
+    scale: float
+
+    @classmethod
+    def of(cls, element: ir.ComplexType, size: int, *, is_inverse: bool) -> _Row:
+        turn = (2 if is_inverse else -2) * pi / size
+        halves = build.allocate(ir.MemRefType.get([2, size], element)).results[0]
+        roots = _Waves.of(element, [turn * k for k in range(size)])
+        return cls(halves, roots, 1 / size if is_inverse else 1)
+
+    @property
+    def size(self) -> int:
+        return int(self.halves.type.shape[1])
+
+    def transform(self, load: Load, wanted: int, store: Store) -> None:
+        def take(place: ir.Value, _: Values) -> Values:
+            code.store(load(place), self.halves, [0, place])
+            return []
+
+        code.loop(0, self.size, [], take)
+        length, factors = 1, _prime_factors(self.size)
+        for stage, factor in enumerate(factors):
+            self._stage(stage % 2, length, factor)
+            length *= factor
+
+        def put(place: ir.Value, _: Values) -> Values:
+            value = code.load(self.halves, [len(factors) % 2, place])
+            store(value if self.scale == 1 else _scaled(value, self.scale), place)
+            return []
+
+        code.loop(0, wanted, [], put)
+
+    def _stage(self, source: int, length: int, factor: int) -> None:
+        """From transforms of `length` to those of `factor` times as many elements."""
+        whole = length * factor
+        step = self.size // whole
+        zero = build.neutral("sum", self.halves.type.element_type)
+
+        def write(places: Values, _: Values) -> Values:
+            j, k = places
+            start = code.joined("muli", code.joined("remsi", j, length), step * factor)
+            start = code.joined("addi", start, k)
+
+            def add(q: ir.Value, total: Values) -> Values:
+                at = code.joined("addi", start, code.joined("muli", q, step))
+                power = code.joined("remsi", code.joined("muli", j, q), whole)
+                root = self.roots.at(code.joined("muli", power, step))
+                product = _op("mul", code.load(self.halves, [source, at]), root)
+                return [_op("add", total[0], product)]
+
+            (total,) = code.loop(0, factor, [zero], add)
+            place = code.joined("addi", code.joined("muli", j, step), k)
+            code.store(total, self.halves, [1 - source, place])
+            return []
+
+        code.nest([whole, step], write)
+
+
+@dataclass(frozen=True)
+class _Convolution:
+    size: int
+    row: _Row
+    """Of more elements; its inverse is that of the conjugates, conjugated."""
+    chirp: _Waves
+    kernel: ir.Value
+    """What the spectrum of a row is multiplied by."""
+    spectrum: ir.Value
+
+    @classmethod
+    def of(cls, element: ir.ComplexType, size: int, *, is_inverse: bool) -> _Convolution:
+        turn = (1 if is_inverse else -1) * pi / size
+        row = _Row.of(element, 1 << (2 * size - 1).bit_length(), is_inverse=False)
+        chirp = _Waves.of(element, [turn * (k * k % (2 * size)) for k in range(size)])
+        memory = ir.MemRefType.get([row.size], element)
+        kernel, spectrum = (build.allocate(memory).results[0] for _ in range(2))
+        made = cls(size, row, chirp, kernel, spectrum)
+        scale = 1 / row.size / (size if is_inverse else 1)
+
+        def around(place: ir.Value) -> ir.Value:
+            distance = code.joined("minsi", place, code.joined("subi", row.size, place))
+            return made._inside(distance, lambda near: _conjugate(chirp.at(near)))
+
+        row.transform(
+            around,
+            row.size,
+            lambda value, place: code.store(_scaled(value, scale), kernel, [place]),
+        )
+        return made
+
+    def _inside(self, place: ir.Value, load: Load) -> ir.Value:
+        """Zero past the end of the row."""
+        value = load(code.joined("minsi", place, self.size - 1))
+        is_inside = code.less(place, self.size)
+        return code.chosen(is_inside, value, build.neutral("sum", value.type))
+
+    def transform(self, load: Load, wanted: int, store: Store) -> None:
+        def multiply(value: ir.Value, place: ir.Value) -> None:
+            product = _op("mul", value, code.load(self.kernel, [place]))
+            code.store(_conjugate(product), self.spectrum, [place])
+
+        self.row.transform(
+            lambda place: self._inside(place, lambda at: _op("mul", load(at), self.chirp.at(at))),
+            self.row.size,
+            multiply,
+        )
+        self.row.transform(
+            lambda place: code.load(self.spectrum, [place]),
+            wanted,
+            lambda value, at: store(_op("mul", _conjugate(value), self.chirp.at(at)), at),
+        )
+
+
+def _prime_factors(size: int) -> list[int]:
+    """From the smallest on."""
+    found, factor = [], 2
+    while factor * factor <= size:
+        while size % factor == 0:
+            found.append(factor)
+            size //= factor
+        factor += 1
+    return [*found, size] if size > 1 else found
