@@ -19,8 +19,10 @@ by transforms of as many elements as the next power of two of `2 n` says.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import cos, pi, sin
 from typing import TypeAlias
 
@@ -108,42 +110,47 @@ class _Row:
             return []
 
         code.loop(0, self.size, [], take)
-        length, factors = 1, _prime_factors(self.size)
-        for stage, factor in enumerate(factors):
-            self._stage(stage % 2, length, factor)
-            length *= factor
+        known = [code.index(1), code.index(0)]  # the length so far, and which half is of that
+        for factor, count in Counter(_prime_factors(self.size)).items():
+            known = code.loop(0, count, known, partial(self._stage, factor))
 
         def put(place: ir.Value, _: Values) -> Values:
-            value = code.load(self.halves, [len(factors) % 2, place])
+            value = code.load(self.halves, [known[1], place])
             store(value if self.scale == 1 else _scaled(value, self.scale), place)
             return []
 
         code.loop(0, wanted, [], put)
 
-    def _stage(self, source: int, length: int, factor: int) -> None:
+    def _stage(self, factor: int, _: ir.Value, known: Values) -> Values:
         """From transforms of `length` to those of `factor` times as many elements."""
-        whole = length * factor
-        step = self.size // whole
+        length, source = known
+        step = code.joined("divsi", self.size // factor, length)
+        target = code.joined("xori", source, 1)
         zero = build.neutral("sum", self.halves.type.element_type)
 
         def write(places: Values, _: Values) -> Values:
-            j, k = places
-            start = code.joined("muli", code.joined("remsi", j, length), step * factor)
-            start = code.joined("addi", start, k)
+            turn, start, k = places
+            j = code.joined("addi", code.joined("muli", turn, length), start)
+            first = code.joined("muli", code.joined("muli", start, factor), step)
+            first = code.joined("addi", first, k)
+            more = code.joined("muli", j, step)
 
-            def add(q: ir.Value, total: Values) -> Values:
-                at = code.joined("addi", start, code.joined("muli", q, step))
-                power = code.joined("remsi", code.joined("muli", j, q), whole)
-                root = self.roots.at(code.joined("muli", power, step))
-                product = _op("mul", code.load(self.halves, [source, at]), root)
-                return [_op("add", total[0], product)]
+            def add(q: ir.Value, carried: Values) -> Values:
+                total, power = carried
+                at = code.joined("addi", first, code.joined("muli", q, step))
+                product = _op("mul", code.load(self.halves, [source, at]), self.roots.at(power))
+                after = code.joined("addi", power, more)
+                less = code.joined("subi", after, self.size)
+                is_less = code.less(after, self.size)
+                return [_op("add", total, product), code.chosen(is_less, after, less)]
 
-            (total,) = code.loop(0, factor, [zero], add)
-            place = code.joined("addi", code.joined("muli", j, step), k)
-            code.store(total, self.halves, [1 - source, place])
+            total, _power = code.loop(0, factor, [zero, code.index(0)], add)
+            place = code.joined("addi", more, k)
+            code.store(total, self.halves, [target, place])
             return []
 
-        code.nest([whole, step], write)
+        code.nest([factor, length, step], write)
+        return [code.joined("muli", length, factor), target]
 
 
 @dataclass(frozen=True)
