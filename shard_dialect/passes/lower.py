@@ -123,17 +123,20 @@ class Lower(Pass):
 
 def _named(error: ShardError) -> ShardError:
     """The same error in words of ours, if it is that an op is no code on buffers."""
-    found = next((_OP.match(note.message) for note in error.notes), None)
+    shown = error.notes[0].message if error.notes else ""
+    found, target = _OP.match(shown), _CALLED.search(shown)
     if error.message != _NOT_BUFFERIZED or found is None:
         return error
+    name = f"'{found[1]}' op" + (f" of @{target[1]}" if target else "")
     return ShardError(
-        f"'{found[1]}' op cannot be lowered: there is no code for it that a device could run",
+        f"{name} cannot be lowered: there is no code for it that a device could run",
         error.location,
     )
 
 
 _NOT_BUFFERIZED = "op was not bufferized"
 _OP = re.compile(r'see current operation:\s*(?:%[^"]*= )?"([^"]+)"')
+_CALLED = re.compile(r'\bcall_target_name = "([^"]+)"')
 
 
 def _to_linalg(module: ir.Operation) -> None:

@@ -27,7 +27,7 @@ func.func @caller(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]
   return %1 : tensor<4xf32>
 }
 
-// KNOWN: other_functions.mlir:34:8: error: 'stablehlo.custom_call' op cannot be lowered: there is no code for it that a device could run
+// KNOWN: other_functions.mlir:34:8: error: 'stablehlo.custom_call' op of @solve cannot be lowered: there is no code for it that a device could run
 // KNOWN-NOT: note:
 // ALL: op cannot be lowered
 func.func @known_to_others(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
