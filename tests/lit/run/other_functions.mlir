@@ -29,7 +29,7 @@ func.func @caller(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]
 
 // KNOWN: other_functions.mlir:34:8: error: 'stablehlo.custom_call' op of @solve cannot be lowered: there is no code for it that a device could run
 // KNOWN-NOT: note:
-// ALL: op cannot be lowered
+// ALL: cannot be lowered
 func.func @known_to_others(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = stablehlo.custom_call @solve(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
   return %0 : tensor<4x8xf32>
