@@ -1,7 +1,9 @@
 """StableHLO's `gather` and `scatter`: an index for each dimension of what is read or written.
 
-row = np.clip(ids[:, 0], 0, 99).reshape(8, 1)
-gathered = table[row, np.arange(16).reshape(1, 16)]
+    start = np.clip(ids[:, 0], 0, 99).reshape(8, 1)
+    gather = table[start, np.arange(16).reshape(1, 16)]
+
+where each index is said along the dimensions of the slices.
 """
 
 from __future__ import annotations
