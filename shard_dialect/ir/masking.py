@@ -17,6 +17,7 @@ from functools import reduce
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import compare, create, empty, index, scalar
+from shard_dialect.ir.loops import generic
 
 
 def keep_first(value: ir.Value, counts: Mapping[int, ir.Value], content: ir.Attribute) -> ir.Value:
@@ -34,19 +35,11 @@ def _elementwise(values: Sequence[ir.Value], compute: Callable[..., ir.Value]) -
     """A `linalg.generic` of tensors of one type: what `compute` makes of an element of each."""
     type_, count = values[0].type, len(values)
     identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
-    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-    attributes = {
-        "indexing_maps": ir.ArrayAttr.get([identity] * (count + 1)),
-        "iterator_types": ir.ArrayAttr.get([parallel] * type_.rank),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([count, 1]),
-    }
     into = empty(type_).results[0]
-    op = create("linalg.generic", [type_], [*values, into], attributes, regions=1)
-    elements = [type_.element_type] * (count + 1)
-    block = op.regions[0].blocks.append(*elements, arg_locs=[op.location] * len(elements))
-    with ir.InsertionPoint(block):
-        create("linalg.yield", [], [compute(*list(block.arguments)[:count])])
-    return op.results[0]
+    maps, kinds = [identity] * (count + 1), ["parallel"] * type_.rank
+    return generic(values, into, maps, kinds, lambda *elements: compute(*elements[:count])).results[
+        0
+    ]
 
 
 def is_within(counts: Mapping[int, ir.Value]) -> ir.Value:

@@ -7,6 +7,7 @@ from math import prod
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.loops import generic
 from shard_dialect.model import Reduction
 
 
@@ -83,15 +84,4 @@ def _loops(
     kinds: Sequence[str],
     compute: Callable[[ir.Value, ir.Value], ir.Value],
 ) -> None:
-    attributes = {
-        "indexing_maps": ir.ArrayAttr.get([ir.Attribute.parse(each) for each in maps]),
-        "iterator_types": ir.ArrayAttr.get(
-            [ir.Attribute.parse(f"#linalg.iterator_type<{each}>") for each in kinds]
-        ),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
-    }
-    op = build.create("linalg.generic", [], [source, into], attributes, regions=1)
-    elements = [source.type.element_type] * 2
-    block = op.regions[0].blocks.append(*elements, arg_locs=[op.location] * 2)
-    with ir.InsertionPoint(block):
-        build.create("linalg.yield", [], [compute(*block.arguments)])
+    generic([source], into, [ir.Attribute.parse(each) for each in maps], kinds, compute)

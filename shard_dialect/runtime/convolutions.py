@@ -22,6 +22,7 @@ from math import prod
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.loops import counted, generic
 from shard_dialect.ir.program import itemsize
 from shard_dialect.runtime.blas import Gemm, advanced, is_for_blas
 from shard_dialect.runtime.products import is_multiply_add, permutation, positions
@@ -272,9 +273,7 @@ def _nest(c: Convolution, loops: Loops, write: Callable[[Mapping[int, ir.Value]]
             write(places)
             return
         loop = loops[len(places)]
-        bounds = [build.index(each) for each in (0, c.sizes[loop], 1)]
-        made = build.create("scf.for", [], bounds, regions=1)
-        block = made.regions[0].blocks.append(ir.IndexType.get(), arg_locs=[made.location])
+        _, block = counted((0, c.sizes[loop], 1))
         with ir.InsertionPoint(block):
             inner(places | {loop: block.arguments[0]})
             build.create("scf.yield", [], [])
@@ -301,17 +300,8 @@ def _copy_patches(
     numbers = {loop: ir.AffineExpr.get_dim(number) for number, loop in enumerate(loops)}
     read = ir.AffineMap.get(len(loops), 0, [_sum(terms, numbers) for terms in kept])
     maps = [read, ir.AffineMap.get_identity(len(loops))]
-    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-    attributes = {
-        "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps]),
-        "iterator_types": ir.ArrayAttr.get([parallel] * len(loops)),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
-    }
-    op = build.create("linalg.generic", [], [part, patches], attributes, regions=1)
-    element = patches.type.element_type
-    block = op.regions[0].blocks.append(element, element, arg_locs=[op.location] * 2)
-    with ir.InsertionPoint(block):
-        build.create("linalg.yield", [], [block.arguments[0]])
+    attributes = [ir.AffineMapAttr.get(each) for each in maps]
+    generic([part], patches, attributes, ["parallel"] * len(loops), lambda read, _: read)
 
 
 def _sum(terms: Terms, numbers: Mapping[int, ir.AffineExpr]) -> ir.AffineExpr:

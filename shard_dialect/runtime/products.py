@@ -16,6 +16,7 @@ from math import prod
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.loops import counted
 from shard_dialect.ir.program import itemsize
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.runtime.blas import Gemm, advanced, is_for_blas
@@ -151,9 +152,7 @@ def _for_each(count: int) -> Iterator[ir.Value | None]:
     if count == 1:
         yield None
         return
-    bounds = [build.index(each) for each in (0, count, 1)]
-    loop = build.create("scf.for", [], bounds, regions=1)
-    block = loop.regions[0].blocks.append(ir.IndexType.get(), arg_locs=[loop.location])
+    _, block = counted((0, count, 1))
     with ir.InsertionPoint(block):
         yield block.arguments[0]
         build.create("scf.yield", [], [])

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.loops import counted
 from shard_dialect.ir.walk import operations
 
 Number: TypeAlias = int | ir.Value
@@ -62,11 +63,7 @@ def loop(
     write: Callable[[ir.Value, Values], Sequence[ir.Value]],
 ) -> Values:
     """`write` gives what the next round is to carry; what comes out is what the last one does."""
-    types = [value.type for value in carried]
-    operands = [index(begin), index(end), index(1), *carried]
-    made = build.create("scf.for", types, operands, regions=1)
-    locations = [made.location] * (1 + len(types))
-    block = made.regions[0].blocks.append(ir.IndexType.get(), *types, arg_locs=locations)
+    made, block = counted((begin, end, 1), carried)
     with ir.InsertionPoint(block):
         build.create("scf.yield", [], list(write(block.arguments[0], list(block.arguments)[1:])))
     return list(made.results)

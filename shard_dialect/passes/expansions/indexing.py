@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.loops import generic
 from shard_dialect.passes.expansions import code
 from shard_dialect.passes.expansions.code import Number, Values
 from shard_dialect.rules.stablehlo.arithmetic import converted, joined, repeated
@@ -46,27 +47,20 @@ def _signed(indices: ir.Value) -> ir.Value:
 
 def gather(op: ir.Operation) -> Sequence[ir.Value]:
     operand, indices = op.operands[0], _signed(op.operands[1])
-    type_, element = op.results[0].type, operand.type.element_type
+    type_ = op.results[0].type
     given, lengths = Numbers.of_gather(op), list(op.attributes["slice_sizes"])
-    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
     identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
-    attributes = {
-        "indexing_maps": ir.ArrayAttr.get([identity]),
-        "iterator_types": ir.ArrayAttr.get([parallel] * type_.rank),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 1]),
-    }
-    into = build.empty(type_).results
-    made = build.create("linalg.generic", [type_], into, attributes, regions=1)
-    block = made.regions[0].blocks.append(element, arg_locs=[made.location])
-    with ir.InsertionPoint(block):
+
+    def look(_: ir.Value) -> ir.Value:
         places = [_round(dim) for dim in range(type_.rank)]
         starts = _starts(given, type_.shape, indices.type, _read_tensor(indices), places)
         for dim in given.indexed:
             last = operand.type.shape[dim] - lengths[dim]
             starts[dim] = code.joined("minsi", code.joined("maxsi", starts[dim], 0), last)
-        found = _read_tensor(operand)(_in_slice(given, starts, places, operand.type.rank))
-        build.create("linalg.yield", [], [found])
-    return list(made.results)
+        return _read_tensor(operand)(_in_slice(given, starts, places, operand.type.rank))
+
+    into = build.empty(type_).results[0]
+    return list(generic([], into, [identity], ["parallel"] * type_.rank, look).results)
 
 
 def _round(dim: int) -> ir.Value:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.loops import counted
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.runtime.loops.fuse import Loop
 from shard_dialect.runtime.loops.nest import ONLY, Access, Nest, walk_body
@@ -244,11 +245,7 @@ def _last(op: ir.Operation) -> ir.Operation:
 
 def _for(bounds: Sequence[int | ir.Value], inits: Sequence[ir.Value]) -> ir.Operation:
     """`scf.for`, with a terminator that yields what it is given."""
-    types = [value.type for value in inits]
-    given = [build.index(each) if isinstance(each, int) else each for each in bounds]
-    made = build.create("scf.for", types, [*given, *inits], regions=1)
-    locations = [made.location] * (1 + len(types))
-    block = made.regions[0].blocks.append(ir.IndexType.get(), *types, arg_locs=locations)
+    made, block = counted(bounds, inits)
     with ir.InsertionPoint(block):
         build.create("scf.yield", [], list(block.arguments)[1:])
     return made
