@@ -96,6 +96,20 @@ def allocate_copy(value: ir.Value) -> ir.Operation:
     return create("bufferization.alloc_tensor", [value.type], [value], segments)
 
 
+def buffer_of(tensor: ir.Value) -> ir.Value:
+    """The memory of a tensor, to read."""
+    type_ = ir.MemRefType.get(tensor.type.shape, tensor.type.element_type)
+    read_only = {"read_only": ir.UnitAttr.get()}
+    return create("bufferization.to_buffer", [type_], [tensor], read_only).results[0]
+
+
+def tensor_of(filled: ir.Value) -> ir.Value:
+    """What is in memory that nothing more is written to here."""
+    type_ = ir.RankedTensorType.get(filled.type.shape, filled.type.element_type)
+    owned = {"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()}
+    return create("bufferization.to_tensor", [type_], [filled], owned).results[0]
+
+
 def scalar(attribute: ir.Attribute) -> ir.Operation:
     """`arith.constant` of a typed attribute."""
     return create("arith.constant", [attribute.type], [], {"value": attribute})

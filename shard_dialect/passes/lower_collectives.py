@@ -112,15 +112,14 @@ class _Calls:
 
     def replace(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` of `function`; what it calls is declared in front of the function."""
-        source, target = map(_buffer_type, (op.operands[0].type, op.results[0].type))
+        made = op.results[0].type
+        target = ir.MemRefType.get(made.shape, made.element_type)
         is_started = op.name == "mesh.start"
         with ir.InsertionPoint(op), op.location:
             value = op.operands[0]
             if is_started:  # the code may write to what it gave as soon as it goes on
                 value = build.allocate_copy(value).results[0]
-            read_only = {"read_only": ir.UnitAttr.get()}
-            given = build.create("bufferization.to_buffer", [source], [value], read_only)
-            buffers = [given.results[0], build.allocate(target).results[0]]
+            buffers = [build.buffer_of(value), build.allocate(target).results[0]]
             if is_started:
                 i64 = ir.IntegerType.get_signless(64)
                 remembered = ir.MemRefType.get([_REMEMBERED], i64)
@@ -181,12 +180,6 @@ class _Calls:
 
 def _read_buffer(op: ir.Operation, filled: ir.Value) -> None:
     """Replace `op` by the tensor in the buffer."""
-    owned = {"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()}
     with ir.InsertionPoint(op), op.location:
-        made = build.create("bufferization.to_tensor", [op.results[0].type], [filled], owned)
-    op.results[0].replace_all_uses_with(made.results[0])
+        op.results[0].replace_all_uses_with(build.tensor_of(filled))
     op.erase()
-
-
-def _buffer_type(type_: ir.RankedTensorType) -> ir.MemRefType:
-    return ir.MemRefType.get(type_.shape, type_.element_type)

@@ -100,13 +100,6 @@ def only_if(
     return list(made.results)
 
 
-def buffer(tensor: ir.Value) -> ir.Value:
-    """The memory of a tensor, to read."""
-    type_ = ir.MemRefType.get(tensor.type.shape, tensor.type.element_type)
-    read_only = {"read_only": ir.UnitAttr.get()}
-    return build.create("bufferization.to_buffer", [type_], [tensor], read_only).results[0]
-
-
 def room(type_: ir.ShapedType, *more: int) -> ir.Value:
     """Memory for a tensor; for as many as `more` says."""
     shape = [*more, *type_.shape]
@@ -116,15 +109,8 @@ def room(type_: ir.ShapedType, *more: int) -> ir.Value:
 def copy(tensor: ir.Value) -> ir.Value:
     """Memory that holds what the tensor does."""
     into = room(tensor.type)
-    build.copy(buffer(tensor), into)
+    build.copy(build.buffer_of(tensor), into)
     return into
-
-
-def tensor(filled: ir.Value) -> ir.Value:
-    """What is in memory that nothing more is written to here."""
-    type_ = ir.RankedTensorType.get(filled.type.shape, filled.type.element_type)
-    owned = {"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()}
-    return build.create("bufferization.to_tensor", [type_], [filled], owned).results[0]
 
 
 def load(source: ir.Value, places: Sequence[Number]) -> ir.Value:

@@ -13,12 +13,12 @@ from shard_dialect.rules.stablehlo.attributes import integers, numbers
 
 
 def fft(op: ir.Operation) -> Sequence[ir.Value]:
-    source, type_ = code.buffer(op.operands[0]), op.results[0].type
+    source, type_ = build.buffer_of(op.operands[0]), op.results[0].type
     kind = numbers(op, "fft_type", "FftTypeAttr").value
     count = len(integers(op, "fft_length"))
     made = code.room(type_)
     if 0 in type_.shape:
-        return [code.tensor(made)]
+        return [build.tensor_of(made)]
     *others, last = range(type_.rank - count, type_.rank)
     is_inverse = kind in ("IFFT", "IRFFT")
     if kind == "RFFT":
@@ -32,7 +32,7 @@ def fft(op: ir.Operation) -> Sequence[ir.Value]:
         source = half
     if kind == "IRFFT":
         _half_to_real(source, made, last)
-    return [code.tensor(made)]
+    return [build.tensor_of(made)]
 
 
 def _along(source: ir.Value, into: ir.Value, dim: int, *, is_inverse: bool) -> None:

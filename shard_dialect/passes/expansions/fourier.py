@@ -78,7 +78,7 @@ class _Waves:
         type_ = ir.RankedTensorType.get([len(angles)], real)
         listed = [array("f" if real.width == 32 else "d", map(wave, angles)) for wave in (cos, sin)]
         dense = [ir.DenseElementsAttr.get(each, type=type_) for each in listed]
-        return cls(*(code.buffer(build.scalar(each).results[0]) for each in dense))
+        return cls(*(build.buffer_of(build.scalar(each).results[0]) for each in dense))
 
     def at(self, place: ir.Value) -> ir.Value:
         return number(code.load(self.cosines, [place]), code.load(self.sines, [place]))

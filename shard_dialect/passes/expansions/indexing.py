@@ -80,8 +80,8 @@ def _read_tensor(tensor: ir.Value) -> Callable[[Sequence[Number]], ir.Value]:
 
 def scatter(op: ir.Operation) -> Sequence[ir.Value]:
     count = len(op.operands) // 2
-    operands, indices = list(op.operands)[:count], code.buffer(op.operands[count])
-    slices = list(map(code.buffer, list(op.operands)[count + 1 :]))
+    operands, indices = list(op.operands)[:count], build.buffer_of(op.operands[count])
+    slices = list(map(build.buffer_of, list(op.operands)[count + 1 :]))
     results = list(map(code.copy, operands))
     given = Numbers.of_scatter(op)
     sizes, shape = slices[0].type.shape, operands[0].type.shape
@@ -104,7 +104,7 @@ def scatter(op: ir.Operation) -> Sequence[ir.Value]:
         return code.only_if(code.all_of(inside), join)
 
     code.nest(sizes, write)
-    return [code.tensor(each) for each in results]
+    return [build.tensor_of(each) for each in results]
 
 
 def _starts(

@@ -47,7 +47,7 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
     l[j, j] = sqrt(a[j, j] - sum of l[j, k] conj(l[j, k]), k < j)
     l[i, j] = (a[i, j] - sum of l[i, k] conj(l[j, k]), k < j) / l[j, j]
     """
-    a = code.buffer(op.operands[0])
+    a = build.buffer_of(op.operands[0])
     made = code.room(a.type)
     *batch, size, _ = a.type.shape
     is_lower = "lower" in op.attributes and op.attributes["lower"].value
@@ -89,7 +89,7 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
         return code.loop(0, size, [], column_of)
 
     code.nest(batch, matrix)
-    return [code.tensor(made)]
+    return [build.tensor_of(made)]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def triangular_solve(op: ir.Operation) -> Sequence[ir.Value]:
     x[i] = (b[i] - sum of a[i, k] x[k]) / a[i, i], over those k that are solved already: from the
     first on where the matrix is lower, else from the last on.
     """
-    a, b = map(code.buffer, op.operands)
+    a, b = map(build.buffer_of, op.operands)
     x = code.room(b.type)
     how = _Solve.of(op)
     *batch, size, _ = a.type.shape
@@ -151,4 +151,4 @@ def triangular_solve(op: ir.Operation) -> Sequence[ir.Value]:
         return code.loop(0, size, [], solve)
 
     code.nest([*batch, columns], column)
-    return [code.tensor(x)]
+    return [build.tensor_of(x)]

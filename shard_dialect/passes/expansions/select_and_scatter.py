@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.expansions import code
 from shard_dialect.passes.expansions.code import Values
@@ -23,7 +24,7 @@ _SELECT, _SCATTER = 0, 1
 
 
 def select_and_scatter(op: ir.Operation) -> Sequence[ir.Value]:
-    operand, source, init = map(code.buffer, op.operands)
+    operand, source, init = map(build.buffer_of, op.operands)
     rank, shape = operand.type.rank, list(operand.type.shape)
     windows = integers(op, "window_dimensions", [1] * rank)
     strides = integers(op, "window_strides", [1] * rank)
@@ -61,7 +62,7 @@ def select_and_scatter(op: ir.Operation) -> Sequence[ir.Value]:
 
     code.nest(shape, fill)
     code.nest(source.type.shape, write)
-    return [code.tensor(result)]
+    return [build.tensor_of(result)]
 
 
 def _better(op: ir.Operation, operand: ir.Value, best: Values, here: Values) -> Values:

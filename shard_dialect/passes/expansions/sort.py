@@ -28,7 +28,7 @@ def sort(op: ir.Operation) -> Sequence[ir.Value]:
     dim = integer(op, "dimension") % len(shape)
     if shape[dim] < 2 or 0 in shape:
         return operands
-    given, made = map(code.buffer, operands), [code.room(each.type) for each in operands]
+    given, made = map(build.buffer_of, operands), [code.room(each.type) for each in operands]
     pairs = list(zip(given, made, strict=True))
     size = shape[dim]
     rows = _Rows(op, size, [code.room(build.resized(each.type, [size]), 2) for each in operands])
@@ -53,7 +53,7 @@ def sort(op: ir.Operation) -> Sequence[ir.Value]:
         return []
 
     code.nest([1 if each == dim else count for each, count in enumerate(shape)], write)
-    return [code.tensor(each) for each in made]
+    return [build.tensor_of(each) for each in made]
 
 
 @dataclass(frozen=True)
