@@ -21,7 +21,7 @@ from shard_dialect.runtime.cache import Cache
 from shard_dialect.runtime.check import Verdict, check
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.launch import join
+from shard_dialect.runtime.launch import world_of
 from shard_dialect.runtime.lowered import Program
 from shard_dialect.runtime.report import Report
 from shard_dialect.runtime.world import InProcess, Launched, World
@@ -62,8 +62,9 @@ def _nobody(warning: ShardWarning) -> None:
 
 def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
     """Raises where anything is wrong, a check that fails included."""
+    joining = world_of(options.backend)
     watch.state("ready")
-    peers = join(options.backend)
+    peers = joining() if joining else None
     joined += [peers] if peers else []
     watch.state("joined")
     if peers and peers.size > 1 and STDIN in (options.input, options.reference):

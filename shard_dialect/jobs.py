@@ -27,10 +27,12 @@ STATES = ("started", "ready", "joined", "done")
 END = "end"
 _LONGEST = 60_000
 """Bytes of a message; one datagram holds it."""
-_START, _JOIN = 6.0, 8.0
-"""Seconds that ranks wait for those that have not started, or not come as far."""
-_ELSEWHERE = 60.0
-"""The same for ranks on other machines."""
+_START, _READY, _JOIN = 6.0, 30.0, 60.0
+"""Seconds that ranks wait for those that have not started, or not become ready, and to join.
+
+A process that never starts is a mistake of the launch, and known soon. Those that have started are
+alive, and a machine with much else to do may let them import torch and meet for long.
+"""
 _CAUSE = 1.0
 """Seconds in which a rank that others have lost can say why."""
 _GOODBYE = 2.0
@@ -111,7 +113,7 @@ class Hub:
         member.rank = int(rank)
         if kind in STATES:
             self._states[member.rank] = STATES.index(kind)
-            if kind == "ready" and self._is_first(kind):
+            if self._waits_for == STATES.index("ready") and self._is_first("ready"):
                 self._since = time.monotonic()
         else:
             self._fail(text, is_cause=kind == "failed")
@@ -160,9 +162,8 @@ class Hub:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         if self._waits_for == STATES.index("started"):
             return _START * max(1.0, self._own.here / (8 * cores))
-        if self._waits_for == STATES.index("ready") or self._own.is_all_here:
-            return _JOIN * max(1.0, self._own.here / cores)
-        return _ELSEWHERE
+        ready = self._waits_for == STATES.index("ready")
+        return (_READY if ready else _JOIN) * max(1.0, self._own.here / cores)
 
     def _late(self) -> str:
         what = STATES[self._waits_for]

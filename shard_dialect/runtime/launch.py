@@ -1,8 +1,8 @@
-"""Where devices are, and joining the processes that a launcher started."""
+"""Where devices are, and what joins the processes that a launcher started."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shard_dialect.launchers import MPICH, OPEN_MPI, TORCHRUN, Launcher
@@ -19,17 +19,18 @@ BACKENDS: Mapping[str, Sequence[Launcher]] = {
 """For each backend what may have started its ranks."""
 
 
-def join(backend: str) -> Launched | None:
-    """Join the processes of MPI or torch; `None` for devices in this process.
+def world_of(backend: str) -> Callable[[], Launched] | None:
+    """What joins the processes of MPI or torch when called; `None` for devices in this process.
 
+    All that takes long and waits for nobody (importing torch is seconds) is done before the call.
     Raises `MissingExtra` if the backend's package is not installed.
     """
     if backend in ("mpi", "mpi4py"):
         from shard_dialect.runtime.mpi import MpiWorld
 
-        return MpiWorld()
+        return MpiWorld
     if backend == "torch":
         from shard_dialect.runtime.torch_distributed import TorchWorld
 
-        return TorchWorld()
+        return TorchWorld
     return None

@@ -28,7 +28,7 @@ from shard_dialect.model import Grid
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.cache import Cache
 from shard_dialect.runtime.compile import compile_sharded
-from shard_dialect.runtime.launch import BACKENDS, join
+from shard_dialect.runtime.launch import BACKENDS, world_of
 from shard_dialect.runtime.world import InProcess, World
 
 Array = NDArray[Any]
@@ -270,7 +270,8 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", choices=BACKENDS, default="devices")
     backend = parser.parse_args().backend
-    peers = join(backend)
+    joining = world_of(backend)
+    peers = joining() if joining else None
     world: World = peers or InProcess(GRID.size)
     native = backend == "mpi"
     with TemporaryDirectory() as folder:
