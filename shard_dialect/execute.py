@@ -24,6 +24,7 @@ from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.launch import world_of
 from shard_dialect.runtime.lowered import Program
 from shard_dialect.runtime.report import Report
+from shard_dialect.runtime.sizes import Sizes
 from shard_dialect.runtime.world import InProcess, Launched, World
 from shard_dialect.supervise import doing, is_watched
 
@@ -70,7 +71,7 @@ def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
     if peers and peers.size > 1 and STDIN in (options.input, options.reference):
         raise ShardError("standard input reaches one rank only: name a file")
     use_one_thread()
-    executable, reference, suspect = _compiled(options)
+    executable, reference, suspect = _compiled(options, peers.size if peers else None)
     program = executable.program
     if peers:
         peers.check_size(program.devices)
@@ -103,22 +104,23 @@ def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
 
 
 def _compiled(
-    options: argparse.Namespace,
+    options: argparse.Namespace, ranks: int | None
 ) -> tuple[Executable, Executable | None, Suspect | None]:
     """The sharded program, the one that it is compared with, and what `--bisect` needs."""
     plugins.load(options.load_plugin)
     cache = None if options.no_cache else Cache.of_user(plugins.contents())
+    sizes = Sizes(options.shapes, options.grid, options.inputs or "", ranks)
     with make_context():
         source = Source.read(options.input)
         doing("the compiler", f"{source.name}:1:1")
         native = options.backend == "mpi"
-        executable = compile_sharded(source, options.entry, cache, native_mpi=native)
+        executable = compile_sharded(source, options.entry, cache, sizes=sizes, native_mpi=native)
         entry = executable.program.entry
-        suspect = Suspect.read(source, entry) if options.bisect else None
+        suspect = Suspect.read(source, entry, sizes) if options.bisect else None
         if not options.check and not options.bisect:
             return executable, None, suspect
         of = Source.read(options.reference) if options.reference else source
-        return executable, compile_reference(of, entry, cache), suspect
+        return executable, compile_reference(of, entry, cache, sizes=sizes), suspect
 
 
 def _print(options: argparse.Namespace, program: Program, verdict: Verdict | None) -> None:

@@ -13,11 +13,15 @@ from shard_dialect.errors import ShardError
 STDIN = STDOUT = "-"
 _OPTIONAL_VALUES = {"--verify-diagnostics": "all"}
 """Flags whose value may be left out, which argparse would take from the next argument."""
+_SPACE = "\x1f"
 
 
 def parse_arguments(arguments: Sequence[str], description: str) -> tuple[argparse.Namespace, str]:
     """The options, and the pipeline that `--pass-pipeline` or the passes' flags make."""
-    options, rest = _parser(description).parse_known_args([_uniform(each) for each in arguments])
+    parser = _parser(description)
+    named = [_uniform(each) for each in arguments]
+    options, found = parser.parse_known_args([_joined(each, parser) for each in named])
+    rest = [each.replace(_SPACE, " ") for each in found]
     text = options.pass_pipeline
     if text is not None and rest:
         raise ShardError(f"--pass-pipeline is given together with {rest[0]}: use one of them")
@@ -34,6 +38,13 @@ def _uniform(argument: str) -> str:
         argument = f"-{argument}"
     value = _OPTIONAL_VALUES.get(argument)
     return f"{argument}={value}" if value else argument
+
+
+def _joined(argument: str, parser: argparse.ArgumentParser) -> str:
+    """A pass's flag without spaces: argparse takes one that has some for an input file."""
+    name = argument.partition("=")[0]
+    is_flag = re.fullmatch(r"--[\w.-]+", name) and name not in parser._option_string_actions
+    return argument.replace(" ", _SPACE) if is_flag else argument
 
 
 def _element(flag: str) -> str:

@@ -68,6 +68,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
     parser.add_argument("--backend", choices=BACKENDS, default="devices", help="where devices are")
     parser.add_argument("--entry", metavar="NAME", help="the function to run (default: main)")
+    parser.add_argument(
+        "--shapes",
+        default="",
+        metavar="4x8,,16",
+        help="shapes of arguments that leave sizes open (default: those of --inputs)",
+    )
+    parser.add_argument(
+        "--grid",
+        default="",
+        metavar="2x4",
+        help="shape of a grid that leaves sizes open (default: as many devices as ranks)",
+    )
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of random inputs")
     parser.add_argument("--inputs", metavar="FILE.npz", help="global inputs arg0, arg1, ...")
     parser.add_argument("--outputs", metavar="FILE.npz", help="write global outputs result0, ...")

@@ -16,6 +16,7 @@ from shard_dialect.runtime.bisect import Suspect
 from shard_dialect.runtime.check import check
 from shard_dialect.runtime.compile import compile_reference
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.sizes import Sizes
 from shard_dialect.runtime.world import InProcess
 
 FILES = sorted((Path(__file__).parent / "manual_computations").glob("*.mlir"))
@@ -56,4 +57,4 @@ def test_a_manual_computation_does_what_is_written(path: Path, parts: tuple[str,
 def test_bisecting_wants_an_unsharded_program_of_each_value() -> None:
     text, _ = FILES[0].read_text().split("// -----")
     with make_context(), pytest.raises(ShardError, match="is a manual computation"):
-        Suspect.read(Source.of(text), "main")
+        Suspect.read(Source.of(text), "main", Sizes())

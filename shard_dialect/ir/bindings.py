@@ -37,6 +37,11 @@ def part(name: str) -> ModuleType:
     return importlib.import_module(f"{provider}.{name}")
 
 
+def know_stablehlo_passes() -> None:
+    """Let pipelines name StableHLO's passes."""
+    part("_mlir_libs._stablehlo").register_stablehlo_passes()
+
+
 def without_op_classes() -> None:
     """Stop the bindings from importing a dialect's Python classes when they meet one of its ops.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from shard_dialect.errors import ShardError
@@ -136,6 +137,14 @@ def write_grid(grid: Grid) -> ir.Operation:
     if grid.axis_names:
         attributes[AXIS_NAMES] = names_attribute(grid)
     return create("shard.grid", [], [], attributes)
+
+
+def set_sizes(op: ir.Operation, sizes: Sequence[int]) -> None:
+    """Let the `shard.grid` or `mesh.cluster` have these sizes."""
+    if op.name == "shard.grid":
+        op.attributes["shape"] = ir.DenseI64ArrayAttr.get(list(sizes))
+    else:
+        op.attributes["dim_sizes"] = i64_array(list(sizes))
 
 
 def names_attribute(grid: Grid) -> ir.ArrayAttr:

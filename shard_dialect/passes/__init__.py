@@ -26,6 +26,7 @@ PASSES = {
     "export-shard": "export_shard:ExportShard",
     "export-mesh": "export_mesh:ExportMesh",
     "export-sdy": "export_sdy:ExportSdy",
+    "specialize": "specialize:Specialize",
     "sink-reshapes": "sink_reshapes:SinkReshapes",
     "propagate": "propagate:Propagate",
     "materialize": "materialize:Materialize",

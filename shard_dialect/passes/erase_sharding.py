@@ -39,6 +39,7 @@ from shard_dialect.ir.mesh import COLLECTIVES, is_reshard
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.positions import fold_grid_shapes
 
 _ALIASES = (
     *annotation.OPS,
@@ -64,6 +65,7 @@ class EraseSharding(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         shardings = Shardings.of(module)
+        fold_grid_shapes(module)
         for handle in functions_of(module):
             form = form_of(handle)
             if form in ("local", "lowered"):

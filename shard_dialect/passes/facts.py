@@ -115,7 +115,10 @@ def _check(each: Statement, function: Function, number: int) -> None:
     """Refuse what propagation cannot start from."""
     sharding = each.said.sharding
     if function.values[number].shape is None:
-        raise error_at(each.location, f"sharding {sharding} is on a tensor of unknown size")
+        raise error_at(
+            each.location,
+            f"sharding {sharding} is on a tensor of unknown size: give sizes, with --specialize",
+        )
     if number in function.arguments and sharding.partial:
         raise error_at(
             each.location,
@@ -208,7 +211,8 @@ def check_grid(grid: Grid, function: Function) -> Grid:
     if not grid.is_static:
         raise error_at(
             function.handle.location,
-            f"grid {grid} of function @{function.name} has unknown sizes: they must be given yet",
+            f"grid {grid} of function @{function.name} has unknown sizes: give them, with "
+            "--specialize=grid=...",
         )
     return grid
 

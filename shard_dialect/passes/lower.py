@@ -29,7 +29,7 @@ from typing import Literal
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import build
 from shard_dialect.ir.attributes import ARGUMENT, RESULT
-from shard_dialect.ir.bindings import PassManager, ir, part
+from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.diagnostics import from_mlir
 from shard_dialect.ir.function import (
     boundary,
@@ -47,6 +47,7 @@ from shard_dialect.passes.control_flow import switches_to_ifs, to_scf
 from shard_dialect.passes.expansions import to_loops, to_other_ops
 from shard_dialect.passes.lower_collectives import call_collectives, use_rows_everywhere
 from shard_dialect.passes.native_mpi import give_bodies
+from shard_dialect.passes.positions import to_arithmetic
 from shard_dialect.passes.signless import drop_signs
 
 _FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize,cse))"
@@ -99,6 +100,7 @@ class Lower(Pass):
             set_form(handle, "lowered")
             to_scf(handle)
         try:
+            to_arithmetic(module)
             use_rows_everywhere(module)
             _to_linalg(module)
             switches_to_ifs(module)
@@ -152,7 +154,7 @@ def _to_linalg(module: ir.Operation) -> None:
                 op.erase()
     if "stablehlo" in dialects:
         to_other_ops(module)
-        part("_mlir_libs._stablehlo").register_stablehlo_passes()
+        know_stablehlo_passes()
         PassManager.parse(_FROM_STABLEHLO).run(module)
 
 

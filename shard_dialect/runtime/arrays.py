@@ -82,15 +82,14 @@ def random_inputs(types: Sequence[TensorType], seed: int) -> list[Array]:
     return [draw(type_) for type_ in types]
 
 
+def shapes_in(path: str) -> dict[str, Shape]:
+    """The shapes of a `.npz` file's arrays."""
+    return {name: array.shape for name, array in _arrays(path).items()}
+
+
 def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
     """The arrays `arg0`, `arg1`, ... of a `.npz` file; raises unless their types are `types`."""
-    try:
-        with np.load(path) as file:
-            given: dict[str, Array] = dict(file)
-    except OSError as error:
-        raise cannot("read", path, error) from None
-    except (ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
-        raise ShardError(f"cannot read '{path}': it is no .npz file of arrays") from None
+    given = _arrays(path)
     names = [f"arg{index}" for index in range(len(types))]
     if sorted(given) != sorted(names):
         found = ", ".join(sorted(given)) or "none"
@@ -101,6 +100,16 @@ def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
         np.asarray(given[name].view(type_.dtype), order="C")
         for name, type_ in zip(names, types, strict=True)
     ]
+
+
+def _arrays(path: str) -> dict[str, Array]:
+    try:
+        with np.load(path) as file:
+            return dict(file)
+    except OSError as error:
+        raise cannot("read", path, error) from None
+    except (ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
+        raise ShardError(f"cannot read '{path}': it is no .npz file of arrays") from None
 
 
 def _check_type(path: str, name: str, array: Array, type_: TensorType) -> None:

@@ -43,9 +43,11 @@ from shard_dialect.passes import PIPELINES
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.arrays import Array, can_be_run
 from shard_dialect.runtime.check import Alone, Compared, Expected, compared
+from shard_dialect.runtime.compile import parsed
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.lowered import find_function
 from shard_dialect.runtime.reached import keep_connected, keep_reached
+from shard_dialect.runtime.sizes import Sizes
 from shard_dialect.runtime.world import World
 
 _TO_DISTRIBUTED = PIPELINES["spmd"][:-1]
@@ -61,12 +63,13 @@ class Suspect:
     source: Source
     module: ir.Module
     entry: str
+    sizes: Sizes
 
     @classmethod
-    def read(cls, source: Source, entry: str) -> Suspect:
+    def read(cls, source: Source, entry: str, sizes: Sizes) -> Suspect:
         """Raises a located `ShardError` for a program that is past the distributed form."""
         with source.places():
-            module = source.parse()
+            module, _ = parsed(source, entry, sizes)
             keep_connected(module.operation, entry)
             with _silent():
                 run_pipeline(module, ",".join(_TO_DISTRIBUTED))
@@ -75,7 +78,7 @@ class Suspect:
                 hint = ", where values no longer say how they lie: give --bisect an earlier one"
                 raise refuse_form(function, hint)
             _refuse_manual(module.operation)
-        return cls(source, module, entry)
+        return cls(source, module, entry, sizes)
 
     def error(
         self, reference: Executable, inputs: Sequence[Array], world: World, failure: str
@@ -132,7 +135,7 @@ class Suspect:
         """What to say where each value is right: was it a pass that rewrites the program?"""
         expected = Expected.of(reference, inputs)
         for count in range(len(_TO_DISTRIBUTED) + 1):
-            module = self.source.parse()
+            module, _ = parsed(self.source, self.entry, self.sizes)
             keep_connected(module.operation, self.entry)
             passes = ("import", *_TO_DISTRIBUTED[:count])
             run_pipeline(module, ",".join([*passes, "erase-sharding", "lower"]))

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.source import Source
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.cache import Cache
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.lowered import choose_entry
 from shard_dialect.runtime.reached import keep_connected, keep_reached
+from shard_dialect.runtime.sizes import Sizes
+
+_GIVEN = Sizes()
+"""For programs that leave none open."""
+
+
+def parsed(source: Source, entry: str | None, sizes: Sizes) -> tuple[ir.Module, str]:
+    """The module, with no size left open, and the name of the function to run."""
+    module = source.parse()
+    name = choose_entry(module.operation, entry)
+    sizes.give(module, name)
+    return module, name
 
 
 def compile_sharded(
@@ -16,9 +29,10 @@ def compile_sharded(
     entry: str | None = None,
     cache: Cache | None = None,
     *,
+    sizes: Sizes = _GIVEN,
     native_mpi: bool = False,
 ) -> Executable:
-    """The program that each device runs, from whatever form it is in.
+    """The program that each device runs, from whatever form it is in, and for certain sizes.
 
     With `native_mpi` its collectives are calls of MPI, else of whoever runs it.
     """
@@ -26,8 +40,7 @@ def compile_sharded(
 
     def compile_it() -> Executable:
         with source.places():
-            module = source.parse()
-            name = choose_entry(module.operation, entry)
+            module, name = parsed(source, entry, sizes)
             keep_connected(module.operation, name)
             run_pipeline(module, "spmd")
             keep_reached(module.operation, name)
@@ -39,23 +52,26 @@ def compile_sharded(
 
     if cache is None:
         return compile_it()
-    return cache.executable(["sharded", lower, *_parts(source), entry or ""], compile_it)
+    return cache.executable(
+        ["sharded", lower, *_parts(source), entry or "", repr(sizes)], compile_it
+    )
 
 
-def compile_reference(source: Source, entry: str, cache: Cache | None = None) -> Executable:
+def compile_reference(
+    source: Source, entry: str, cache: Cache | None = None, *, sizes: Sizes = _GIVEN
+) -> Executable:
     """The unsharded program, by none of the passes that shard."""
 
     def compile_it() -> Executable:
         with source.places():
-            module = source.parse()
-            choose_entry(module.operation, entry)
+            module, _ = parsed(source, entry, sizes)
             keep_reached(module.operation, entry)
             run_pipeline(module, "import,erase-sharding,lower")
             return Executable(module, entry)
 
     if cache is None:
         return compile_it()
-    return cache.executable(["reference", *_parts(source), entry], compile_it)
+    return cache.executable(["reference", *_parts(source), entry, repr(sizes)], compile_it)
 
 
 def _parts(source: Source) -> tuple[str | bytes, ...]:

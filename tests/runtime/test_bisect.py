@@ -21,6 +21,7 @@ from shard_dialect.runtime import bisect
 from shard_dialect.runtime.arrays import random_inputs
 from shard_dialect.runtime.bisect import Suspect
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
+from shard_dialect.runtime.sizes import Sizes
 from shard_dialect.runtime.world import InProcess
 from tests.flow_programs import random_flow_program
 from tests.programs import random_program
@@ -36,7 +37,7 @@ def blamed(text: str) -> ShardError:
     with make_context():
         reference = compile_reference(source, "main")
         program = compile_sharded(source, "main").program
-        suspect = Suspect.read(source, "main")
+        suspect = Suspect.read(source, "main", Sizes())
     inputs = random_inputs([each.whole for each in program.arguments], seed=0)
     return suspect.error(reference, inputs, InProcess(program.devices), "result0 differs")
 

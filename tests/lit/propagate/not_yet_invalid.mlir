@@ -4,7 +4,7 @@
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @sizes_that_are_not_known(%x: tensor<?xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{sharding [[0]] is on a tensor of unknown size}}
+  // expected-error@+1 {{sharding [[0]] is on a tensor of unknown size: give sizes, with --specialize}}
   %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0]]>} : (tensor<?xf32>) -> tensor<?xf32>
   return
 }
@@ -38,7 +38,7 @@ func.func @a_partial_argument(%x: tensor<16x16xf32> {mesh.sharding = #mesh.shard
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64} : () -> ()
-// expected-error@+1 {{grid @g(?) of function @unknown_sizes_of_the_grid has unknown sizes: they must be given yet}}
+// expected-error@+1 {{grid @g(?) of function @unknown_sizes_of_the_grid has unknown sizes: give them, with --specialize=grid=...}}
 func.func @unknown_sizes_of_the_grid(%x: tensor<16x16xf32>) {
   return
 }

@@ -1,0 +1,132 @@
+"""Programs that leave sizes open, run with several: against numpy, and as one of known sizes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.runtime.arrays import Array
+from shard_dialect.runtime.compile import compile_sharded
+from shard_dialect.runtime.sizes import Sizes
+from shard_dialect.runtime.world import InProcess
+
+NORMALIZED = """
+shard.grid @g(shape = ?x2)
+func.func @main(%x: tensor<?x?xf64> {mesh.sharding = #mesh.shard<@g, [[0], [1]]>})
+    -> tensor<?x?xf64> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f64
+  %rows = tensor.dim %x, %c0 : tensor<?x?xf64>
+  %columns = tensor.dim %x, %c1 : tensor<?x?xf64>
+  %e = tensor.empty(%rows) : tensor<?xf64>
+  %z = linalg.fill ins(%zero : f64) outs(%e : tensor<?xf64>) -> tensor<?xf64>
+  %exp = math.exp %x : tensor<?x?xf64>
+  %sum = linalg.reduce {arith.addf} ins(%exp : tensor<?x?xf64>) outs(%z : tensor<?xf64>)
+           dimensions = [1]
+  %wide = tensor.empty(%rows, %columns) : tensor<?x?xf64>
+  %sums = linalg.broadcast ins(%sum : tensor<?xf64>) outs(%wide : tensor<?x?xf64>) dimensions = [1]
+  %r = arith.divf %exp, %sums : tensor<?x?xf64>
+  return %r : tensor<?x?xf64>
+}
+"""
+
+
+def run(text: str, sizes: Sizes, *inputs: Array) -> Array:
+    """What each device has of the result, if it is the same."""
+    with make_context():
+        executable = compile_sharded(Source.of(text), sizes=sizes)
+    program = executable.program
+    world = InProcess(program.devices)
+    outputs = world.run(executable, [program.scatter(inputs, rank) for rank in world.ranks])
+    (found,) = program.gather(outputs)
+    return found
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (5, 3), (1, 1), (7, 2)])
+@pytest.mark.parametrize("grid", ["1x2", "2x2", "3x2"])
+def test_softmax_of_any_shape(shape: tuple[int, int], grid: str) -> None:
+    drawn = np.random.default_rng(1).standard_normal(shape)
+    found = run(NORMALIZED, Sizes("x".join(map(str, shape)), grid), drawn)
+    expected = np.exp(drawn) / np.exp(drawn).sum(1, keepdims=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_shapes_of_the_inputs_and_a_grid_of_the_ranks(tmp_path: Path) -> None:
+    drawn = np.random.default_rng(1).standard_normal((6, 4))
+    np.savez(tmp_path / "in.npz", arg0=drawn)
+    sizes = Sizes(inputs=str(tmp_path / "in.npz"), devices=6)
+    with make_context():
+        program = compile_sharded(Source.of(NORMALIZED), sizes=sizes).program
+    assert program.devices == 6
+    assert [each.whole.shape for each in program.arguments] == [(6, 4)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (Sizes(), "argument 0 of @main is a tensor<?x?xf64>: give the shapes of the arguments"),
+        (Sizes("4x6"), "grid @g(?x2) of function @main has unknown sizes: give them"),
+        (Sizes("4x6", devices=3), "grid @g(?x2) cannot have 3 devices, one for each rank"),
+        (Sizes("4x6", "2x3"), "grid @g(?x2) cannot have the shape 2x3"),
+        (Sizes("4", "2x2"), "it cannot have the shape 4"),
+        (Sizes("4x6,2", "2x2"), "function @main has 1 arguments, and is to have 2 shapes"),
+        (Sizes("4xsix", "2x2"), "'4xsix': expected sizes with an x between them"),
+    ],
+)
+def test_sizes_that_do_not_fit(sizes: Sizes, message: str) -> None:
+    with pytest.raises(ShardError) as found, make_context():
+        compile_sharded(Source.of(NORMALIZED), sizes=sizes)
+    assert message in found.value.message
+
+
+def test_sizes_for_a_program_that_has_them() -> None:
+    text = NORMALIZED.replace("= ?x2", "= 2x2")
+    drawn = np.ones((4, 4))
+    assert run(text, Sizes("4x4", "2x2"), drawn).shape == (4, 4)
+    with pytest.raises(ShardError, match="no grid can have the shape 4x2"):
+        run(text, Sizes("4x4", "4x2"), drawn)
+
+
+def test_a_cluster_may_leave_sizes_open() -> None:
+    text = NORMALIZED.replace(
+        "shard.grid @g(shape = ?x2)",
+        '"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [-1, 2]} : () -> ()',
+    )
+    assert run(text, Sizes("4x4", "2x2"), np.ones((4, 4))).shape == (4, 4)
+
+
+POSITIONS = """
+shard.grid @g(shape = 2x3x2)
+func.func @main() -> (tensor<7xindex>) attributes {mesh.form = "local"} {
+  %n:2 = shard.grid_shape @g axes = [1, 0] : index, index
+  %i:3 = shard.process_multi_index on @g : index, index, index
+  %along:2 = shard.neighbors_linear_indices on @g[%i#0, %i#1, %i#2] split_axes = [1]
+               : index, index
+  %both:2 = shard.neighbors_linear_indices on @g[%i#0, %i#1, %i#2] split_axes = [2, 1]
+              : index, index
+  %r = tensor.from_elements %n#0, %n#1, %i#1, %along#0, %along#1, %both#0, %both#1 : tensor<7xindex>
+  return %r : tensor<7xindex>
+}
+"""
+
+
+def test_where_a_device_is() -> None:
+    with make_context():
+        executable = compile_sharded(Source.of(POSITIONS))
+    world = InProcess(12)
+    outputs = world.run(executable, [()] * 12)
+    ranks = np.arange(12).reshape(2, 3, 2)
+    for (x, y, z), rank in np.ndenumerate(ranks):
+
+        def rank_at(row: np.ndarray, place: int) -> int:  # type: ignore[type-arg]
+            return int(row[place]) if 0 <= place < len(row) else -1
+
+        along, both = ranks[x, :, z], ranks[x].T.reshape(-1)
+        place = z * 3 + y
+        expected = [3, 2, y, rank_at(along, y - 1), rank_at(along, y + 1)]
+        expected += [rank_at(both, place - 1), rank_at(both, place + 1)]
+        assert outputs[rank][0].tolist() == expected
