@@ -121,6 +121,9 @@ def test_examples(batch: Batch) -> None:
     batch.check()
 
 
+@pytest.mark.parametrize(
+    "batch", [pytest.param("torch", marks=pytest.mark.exhaustive), "mpi4py"], indirect=True
+)
 def test_examples_whose_collectives_are_started_early(batch: Batch) -> None:
     for source in EXAMPLES[:4]:
         batch.add(source.stem, source.read_text(), "spmd,overlap-collectives")
@@ -136,7 +139,19 @@ GENERATORS: dict[str, tuple[Callable[[int], str], int]] = {
 }
 
 
-@pytest.mark.parametrize("kind", GENERATORS)
+@pytest.mark.parametrize(
+    ("kind", "batch"),
+    [
+        pytest.param(
+            kind,
+            target,
+            marks=[pytest.mark.exhaustive] if target == "torch" and kind != "stablehlo" else [],
+        )
+        for target in TARGETS
+        for kind in GENERATORS
+    ],
+    indirect=["batch"],
+)
 def test_random_programs(kind: str, batch: Batch) -> None:
     draw, count = GENERATORS[kind]
     for seed in range(count):

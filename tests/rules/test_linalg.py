@@ -322,6 +322,7 @@ def test_every_split_is_reached(name: str) -> None:
     assert (check_every_split(CASES[name], runs=2) == 0) == (name in SPLIT_IN_NO_WAY)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", CASES)
 def test_placed_at_random_it_means_the_same(name: str, seed: int) -> None:

@@ -121,6 +121,7 @@ def test_every_split_is_reached(name: str) -> None:
     assert check_every_split(CASES[name], runs=1) > 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_placed_at_random_it_means_the_same(name: str) -> None:
     check_means_the_same(at_random(CASES[name], 0))

@@ -220,6 +220,7 @@ def sharded(text: str, rng: random.Random) -> str:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_cut_at_random_it_equals_the_unsharded_op(name: str, seed: int) -> None:
@@ -255,6 +256,7 @@ ODD = {
 DRAWN = dict(lowered())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", DRAWN)
 def test_drawn_and_cut_at_random_it_equals_the_unsharded_op(name: str) -> None:
     check(sharded(DRAWN[name], random.Random(name)))

@@ -222,6 +222,7 @@ def test_every_split_is_reached(name: str) -> None:
     assert check_every_split(CASES[name]) > 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", [name for name, each in CASES.items() if each.runs])
 def test_placed_at_random_it_means_the_same(name: str, seed: int) -> None:
