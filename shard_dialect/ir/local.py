@@ -38,10 +38,11 @@ from shard_dialect.model import (
     Step,
     UpdateHalo,
 )
+from shard_dialect.model.messages import Message, Receive, Send
 from shard_dialect.model.rooted import Broadcast, Gather, Reduce, RootedStep, Scatter, Shift
 
 _Attributes = Mapping[str, ir.Attribute]
-LocalStep = Step | RootedStep
+LocalStep = Step | RootedStep | Message
 
 
 def read_local(name: str, attributes: _Attributes) -> tuple[str, LocalStep] | None:
@@ -127,11 +128,12 @@ def _int(attributes: _Attributes, name: str) -> int:
     return int(attributes[name].value)
 
 
-def _root(attributes: _Attributes) -> tuple[int, ...]:
-    root = tuple(attributes["root"])
-    if DYNAMIC in root:
-        raise ShardingError("has a root that is not known: not supported yet")
-    return root
+def _device(attributes: _Attributes, key: str) -> tuple[int, ...]:
+    """The place in its group of the one device that an op names."""
+    place = tuple(attributes[key])
+    if DYNAMIC in place:
+        raise ShardingError(f"has a {key} that is not known: not supported yet")
+    return place
 
 
 def _reduction(attributes: _Attributes) -> Reduction:
@@ -154,13 +156,15 @@ _READ: dict[str, Callable[[_Attributes], LocalStep]] = {
     ),
     "shard.all_to_all": lambda a: AllToAll(_int(a, "concat_axis"), _int(a, "split_axis"), _axes(a)),
     "shard.update_halo": _update_halo,
-    "shard.broadcast": lambda a: Broadcast(_axes(a), _root(a)),
-    "shard.gather": lambda a: Gather(_int(a, "gather_axis"), _axes(a), _root(a)),
-    "shard.reduce": lambda a: Reduce(_axes(a), _root(a), _reduction(a)),
-    "shard.scatter": lambda a: Scatter(_int(a, scatter_dim()), _axes(a), _root(a)),
+    "shard.broadcast": lambda a: Broadcast(_axes(a), _device(a, "root")),
+    "shard.gather": lambda a: Gather(_int(a, "gather_axis"), _axes(a), _device(a, "root")),
+    "shard.reduce": lambda a: Reduce(_axes(a), _device(a, "root"), _reduction(a)),
+    "shard.scatter": lambda a: Scatter(_int(a, scatter_dim()), _axes(a), _device(a, "root")),
     "shard.shift": lambda a: Shift(
         _axes(a), _int(a, "shift_axis"), _int(a, "offset"), "rotate" in a
     ),
+    "shard.send": lambda a: Send(_axes(a), _device(a, "destination")),
+    "shard.recv": lambda a: Receive(_axes(a), _device(a, "source") if "source" in a else None),
 }
 
 
@@ -172,7 +176,7 @@ _OURS: dict[str, Callable[[_Attributes], Step]] = {
 }
 
 
-LOCAL_COLLECTIVES = (*_READ, "shard.recv", "shard.send")
+LOCAL_COLLECTIVES = tuple(_READ)
 """Upstream's ops that move data between devices, or slice it."""
 
 

@@ -13,6 +13,7 @@ from shard_dialect.ir.local import read_local
 from shard_dialect.ir.mesh import COLLECTIVES, UPDATE_HALO, Check
 from shard_dialect.ir.notation import read_axes
 from shard_dialect.model import ShardingError
+from shard_dialect.model.messages import Receive, Send
 
 DIRECTIONS = ("none", "forward", "backward")
 """Of a barrier, by Shardy's numbers; 3, both, would bar nothing."""
@@ -88,7 +89,8 @@ def _collective(op: ir.Operation) -> None:
 
 def _start(op: ir.Operation) -> None:
     what = expect(op, "collective", ir.DictAttr, "a dictionary")
-    if "name" not in what or read_local(what["name"].value, what) is None:
+    read = read_local(what["name"].value, what) if "name" in what else None
+    if read is None or isinstance(read[1], Send | Receive):
         raise ShardingError(f"starts no collective: {what}")
     for use in op.results[0].uses:
         if use.owner.operation.name != "mesh.done":

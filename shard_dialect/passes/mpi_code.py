@@ -44,6 +44,7 @@ class Mpi:
         self.module = module
         self._handles: list[ir.Attribute] = []
         self._tables = 0
+        self._kept = 0
         self._declared: set[str] = set()
 
     def handle(self, kind: str, **more: ir.Attribute) -> ir.Value:
@@ -84,6 +85,13 @@ class Mpi:
         no_one = build.create("arith.trunci", [bits(32)], [self.handle("no_one")]).results[0]
         is_there = build.compare("sge", place, number(0))
         return build.create("arith.select", [bits(32)], [is_there, place, no_one]).results[0]
+
+    def kept(self, type_: ir.MemRefType, initial: ir.Attribute | None = None) -> ir.Value:
+        """A buffer of the module's own, which keeps what is in it from run to run."""
+        name = f"mesh_kept_{self._kept}"
+        self._kept += 1
+        self._global(name, type_, {"initial_value": initial or ir.UnitAttr.get()})
+        return _get(name, type_)
 
     def call(self, name: str, *arguments: ir.Value | int) -> None:
         """Call a function of MPI, `int` for numbers of 32 bits, and see whether it failed."""

@@ -38,6 +38,7 @@ from shard_dialect.model import (
     UpdateHalo,
 )
 from shard_dialect.model.halos import halo_messages
+from shard_dialect.model.messages import TAG, Receive, Send
 from shard_dialect.model.rooted import Broadcast, Gather, Reduce, Scatter, Shift, place_of
 from shard_dialect.passes.mpi_buffers import (
     clear,
@@ -46,7 +47,7 @@ from shard_dialect.passes.mpi_buffers import (
     join_rows,
     new_buffer,
 )
-from shard_dialect.passes.mpi_code import BIND, FAILED, Mpi, address, number, when
+from shard_dialect.passes.mpi_code import BIND, FAILED, Mpi, address, bits, number, when
 
 _MOST = 2**31 - 1
 """Elements that MPI's functions can count."""
@@ -149,7 +150,7 @@ class _Site:
     def begins(self) -> bool:
         """Whether MPI has a nonblocking call that is all of the step."""
         match self.step:
-            case UpdateHalo():
+            case UpdateHalo() | Send() | Receive():
                 return False
             case AllReduce(reduction=kind) | Reduce(reduction=kind) | ReduceScatter(reduction=kind):
                 return _is_known(kind, self.element)
@@ -302,6 +303,41 @@ def _shift(site: _Site) -> None:
     site.pass_on(address(site.source), address(site.target), site.count, to)
 
 
+def _send(site: _Site) -> None:
+    """MPI reads a copy, until the message is received: the next one from here waits for that."""
+    step = site.step
+    assert isinstance(step, Send), "the table says so"
+    mpi, sizes = site.mpi, site.grid.sizes_along(step.axes)
+    given = mpi.kept(ir.MemRefType.get(site.source.type.shape, site.element))
+    request = address(mpi.kept(ir.MemRefType.get([1], bits(64))))
+    none = ir.DenseElementsAttr.get_splat(
+        ir.RankedTensorType.get([1], bits(32)), ir.IntegerAttr.get(bits(32), 0)
+    )
+    was_sent = mpi.kept(ir.MemRefType.get([1], bits(32)), none)
+    first = build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), 0)).results[0]
+    sent = build.create("memref.load", [bits(32)], [was_sent, first]).results[0]
+    with when(build.compare("ne", sent, number(0))):
+        mpi.call("MPI_Wait", request, mpi.status())
+    build.create("memref.store", [], [number(1), was_sent, first])
+    copy(site.source, given)
+    copy(site.source, site.target)
+    to = place_of(step.destination, sizes)
+    what = (address(given), site.count, site.type())
+    mpi.call("MPI_Isend", *what, to, TAG, site.group(), request)
+
+
+def _receive(site: _Site) -> None:
+    step = site.step
+    assert isinstance(step, Receive), "the table says so"
+    mpi, origin = site.mpi, step.source
+    if origin is None:
+        source = build.create("arith.trunci", [bits(32)], [mpi.handle("anyone")]).results[0]
+    else:
+        source = number(place_of(origin, site.grid.sizes_along(step.axes)))
+    what = (address(site.target), site.count, site.type())
+    mpi.call("MPI_Recv", *what, source, TAG, site.group(), mpi.status())
+
+
 def _update_halo(site: _Site) -> None:
     assert isinstance(site.step, UpdateHalo), "the table says so"
     copy(site.source, site.target)
@@ -329,6 +365,8 @@ _WRITE: dict[type, Callable[[_Site], None]] = {
     Reduce: _reduce,
     Scatter: _scatter,
     Shift: _shift,
+    Send: _send,
+    Receive: _receive,
 }
 _MOVED = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "complex<f64>"}
 """The type that MPI moves elements of so many bytes as."""

@@ -22,6 +22,7 @@ from shard_dialect.model import (
     UpdateHalo,
 )
 from shard_dialect.model.halos import halo_messages
+from shard_dialect.model.messages import Receive, Send
 from shard_dialect.model.rooted import Broadcast, Gather, Reduce, Scatter, Shift, place_of
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.group import Group
@@ -111,6 +112,17 @@ def _shift(step: Shift, grid: Grid, group: Group, source: Array, target: Array) 
     group.permute(source, target, *step.partners(group.index, grid.sizes_along(step.axes)))
 
 
+def _send(step: Send, grid: Grid, group: Group, source: Array, target: Array) -> None:
+    group.send(source, place_of(step.destination, grid.sizes_along(step.axes)))
+    target[...] = source
+
+
+def _receive(step: Receive, grid: Grid, group: Group, _: Array, target: Array) -> None:
+    origin = step.source
+    sizes = grid.sizes_along(step.axes)
+    group.receive(target, None if origin is None else place_of(origin, sizes))
+
+
 def _root(step: Broadcast | Gather | Reduce | Scatter, grid: Grid) -> int:
     return place_of(step.root, grid.sizes_along(step.axes))
 
@@ -123,6 +135,8 @@ _PERFORM: dict[type, Callable[..., None]] = {
     Permute: lambda step, _, group, *arrays: _permute(step, group, *arrays),
     UpdateHalo: lambda step, _, group, *arrays: _update_halo(step, group, *arrays),
     Shift: _shift,
+    Send: _send,
+    Receive: _receive,
     Broadcast: lambda step, grid, group, *arrays: group.broadcast(*arrays, _root(step, grid)),
     Gather: lambda step, grid, group, *arrays: group.gather(*arrays, _root(step, grid)),
     Scatter: lambda step, grid, group, *arrays: group.scatter(*arrays, _root(step, grid)),

@@ -16,6 +16,7 @@ from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.collectives import Member
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.post import Post
 from shard_dialect.runtime.reductions import join
 from shard_dialect.runtime.telling import Telling
 
@@ -28,7 +29,7 @@ def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> li
 
     If one device fails, all stop, and the first exception is raised.
     """
-    world = _World()
+    world = _World(len(inputs))
     outputs: list[list[Array]] = [[] for _ in inputs]
     errors: list[BaseException] = []
 
@@ -45,6 +46,7 @@ def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> li
             stop(error)
         finally:
             member.rest()
+            world.post.leave(rank)
 
     # Daemons: an interpreter that is to end does not wait for what still computes.
     threads = [
@@ -83,9 +85,10 @@ def _wait(threads: Sequence[threading.Thread], errors: Sequence[BaseException]) 
 
 
 class _World:
-    """The meeting points of all groups."""
+    """The meeting points of all groups, and the post between their members."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
+        self.post = Post(size)
         self._meetings: dict[tuple[int, ...], _Meeting] = {}
         self._lock = threading.Lock()
         self._aborted = False
@@ -101,6 +104,7 @@ class _World:
     def abort(self) -> None:
         with self._lock:
             self._aborted = True
+            self.post.abort()
             for meeting in self._meetings.values():
                 meeting.barrier.abort()
 
@@ -129,15 +133,17 @@ class _Device(Member):
     def join(self, grid: Grid, axes: Axes) -> _Group:
         # One for all axes that make the same group: its members take turns at two tables.
         ranks = grid.group_of(self.rank, axes)
-        group = _Group(self._world.meeting(ranks), ranks.index(self.rank))
+        group = _Group(self._world.meeting(ranks), ranks, self.rank, self._world.post)
         return self._by_ranks.setdefault(ranks, group)
 
 
 class _Group:
-    def __init__(self, meeting: _Meeting, index: int) -> None:
-        self.size = meeting.barrier.parties
-        self.index = index
+    def __init__(self, meeting: _Meeting, ranks: tuple[int, ...], rank: int, post: Post) -> None:
+        self.size = len(ranks)
+        self.index = ranks.index(rank)
+        self._ranks = ranks
         self._meeting = meeting
+        self._post = post
         self._turn = 0
 
     def _exchange(self, send: Array) -> list[Array]:
@@ -145,7 +151,8 @@ class _Group:
         table = self._meeting.tables[self._turn]
         self._turn = 1 - self._turn
         table[self.index] = send.copy()  # the sender may change its buffer as soon as it goes on
-        self._meeting.barrier.wait()
+        with self._post.at_meeting(self._ranks[self.index], self._meeting.barrier):
+            self._meeting.barrier.wait()
         return list(table)
 
     def all_gather(self, send: Array, into: Array) -> None:
@@ -177,6 +184,12 @@ class _Group:
 
     def scatter(self, send: Array, into: Array, root: int) -> None:
         into[...] = self._own(self._exchange(send)[root])
+
+    def send(self, send: Array, to: int) -> None:
+        self._post.send(self._ranks, self.index, to, send.copy())
+
+    def receive(self, into: Array, source: int | None) -> None:
+        into[...] = self._post.receive(self._ranks, self.index, source)
 
     def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
         sent = self._exchange(send)

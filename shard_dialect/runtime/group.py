@@ -45,5 +45,11 @@ class Group(Protocol):
     def scatter(self, send: Array, into: Array, root: int) -> None:
         """This member's part of what the root sends."""
 
+    def send(self, send: Array, to: int) -> None:
+        """Give member `to`, which is to receive it, what is in `send`, without waiting for it."""
+
+    def receive(self, into: Array, source: int | None) -> None:
+        """What member `source` (any member, if `None`) has sent; wait for it."""
+
     def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
         """To the root the members' `send`s joined into one."""

@@ -16,6 +16,7 @@ import numpy as np
 from shard_dialect import watch
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Axes, Grid, Reduction
+from shard_dialect.model.messages import TAG
 from shard_dialect.passes.mpi_code import FAILED
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.executable import Executable
@@ -93,6 +94,8 @@ class MpiWorld(Launched):
                 return self.rank
             case "no_one":
                 return MPI.PROC_NULL
+            case "anyone":
+                return MPI.ANY_SOURCE
             case "op":
                 return MPI._handleof(_OPERATIONS[handle.name])
         return MPI._handleof(_TYPES[handle.name])
@@ -129,6 +132,7 @@ class _Group:
         self.index = ranks.index(rank)
         world = MPI.COMM_WORLD.Get_group()
         self.communicator = MPI.COMM_WORLD.Create_group(world.Incl(ranks))
+        self._sent: list[tuple[MPI.Request, Array]] = []
 
     def all_gather(self, send: Array, into: Array) -> None:
         self.communicator.Allgather(_raw(send), _raw(into))
@@ -165,6 +169,15 @@ class _Group:
     def scatter(self, send: Array, into: Array, root: int) -> None:
         self.communicator.Scatter(_raw(send), _raw(into), root)
 
+    def send(self, send: Array, to: int) -> None:
+        given = _raw(send).copy()  # MPI reads it until it has been received
+        request = self.communicator.Isend(given, to, TAG)
+        self._sent = [each for each in self._sent if not each[0].Test()]
+        self._sent.append((request, given))
+
+    def receive(self, into: Array, source: int | None) -> None:
+        self.communicator.Recv(_raw(into), MPI.ANY_SOURCE if source is None else source, TAG)
+
     def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
         if not _knows(send, reduction):
             reduce_by_rows(self, send, into, root, reduction)
@@ -194,7 +207,7 @@ def _knows(array: Array, reduction: Reduction) -> bool:
 _CALLED = (
     "Allgather Iallgather Allreduce Iallreduce Reduce_scatter_block Ireduce_scatter_block "
     "Alltoall Ialltoall Sendrecv Isendrecv Bcast Ibcast Gather Igather Scatter Iscatter "
-    "Reduce Ireduce Wait"
+    "Reduce Ireduce Isend Recv Wait"
 )
 
 

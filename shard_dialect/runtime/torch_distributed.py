@@ -14,6 +14,7 @@ import numpy as np
 
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Axes, Grid, Reduction
+from shard_dialect.model.messages import TAG
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.reductions import (
     all_reduce_by_parts,
@@ -101,6 +102,7 @@ class _Group:
         self._group = group
         self._ranks = ranks
         self._device = device
+        self._sent: list[tuple[dist.Work, torch.Tensor]] = []
         self._place_of = [ranks.index(each) for each in sorted(ranks)]
 
     def all_gather(self, send: Array, into: Array) -> None:
@@ -171,6 +173,18 @@ class _Group:
         rows, got = self._rows(send), self._bytes(into)
         given = [rows[place] for place in self._place_of] if self.index == root else None
         dist.scatter(got, given, self._ranks[root], group=self._group)
+        self._fill(into, got)
+
+    def send(self, send: Array, to: int) -> None:
+        given = self._bytes(send).clone()  # it is read until it has been received
+        work = dist.isend(given, self._ranks[to], group=self._group, tag=TAG)
+        self._sent = [each for each in self._sent if not each[0].is_completed()]
+        self._sent.append((work, given))
+
+    def receive(self, into: Array, source: int | None) -> None:
+        got = self._bytes(into)
+        origin = None if source is None else self._ranks[source]
+        dist.recv(got, origin, group=self._group, tag=TAG)
         self._fill(into, got)
 
     def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:

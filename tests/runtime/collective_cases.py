@@ -92,6 +92,49 @@ class Case:
         return self.got([inputs[each] for each in group], group.index(rank))
 
 
+@dataclass(frozen=True)
+class Sent(Case):
+    """What the first of a group sends the last: they take other branches than the rest."""
+
+    @property
+    def name(self) -> str:
+        return "send/recv"
+
+    def text(self, element: str, result: int) -> str:
+        type_, n = _type(SHAPE, element), GRID.axes_size(self.axes)
+        where = f"on @g grid_axes = {list(self.axes)}"
+        last = [1] * len(self.axes)
+        mine = [GRID.index_along(rank, self.axes) for rank in range(GRID.size)]
+        listed = f"dense<{mine}> : tensor<{GRID.size}xindex>"
+        r = f"%r{result}"
+        return f"""{r}rank = shard.process_linear_index on @g : index
+  {r}places = arith.constant {listed}
+  {r}place = tensor.extract {r}places[{r}rank] : tensor<{GRID.size}xindex>
+  {r}zero = arith.constant 0 : index
+  {r}end = arith.constant {n - 1} : index
+  {r}sends = arith.cmpi eq, {r}place, {r}zero : index
+  {r}gets = arith.cmpi eq, {r}place, {r}end : index
+  {r} = scf.if {r}gets -> {type_} {{
+    %got = shard.recv %x {where}{self.attributes["source"]} : ({type_}) -> {type_}
+    scf.yield %got : {type_}
+  }} else {{
+    %kept = scf.if {r}sends -> {type_} {{
+      %sent = shard.send %x {where} destination = {last} : ({type_}) -> {type_}
+      scf.yield %sent : {type_}
+    }} else {{
+      scf.yield %x : {type_}
+    }}
+    scf.yield %kept : {type_}
+  }}"""
+
+
+def _sent(axes: tuple[int, ...], source: str) -> Case:
+    return Sent(
+        "shard.send", axes, {"source": source}, SHAPE,
+        lambda all_, at: all_[0] if at == len(all_) - 1 else all_[at],
+    )  # fmt: skip
+
+
 def _type(shape: Sequence[int], element: str) -> str:
     return f"tensor<{'x'.join(map(str, shape))}x{element}>"
 
@@ -146,6 +189,7 @@ def _moves(axes: tuple[int, ...], dim: int) -> list[Case]:
         Case("shard.shift", axes, _on(axes, **back), SHAPE, _before),
         Case("mesh.collective_permute", axes, permute, SHAPE, lambda all_, at: all_[at - 1]),
         *(_all_to_all(axes, dim, other) for other in sorted({1, dim})),
+        _sent(axes, f" source = {[0] * len(axes)}" if dim else ""),
     ]  # fmt: skip
 
 
@@ -207,7 +251,7 @@ def program(chosen: Sequence[Case], element: str, *, started: bool) -> str:
     results = ", ".join(f"%r{number}" for number in range(len(chosen)))
     lines = []
     for number, case in enumerate(chosen):
-        in_halves = started and case.op != "shard.all_slice"
+        in_halves = started and case.op not in ("shard.all_slice", "shard.send")
         lines.append((case.started if in_halves else case.text)(element, number))
     body = "\n  ".join([*lines, f"return {results} : {types}"])
     return (

@@ -18,6 +18,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.local import described, read_local
 from shard_dialect.ir.walk import operations
 from shard_dialect.model import AllSlice, Mask
+from shard_dialect.model.messages import Receive, Send
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.collectives.local import (
     blocks_of,
@@ -46,7 +47,7 @@ def _communicates(op: ir.Operation) -> bool:
     if op.name == "mesh.start" or not op.operands:
         return False
     read = read_local(op.name, op.attributes)
-    return read is not None and not isinstance(read[1], AllSlice | Mask)
+    return read is not None and not isinstance(read[1], AllSlice | Mask | Send | Receive)
 
 
 def _overlap(block: ir.Block) -> None:

@@ -30,8 +30,8 @@ func.func @of_one_bit(%x: tensor<4xi1>) -> tensor<4xi1> attributes {mesh.form = 
 // -----
 
 shard.grid @g(shape = 2)
-func.func @sent(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh.form = "local"} {
-  // expected-error@+1 {{'shard.send' op cannot be lowered yet}}
-  %0 = shard.send %x on @g grid_axes = [0] destination = [1] : (tensor<4xf32>) -> tensor<4xf32>
+func.func @sent(%x: tensor<4xf32>, %d: index) -> tensor<4xf32> attributes {mesh.form = "local"} {
+  // expected-error@+1 {{has a destination that is not known: not supported yet}}
+  %0 = shard.send %x on @g grid_axes = [0] destination = [%d] : (tensor<4xf32>, index) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }

@@ -1,0 +1,80 @@
+"""What devices in one process send each other; tests/runtime/collective_cases.py is about all."""
+
+import pytest
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.source import Source
+from shard_dialect.runtime.compile import compile_sharded
+from shard_dialect.runtime.world import InProcess
+
+PROGRAM = """
+shard.grid @g(shape = 3)
+!t = tensor<1xindex>
+func.func @main() -> (!t, !t) attributes {{mesh.form = "local"}} {{
+  %rank = shard.process_linear_index on @g : index
+  %ten = arith.constant 10 : index
+  %mine = arith.muli %rank, %ten : index
+  %x = tensor.from_elements %mine : !t
+  %zero = arith.constant 0 : index
+  %first = arith.cmpi eq, %rank, %zero : index
+  %a, %b = scf.if %first -> (!t, !t) {{
+    {first}
+  }} else {{
+    {others}
+  }}
+  return %a, %b : !t, !t
+}}
+"""
+SEND = "%s{} = shard.send {} on @g grid_axes = [0] destination = [{}] : (!t) -> !t"
+RECEIVE = "%r{} = shard.recv %x on @g grid_axes = [0] {}: (!t) -> !t"
+SUM = "%all = shard.all_reduce %x on @g grid_axes = [0] : !t -> !t"
+KEEP = "scf.yield %x, %x : !t, !t"
+BOTH = "scf.yield %r0, %r1 : !t, !t"
+
+
+def run(first: list[str], others: list[str]) -> list[list[int]]:
+    """The results of each device."""
+    text = PROGRAM.format(first="\n    ".join(first), others="\n    ".join(others))
+    with make_context():
+        executable = compile_sharded(Source.of(text))
+    outputs = InProcess(3).run(executable, [()] * 3)
+    return [[int(each[0]) for each in found] for found in outputs]
+
+
+def test_a_receiver_takes_from_whom_it_names_and_else_from_anyone() -> None:
+    send = SEND.format(0, "%x", 0)
+    named = [RECEIVE.format(0, "source = [2] "), RECEIVE.format(1, "source = [1] "), BOTH]
+    assert run(named, [send, KEEP]) == [[20, 10], [10, 10], [20, 20]]
+    anyone = [RECEIVE.format(0, ""), RECEIVE.format(1, ""), BOTH]
+    found = run(anyone, [send, KEEP])
+    assert sorted(found[0]) == [10, 20]
+
+
+def test_messages_arrive_in_order_and_wait_for_nobody() -> None:
+    double = "%y = arith.addi %x, %x : !t"
+    sends = [SEND.format(0, "%x", 0), double, SEND.format(1, "%y", 0)]
+    takes = [RECEIVE.format(0, "source = [0] "), RECEIVE.format(1, "source = [0] "), BOTH]
+    itself = run([*sends, *takes], [*sends, KEEP])
+    assert itself[0] == [0, 0]
+    order = [RECEIVE.format(0, "source = [1] "), RECEIVE.format(1, "source = [1] "), BOTH]
+    assert run(order, [*sends, KEEP])[0] == [10, 20]
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "message"),
+    [
+        ([RECEIVE.format(0, "source = [1] "), KEEP], [KEEP], "device 0 waits for what device 1 "),
+        ([RECEIVE.format(0, ""), KEEP], [SUM, KEEP], "device 0 waits for what any other device "),
+        (
+            [RECEIVE.format(0, "source = [2] "), SEND.format(0, "%x", 1), KEEP],
+            [RECEIVE.format(0, "source = [0] "), SEND.format(0, "%x", 0), KEEP],
+            "waits for what device ",
+        ),
+    ],
+    ids=["it has ended", "it is at a meeting", "all wait"],
+)
+def test_who_waits_for_ever_says_so(first: list[str], others: list[str], message: str) -> None:
+    with pytest.raises(ShardError, match="does not send: each device has ended, or waits too") as e:
+        run(first, others)
+    assert message in e.value.message
