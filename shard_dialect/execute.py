@@ -75,6 +75,7 @@ def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
     program = executable.program
     if peers:
         peers.check_size(program.devices)
+    _check_device(program, peers)
     world: World = peers or InProcess(program.devices)
     types = [each.whole for each in program.arguments]
     inputs = (
@@ -101,6 +102,21 @@ def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
     if peers:
         peers.close()
     return 0
+
+
+def _check_device(program: Program, peers: Launched | None) -> None:
+    """Raise if this is another device than the one that the program is for."""
+    wanted = program.device
+    if wanted is not None and peers and peers.all_make_groups:
+        raise ShardError(
+            f"{peers.name} ranks make device groups together: run programs of single devices, as "
+            f"this one of device {wanted}, with --backend=mpi or mpi4py"
+        )
+    if wanted is not None and (peers is None or peers.rank != wanted):
+        raise ShardError(
+            f"this is the program of device {wanted} alone: start it as rank {wanted} of "
+            f"{program.devices}, beside those of the others"
+        )
 
 
 def _compiled(

@@ -46,6 +46,9 @@ FORMS = ("propagated", "distributed", "local", "lowered")
 FORM = "mesh.form"
 """Function attribute: which of the five forms it is in; absent for annotated ones."""
 
+DEVICE = "mesh.device"
+"""Function attribute: the device that it is the program of, where it is not that of all."""
+
 
 def expect(op: ir.Operation, name: str, kind: type, what: str) -> ir.Attribute:
     """The op's attribute `name`, of class `kind`; raises `ShardingError` if it is another."""

@@ -14,6 +14,7 @@ from shard_dialect.ir.attributes import (
     ARGUMENT,
     BLOCKS,
     COLLECTIVE,
+    DEVICE,
     DYNAMIC,
     FORM,
     FORMS,
@@ -28,6 +29,7 @@ from shard_dialect.ir.attributes import (
     STANDS_FOR,
     expect,
     i64_array,
+    integer,
     ints,
     symbol,
 )
@@ -253,6 +255,8 @@ def _check_function(op: ir.Operation, shardings: Shardings) -> None:
         form = expect(op, FORM, ir.StringAttr, "a string").value
         if form not in FORMS:
             raise ShardingError(f"{FORM} is '{form}', expected one of {', '.join(FORMS)}")
+    if DEVICE in op.attributes:
+        integer(expect(op, DEVICE, ir.IntegerAttr, "an integer"))
     _check_runtime_function(op, shardings)
     type_ = op.attributes["function_type"].value
     for key, types in (("arg_attrs", type_.inputs), ("res_attrs", type_.results)):

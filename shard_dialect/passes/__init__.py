@@ -41,6 +41,7 @@ PASSES = {
     "bundle-collectives": "collectives.bundle_collectives:BundleCollectives",
     "chunk-products": "collectives.chunk_products:ChunkProducts",
     "overlap-collectives": "collectives.overlap_collectives:OverlapCollectives",
+    "pick-device": "pick_device:PickDevice",
     "lower": "lower:Lower",
     "erase-sharding": "erase_sharding:EraseSharding",
 }

@@ -43,6 +43,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.aggregates import take_apart
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.carried import copy_what_is_carried
+from shard_dialect.passes.collectives.local import collectives_kept
 from shard_dialect.passes.control_flow import switches_to_ifs, to_scf
 from shard_dialect.passes.expansions import to_loops, to_other_ops
 from shard_dialect.passes.lower_collectives import call_collectives, use_rows_everywhere
@@ -100,17 +101,18 @@ class Lower(Pass):
             set_form(handle, "lowered")
             to_scf(handle)
         try:
-            to_arithmetic(module)
-            use_rows_everywhere(module)
-            _to_linalg(module)
-            switches_to_ifs(module)
-            take_apart(module)
-            _read_scales_alike(module)
-            PassManager.parse(_TO_LINALG).run(module)
-            drop_signs(module)
-            copy_what_is_carried(module)
-            to_loops(module)
-            call_collectives(module)
+            with collectives_kept(module):
+                to_arithmetic(module)
+                use_rows_everywhere(module)
+                _to_linalg(module)
+                switches_to_ifs(module)
+                take_apart(module)
+                _read_scales_alike(module)
+                PassManager.parse(_TO_LINALG).run(module)
+                drop_signs(module)
+                copy_what_is_carried(module)
+                to_loops(module)
+                call_collectives(module)
             copies = "true" if self.copy_before_write else "false"
             PassManager.parse(_TO_BUFFERS.format(copies)).run(module)
             for handle in functions_of(module):

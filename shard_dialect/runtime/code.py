@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import COLLECTIVE, FORM, RANK
+from shard_dialect.ir.attributes import COLLECTIVE, DEVICE, FORM, RANK
 from shard_dialect.ir.bindings import PassManager, ir, part
 from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
@@ -178,7 +178,7 @@ def _strip(module: ir.Operation, entry: ir.Operation) -> None:
         if op.name != "func.func":
             continue
         drop_from_boundary(op, "mesh.")
-        for name in (FORM, COLLECTIVE, RANK):
+        for name in (FORM, COLLECTIVE, RANK, DEVICE):
             if name in op.attributes:
                 del op.attributes[name]
     entry.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()

@@ -11,11 +11,13 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.attributes import (
     ARGUMENT,
     COLLECTIVE,
+    DEVICE,
     HANDLE,
     PHASE,
     RANK,
     RESULT,
     STAGE,
+    integer,
     symbol,
 )
 from shard_dialect.ir.bindings import ir
@@ -112,6 +114,8 @@ class Program:
     handles: Sequence[Handle]
     """What native code is to be told; none if the runtime does the collectives."""
     calls: Sequence[Site]
+    device: int | None = None
+    """The one that it is the program of, if not of all."""
 
     @classmethod
     def read(cls, module: ir.Operation, entry: str) -> Program:
@@ -131,6 +135,7 @@ class Program:
             ranks,
             _handles(module, shardings),
             _calls(functions, entry, sites, (*_RUNTIME, *ranks), {}),
+            integer(function.attributes[DEVICE]) if DEVICE in function.attributes else None,
         )
 
     @property

@@ -39,6 +39,7 @@ class TorchWorld(Launched):
     """The processes that `torchrun` started."""
 
     name = "torch"
+    all_make_groups = True
 
     def __init__(self) -> None:
         if "RANK" not in os.environ:

@@ -8,7 +8,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from shard_dialect import watch
 from shard_dialect.errors import ShardError, told
@@ -73,6 +73,9 @@ class InProcess(World):
 
 class Launched(World, Member):
     """One device in this process, started by a launcher together with its peers."""
+
+    all_make_groups: ClassVar[bool] = False
+    """Whether every group is made by all processes together, so that they must run one program."""
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(rank)

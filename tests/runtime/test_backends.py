@@ -300,6 +300,37 @@ def test_ranks_agree_on_the_first_op_that_differs(run: Program, tmp_path: Path) 
 
 
 @needs_mpi
+@pytest.mark.parametrize("backend", ["mpi", "mpi4py"])
+def test_each_rank_runs_the_program_of_its_device(
+    backend: str, opt: Program, tmp_path: Path
+) -> None:
+    source = "examples/pipeline_mlp.mlir"
+    files = [tmp_path / f"device{rank}.mlir" for rank in range(4)]
+    command = [beside_python("mpiexec")]
+    for rank, file in enumerate(files):
+        assert opt(source, "--spmd", f"--pick-device=rank={rank}", "-o", file).returncode == 0
+        run = [sys.executable, "-m", "shard_dialect.run", str(file), f"--backend={backend}"]
+        separator = [":"] if rank else []
+        command += [*separator, "-n", "1", *run, "--check", f"--reference={source}"]
+    done = run_child(command)
+    assert done.returncode == 0, done.stderr
+    assert "check passed" in done.stdout
+    swapped = [str(files[1]) if each == str(files[0]) else each for each in command]
+    done = run_child(swapped)
+    assert done.returncode == 1
+    assert "error: this is the program of device 1 alone: start it as rank 1 of 4" in done.stderr
+
+
+@needs_torch
+def test_torch_ranks_run_one_program(opt: Program, tmp_path: Path) -> None:
+    file = tmp_path / "device.mlir"
+    assert opt("examples/mlp_1d.mlir", "--spmd", "--pick-device", "-o", file).returncode == 0
+    done = torchrun(2, str(file))
+    assert done.returncode == 1
+    assert "error: torch ranks make device groups together" in done.stderr
+
+
+@needs_mpi
 def test_a_wrong_number_of_mpi_ranks_is_refused_by_all() -> None:
     done = mpi(3, "examples/megatron.mlir", "--check")
     assert done.returncode == 1
