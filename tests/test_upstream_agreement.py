@@ -26,7 +26,7 @@ from shard_dialect.passes.pipeline import run_pipeline
 from tests.linalg_programs import random_linalg
 from tests.test_end_to_end import run_and_check
 
-PROGRAMS = int(os.environ.get("SHARD_DIALECT_UPSTREAM_PROGRAMS", "200"))
+PROGRAMS = int(os.environ.get("SHARD_DIALECT_UPSTREAM_PROGRAMS", "100"))
 TRAVERSALS = ("forward", "backward", "forward-backward", "backward-forward")
 Lying = tuple[str, str]
 """A value, and the axes of its dimensions."""

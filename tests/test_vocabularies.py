@@ -194,7 +194,7 @@ def through(text: str, passes: str) -> str:
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.data())
 def test_import_after_export_is_the_identity(vocabulary: str, data: st.DataObject) -> None:
     own = through(data.draw(programs(VOCABULARIES[vocabulary])), "import")
@@ -204,7 +204,7 @@ def test_import_after_export_is_the_identity(vocabulary: str, data: st.DataObjec
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.data())
 def test_what_cannot_be_said_is_refused_with_its_place(
     vocabulary: str, data: st.DataObject
@@ -223,7 +223,7 @@ def test_what_cannot_be_said_is_refused_with_its_place(
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed")
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.data())
 def test_shardy_parses_and_verifies_what_is_exported_to_it(data: st.DataObject) -> None:
     from shard_dialect.ir.by_jaxlib import to_generic

@@ -74,4 +74,6 @@ else:
     linalg_queries = part("_mlir_libs._mlirDialectsLinalg")
     PassManager = part("passmanager").PassManager
 
+part("_mlir_libs._mlir").globals.append_dialect_search_prefix("shard_dialect.ir.classless")
+
 __all__ = ["PassManager", "ir", "irdl", "linalg_queries", "part", "plain_ops", "provider"]

@@ -317,6 +317,7 @@ SPLIT_IN_NO_WAY = {
 CASES = CONTRACTIONS | OTHERS
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_every_split_is_reached(name: str) -> None:
     assert (check_every_split(CASES[name], runs=2) == 0) == (name in SPLIT_IN_NO_WAY)

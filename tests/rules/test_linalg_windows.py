@@ -116,6 +116,7 @@ QUANTIZED = {
 CASES = WINDOWED | QUANTIZED
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_every_split_is_reached(name: str) -> None:
     assert check_every_split(CASES[name], runs=1) > 0

@@ -217,6 +217,7 @@ CASES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_every_split_is_reached(name: str) -> None:
     assert check_every_split(CASES[name]) > 0

@@ -1,0 +1,1 @@
+"""The RFC's dialect, as IRDL defines it."""

@@ -1,0 +1,1 @@
+"""Shardy's, read as unregistered ops."""
