@@ -134,9 +134,10 @@ def _results_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
     for number, each in found.items():
         said[number] = _both(each, said[number], op) if number in said else each
         op.results[number].set_type(shardings.typed(op.results[number].type, None))
+    told = {number: each for number, each in said.items() if not each.says_nothing}
     op.attributes[SHARDINGS] = ir.ArrayAttr.get(
         [
-            shardings.write(said[number]) if number in said else ir.UnitAttr.get()
+            shardings.write(told[number]) if number in told else ir.UnitAttr.get()
             for number in range(len(op.results))
         ]
     )
