@@ -154,8 +154,8 @@ def _to_linalg(module: ir.Operation) -> None:
                     unread = build.empty(op.results[0].type)
                 op.results[0].replace_all_uses_with(unread.results[0])
                 op.erase()
+    to_other_ops(module)
     if "stablehlo" in dialects:
-        to_other_ops(module)
         know_stablehlo_passes()
         PassManager.parse(_FROM_STABLEHLO).run(module)
 

@@ -127,6 +127,24 @@ def test_tensors_without_elements(axes: str) -> None:
     np.testing.assert_array_equal(summed, np.zeros(5))
 
 
+@pytest.mark.parametrize("concat", ["tensor.concat dim(0) {}", "stablehlo.concatenate {}, dim = 0"])
+@pytest.mark.parametrize("axes", ["[[0], []]", "[[], [0]]"])
+def test_joined_with_tensors_without_elements(axes: str, concat: str) -> None:
+    nothing, all_ = concat.format("%a, %a"), concat.format("%a, %b, %a, %b")
+    text = f"""
+    shard.grid @g(shape = 4)
+    func.func @main(%a: tensor<0x4xf32> {{mesh.sharding = #mesh.shard<@g, {axes}>}},
+                    %b: tensor<3x4xf32>) -> (tensor<0x4xf32>, tensor<6x4xf32>) {{
+      %r = {nothing} : (tensor<0x4xf32>, tensor<0x4xf32>) -> tensor<0x4xf32>
+      %s = {all_} : (tensor<0x4xf32>, tensor<3x4xf32>, tensor<0x4xf32>, tensor<3x4xf32>)
+        -> tensor<6x4xf32>
+      return %r, %s : tensor<0x4xf32>, tensor<6x4xf32>
+    }}"""
+    (_, b), (nothing_, joined) = results_of(text)
+    assert nothing_.shape == (0, 4)
+    np.testing.assert_array_equal(joined, np.concatenate([b, b]))
+
+
 @pytest.mark.parametrize("axes", ["[[0], []]", "[[], [0]]"])
 @pytest.mark.parametrize("dim", [-1, -2])
 def test_sorts_along_dimensions_counted_from_the_last(axes: str, dim: int) -> None:

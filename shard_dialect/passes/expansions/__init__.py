@@ -1,4 +1,4 @@
-"""StableHLO's ops that upstream's conversion leaves as they are, or does wrongly. Part of `lower`.
+"""Ops, most of StableHLO, that upstream converts wrongly or not at all. Part of `lower`.
 
 Each module has functions that write, at the current insertion point, what an op's results are: its
 own where it stays. Some do so in front of upstream's conversion, which is to take what they write;
@@ -24,12 +24,14 @@ _TO_OTHERS: dict[str, _Expansion] = {
     "stablehlo.batch_norm_grad": batch_norm.grad,
     "stablehlo.batch_norm_inference": batch_norm.inference,
     "stablehlo.batch_norm_training": batch_norm.training,
+    "stablehlo.concatenate": plain.concat,
     "stablehlo.dynamic_slice": indexing.signed_places,
     "stablehlo.dynamic_update_slice": indexing.signed_places,
     "stablehlo.gather": indexing.gather,
     "stablehlo.reduce": plain.reduce,
     "stablehlo.scatter": indexing.signed_places,
     "stablehlo.slice": plain.slice_,
+    "tensor.concat": plain.concat,
 }
 _TO_LOOPS: dict[str, _Expansion] = {
     "stablehlo.cholesky": cholesky,

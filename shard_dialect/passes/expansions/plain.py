@@ -24,6 +24,18 @@ def slice_(op: ir.Operation) -> Sequence[ir.Value]:
     return build.empty(op.results[0].type).results if is_empty else list(op.results)
 
 
+def concat(op: ir.Operation) -> Sequence[ir.Value]:
+    """Of tensors some of which are empty: upstream puts each at a place, and these have none."""
+    (result,) = op.results
+    if 0 in result.type.shape:
+        return build.empty(result.type).results
+    parts = [each for each in op.operands if 0 not in each.type.shape]
+    if len(parts) == len(op.operands):
+        return [result]
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    return build.create(op.name, [result.type], parts, attributes).results
+
+
 def reduce(op: ir.Operation) -> Sequence[ir.Value]:
     """Of no elements: the start. Along no dimension: each element is joined with the start."""
     count = len(op.operands) // 2
