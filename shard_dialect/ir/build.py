@@ -90,6 +90,12 @@ def allocate(type_: ir.MemRefType) -> ir.Operation:
     return create("memref.alloc", [type_], [], segments)
 
 
+def allocate_tensor(type_: ir.RankedTensorType) -> ir.Operation:
+    """A tensor of static shape in memory of its own, with nothing in it yet."""
+    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0])}
+    return create("bufferization.alloc_tensor", [type_], [], segments)
+
+
 def allocate_copy(value: ir.Value) -> ir.Operation:
     """A tensor like `value`, in memory of its own."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 1, 0])}

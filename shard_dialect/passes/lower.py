@@ -46,6 +46,7 @@ from shard_dialect.passes.carried import copy_what_is_carried
 from shard_dialect.passes.collectives.local import collectives_kept
 from shard_dialect.passes.control_flow import switches_to_ifs, to_scf
 from shard_dialect.passes.expansions import to_loops, to_other_ops
+from shard_dialect.passes.in_place import break_rows
 from shard_dialect.passes.lower_collectives import call_collectives, use_rows_everywhere
 from shard_dialect.passes.native_mpi import give_bodies
 from shard_dialect.passes.positions import to_arithmetic
@@ -110,6 +111,7 @@ class Lower(Pass):
                 _read_scales_alike(module)
                 PassManager.parse(_TO_LINALG).run(module)
                 drop_signs(module)
+                break_rows(module)
                 copy_what_is_carried(module)
                 to_loops(module)
                 call_collectives(module)

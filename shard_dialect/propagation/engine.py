@@ -8,7 +8,7 @@ the order in which Shardy meets them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shard_dialect.model import Annotation, Grid, ShardingError
@@ -236,19 +236,26 @@ class Engine:
         Of equals the one that is `done` without looking.
         """
         form = self.graph.forms[node.form]
-        ways = [step(form, known, found, grid, first=first).made for first in done.contested[1:]]
-        return min((done.made, *ways), key=lambda made: self._price_near(node, made))
+        others = [step(form, known, found, grid, first=first).made for first in done.contested[1:]]
+        ways = [done.made, *others]
+        near = self._near(node, ways)
+        return min(ways, key=lambda made: self._price_near(node, made, near))
 
-    def _price_near(self, node: Node, made: Mapping[int, Annotation]) -> float:
-        """The bytes that the node and its neighbours move when `made` has become of its values."""
-        new = {node.values[place]: said for place, said in made.items()}
-        near = {
+    def _near(self, node: Node, ways: Sequence[Mapping[int, Annotation]]) -> set[int]:
+        """The nodes that may move other bytes in one way than in another; the node is one."""
+        places = {place for made in ways for place in made}
+        differ = [place for place in places if len({made.get(place) for made in ways}) > 1]
+        return {
             number
-            for value in node.values
-            if value != NOTHING
+            for place in differ
+            if (value := node.values[place]) != NOTHING
             for number in (self._makers[value], *self._users[value])
             if number >= 0
         }
+
+    def _price_near(self, node: Node, made: Mapping[int, Annotation], near: Iterable[int]) -> float:
+        """The bytes that the nodes near one move when `made` has become of its values."""
+        new = {node.values[place]: said for place, said in made.items()}
         return sum(self._price(self.graph.nodes[number], new) for number in near)
 
     def _price(self, node: Node, new: Mapping[int, Annotation]) -> float:

@@ -153,9 +153,7 @@ def _dropped(
     numbers = {number for number, _ in places}
     dropped: list[int] = []
     while True:
-        around = [
-            loop for loop in loops if numbers <= {member.number for member, _ in loop.members}
-        ]
+        around = [loop for loop in loops if numbers <= loop.numbers]
         if not around:
             return dropped
         loops = around[0].inside

@@ -39,9 +39,27 @@ class Loop:
     Without a number it is one round of its only member.
     """
 
-    members: list[tuple[Member, int | None]]
+    members: list[tuple[Member, int | None]] = field(default_factory=list)
     size: int = 1
     inside: list[Loop] = field(default_factory=list)
+    numbers: set[int] = field(default_factory=set)
+    """Those of the members."""
+    written: set[int] = field(default_factory=set)
+    """The buffers that members write."""
+    touched: dict[int, dict[tuple[int, int | None], None]] = field(default_factory=dict)
+    """Of each buffer its views, each with the dimension that the loop runs over, if it does; in the
+    order of the members, of which many may read one buffer."""
+
+    def add(self, member: Member, number: int | None) -> Loop:
+        """Let a nest join; gives the loop."""
+        self.members.append((member, number))
+        self.numbers.add(member.number)
+        self.written |= member.nest.written
+        for access in member.nest.accesses:
+            is_along = number is not None and number in access.loops
+            place = access.loops.index(number) if is_along else None
+            self.touched.setdefault(access.root, {})[access.view, place] = None
+        return self
 
     @property
     def is_open(self) -> bool:
@@ -61,7 +79,7 @@ def _plan(members: Sequence[Member]) -> list[Loop]:
         found = _to_join(member, loops)
         if found is not None:
             into, loop = found
-            into.members.append((member, loop))
+            into.add(member, loop)
         elif member.remaining:
             loops.append(_alone(member))
         else:
@@ -73,9 +91,9 @@ def _plan(members: Sequence[Member]) -> list[Loop]:
 
 def _alone(member: Member) -> Loop:
     if not member.remaining:
-        return Loop([(member, None)])
+        return Loop().add(member, None)
     first = member.remaining[0]
-    return Loop([(member, first)], member.nest.sizes[first])
+    return Loop(size=member.nest.sizes[first]).add(member, first)
 
 
 def _earliest(member: Member, loops: Sequence[Loop]) -> int:
@@ -87,7 +105,9 @@ def _earliest(member: Member, loops: Sequence[Loop]) -> int:
 
 
 def _in_order(member: Member, loop: Loop) -> bool:
-    return any(member.nest.touches_in_order(other.nest) for other, _ in loop.members)
+    """Whether one writes what the other reads or writes."""
+    nest = member.nest
+    return not loop.written.isdisjoint(nest.touched) or not nest.written.isdisjoint(loop.touched)
 
 
 def _to_join(member: Member, loops: Sequence[Loop]) -> tuple[Loop, int] | None:
@@ -111,12 +131,13 @@ def _to_join(member: Member, loops: Sequence[Loop]) -> tuple[Loop, int] | None:
 def _shared(member: Member, loop: Loop) -> int | None:
     """The loop of `member` that runs over the same dimension of the same buffer."""
     for access in member.nest.accesses:
-        for other, number in loop.members:
-            for theirs in other.nest.accesses:
-                if theirs.view == access.view and number in theirs.loops:
-                    found = access.loops[theirs.loops.index(number)]
-                    if found in member.remaining:
-                        return found
+        for view, place in loop.touched.get(access.root, ()):
+            if (
+                view == access.view
+                and place is not None
+                and access.loops[place] in member.remaining
+            ):
+                return access.loops[place]
     return None
 
 
@@ -126,7 +147,7 @@ def _may_join(member: Member, loop: int, into: Loop) -> bool:
         and member.nest.tiles is None
         and member.nest.sizes[loop] == into.size
         and _keeps_order(member, loop, into)
-        and all(_apart(member.nest, loop, other.nest, number) for other, number in into.members)
+        and _apart(member.nest, loop, into)
     )
 
 
@@ -137,16 +158,14 @@ def _keeps_order(member: Member, loop: int, into: Loop) -> bool:
     return all(len(other.remaining) == 1 for other, _ in into.members)
 
 
-def _apart(nest: Nest, loop: int, other: Nest, number: int | None) -> bool:
+def _apart(nest: Nest, loop: int, into: Loop) -> bool:
     """Whether rounds of the loop touch memory apart, of what is written."""
     for ours in nest.accesses:
-        for theirs in other.accesses:
-            if ours.root != theirs.root:
-                continue
-            if ours.root not in nest.written and ours.root not in other.written:
-                continue
-            if ours.view != theirs.view or number not in theirs.loops or loop not in ours.loops:
+        if ours.root not in nest.written and ours.root not in into.written:
+            continue
+        for view, place in into.touched.get(ours.root, ()):
+            if ours.view != view or place is None or loop not in ours.loops:
                 return False
-            if theirs.loops.index(number) != ours.loops.index(loop):
+            if place != ours.loops.index(loop):
                 return False
     return True

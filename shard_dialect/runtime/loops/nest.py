@@ -72,10 +72,6 @@ class Nest:
     def touched(self) -> set[int]:
         return {access.root for access in self.accesses}
 
-    def touches_in_order(self, other: Nest) -> bool:
-        """Whether one writes what the other reads or writes."""
-        return bool(self.written & other.touched or other.written & self.touched)
-
     @property
     def is_straight(self) -> bool:
         """Whether the body has no branches, and no calls."""
