@@ -15,9 +15,8 @@ from __future__ import annotations
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations, walk
+from shard_dialect.passes.in_place import INTO
 
-_INTO = {"tensor.insert": 1, "tensor.insert_slice": 1}
-"""Ops that write over an operand, and its place; linalg's write over their last ones."""
 _FRESH = ("bufferization.alloc_tensor", "tensor.empty")
 _MAKES_ANEW = ("arith.", "math.", "shard.")
 """Dialects whose ops write to new memory, or over what nobody reads any more."""
@@ -56,8 +55,8 @@ def _has_own(value: ir.Value, carried: ir.Value | None, block: ir.Block) -> bool
         op = owner.operation
         if op.name in _FRESH or op.name.startswith(_MAKES_ANEW):
             return True
-        if op.name in _INTO:
-            value = op.operands[_INTO[op.name]]
+        if op.name in INTO:
+            value = op.operands[INTO[op.name]]
         elif op.name.startswith("linalg."):
             place = next(place for place, each in enumerate(op.results) if each == value)
             value = op.operands[len(op.operands) - len(op.results) + place]

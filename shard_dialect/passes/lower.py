@@ -46,20 +46,23 @@ from shard_dialect.passes.carried import copy_what_is_carried
 from shard_dialect.passes.collectives.local import collectives_kept
 from shard_dialect.passes.control_flow import switches_to_ifs, to_scf
 from shard_dialect.passes.expansions import to_loops, to_other_ops
-from shard_dialect.passes.in_place import break_rows
+from shard_dialect.passes.in_place import keep_apart
 from shard_dialect.passes.lower_collectives import call_collectives, use_rows_everywhere
 from shard_dialect.passes.native_mpi import give_bodies
 from shard_dialect.passes.positions import to_arithmetic
 from shard_dialect.passes.signless import drop_signs
 
-_FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize,cse))"
+_FROM_STABLEHLO = (
+    "builtin.module(stablehlo-legalize-to-linalg,"
+    "func.func(canonicalize,empty-tensor-to-alloc-tensor,cse))"
+)
 # Buffers are freed in regions only; and blocks that are never reached cannot be lifted.
 _FROM_BRANCHES = "builtin.module(func.func(canonicalize,lift-cf-to-scf))"
 _TO_LINALG = (
     "builtin.module("
     "func.func(tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
     "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor),"
-    # Before anything merges them: bufferization is cubic in the users of one empty tensor.
+    # Before anything merges them (`in_place`).
     "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg))"
 )
 _TO_BUFFERS = (
@@ -111,7 +114,7 @@ class Lower(Pass):
                 _read_scales_alike(module)
                 PassManager.parse(_TO_LINALG).run(module)
                 drop_signs(module)
-                break_rows(module)
+                keep_apart(module)
                 copy_what_is_carried(module)
                 to_loops(module)
                 call_collectives(module)
