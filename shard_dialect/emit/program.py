@@ -16,6 +16,7 @@ from shard_dialect.emit import (
     helpers,
     lookups,
     shapes,
+    sorting,
     stablehlo,
     structured,
 )
@@ -43,6 +44,7 @@ TABLE: Mapping[str, Callable[[Writer, ir.Operation], None]] = {
     **shapes.TABLE,
     **stablehlo.TABLE,
     **lookups.TABLE,
+    **sorting.TABLE,
     **collectives.TABLE,
 }
 

@@ -173,6 +173,12 @@ def windows(x: np.ndarray, size: list[int], strides: list[int]) -> np.ndarray:
     return found[tuple(slice(None, None, each) for each in strides)]
 
 
+def total_order(x: np.ndarray) -> np.ndarray:
+    """Integers that rise as IEEE 754's total order does: -NaN, ..., -0, 0, ..., NaN."""
+    bits = x.view(f"i{x.itemsize}")
+    return bits ^ ((bits >> (8 * x.itemsize - 1)) & np.iinfo(bits.dtype).max)
+
+
 def place(
     grid: tuple[int, ...], rank: int, shape: list[int], split: list[list[int]]
 ) -> tuple[slice, ...]:

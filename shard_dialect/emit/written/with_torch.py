@@ -201,6 +201,22 @@ def windows(x: Tensor, size: list[int], strides: list[int]) -> Tensor:
     return x
 
 
+def lexsort(keys: list[Tensor], dim: int) -> Tensor:
+    """Where elements come from, by the last key, where equal by the one before."""
+    order = torch.argsort(keys[0], dim=dim, stable=True)
+    for key in keys[1:]:
+        again = torch.argsort(key.gather(dim, order), dim=dim, stable=True)
+        order = order.gather(dim, again)
+    return order
+
+
+def total_order(x: Tensor) -> Tensor:
+    """Integers that rise as IEEE 754's total order does: -NaN, ..., -0, 0, ..., NaN."""
+    dtype = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+    bits = x.view(dtype)
+    return bits ^ ((bits >> (8 * x.element_size() - 1)) & torch.iinfo(dtype).max)
+
+
 def place(
     grid: tuple[int, ...], rank: int, shape: list[int], split: list[list[int]]
 ) -> tuple[slice, ...]:
