@@ -3,6 +3,8 @@
 values, places = reduce (x, iota) by                 at = np.argmax(x, axis=1).astype(np.int32)
   %p = %a > %b or %a is no number
   select(%p, %a, %b), select(%p or %a == %b and %i < %j, %i, %j)
+
+Places that are computed, pieces that are put together for one, are looked up.
 """
 
 from __future__ import annotations
@@ -25,19 +27,25 @@ def search(w: Writer, op: ir.Operation) -> None:
     kind = _kind(op, element)
     if kind is None:
         raise w.refuse(op, "its body joins elements in a way of its own")
-    if not _is_least(init, kind) or not structured.is_zero(first):
+    start = build.splat_value(init)
+    if start is None or not _is_least(start, kind) or not structured.is_zero(first):
         raise w.refuse(op, "it starts from something")
-    if len(dims) != 1 or not x.type.shape[dims[0]] or not _counts(places, dims[0]):
-        raise w.refuse(op, "its second operand does not count along the dimension")
+    if len(dims) != 1 or not x.type.shape[dims[0]]:
+        raise w.refuse(op, "it looks along no dimension, or several")
+    (dim,) = dims
     value, place = op.results
     text = w.use(x)
     if list(value.uses):
         found = structured.reduction(w, kind, text, dims, element, op)
         w.define(value, found, structured.JOINED[kind])
-    if w.is_torch and str(element) == "i1":
-        text = f"{text}.to(torch.int8)"
-    axis = w.pick("axis", "dim")
-    at = f"{w.module}.arg{kind}({text}, {axis}={dims[0]})"
+    # torch orders no bits.
+    ordered = f"{text}.to(torch.int8)" if w.is_torch and str(element) == "i1" else text
+    at = f"{w.module}.arg{kind}({ordered}, {w.pick('axis', 'dim')}={dim})"
+    if not _counts(places, dim):
+        name = w.names.new("at")
+        w.line(f"{name} = {at}")
+        least = w.number(start.value, element)
+        at = f"place_of({text}, {w.use(places)}, {name}, {dim}, {least})"
     w.define(place, w.cast(at, place.type.element_type, op.location), f"{kind}_at")
 
 
@@ -64,11 +72,8 @@ def _searching(is_found: Term, *, is_float: bool) -> tuple[Term, Term]:
     )
 
 
-def _is_least(init: ir.Value, kind: str) -> bool:
+def _is_least(start: ir.Attribute, kind: str) -> bool:
     """Whether every element is found before the one that the search starts from."""
-    start = build.splat_value(init)
-    if start is None:
-        return False
     if isinstance(start.type, ir.FloatType):
         return bool(start.value == (-inf if kind == "max" else inf))
     if str(start.type) == "i1":

@@ -173,6 +173,16 @@ def windows(x: np.ndarray, size: list[int], strides: list[int]) -> np.ndarray:
     return found[tuple(slice(None, None, each) for each in strides)]
 
 
+def place_of(
+    x: np.ndarray, places: np.ndarray, at: np.ndarray, dim: int, start: float
+) -> np.ndarray:
+    """The least place of what equals the element `at`, a NaN's own; `start` is at 0."""
+    at = np.expand_dims(at, dim)
+    found, own = np.take_along_axis(x, at, dim), np.take_along_axis(places, at, dim)
+    least = np.where(x == found, places, own).min(dim)
+    return np.where(np.squeeze(found, dim) == start, np.minimum(least, 0), least)
+
+
 def total_order(x: np.ndarray) -> np.ndarray:
     """Integers that rise as IEEE 754's total order does: -NaN, ..., -0, 0, ..., NaN."""
     bits = x.view(f"i{x.itemsize}")

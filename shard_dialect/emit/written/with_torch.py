@@ -201,6 +201,14 @@ def windows(x: Tensor, size: list[int], strides: list[int]) -> Tensor:
     return x
 
 
+def place_of(x: Tensor, places: Tensor, at: Tensor, dim: int, start: float) -> Tensor:
+    """The least place of what equals the element `at`, a NaN's own; `start` is at 0."""
+    at = at.unsqueeze(dim)
+    found, own = x.gather(dim, at), places.gather(dim, at)
+    least = torch.where(x == found, places, own).amin(dim)
+    return torch.where(found.squeeze(dim) == start, least.clamp(max=0), least)
+
+
 def lexsort(keys: list[Tensor], dim: int) -> Tensor:
     """Where elements come from, by the last key, where equal by the one before."""
     order = torch.argsort(keys[0], dim=dim, stable=True)
