@@ -231,6 +231,10 @@ SORTS: dict[str, tuple[str, list[tuple[Array, str]]]] = {
         sorting(["f64", "i32"], comparing("GT TOTALORDER", "x0", "y0", "f64")),
         [(FLOATS, "f8"), (COUNT, "i4")],
     ),
+    "in the total order, f16": (
+        sorting(["f16", "i32"], comparing("LT TOTALORDER", "x0", "y0", "f16")),
+        [(FLOATS, "f2"), (COUNT, "i4")],
+    ),
     "integers": (sorting(["i32"], comparing("LT", "x0", "y0", "i32")), [(INTS, "i4")]),
     "integers, falling": (
         sorting(["f32", "i32"], comparing("GT SIGNED", "x1", "y1", "i32")),
