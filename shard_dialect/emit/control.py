@@ -58,12 +58,44 @@ def if_(w: Writer, op: ir.Operation, write: Block) -> None:
             continue
         if number:
             w.line("else:")
-        with w.indented():
-            before = len(w.lines)
-            last = write(w, blocks[0])
-            _assign(w, names, w.uses(last))
-            if len(w.lines) == before:
-                w.line("pass")
+        _branch(w, blocks[0], names, write)
+    for result, name in zip(op.results, names, strict=True):
+        w.values[result] = name
+
+
+def _branch(w: Writer, block: ir.Block, names: Sequence[str], write: Block) -> None:
+    """What one branch does, and gives the names."""
+    with w.indented():
+        before = len(w.lines)
+        _assign(w, names, w.uses(write(w, block)))
+        if len(w.lines) == before:
+            w.line("pass")
+
+
+def index_switch(w: Writer, op: ir.Operation, write: Block) -> None:
+    default, *regions = op.regions
+    cases = zip(op.attributes["cases"], regions, strict=True)
+    _match(w, op, [*((str(case), region) for case, region in cases), ("_", default)], write)
+
+
+def case(w: Writer, op: ir.Operation, write: Block) -> None:
+    """The last branch is for all numbers that no other one is for."""
+    *regions, last = op.regions
+    cases = [(str(number), region) for number, region in enumerate(regions)]
+    _match(w, op, [*cases, ("_", last)], write)
+
+
+def _match(
+    w: Writer, op: ir.Operation, cases: Sequence[tuple[str, ir.Region]], write: Block
+) -> None:
+    names = [w.names.new("chosen") for _ in op.results]
+    (which,) = w.uses(op)
+    is_python = isinstance(op.operands[0].type, ir.IndexType)
+    w.line(f"match {which}:" if is_python else f"match int({which}):")
+    with w.indented():
+        for pattern, region in cases:
+            w.line(f"case {pattern}:")
+            _branch(w, region.blocks[0], names, write)
     for result, name in zip(op.results, names, strict=True):
         w.values[result] = name
 
@@ -126,8 +158,11 @@ def call(w: Writer, op: ir.Operation, write: Block) -> None:
 TABLE: dict[str, Callable[[Writer, ir.Operation, Block], None]] = {
     "scf.for": for_,
     "scf.if": if_,
+    "scf.index_switch": index_switch,
     "scf.while": while_,
     "scf.execute_region": region,
     "stablehlo.while": stablehlo_while,
+    "stablehlo.if": if_,
+    "stablehlo.case": case,
     "func.call": call,
 }

@@ -42,12 +42,14 @@ def _statements(target: Target) -> list[tuple[ast.stmt, str]]:
 
 
 def _parts(target: Target) -> dict[str, str]:
-    """The functions and classes, by name."""
-    return {
-        node.name: text
-        for node, text in _statements(target)
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
-    }
+    """The functions and classes, and what some of them remember, by name."""
+    found = {}
+    for node, text in _statements(target):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found[node.name] = text
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] = text
+    return found
 
 
 def start(target: Target) -> list[str]:

@@ -16,6 +16,7 @@ from shard_dialect.emit import (
     helpers,
     lookups,
     shapes,
+    sorting,
     stablehlo,
     structured,
 )
@@ -43,6 +44,7 @@ TABLE: Mapping[str, Callable[[Writer, ir.Operation], None]] = {
     **shapes.TABLE,
     **stablehlo.TABLE,
     **lookups.TABLE,
+    **sorting.TABLE,
     **collectives.TABLE,
 }
 
@@ -168,6 +170,7 @@ def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shard
             count, [f"    outputs = {call}"]
         ),
     ]
+    lines += _last_waits(w)
     if torch:
         lines += [
             "    outputs = [each.cpu() for each in outputs]",
@@ -193,6 +196,15 @@ def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shard
     ]
     lines += ["    dist.destroy_process_group()"] if torch else []
     return [*lines, "", "", 'if __name__ == "__main__":', "    main()"]
+
+
+def _last_waits(w: Writer) -> list[str]:
+    """Messages that are on the way are not to be lost with who sent them."""
+    if not any(line.strip().startswith("send(") for line in w.lines):
+        return []
+    if w.is_torch:
+        return ["    for work, _ in on_the_way:", "        work.wait()"]
+    return ["    MPI.Request.Waitall(on_the_way)"]
 
 
 def _listed(name: str, rows: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shard_dialect.emit import elementwise, shapes, structured
+from shard_dialect.emit import elementwise, searching, shapes, structured
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
@@ -155,6 +155,9 @@ def _with_init(w: Writer, kind: str, init: ir.Value, text: str) -> str:
 
 
 def reduce(w: Writer, op: ir.Operation) -> None:
+    if len(op.results) == 2:
+        searching.search(w, op)
+        return
     kind, dims = _join(w, op), integers(op, "dimensions")
     x, init = op.operands
     text = w.use(x)
@@ -192,7 +195,7 @@ def _padded(
             raise w.refuse(op, "it takes elements off")
         shape.append(size + low + high)
         index.append(f"{low}:{low + size}")
-    wide = ir.RankedTensorType.get(shape, type_.element_type)
+    wide = ir.RankedTensorType.get(shape, type_.element_type, loc=op.location)
     literal = "0" if number is None else w.literals.get(number) or w.use(number)
     name = w.names.new("padded")
     w.line(f"{name} = {w.full(wide, literal, op.location)}")

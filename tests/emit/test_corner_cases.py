@@ -173,6 +173,61 @@ func.func @main(%x: tensor<f32>) -> tensor<f32> {
   return %1 : tensor<f32>
 }
 """,
+    "every branch, and numbers that no branch is for": """
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %low = arith.constant -2 : index
+  %high = arith.constant 5 : index
+  %one = arith.constant 1 : index
+  %r:3 = scf.for %i = %low to %high step %one iter_args(%a = %x, %b = %x, %c = %x)
+      -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+    %s:2 = scf.index_switch %i -> tensor<4xf32>, tensor<4xf32>
+    case -1 {
+      %1 = arith.addf %a, %x : tensor<4xf32>
+      scf.yield %1, %x : tensor<4xf32>, tensor<4xf32>
+    }
+    case 3 {
+      scf.yield %a, %a : tensor<4xf32>, tensor<4xf32>
+    }
+    default {
+      %1 = arith.negf %a : tensor<4xf32>
+      scf.yield %1, %b : tensor<4xf32>, tensor<4xf32>
+    }
+    %n = arith.index_cast %i : index to i32
+    %t = tensor.from_elements %n : tensor<i32>
+    %u = "stablehlo.case"(%t) ({
+      %1 = stablehlo.add %c, %x : tensor<4xf32>
+      stablehlo.return %1 : tensor<4xf32>
+    }, {
+      stablehlo.return %c : tensor<4xf32>
+    }, {
+      %1 = stablehlo.negate %c : tensor<4xf32>
+      stablehlo.return %1 : tensor<4xf32>
+    }) : (tensor<i32>) -> tensor<4xf32>
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %p = stablehlo.compare LT, %t, %zero : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    %v = "stablehlo.if"(%p) ({
+      %1 = stablehlo.add %u, %s#1 : tensor<4xf32>
+      stablehlo.return %1 : tensor<4xf32>
+    }, {
+      stablehlo.return %u : tensor<4xf32>
+    }) : (tensor<i1>) -> tensor<4xf32>
+    scf.yield %s#0, %s#1, %v : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  }
+  return %r#0, %r#1, %r#2 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+""",
+    "room around what windows see": """
+func.func @main(%x: tensor<5xf32>) -> tensor<5xf32> {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = "stablehlo.reduce_window"(%x, %z) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %1 = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %1 : tensor<f32>
+  }) {window_dimensions = array<i64: 5>, padding = dense<[[4, 0]]> : tensor<1x2xi64>}
+      : (tensor<5xf32>, tensor<f32>) -> tensor<5xf32>
+  return %0 : tensor<5xf32>
+}
+""",
 }
 
 REFUSED = {

@@ -3,7 +3,7 @@
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.source import Source
 from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.runtime.arrays import random_inputs
+from shard_dialect.runtime.arrays import Array, random_inputs
 from shard_dialect.runtime.check import Expected
 from shard_dialect.testing.equality import compile_unsharded
 from tests.conftest import ROOT, run_child
@@ -26,6 +26,8 @@ from tests.programs import random_program
 from tests.runtime.launching import Launch, launches
 from tests.stablehlo_programs import random_stablehlo
 
+Check = Callable[[Sequence[Array]], None]
+"""Raises if the results of a program are not what they should be."""
 BACKENDS = {"mpi4py": "mpi", "torch": "torch"}
 EXAMPLES = sorted((ROOT / "examples").glob("*.mlir"))
 
@@ -54,10 +56,21 @@ class Batch:
         self.folder = folder
         self.refused: Counter[str] = Counter()
         self._by_ranks: dict[int, list[Path]] = {}
-        self._expected: dict[Path, Expected] = {}
+        self._checks: dict[Path, Check] = {}
 
-    def add(self, name: str, text: str, pipeline: str = "spmd") -> None:
-        """A program to be run; one that is refused is counted, and must say where and why."""
+    def add(
+        self,
+        name: str,
+        text: str,
+        pipeline: str = "spmd",
+        inputs: Sequence[Array] = (),
+        *,
+        is_exact: bool = False,
+    ) -> None:
+        """A program to be run; one that is refused is counted, and must say where and why.
+
+        It gives what the unsharded one does, with zeros of the same sign if it `is_exact`.
+        """
         folder = self.folder / name
         folder.mkdir()
         try:
@@ -66,38 +79,75 @@ class Batch:
             place = error.location or "nowhere"
             self.refused[re.sub(r"'.*?'|\d+", "", f"{place} {error.message}")] += 1
             return
-        (folder / "program.py").write_text(program)
         unsharded = compile_unsharded(text)
-        inputs = random_inputs([each.whole for each in unsharded.program.arguments], 3)
+        given = inputs or random_inputs([each.whole for each in unsharded.program.arguments], 3)
+        expected = Expected.of(unsharded, given)
+
+        def check(found: Sequence[Array]) -> None:
+            compare(folder.name, found, expected)
+            pairs = zip(found, expected.results, strict=True)
+            assert not is_exact or all(is_same(*pair) for pair in pairs), f"{name}\n{found}"
+
+        self._put(folder, program, ranks, given, check)
+
+    def expect(
+        self, name: str, text: str, inputs: Sequence[Array], results: Mapping[str, Array]
+    ) -> None:
+        """A program in the local form, and what each of its results is."""
+        folder = self.folder / name
+        folder.mkdir()
+
+        def check(found: Sequence[Array]) -> None:
+            pairs = zip(found, results.items(), strict=True)
+            wrong = [
+                what
+                for each, (what, result) in pairs
+                if not np.array_equal(each.view(result.dtype), result)
+            ]
+            assert not wrong, f"{name}: {wrong}"
+
+        self._put(folder, *emit(text, self.target, "canonicalize"), inputs, check)
+
+    def _put(
+        self, folder: Path, program: str, ranks: int, inputs: Sequence[Array], check: Check
+    ) -> None:
+        (folder / "program.py").write_text(program)
         np.savez(folder / "in.npz", **{f"arg{i}": each for i, each in enumerate(inputs)})
-        self._expected[folder] = Expected.of(unsharded, inputs)
+        self._checks[folder] = check
         self._by_ranks.setdefault(ranks, []).append(folder)
 
     def __len__(self) -> int:
-        return len(self._expected)
+        return len(self._checks)
 
     def check(self) -> None:
-        assert_formatted([folder / "program.py" for folder in self._expected])
+        assert_formatted([folder / "program.py" for folder in self._checks])
         for ranks, folders in self._by_ranks.items():
             command = launch_of(self.target).command(
                 ranks, "-m", "tests.emit.run_all", self.target, *map(str, folders)
             )[:-1]  # it has no --backend
             done = run_child(command)
             assert done.returncode == 0, done.stderr
-        for folder, expected in self._expected.items():
-            compare(folder, expected)
+        for folder, check in self._checks.items():
+            with np.load(folder / "out.npz") as outputs:
+                check([outputs[f"result{i}"] for i in range(len(outputs))])
 
 
-def compare(folder: Path, expected: Expected) -> None:
-    with np.load(folder / "out.npz") as outputs:
-        assert len(outputs) == len(expected.results)
-        pairs = zip(expected.results, expected.allowed, strict=True)
-        for i, (result, allowed) in enumerate(pairs):
-            found = outputs[f"result{i}"]
-            assert (found.shape, found.dtype) == (result.shape, result.dtype)
-            a, b = found.astype(np.float64), result.astype(np.float64)
+def compare(name: str, outputs: Sequence[Array], expected: Expected) -> None:
+    triples = zip(outputs, expected.results, expected.allowed, strict=True)
+    for i, (found, result, allowed) in enumerate(triples):
+        assert (found.shape, found.dtype) == (result.shape, result.dtype)
+        a, b = found.astype(np.float64), result.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # infinities are equal, and have no difference
             is_equal = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= allowed)
-            assert np.all(is_equal), f"{folder}: result{i}\n{found}\n{result}"
+        assert np.all(is_equal), f"{name}: result{i}\n{found}\n{result}"
+
+
+def is_same(a: Array, b: Array) -> bool:
+    """Whether elements are equal, and of the same sign if they are zero."""
+    if a.dtype.kind != "f":
+        return np.array_equal(a, b)
+    is_nan = np.isnan(a) & np.isnan(b)
+    return bool(np.all(is_nan | ((a == b) & (np.signbit(a) == np.signbit(b)))))
 
 
 def assert_formatted(programs: Sequence[Path]) -> None:

@@ -26,7 +26,7 @@ def join(grid: tuple[int, ...], *axes: int) -> MPI.Comm:
 def all_gather(x: np.ndarray, group: MPI.Comm, dim: int) -> np.ndarray:
     """The members' tensors, one after another along `dim`."""
     rows = np.empty((group.size, *x.shape), x.dtype)
-    group.Allgather(np.ascontiguousarray(x), rows)
+    group.Allgather(np.asarray(x, order="C"), rows)
     return np.concatenate(list(rows), dim)
 
 
@@ -37,7 +37,7 @@ def all_slice(x: np.ndarray, group: MPI.Comm, dim: int) -> np.ndarray:
 
 def all_reduce(x: np.ndarray, group: MPI.Comm, op: MPI.Op = MPI.SUM) -> np.ndarray:
     """The members' tensors, added (or what `op` does)."""
-    x = np.ascontiguousarray(x).reshape(x.shape)
+    x = np.asarray(x, order="C")
     result = np.empty_like(x)
     group.Allreduce(x, result, op)
     return result
@@ -62,11 +62,12 @@ def all_to_all(x: np.ndarray, group: MPI.Comm, split: int, concat: int) -> np.nd
 
 
 def permute(x: np.ndarray, group: MPI.Comm, to: list[int]) -> np.ndarray:
-    """Member i's tensor goes to member `to[i]`."""
-    x = np.ascontiguousarray(x)
-    result = np.empty_like(x)
-    source = to.index(group.rank)
-    group.Sendrecv(x, to[group.rank], recvbuf=result, source=source)
+    """Member i's tensor goes to `to[i]`, to no one if -1; who gets none has zeros."""
+    x = np.asarray(x, order="C")
+    result = np.zeros_like(x)
+    dest = to[group.rank] if to[group.rank] >= 0 else MPI.PROC_NULL
+    source = to.index(group.rank) if group.rank in to else MPI.PROC_NULL
+    group.Sendrecv(x, dest, recvbuf=result, source=source, recvtag=0)
     return result
 
 
@@ -84,12 +85,62 @@ def update_halo(
         begin, end = low - (i - 1) * size, low + i * size
         received = x[begin - down : begin].copy()
         sent = x[low + size - down : low + size].copy()
-        group.Sendrecv(sent, after, recvbuf=received, source=before)
+        group.Sendrecv(sent, after, recvbuf=received, source=before, recvtag=0)
         x[begin - down : begin] = received
-        received = x[end : end + up].copy()
-        group.Sendrecv(x[low : low + up].copy(), before, recvbuf=received, source=after)
+        received, sent = x[end : end + up].copy(), x[low : low + up].copy()
+        group.Sendrecv(sent, before, recvbuf=received, source=after, recvtag=0)
         x[end : end + up] = received
     return np.moveaxis(x, 0, dim)
+
+
+def broadcast_from(x: np.ndarray, group: MPI.Comm, root: int) -> np.ndarray:
+    """What the member `root` has."""
+    result = np.array(x, order="C")
+    group.Bcast(result, root)
+    return result
+
+
+def gather_to(x: np.ndarray, group: MPI.Comm, dim: int, root: int) -> np.ndarray:
+    """To `root` the members' tensors, one after another along `dim`; else zeros."""
+    rows = np.zeros((group.size, *x.shape), x.dtype)
+    group.Gather(np.asarray(x, order="C"), rows if group.rank == root else None, root)
+    return np.concatenate(list(rows), dim)
+
+
+def scatter_from(x: np.ndarray, group: MPI.Comm, dim: int, root: int) -> np.ndarray:
+    """This member's part, along `dim`, of what `root` has."""
+    rows = np.ascontiguousarray(np.stack(np.split(x, group.size, dim)))
+    result = np.empty(rows.shape[1:], x.dtype)
+    group.Scatter(rows, result, root)
+    return result
+
+
+def reduce_to(
+    x: np.ndarray, group: MPI.Comm, root: int, op: MPI.Op = MPI.SUM
+) -> np.ndarray:
+    """To `root` the members' tensors, added (or what `op` does); else zeros."""
+    x = np.asarray(x, order="C")
+    result = np.zeros_like(x)
+    group.Reduce(x, result if group.rank == root else None, op, root)
+    return result
+
+
+on_the_way: list[MPI.Request] = []  # MPI reads what is sent until it is received
+
+
+def send(x: np.ndarray, group: MPI.Comm, to: int) -> None:
+    """Give member `to` the tensor, and do not wait until it takes it."""
+    on_the_way[:] = [each for each in on_the_way if not each.Test()]
+    on_the_way.append(group.Isend(np.asarray(x, order="C"), to, tag=1))
+
+
+def receive(
+    like: np.ndarray, group: MPI.Comm, source: int = MPI.ANY_SOURCE
+) -> np.ndarray:
+    """What member `source`, or any, has sent: a tensor like `like`."""
+    result = np.empty(like.shape, like.dtype)
+    group.Recv(result, source, tag=1)
+    return result
 
 
 def mask(x: np.ndarray, group: MPI.Comm, other: float) -> np.ndarray:
@@ -120,6 +171,22 @@ def windows(x: np.ndarray, size: list[int], strides: list[int]) -> np.ndarray:
     """What windows of `size` see of `x`: their places in it are the last dimensions."""
     found = np.lib.stride_tricks.sliding_window_view(x, size)
     return found[tuple(slice(None, None, each) for each in strides)]
+
+
+def place_of(
+    x: np.ndarray, places: np.ndarray, at: np.ndarray, dim: int, start: float
+) -> np.ndarray:
+    """The least place of what equals the element `at`, a NaN's own; `start` is at 0."""
+    at = np.expand_dims(at, dim)
+    found, own = np.take_along_axis(x, at, dim), np.take_along_axis(places, at, dim)
+    least = np.where(x == found, places, own).min(dim)
+    return np.where(np.squeeze(found, dim) == start, np.minimum(least, 0), least)
+
+
+def total_order(x: np.ndarray) -> np.ndarray:
+    """Integers that rise as IEEE 754's total order does: -NaN, ..., -0, 0, ..., NaN."""
+    bits = x.view(f"i{x.itemsize}")
+    return bits ^ ((bits >> (8 * x.itemsize - 1)) & np.iinfo(bits.dtype).max)
 
 
 def place(

@@ -105,8 +105,9 @@ def exchange(x: Tensor, like: Tensor, group: Group, to: int, source: int) -> Ten
 
 
 def permute(x: Tensor, group: Group, to: list[int]) -> Tensor:
-    """Member i's tensor goes to member `to[i]`."""
-    return exchange(x, x, group, to[group.rank], to.index(group.rank))
+    """Member i's tensor goes to `to[i]`, to no one if -1; who gets none has zeros."""
+    source = to.index(group.rank) if group.rank in to else -1
+    return exchange(x, torch.zeros_like(x), group, to[group.rank], source)
 
 
 def update_halo(x: Tensor, group: Group, dim: int, low: int, high: int) -> Tensor:
@@ -124,6 +125,58 @@ def update_halo(x: Tensor, group: Group, dim: int, low: int, high: int) -> Tenso
         old, sent = x[end : end + up], x[low : low + up]
         x[end : end + up] = exchange(sent, old, group, before, after)
     return x.movedim(0, dim)
+
+
+def broadcast_from(x: Tensor, group: Group, root: int) -> Tensor:
+    """What the member `root` has."""
+    result = x.clone(memory_format=torch.contiguous_format)
+    dist.broadcast(result, group.ranks[root], group=group.handle)
+    return result
+
+
+def gather_to(x: Tensor, group: Group, dim: int, root: int) -> Tensor:
+    """To `root` the members' tensors, one after another along `dim`; else zeros."""
+    rows = [torch.zeros_like(x).contiguous() for _ in range(group.size)]
+    found = rows if group.rank == root else None
+    dist.gather(x.contiguous(), found, group.ranks[root], group=group.handle)
+    return torch.cat([rows[each] for each in group.order], dim)
+
+
+def scatter_from(x: Tensor, group: Group, dim: int, root: int) -> Tensor:
+    """This member's part, along `dim`, of what `root` has."""
+    parts = x.chunk(group.size, dim)
+    rows = [parts[group.order.index(i)].contiguous() for i in range(group.size)]
+    result, given = torch.empty_like(rows[0]), rows if group.rank == root else None
+    dist.scatter(result, given, group.ranks[root], group=group.handle)
+    return result
+
+
+def reduce_to(
+    x: Tensor, group: Group, root: int, op: dist.ReduceOp = dist.ReduceOp.SUM
+) -> Tensor:
+    """To `root` the members' tensors, added (or what `op` does); else zeros."""
+    result = x.clone(memory_format=torch.contiguous_format)
+    dist.reduce(result, group.ranks[root], op, group=group.handle)
+    return result if group.rank == root else torch.zeros_like(result)
+
+
+on_the_way: list[tuple[dist.Work, Tensor]] = []  # what is sent is kept until received
+
+
+def send(x: Tensor, group: Group, to: int) -> None:
+    """Give member `to` the tensor, and do not wait until it takes it."""
+    x = x.contiguous()
+    on_the_way[:] = [each for each in on_the_way if not each[0].is_completed()]
+    work = dist.isend(x, group.ranks[to], group=group.handle, tag=1)
+    on_the_way.append((work, x))
+
+
+def receive(like: Tensor, group: Group, source: int | None = None) -> Tensor:
+    """What member `source`, or any, has sent: a tensor like `like`."""
+    result = torch.empty_like(like, memory_format=torch.contiguous_format)
+    origin = None if source is None else group.ranks[source]
+    dist.recv(result, origin, group=group.handle, tag=1)
+    return result
 
 
 def mask(x: Tensor, group: Group, other: float) -> Tensor:
@@ -146,6 +199,30 @@ def windows(x: Tensor, size: list[int], strides: list[int]) -> Tensor:
     for dim, (length, step) in enumerate(zip(size, strides, strict=True)):
         x = x.unfold(dim, length, step)
     return x
+
+
+def place_of(x: Tensor, places: Tensor, at: Tensor, dim: int, start: float) -> Tensor:
+    """The least place of what equals the element `at`, a NaN's own; `start` is at 0."""
+    at = at.unsqueeze(dim)
+    found, own = x.gather(dim, at), places.gather(dim, at)
+    least = torch.where(x == found, places, own).amin(dim)
+    return torch.where(found.squeeze(dim) == start, least.clamp(max=0), least)
+
+
+def lexsort(keys: list[Tensor], dim: int) -> Tensor:
+    """Where elements come from, by the last key, where equal by the one before."""
+    order = torch.argsort(keys[0], dim=dim, stable=True)
+    for key in keys[1:]:
+        again = torch.argsort(key.gather(dim, order), dim=dim, stable=True)
+        order = order.gather(dim, again)
+    return order
+
+
+def total_order(x: Tensor) -> Tensor:
+    """Integers that rise as IEEE 754's total order does: -NaN, ..., -0, 0, ..., NaN."""
+    dtype = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+    bits = x.view(dtype)
+    return bits ^ ((bits >> (8 * x.element_size() - 1)) & torch.iinfo(dtype).max)
 
 
 def place(

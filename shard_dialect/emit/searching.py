@@ -1,0 +1,95 @@
+"""StableHLO's reductions that look for the place of the largest element, or the smallest.
+
+values, places = reduce (x, iota) by                 at = np.argmax(x, axis=1).astype(np.int32)
+  %p = %a > %b or %a is no number
+  select(%p, %a, %b), select(%p or %a == %b and %i < %j, %i, %j)
+
+Places that are computed, pieces that are put together for one, are looked up.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from shard_dialect.emit import structured
+from shard_dialect.emit.terms import Term, commuted, made
+from shard_dialect.emit.writer import Writer
+from shard_dialect.ir import build
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.walk import body
+from shard_dialect.rules.stablehlo.attributes import integers
+
+
+def search(w: Writer, op: ir.Operation) -> None:
+    """A reduction of elements and of their places."""
+    x, places, init, first = op.operands
+    element, dims = x.type.element_type, integers(op, "dimensions")
+    kind = _kind(op, element)
+    if kind is None:
+        raise w.refuse(op, "its body joins elements in a way of its own")
+    start = build.splat_value(init)
+    if start is None or not _is_least(start, kind) or not structured.is_zero(first):
+        raise w.refuse(op, "it starts from something")
+    if len(dims) != 1 or not x.type.shape[dims[0]]:
+        raise w.refuse(op, "it looks along no dimension, or several")
+    (dim,) = dims
+    value, place = op.results
+    text = w.use(x)
+    if list(value.uses):
+        found = structured.reduction(w, kind, text, dims, element, op)
+        w.define(value, found, structured.JOINED[kind])
+    # torch orders no bits.
+    ordered = f"{text}.to(torch.int8)" if w.is_torch and str(element) == "i1" else text
+    at = f"{w.module}.arg{kind}({ordered}, {w.pick('axis', 'dim')}={dim})"
+    if not _counts(places, dim):
+        name = w.names.new("at")
+        w.line(f"{name} = {at}")
+        least = w.number(start.value, element)
+        at = f"place_of({text}, {w.use(places)}, {name}, {dim}, {least})"
+    w.define(place, w.cast(at, place.type.element_type, op.location), f"{kind}_at")
+
+
+def _kind(op: ir.Operation, element: ir.Type) -> str | None:
+    """Whether the larger of two elements is found, or the smaller; the first of equal ones.
+
+    What is no number is found before all that are, as numpy and torch do.
+    """
+    joined = made(body(op), ("a", "i", "b", "j"))
+    for kind, is_found in (("max", ("lt", "b", "a")), ("min", ("lt", "a", "b"))):
+        if joined == _searching(is_found, is_float=isinstance(element, ir.FloatType)):
+            return kind
+    return None
+
+
+def _searching(is_found: Term, *, is_float: bool) -> tuple[Term, Term]:
+    """What JAX's argmax and argmin make of elements `a` and `b` at `i` and `j`."""
+    if is_float:
+        is_found = commuted("or", is_found, ("ne", "a", "a"))
+    is_earlier = commuted("and", ("eq", "a", "b"), ("lt", "i", "j"))
+    return (
+        ("select", is_found, "a", "b"),
+        ("select", commuted("or", is_found, is_earlier), "i", "j"),
+    )
+
+
+def _is_least(start: ir.Attribute, kind: str) -> bool:
+    """Whether every element is found before the one that the search starts from."""
+    if isinstance(start.type, ir.FloatType):
+        return bool(start.value == (-inf if kind == "max" else inf))
+    if str(start.type) == "i1":
+        return bool(start.value) == (kind == "min")
+    return bool(start == build.identity("max" if kind == "max" else "min", start.type))
+
+
+def _counts(places: ir.Value, dim: int) -> bool:
+    """Whether each element is its place along the dimension."""
+    op = places.owner
+    if isinstance(op, ir.Block):
+        return False
+    if op.name == "stablehlo.iota":
+        return bool(op.attributes["iota_dimension"].value == dim)
+    if op.name != "stablehlo.broadcast_in_dim":
+        return False
+    dims, x = integers(op.operation, "broadcast_dimensions"), op.operands[0]
+    size = places.type.shape[dim]
+    return dim in dims and x.type.shape[dims.index(dim)] == size and _counts(x, dims.index(dim))

@@ -1,0 +1,129 @@
+"""`stablehlo.sort`: where elements come from by what the comparator compares, and they themselves.
+
+%r:2 = sort (%k, %v) by %a < %b        order = np.argsort(k, axis=1, kind="stable")
+                                       ordered = np.take_along_axis(k, order, 1)
+                                       ordered_2 = np.take_along_axis(v, order, 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shard_dialect.emit.terms import Term, commuted, made
+from shard_dialect.emit.writer import Writer
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.walk import body
+from shard_dialect.rules.stablehlo.attributes import integer
+
+
+@dataclass(frozen=True)
+class _Key:
+    """By which operand is sorted, and how: `order` is one of `_FLOATS`."""
+
+    operand: int
+    is_falling: bool
+    order: str
+
+
+def sort(w: Writer, op: ir.Operation) -> None:
+    count = len(op.operands)
+    (compared,) = made(body(op), [f"{each}{at}" for at in range(count) for each in "xy"])
+    keys = _keys(compared, count)
+    if not keys:
+        raise w.refuse(op, "its body compares elements in a way of its own")
+    dim = integer(op, "dimension") % len(op.operands[0].type.shape)
+    operands = w.uses(op)
+    if len(keys) == len(operands) == 1 and not keys[0].is_falling and keys[0].order != "total":
+        numpy = f'np.sort({operands[0]}, axis={dim}, kind="stable")'
+        torch = f"torch.sort({operands[0]}, dim={dim}, stable=True).values"
+        w.define(op.results[0], w.pick(numpy, torch), "ordered")
+        return
+    texts = [
+        text
+        for key in keys
+        for text in _written(w, key, op.operands[key.operand].type, operands[key.operand])
+    ]
+    order = w.names.new("order")
+    w.line(f"{order} = {_order(w, texts, dim)}")
+    for result, operand in zip(op.results, operands, strict=True):
+        if list(result.uses):
+            take = w.pick("np.take_along_axis", "torch.take_along_dim")
+            w.define(result, f"{take}({operand}, {order}, {dim})", "ordered")
+
+
+def _order(w: Writer, keys: list[str], dim: int) -> str:
+    """Where elements come from that are sorted by some keys, and among those equal as they were."""
+    if len(keys) == 1:
+        numpy = f'np.argsort({keys[0]}, axis={dim}, kind="stable")'
+        return w.pick(numpy, f"torch.argsort({keys[0]}, dim={dim}, stable=True)")
+    listed = ", ".join(reversed(keys))  # it takes the last one first
+    return w.pick(f"np.lexsort(({listed}), axis={dim})", f"lexsort([{listed}], {dim})")
+
+
+def _written(w: Writer, key: _Key, type_: ir.RankedTensorType, x: str) -> list[str]:
+    """What rises as the key is to: numpy and torch sort numbers so, and NaNs behind them."""
+    if not isinstance(type_.element_type, ir.FloatType):
+        return [f"~{x}" if key.is_falling else x]
+    rising, falling = _FLOATS[key.order]
+    return [each.format(x, m=w.module) for each in (falling if key.is_falling else rising)]
+
+
+_FLOATS = {
+    "plain": (("{0}",), ("-{0}",)),
+    "numbers": (("{0}",), ("~{m}.isnan({0})", "-{0}")),
+    "total": (("total_order({0})",), ("~total_order({0})",)),
+}
+"""For each order of floats the keys of what rises and falls by it.
+
+`plain` has no place for NaNs, `numbers` has them behind all numbers and -0.0 equal to 0.0, and
+`total` is IEEE 754's.
+"""
+
+
+def _keys(compared: Term, count: int) -> list[_Key]:
+    """What a comparator of `x0, x1, ...` and `y0, y1, ...` sorts by; nothing if that is not clear.
+
+    x0 < y0 or x0 == y0 and (x1 < y1 or ...)
+    """
+    if isinstance(compared, tuple) and compared[0] == "or":
+        _, a, b = compared
+        for less, rest in ((a, b), (b, a)):
+            first, more = _keys(less, count), _after(less, rest)
+            if len(first) == 1 and more is not None:
+                following = _keys(more, count)
+                return first + following if following else []
+        return []
+    for operand in range(count):
+        for order, (less_than, of) in _ORDERS.items():
+            x, y = of(f"x{operand}"), of(f"y{operand}")
+            if compared in ((less_than, x, y), (less_than, y, x)):
+                return [_Key(operand, compared[1] == y, order)]
+    return []
+
+
+def _after(less: Term, rest: Term) -> Term | None:
+    """Of `x == y and more` what is `more`, where `less` is `x < y`."""
+    if isinstance(less, str) or isinstance(rest, str):
+        return None
+    if str(less[0]) not in _EQUAL or rest[0] != "and":
+        return None
+    equal = commuted(_EQUAL[str(less[0])], less[1], less[2])
+    found = [each for each in rest[1:] if each != equal]
+    return found[0] if len(found) == 1 else None
+
+
+def _canonical(x: str) -> Term:
+    """What JAX compares in the total order: one zero, and one NaN."""
+    is_zero = commuted("eq", x, "0.0")
+    return ("select", ("ne", x, x), "nan", ("select", is_zero, "0.0", x))
+
+
+_EQUAL = {"lt": "eq", "totalorder_lt": "totalorder_eq"}
+_ORDERS: dict[str, tuple[str, Callable[[str], Term]]] = {
+    "plain": ("lt", lambda x: x),
+    "numbers": ("totalorder_lt", _canonical),
+    "total": ("totalorder_lt", lambda x: x),
+}
+
+TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {"stablehlo.sort": sort}
