@@ -110,7 +110,8 @@ class MpiWorld(Launched):
         return isinstance(error, MPI.Exception)
 
     def close(self) -> None:
-        """All leave together when they exit."""
+        """All leave together: what one has sent, another may still be receiving."""
+        MPI.COMM_WORLD.Barrier()
         for communicator in self._made:
             communicator.Free()
 
@@ -154,7 +155,8 @@ class _Group:
 
     def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
         dest, origin = (MPI.PROC_NULL if each is None else each for each in (to, source))
-        self.communicator.Sendrecv(_raw(send), dest=dest, recvbuf=_raw(into), source=origin)
+        # The tag is said: else a message would do that is on its way from the same device.
+        self.communicator.Sendrecv(_raw(send), dest, 0, _raw(into), origin, 0)
 
     def broadcast(self, send: Array, into: Array, root: int) -> None:
         if self.index == root:

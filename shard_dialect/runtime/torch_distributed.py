@@ -31,6 +31,8 @@ except ImportError:
 
 _TIMEOUT = timedelta(seconds=60)
 """Within this all ranks join."""
+_ON_THEIR_WAY = 1024
+"""Messages of a device that may be, before the first one is waited for."""
 _FOREVER = timedelta(days=365)
 """A rank may compute for as long as it takes."""
 
@@ -81,6 +83,7 @@ class TorchWorld(Launched):
         return isinstance(error, RuntimeError) and "gloo" in str(error)
 
     def close(self) -> None:
+        dist.barrier(self._all)  # what one has sent, another may still be receiving
         dist.destroy_process_group()
 
     def abort(self) -> NoReturn:
@@ -179,8 +182,9 @@ class _Group:
     def send(self, send: Array, to: int) -> None:
         given = self._bytes(send).clone()  # it is read until it has been received
         work = dist.isend(given, self._ranks[to], group=self._group, tag=TAG)
-        self._sent = [each for each in self._sent if not each[0].is_completed()]
         self._sent.append((work, given))
+        if len(self._sent) > _ON_THEIR_WAY:
+            self._sent.pop(0)[0].wait()
 
     def receive(self, into: Array, source: int | None) -> None:
         got = self._bytes(into)

@@ -94,7 +94,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Sent(Case):
-    """What the first of a group sends the last: they take other branches than the rest."""
+    """What the first of a group sends the last, past an exchange of all that comes in between."""
 
     @property
     def name(self) -> str:
@@ -106,6 +106,7 @@ class Sent(Case):
         last = [1] * len(self.axes)
         mine = [GRID.index_along(rank, self.axes) for rank in range(GRID.size)]
         listed = f"dense<{mine}> : tensor<{GRID.size}xindex>"
+        passed = ", ".join(f"{key} = {value}" for key, value in _permuted(self.axes).items())
         r = f"%r{result}"
         return f"""{r}rank = shard.process_linear_index on @g : index
   {r}places = arith.constant {listed}
@@ -114,24 +115,22 @@ class Sent(Case):
   {r}end = arith.constant {n - 1} : index
   {r}sends = arith.cmpi eq, {r}place, {r}zero : index
   {r}gets = arith.cmpi eq, {r}place, {r}end : index
+  scf.if {r}sends {{
+    %sent = shard.send %x {where} destination = {last} : ({type_}) -> {type_}
+  }}
+  {r}passed = "mesh.collective_permute"(%x) {{{passed}}} : ({type_}) -> {type_}
   {r} = scf.if {r}gets -> {type_} {{
     %got = shard.recv %x {where}{self.attributes["source"]} : ({type_}) -> {type_}
     scf.yield %got : {type_}
   }} else {{
-    %kept = scf.if {r}sends -> {type_} {{
-      %sent = shard.send %x {where} destination = {last} : ({type_}) -> {type_}
-      scf.yield %sent : {type_}
-    }} else {{
-      scf.yield %x : {type_}
-    }}
-    scf.yield %kept : {type_}
+    scf.yield {r}passed : {type_}
   }}"""
 
 
 def _sent(axes: tuple[int, ...], source: str) -> Case:
     return Sent(
         "shard.send", axes, {"source": source}, SHAPE,
-        lambda all_, at: all_[0] if at == len(all_) - 1 else all_[at],
+        lambda all_, at: all_[0] if at == len(all_) - 1 else all_[at - 1],
     )  # fmt: skip
 
 
@@ -168,11 +167,6 @@ def _moves(axes: tuple[int, ...], dim: int) -> list[Case]:
     }
     rotate = {"shift_axis": "0 : index", "offset": "1 : i64", "rotate": "unit"}
     back = {"shift_axis": "0 : index", "offset": "-1 : i64"}
-    permute = {
-        "cluster": "@g",
-        "mesh_axis": str(list(axes)),
-        "permutation": f"array<i64: {', '.join(str((place + 1) % n) for place in range(n))}>",
-    }
     return [
         Case("shard.all_gather", axes, _on(axes, **gather), grown,
              lambda all_, _: np.concatenate(all_, dim)),
@@ -187,10 +181,18 @@ def _moves(axes: tuple[int, ...], dim: int) -> list[Case]:
         Case("shard.broadcast", axes, _on(axes, root=root), SHAPE, lambda all_, _: all_[last]),
         Case("shard.shift", axes, _on(axes, **rotate), SHAPE, lambda all_, at: all_[at ^ 1]),
         Case("shard.shift", axes, _on(axes, **back), SHAPE, _before),
-        Case("mesh.collective_permute", axes, permute, SHAPE, lambda all_, at: all_[at - 1]),
+        Case("mesh.collective_permute", axes, _permuted(axes), SHAPE,
+             lambda all_, at: all_[at - 1]),
         *(_all_to_all(axes, dim, other) for other in sorted({1, dim})),
         _sent(axes, f" source = {[0] * len(axes)}" if dim else ""),
     ]  # fmt: skip
+
+
+def _permuted(axes: tuple[int, ...]) -> dict[str, str]:
+    """Each member gives to the next one."""
+    n = GRID.axes_size(axes)
+    to = ", ".join(str((place + 1) % n) for place in range(n))
+    return {"cluster": "@g", "mesh_axis": str(list(axes)), "permutation": f"array<i64: {to}>"}
 
 
 def _last(axes: tuple[int, ...]) -> str:
