@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.walk import body, operations, walk
@@ -60,15 +61,15 @@ class Nest:
     tiles: tuple[int, int] | None = None
     """Two loops of which each is the contiguous one of some buffer, where there are such."""
 
-    @property
+    @cached_property
     def accesses(self) -> tuple[Access, ...]:
         return (*self.inputs, *self.outputs, *self.loaded)
 
-    @property
+    @cached_property
     def written(self) -> set[int]:
         return {access.root for access in self.outputs}
 
-    @property
+    @cached_property
     def touched(self) -> set[int]:
         return {access.root for access in self.accesses}
 

@@ -1,0 +1,1 @@
+"""StableHLO, which comes with the bindings, but for its Python classes."""
