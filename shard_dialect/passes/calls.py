@@ -11,7 +11,7 @@ Source: Shardy, flatten-call-graph and unflatten-call-graph.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from shard_dialect.ir.attributes import BLOCKS, SHARDINGS
@@ -40,12 +40,14 @@ class Calls:
         """Let each call of a private function have a copy to itself."""
         self.refuse_recursion()
         taken = {name_of(op) for op in operations(body(self.module)) if "sym_name" in op.attributes}
-        called = {_callee(call) for calls in self.calls.values() for call in calls}
-        waiting = [name for name in self.functions if name not in called]
+        called = {callee_of(call) for calls in self.calls.values() for call in calls}
+        waiting = [
+            name for name, op in self.functions.items() if name not in called or not is_private(op)
+        ]
         claimed: set[str] = set()
         while waiting:
             for call in self.calls[waiting.pop(0)]:
-                callee = _callee(call)
+                callee = callee_of(call)
                 if callee not in self.functions or not is_private(self.functions[callee]):
                     continue
                 if callee in claimed:
@@ -71,8 +73,12 @@ class Calls:
         self.original[name] = origin
         return name
 
-    def join(self) -> None:
-        """Let the first of the copies that are alike be all; those that call nothing go first."""
+    def join(self, alike: Callable[[ir.Operation], Hashable] | None = None) -> None:
+        """Let the first of the copies that are alike be all; those that call nothing go first.
+
+        Alike are those of which `alike` says the same: by default, in how tensors lie.
+        """
+        alike = alike or _shardings_of
         if not self.original:
             return
         kept: dict[tuple[str, Hashable], str] = {}
@@ -80,12 +86,12 @@ class Calls:
         copied = {*self.original, *self.original.values()}
         for name in self._callees_first():
             for call in self.calls[name]:
-                if _callee(call) in became:
-                    callee = ir.FlatSymbolRefAttr.get(became[_callee(call)])
+                if callee_of(call) in became:
+                    callee = ir.FlatSymbolRefAttr.get(became[callee_of(call)])
                     call.attributes["callee"] = callee
             if name not in copied:
                 continue
-            key = (self.original.get(name, name), _shardings_of(self.functions[name]))
+            key = (self.original.get(name, name), alike(self.functions[name]))
             if name in self.original and key in kept:
                 became[name] = kept[key]
                 self.functions[name].erase()
@@ -104,7 +110,7 @@ class Calls:
                     done.add(name)
                     path.pop()
                     continue
-                callee = _callee(call)
+                callee = callee_of(call)
                 if any(callee == each for each, _ in path):
                     raise error_at(call.location, f"function @{callee} calls itself: without end")
                 if callee in self.functions and callee not in done:
@@ -119,7 +125,7 @@ class Calls:
         path = [(name, False) for name in self.functions]
         while path:
             name, is_left = path.pop()
-            inside = [each for each in map(_callee, self.calls[name]) if each in self.functions]
+            inside = [each for each in map(callee_of, self.calls[name]) if each in self.functions]
             if is_left:
                 heights[name] = max((heights[each] + 1 for each in inside), default=0)
             elif name not in heights:
@@ -132,7 +138,8 @@ def _calls(function: ir.Operation) -> list[ir.Operation]:
     return [op for op in walk(function) if op.name == "func.call"]
 
 
-def _callee(call: ir.Operation) -> str:
+def callee_of(call: ir.Operation) -> str:
+    """The name of the function that a `func.call` calls."""
     return str(call.attributes["callee"].value)
 
 

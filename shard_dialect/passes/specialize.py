@@ -5,7 +5,8 @@
     shard.grid @g(shape = ?x4)                    shard.grid @g(shape = 2x4)
     func.func @main(%x: tensor<?x8xf32>)          func.func @main(%x: tensor<4x8xf32>)
 
-What is computed from them follows (`shapes`), and the program is one like any other.
+What is computed from them follows (`spread`), and the program is one like any other. Annotations
+become those of the `mesh` dialect (`import`), which stay when what they are about is folded.
 """
 
 from __future__ import annotations
@@ -13,15 +14,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.attributes import SHARDINGS
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.build import annotate
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import form_of, functions_of, name_of, refuse_form, update_type
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.grids import read_grid, set_sizes
-from shard_dialect.ir.walk import body, operations
+from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.base import Pass
+from shard_dialect.passes.calls import callee_of
+from shard_dialect.passes.import_ import import_annotations
 from shard_dialect.passes.positions import fold_grid_shapes
-from shard_dialect.passes.shapes import Shape, give_shape, shape_of, spread, written
+from shard_dialect.passes.shapes import (
+    MOST,
+    Known,
+    Shape,
+    behind,
+    differ,
+    give_shape,
+    is_ranked,
+    shape_of,
+    written,
+)
+from shard_dialect.passes.spread import leaves_open, spread
 
 
 @dataclass(frozen=True)
@@ -40,18 +56,22 @@ class Specialize(Pass):
         if self.grid:
             _size_grid(module, _read(self.grid, "grid"))
         if self.shapes:
+            handle = _find(module, self.entry)
             _size_arguments(
-                _find(module, self.entry),
-                [_read(each, "shapes") if each else None for each in self.shapes.split(",")],
+                handle, [_read(each, "shapes") if each else None for each in self.shapes.split(",")]
             )
+            _size_operands(module, handle)
         fold_grid_shapes(module)
-        spread(module, self.entry)
+        if leaves_open(module):
+            import_annotations(module)
+            _say_apart(module)
+            spread(module, self.entry)
 
 
 def _read(text: str, option: str) -> tuple[int, ...]:
     """The sizes in `4x8`; none in `scalar`."""
     sizes = [] if text.strip() == "scalar" else text.strip().split("x")
-    if not all(each.isdecimal() for each in sizes):
+    if not all(each.isdecimal() and each.isascii() and int(each) <= MOST for each in sizes):
         raise ShardError(
             f"option '{option}' of pass 'specialize' has '{text}': "
             "expected sizes with an x between them, as in 4x8"
@@ -100,6 +120,45 @@ def _size_arguments(handle: ir.Operation, shapes: list[tuple[int, ...] | None]) 
             )
         give_shape(argument, shape)
     update_type(handle)
+
+
+def _size_operands(module: ir.Operation, callee: ir.Operation) -> None:
+    """Let calls give the arguments what they are now."""
+    types = callee.attributes["function_type"].value.inputs
+    for op in walk(module):
+        if op.name != "func.call" or callee_of(op) != name_of(callee):
+            continue
+        for place, type_ in enumerate(types):
+            operand = op.operands[place]
+            if isinstance(type_, ir.RankedTensorType):
+                if differ(behind(operand).type, type_):
+                    raise error_at(
+                        op.location,
+                        f"function @{name_of(callee)} is called with a {behind(operand).type} as "
+                        f"argument {place}, which is to be a {type_}",
+                    )
+                Known().set_operand(op, place, shape_of(type_))
+
+
+def _say_apart(module: ir.Operation) -> None:
+    """Say in ops of their own how the results of unknown size lie that other ops say it of.
+
+    What MLIR makes in the place of an op does not have its attributes.
+    """
+    for op in walk(module):
+        if SHARDINGS not in op.attributes or op.name == "func.func":
+            continue
+        said = list(op.attributes[SHARDINGS])
+        for place, result in enumerate(op.results):
+            is_said = not isinstance(said[place], ir.UnitAttr)
+            if is_said and is_ranked(result) and not result.type.has_static_shape:
+                with ir.InsertionPoint.after(op), op.location:
+                    lies = annotate(result, said[place], as_result=True)
+                result.replace_all_uses_except(lies, lies.owner.operation)
+                said[place] = ir.UnitAttr.get()
+        op.attributes[SHARDINGS] = ir.ArrayAttr.get(said)
+        if all(isinstance(each, ir.UnitAttr) for each in said):
+            del op.attributes[SHARDINGS]
 
 
 def _agree(shape: Shape, sizes: tuple[int, ...]) -> bool:

@@ -46,7 +46,7 @@ from shard_dialect.runtime.check import Alone, Compared, Expected, compared
 from shard_dialect.runtime.compile import parsed
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.lowered import find_function
-from shard_dialect.runtime.reached import keep_connected, keep_reached
+from shard_dialect.runtime.reached import keep_reached
 from shard_dialect.runtime.sizes import Sizes
 from shard_dialect.runtime.world import World
 
@@ -70,7 +70,6 @@ class Suspect:
         """Raises a located `ShardError` for a program that is past the distributed form."""
         with source.places():
             module, _ = parsed(source, entry, sizes)
-            keep_connected(module.operation, entry)
             with _silent():
                 run_pipeline(module, ",".join(_TO_DISTRIBUTED))
             function = find_function(module.operation, entry)
@@ -136,7 +135,6 @@ class Suspect:
         expected = Expected.of(reference, inputs)
         for count in range(len(_TO_DISTRIBUTED) + 1):
             module, _ = parsed(self.source, self.entry, self.sizes)
-            keep_connected(module.operation, self.entry)
             passes = ("import", *_TO_DISTRIBUTED[:count])
             run_pipeline(module, ",".join([*passes, "erase-sharding", "lower"]))
             unsharded = Executable(module, self.entry)

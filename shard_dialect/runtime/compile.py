@@ -17,9 +17,10 @@ _GIVEN = Sizes()
 
 
 def parsed(source: Source, entry: str | None, sizes: Sizes) -> tuple[ir.Module, str]:
-    """The module, with no size left open, and the name of the function to run."""
+    """What has to do with the function to run, with no size left open; and its name."""
     module = source.parse()
     name = choose_entry(module.operation, entry)
+    keep_connected(module.operation, name)
     sizes.give(module, name)
     return module, name
 
@@ -41,7 +42,6 @@ def compile_sharded(
     def compile_it() -> Executable:
         with source.places():
             module, name = parsed(source, entry, sizes)
-            keep_connected(module.operation, name)
             run_pipeline(module, "spmd")
             keep_reached(module.operation, name)
             run_pipeline(module, lower)

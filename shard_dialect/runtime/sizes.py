@@ -12,11 +12,12 @@ from math import prod
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.function import name_of
 from shard_dialect.ir.grids import grids_of
-from shard_dialect.ir.walk import body, walk
+from shard_dialect.ir.walk import body
 from shard_dialect.passes.shapes import shape_of, written
 from shard_dialect.passes.specialize import Specialize
+from shard_dialect.passes.spread import leaves_open
 from shard_dialect.runtime.arrays import shapes_in
 from shard_dialect.runtime.lowered import find_function
 
@@ -39,7 +40,7 @@ class Sizes:
         """
         shapes = self.shapes or self._shapes(find_function(module.operation, entry))
         grid = self._grid(module.operation)
-        if shapes or grid or _leaves_open(module.operation):
+        if shapes or grid or leaves_open(module.operation):
             Specialize(entry, shapes, grid).run(module)
 
     def _shapes(self, handle: ir.Operation) -> str:
@@ -78,13 +79,3 @@ class Sizes:
         if self.devices % known:
             raise ShardError(f"grid {grid} cannot have {self.devices} devices, one for each rank")
         return written(tuple(self.devices // known if s is None else s for s in grid.shape))
-
-
-def _leaves_open(module: ir.Operation) -> bool:
-    """Whether any tensor is of unknown size."""
-    return any(
-        isinstance(each.type, ir.RankedTensorType) and not each.type.has_static_shape
-        for function in functions_of(module)
-        for op in walk(function)
-        for each in op.results
-    )

@@ -3,7 +3,7 @@
 // RUN: shard-opt %s --specialize=grid=2x3 | filecheck %s
 // RUN: shard-run %s --shapes=6x8 --grid=2x3 --check | filecheck %s --check-prefix=RAN
 
-// CHECK: shard.grid @g(shape = 2x3)
+// CHECK: dim_sizes = [2, 3]
 // CHECK: tensor<?x8xf32>
 // CHECK: linalg.fill {{.*}} -> tensor<2x3xf32>
 // RAN: on 6 devices

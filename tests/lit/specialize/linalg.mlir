@@ -9,21 +9,21 @@
 
 shard.grid @g(shape = 2x2)
 
-// Called with one shape: it has it. Called with two: a copy has the first.
+// Called with one shape: it has it. Called with two: a copy has the second.
 // CHECK: func.func private @once(%arg0: tensor<4x16xf32>) -> tensor<4x16xf32>
 func.func private @once(%x: tensor<?x16xf32>) -> tensor<?x16xf32> {
   // CHECK: math.exp %arg0 : tensor<4x16xf32>
   %0 = math.exp %x : tensor<?x16xf32>
   return %0 : tensor<?x16xf32>
 }
-// CHECK: func.func private @twice_0(%arg0: tensor<4x16xf32>) -> tensor<4x16xf32>
-// CHECK: func.func private @twice(%arg0: tensor<8x16xf32>) -> tensor<8x16xf32>
+// CHECK: func.func private @twice(%arg0: tensor<4x16xf32>) -> tensor<4x16xf32>
+// CHECK: func.func private @twice_1(%arg0: tensor<8x16xf32>) -> tensor<8x16xf32>
 func.func private @twice(%x: tensor<?x16xf32>) -> tensor<?x16xf32> {
   %0 = arith.addf %x, %x : tensor<?x16xf32>
   return %0 : tensor<?x16xf32>
 }
 
-// CHECK: func.func @main(%arg0: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [{{\[}}0]]>},
+// CHECK: func.func @main(%arg0: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [{{\[}}0], []]>},
 // CHECK-SAME: -> (tensor<4xf32>, tensor<8x16xf32>)
 func.func @main(%x: tensor<?x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>},
                 %w: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[], [1]]>}) -> (tensor<?xf32>, tensor<?x16xf32>) {
@@ -38,11 +38,11 @@ func.func @main(%x: tensor<?x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>},
   %2 = linalg.matmul ins(%x, %w : tensor<?x8xf32>, tensor<8x16xf32>) outs(%1 : tensor<?x16xf32>) -> tensor<?x16xf32>
   // CHECK: call @once(%{{.*}}) : (tensor<4x16xf32>) -> tensor<4x16xf32>
   %3 = func.call @once(%2) : (tensor<?x16xf32>) -> tensor<?x16xf32>
-  // CHECK: call @twice_0(%{{.*}}) : (tensor<4x16xf32>) -> tensor<4x16xf32>
+  // CHECK: call @twice(%{{.*}}) : (tensor<4x16xf32>) -> tensor<4x16xf32>
   %4 = func.call @twice(%3) : (tensor<?x16xf32>) -> tensor<?x16xf32>
   // CHECK: tensor.concat dim(0) {{.*}} : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
   %5 = tensor.concat dim(0) %3, %4 : (tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
-  // CHECK: call @twice(%{{.*}}) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  // CHECK: call @twice_1(%{{.*}}) : (tensor<8x16xf32>) -> tensor<8x16xf32>
   %6 = func.call @twice(%5) : (tensor<?x16xf32>) -> tensor<?x16xf32>
   %d4 = tensor.dim %4, %c0 : tensor<?x16xf32>
   %7 = tensor.empty(%d4) : tensor<?xf32>

@@ -4,7 +4,7 @@
 // RUN: shard-run %s --shapes=4x6x8 --grid=3x2 --check | filecheck %s --check-prefix=RAN
 // RUN: shard-run %s --shapes=5x6x8 --grid=2x2 --check | filecheck %s --check-prefix=RAN
 
-// CHECK: shard.grid @g(shape = 3x2)
+// CHECK: dim_sizes = [3, 2]
 // CHECK: tosa.matmul {{.*}} -> tensor<1x24x16xf32>
 // CHECK: return %{{.*}} : tensor<4x6x16xf32>
 // RAN: check passed
