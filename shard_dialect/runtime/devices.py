@@ -189,7 +189,13 @@ class _Group:
         self._post.send(self._ranks, self.index, to, send.copy())
 
     def receive(self, into: Array, source: int | None) -> None:
-        into[...] = self._post.receive(self._ranks, self.index, source)
+        array = self._post.receive(self._ranks, self.index, source)
+        if (array.shape, array.dtype) != (into.shape, into.dtype):
+            raise ShardError(
+                f"device {self._ranks[self.index]} receives an array of shape {into.shape} of "
+                f"{into.dtype}, and was sent one of shape {array.shape} of {array.dtype}"
+            )
+        into[...] = array
 
     def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
         sent = self._exchange(send)

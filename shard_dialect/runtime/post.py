@@ -7,9 +7,8 @@ Once no device can go on, all those that wait for a message say so; none hangs.
 from __future__ import annotations
 
 import threading
-import time
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from shard_dialect.errors import ShardError
@@ -17,8 +16,11 @@ from shard_dialect.runtime.arrays import Array
 
 _Ranks = tuple[int, ...]
 _TICK = 0.1
-_STUCK = 2.0
-"""Seconds in which nothing happens before devices that all wait are taken to wait for ever."""
+_QUIET = 20
+"""Ticks in which nothing happens before devices that all wait are taken to wait for ever.
+
+Not seconds: a process that was stopped for some has to be let go on.
+"""
 
 
 class Post:
@@ -28,8 +30,8 @@ class Post:
         self._size = size
         self._changed = threading.Condition()
         self._messages: dict[tuple[_Ranks, int, int], deque[Array]] = defaultdict(deque)
-        self._idle: dict[int, threading.Barrier | None] = {}
-        """The devices that wait or have ended; of those at a meeting its barrier."""
+        self._stuck: dict[int, Callable[[], bool]] = {}
+        """Of each device that waits or has ended whether nothing lets it go on as yet."""
         self._events = 0
         self._is_aborted = False
 
@@ -45,20 +47,19 @@ class Post:
         Raises a `ShardError` if none can come any more.
         """
         sources = range(len(group)) if source is None else (source,)
+        boxes = [self._messages[group, each, to] for each in sources]
         rank = group[to]
-        events, since = -1, 0.0
+        events, quiet = -1, 0
         with self._changed:
-            self._idle[rank] = None
+            self._stuck[rank] = lambda: not any(boxes)
             while not self._is_aborted:
-                for each in sources:
-                    if self._messages[group, each, to]:
-                        del self._idle[rank]
-                        self._events += 1
-                        return self._messages[group, each, to].popleft()
-                now = time.monotonic()
-                if events != self._events or not self._all_wait():
-                    events, since = self._events, now
-                elif now - since > _STUCK:
+                for box in filter(None, boxes):
+                    del self._stuck[rank]
+                    self._events += 1
+                    return box.popleft()
+                quiet = quiet + 1 if events == self._events and self._all_wait() else 0
+                events = self._events
+                if quiet > _QUIET:
                     raise ShardError(
                         f"device {rank} waits for what {_named(group, source)} does not send: "
                         "each device has ended, or waits too"
@@ -69,7 +70,7 @@ class Post:
     def leave(self, rank: int) -> None:
         """A device has ended."""
         with self._changed:
-            self._idle[rank] = None
+            self._stuck[rank] = lambda: True
             self._events += 1
 
     def abort(self) -> None:
@@ -80,15 +81,15 @@ class Post:
     @contextmanager
     def at_meeting(self, rank: int, barrier: threading.Barrier) -> Iterator[None]:
         """A device waits for the others of a group."""
-        self._idle[rank] = barrier
+        self._stuck[rank] = lambda: barrier.n_waiting > 0  # a full one lets all go
         yield
-        self._idle.pop(rank, None)
+        self._stuck.pop(rank, None)
         self._events += 1
 
     def _all_wait(self) -> bool:
-        """Whether no device computes: those that a full barrier lets go do."""
-        idle = list(self._idle.values())
-        return len(idle) == self._size and all(each is None or each.n_waiting for each in idle)
+        """Whether no device computes, or is to."""
+        stuck = list(self._stuck.values())
+        return len(stuck) == self._size and all(each() for each in stuck)
 
 
 def _named(group: _Ranks, place: int | None) -> str:

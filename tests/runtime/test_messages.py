@@ -1,11 +1,16 @@
 """What devices in one process send each other; tests/runtime/collective_cases.py is about all."""
 
+import threading
+import time
+
+import numpy as np
 import pytest
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
 from shard_dialect.runtime.compile import compile_sharded
+from shard_dialect.runtime.post import Post
 from shard_dialect.runtime.world import InProcess
 
 PROGRAM = """
@@ -78,3 +83,37 @@ def test_who_waits_for_ever_says_so(first: list[str], others: list[str], message
     with pytest.raises(ShardError, match="does not send: each device has ended, or waits too") as e:
         run(first, others)
     assert message in e.value.message
+
+
+def test_who_has_a_message_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that gets no time for a while, as on a busy machine, has not ended."""
+    post, array = Post(2), np.ones(1)
+    wait, answers = post._changed.wait, threading.Event()
+
+    def wait_long(timeout: float | None = None) -> bool:
+        woken = wait(timeout)
+        if threading.current_thread() is thread and not answers.is_set():
+            answers.set()
+            post._changed.release()
+            time.sleep(3)
+            post._changed.acquire()
+        return woken
+
+    def answer() -> None:
+        post.send((0, 1), 1, 0, post.receive((0, 1), 1, 0))
+
+    thread = threading.Thread(target=answer, daemon=True)
+    monkeypatch.setattr(post._changed, "wait", wait_long)
+    thread.start()
+    answers.wait()
+    post.send((0, 1), 0, 1, array)
+    assert post.receive((0, 1), 0, 1) is array
+
+
+def test_what_is_sent_is_what_is_received() -> None:
+    wide = "%w = tensor.concat dim(0) %x, %x : (!t, !t) -> tensor<2xindex>"
+    send = SEND.format(0, "%w", 0).replace("!t", "tensor<2xindex>")
+    with pytest.raises(
+        ShardError, match=r"receives an array of shape \(1,\) of int64, and was sent"
+    ):
+        run([RECEIVE.format(0, "source = [1] "), KEEP], [wide, send, KEEP])
