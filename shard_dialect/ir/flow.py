@@ -38,7 +38,7 @@ def flows_between(blocks: Sequence[Block]) -> list[Flow]:
     sources: dict[tuple[int, int], list[tuple[Op, int]]] = {}
     numbers = {block.handle: number for number, block in enumerate(blocks)}
     for block in blocks if len(blocks) > 1 else ():
-        for successor, places in _branches(block.end):
+        for successor, places in branches_of(block.end.handle):
             for number, place in enumerate(places):
                 sources.setdefault((numbers[successor], number), []).append((block.end, place))
     return [
@@ -71,16 +71,16 @@ def in_order(blocks: Sequence[Block]) -> list[Block]:
     return done
 
 
-def _branches(op: Op) -> Iterator[tuple[ir.Block, range]]:
+def branches_of(end: ir.Operation) -> Iterator[tuple[ir.Block, range]]:
     """The blocks that may follow, each with the places of the operands that it gets."""
-    successors = list(op.handle.successors)
+    successors = list(end.successors)
     first = 0
-    counts = [len(op.operands)]
-    if op.name != "cf.br" and successors:
-        flag, *counts = op.handle.attributes["operandSegmentSizes"]
+    counts = [len(end.operands)]
+    if end.name != "cf.br" and successors:
+        flag, *counts = end.attributes["operandSegmentSizes"]
         first = flag
-    if op.name == "cf.switch":
-        counts = [counts[0], *op.handle.attributes["case_operand_segments"]]
+    if end.name == "cf.switch":
+        counts = [counts[0], *end.attributes["case_operand_segments"]]
     for successor, count in zip(successors, counts, strict=False):
         yield successor, range(first, first + count)
         first += count

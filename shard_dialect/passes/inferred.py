@@ -43,6 +43,7 @@ _APART = (
     "stablehlo.while",
     "tensor.cast",
     "tensor.concat",
+    "tensor.reshape",
     "tensor.yield",
     "tosa.cond_if",
     "tosa.while_loop",

@@ -16,6 +16,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir import annotation, build
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.flow import branches_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.manual import TO_GLOBAL, TO_LOCAL, edge_of
 from shard_dialect.ir.shardings import Shardings
@@ -113,6 +114,15 @@ def _concat(op: ir.Operation, known: Known) -> None:
     known.set(op.results[0], (*rest[:dim], total, *rest[dim:]))
 
 
+def _reshape(op: ir.Operation, known: Known) -> None:
+    """What is reshaped has the sizes that constants in a tensor say."""
+    sizes = op.operands[1].owner
+    if isinstance(sizes, ir.Block) or sizes.name != "tensor.from_elements":
+        return
+    values = [build.constant_value(each) for each in sizes.operands]
+    known.set(op.results[0], tuple(each and ir.IntegerAttr(each).value for each in values))
+
+
 def _edge(op: ir.Operation, known: Known) -> None:
     """What goes into a manual computation is cut, what comes out put together."""
     if not is_ranked(op.operands[0]):
@@ -159,6 +169,24 @@ def _branch_on(op: ir.Operation, known: Known) -> None:
             for region in op.regions:
                 known.set(region.blocks[0].arguments[place - 1], shape)
     _branch(op, known)
+
+
+def _jump(op: ir.Operation, known: Known) -> None:
+    """What a block is given, from wherever it is entered."""
+    for successor, _ in branches_of(op):
+        ways = [
+            (end, places)
+            for block in successor.predecessors
+            for end in operations(block)[-1:]
+            for target, places in branches_of(end)
+            if target == successor
+        ]
+        for number, argument in enumerate(successor.arguments):
+            if is_ranked(argument):
+                shape = common([shape_behind(end.operands[each[number]]) for end, each in ways])
+                for end, each in ways:
+                    known.set_operand(end, each[number], shape)
+                known.set(argument, shape)
 
 
 def _for(op: ir.Operation, known: Known) -> None:
@@ -245,6 +273,9 @@ _RULES: dict[str, _Rule] = {
     TO_GLOBAL: _edge,
     TO_LOCAL: _edge,
     "mesh.sharding_group": lambda op, known: known.take_what_is_known(op),
+    "cf.br": _jump,
+    "cf.cond_br": _jump,
+    "cf.switch": _jump,
     "scf.execute_region": _branch,
     "scf.for": _for,
     "scf.if": _branch,
@@ -255,6 +286,7 @@ _RULES: dict[str, _Rule] = {
     "stablehlo.optimization_barrier": _in_pairs,
     "stablehlo.while": _state,
     "tensor.concat": _concat,
+    "tensor.reshape": _reshape,
     "tosa.cond_if": _branch_on,
     "tosa.while_loop": _state,
 }

@@ -124,7 +124,11 @@ class _Walk:
         """Ops of one family that stand one after the other."""
         self._calls: list[ir.Operation] = []
         found = [op for function in self._functions.values() for op in walk(function)]
-        self._times = Counter(callee_of(op) for op in found if op.name == "func.call")
+        names = (op.attributes[key] for op in found for key in op.attributes)
+        self._times = Counter(
+            each.value for each in names if isinstance(each, ir.FlatSymbolRefAttr)
+        )
+        """How often functions are named: by calls, or by others, which want their type."""
 
     def finds(self) -> bool:
         """Whether anything is known that was not."""
