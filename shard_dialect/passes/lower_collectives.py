@@ -162,7 +162,7 @@ class _Calls:
         function: ir.Operation,
     ) -> str:
         key = (what[1], type_)
-        if key not in self.declared:
+        if kind == "send" or key not in self.declared:  # native MPI keeps a message of each send
             name = self._fresh_name(kind)
             self.declared[key] = name
             attributes = {"llvm.emit_c_interface": ir.UnitAttr.get(), what[0]: what[1]}
