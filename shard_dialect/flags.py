@@ -42,9 +42,8 @@ def _uniform(argument: str) -> str:
 
 def _joined(argument: str, parser: argparse.ArgumentParser) -> str:
     """A pass's flag without spaces: argparse takes one that has some for an input file."""
-    name = argument.partition("=")[0]
-    is_flag = re.fullmatch(r"--[\w.-]+", name) and name not in parser._option_string_actions
-    return argument.replace(" ", _SPACE) if is_flag else argument
+    is_option = argument.partition("=")[0] in parser._option_string_actions
+    return argument if is_option or argument[:2] != "--" else argument.replace(" ", _SPACE)
 
 
 def _element(flag: str) -> str:

@@ -211,8 +211,8 @@ def check_grid(grid: Grid, function: Function) -> Grid:
     if not grid.is_static:
         raise error_at(
             function.handle.location,
-            f"grid {grid} of function @{function.name} has unknown sizes: give them, with "
-            "--specialize=grid=...",
+            f"grid {grid} of function @{function.name} has unknown sizes: give them, to opt with "
+            "--specialize=grid=..., to run with --grid=...",
         )
     return grid
 

@@ -44,6 +44,7 @@ _APART = (
     "tensor.cast",
     "tensor.concat",
     "tensor.reshape",
+    "tensor.splat",
     "tensor.yield",
     "tosa.cond_if",
     "tosa.while_loop",

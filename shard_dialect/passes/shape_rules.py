@@ -25,12 +25,14 @@ from shard_dialect.passes.shapes import (
     MOST,
     Known,
     Shape,
+    adds,
     behind,
     common,
     is_ranked,
     merged,
     shape_behind,
     shape_of,
+    with_shape,
 )
 
 _Rule = Callable[[ir.Operation, Known], None]
@@ -116,11 +118,36 @@ def _concat(op: ir.Operation, known: Known) -> None:
 
 def _reshape(op: ir.Operation, known: Known) -> None:
     """What is reshaped has the sizes that constants in a tensor say."""
-    sizes = op.operands[1].owner
-    if isinstance(sizes, ir.Block) or sizes.name != "tensor.from_elements":
+    sizes = op.operands[1]
+    known.take_what_is_known(op)
+    constant = build.constant_value(sizes)
+    if isinstance(constant, ir.DenseIntElementsAttr):
+        known.set(op.results[0], tuple(constant))
+    elif not isinstance(sizes.owner, ir.Block) and sizes.owner.name == "tensor.from_elements":
+        known.set(op.results[0], tuple(map(_size, sizes.owner.operands)))
+
+
+def _splat(op: ir.Operation, known: Known) -> None:
+    """What repeats an element as often as constants say; those are part of its type then."""
+    element, *operands = op.operands
+    sizes = iter(operands)
+    before = op.results[0].type
+    shape = tuple(_size(next(sizes)) if each is None else each for each in shape_of(before))
+    if not adds(shape, op.results[0]):
         return
-    values = [build.constant_value(each) for each in sizes.operands]
-    known.set(op.results[0], tuple(each and ir.IntegerAttr(each).value for each in values))
+    kept = [each for each in operands if _size(each) is None]
+    with ir.InsertionPoint(op), op.location:
+        made = build.create(op.name, [with_shape(before, shape)], [element, *kept])
+        cast = build.create("tensor.cast", [before], made.results)
+    op.results[0].replace_all_uses_with(cast.results[0])
+    op.erase()
+    known.changed = True
+
+
+def _size(value: ir.Value) -> int | None:
+    """The size that is a constant."""
+    constant = build.constant_value(value)
+    return None if constant is None else int(ir.IntegerAttr(constant).value)
 
 
 def _edge(op: ir.Operation, known: Known) -> None:
@@ -287,6 +314,7 @@ _RULES: dict[str, _Rule] = {
     "stablehlo.while": _state,
     "tensor.concat": _concat,
     "tensor.reshape": _reshape,
+    "tensor.splat": _splat,
     "tosa.cond_if": _branch_on,
     "tosa.while_loop": _state,
 }

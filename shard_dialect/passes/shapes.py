@@ -17,8 +17,8 @@ from shard_dialect.ir.diagnostics import error_at
 Shape = tuple[int | None, ...]
 """`None` for a size that is not known."""
 
-MOST = 2**62
-"""Elements along a dimension; MLIR and numpy can count these."""
+MOST = 2**56
+"""Elements, whose bytes MLIR and numpy can count."""
 _CAST = "tensor.cast"
 
 

@@ -12,6 +12,7 @@ become those of the `mesh` dialect (`import`), which stay when what they are abo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.attributes import SHARDINGS
@@ -71,12 +72,15 @@ class Specialize(Pass):
 def _read(text: str, option: str) -> tuple[int, ...]:
     """The sizes in `4x8`; none in `scalar`."""
     sizes = [] if text.strip() == "scalar" else text.strip().split("x")
-    if not all(each.isdecimal() and each.isascii() and int(each) <= MOST for each in sizes):
+    if not all(each.isdecimal() and each.isascii() for each in sizes):
         raise ShardError(
             f"option '{option}' of pass 'specialize' has '{text}': "
             "expected sizes with an x between them, as in 4x8"
         )
-    return tuple(map(int, sizes))
+    found = tuple(map(int, sizes))
+    if prod(each or 1 for each in found) > MOST:
+        raise ShardError(f"option '{option}' of pass 'specialize' has '{text}': too many elements")
+    return found
 
 
 def _size_grid(module: ir.Operation, sizes: tuple[int, ...]) -> None:

@@ -15,7 +15,7 @@ from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.walk import body
-from shard_dialect.passes.shapes import shape_of, written
+from shard_dialect.passes.shapes import written
 from shard_dialect.passes.specialize import Specialize
 from shard_dialect.passes.spread import leaves_open
 from shard_dialect.runtime.arrays import shapes_in
@@ -56,10 +56,14 @@ class Sizes:
                 "the arguments, with --shapes or by --inputs",
             )
         found = shapes_in(self.inputs)
-        return ",".join(
-            written(found.get(f"arg{number}", shape_of(types[number]))) if each else ""
-            for number, each in enumerate(is_open)
-        )
+        names = [f"arg{number}" if each else "" for number, each in enumerate(is_open)]
+        for name in names:
+            if name and name not in found:
+                raise ShardError(
+                    f"'{self.inputs}' holds {', '.join(sorted(found)) or 'none'}, and no {name}, "
+                    "whose sizes the program leaves open"
+                )
+        return ",".join(written(found[name]) if name else "" for name in names)
 
     def _grid(self, module: ir.Operation) -> str:
         """The shape for the grid that has unknown sizes; by the number of ranks, if it has one."""

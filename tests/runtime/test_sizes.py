@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
+from shard_dialect.passes import spread
+from shard_dialect.passes.specialize import Specialize
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.compile import compile_sharded
 from shard_dialect.runtime.sizes import Sizes
@@ -75,12 +78,70 @@ def test_shapes_of_the_inputs_and_a_grid_of_the_ranks(tmp_path: Path) -> None:
         (Sizes("4", "2x2"), "it cannot have the shape 4"),
         (Sizes("4x6,2", "2x2"), "function @main has 1 arguments, and is to have 2 shapes"),
         (Sizes("4xsix", "2x2"), "'4xsix': expected sizes with an x between them"),
+        (Sizes(f"{2**62}x8", "2x2"), "too many elements"),
+        (Sizes(f"{2**63}x8", "2x2"), "too many elements"),
     ],
 )
 def test_sizes_that_do_not_fit(sizes: Sizes, message: str) -> None:
     with pytest.raises(ShardError) as found, make_context():
         compile_sharded(Source.of(NORMALIZED), sizes=sizes)
     assert message in found.value.message
+
+
+def test_inputs_that_are_not_there(tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", x=np.ones(3))
+    sizes = Sizes(grid="2x2", inputs=str(tmp_path / "in.npz"))
+    with make_context(), pytest.raises(ShardError, match="holds x, and no arg0"):
+        compile_sharded(Source.of(NORMALIZED), sizes=sizes)
+
+
+def test_a_function_that_has_nothing_to_do_with_it_may_call_itself() -> None:
+    text = """
+      func.func @again(%x: tensor<?xf64>) -> tensor<?xf64> {
+        %0 = func.call @again(%x) : (tensor<?xf64>) -> tensor<?xf64>
+        return %0 : tensor<?xf64>
+      }"""
+    ones = np.ones((4, 6))
+    found = run(NORMALIZED + text, Sizes("4x6", "2x2"), ones)
+    np.testing.assert_allclose(found, ones / 6)
+
+
+def test_time_is_linear_where_sizes_are_computed_again_and_again() -> None:
+    """Each slice is one smaller: MLIR's passes alone go over everything for each of them."""
+    rounds = 150
+    lines, last = [], "%x"
+    for number in range(rounds):
+        name = f"%m{number}"
+        lines.append(f"""
+          %d{number} = tensor.dim {last}, %c0 : tensor<?xf64>
+          %h{number} = arith.subi %d{number}, %c1 : index
+          %s{number} = tensor.extract_slice {last}[1] [%h{number}] [1]
+                         : tensor<?xf64> to tensor<?xf64>
+          {name} = math.absf %s{number} : tensor<?xf64>""")
+        last = name
+    text = f"""
+      shard.grid @g(shape = 1)
+      func.func @main(%x: tensor<?xf64>) -> tensor<?xf64> {{
+        %c0 = arith.constant 0 : index
+        %c1 = arith.constant 1 : index
+        {"".join(lines)}
+        return {last} : tensor<?xf64>
+      }}"""
+    folds = 0
+    with make_context():
+        module = Source.of(text).parse()
+        with pytest.MonkeyPatch.context() as patch:
+            run_pass = spread._run
+
+            def counted(pipeline: str, op: ir.Operation) -> None:
+                nonlocal folds
+                folds += 1
+                run_pass(pipeline, op)
+
+            patch.setattr(spread, "_run", counted)
+            Specialize("main", "200").run(module)
+    assert folds < 6
+    assert "-> tensor<50xf64>" in str(module)
 
 
 def test_sizes_for_a_program_that_has_them() -> None:

@@ -38,7 +38,7 @@ func.func @a_partial_argument(%x: tensor<16x16xf32> {mesh.sharding = #mesh.shard
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64} : () -> ()
-// expected-error@+1 {{grid @g(?) of function @unknown_sizes_of_the_grid has unknown sizes: give them, with --specialize=grid=...}}
+// expected-error@+1 {{grid @g(?) of function @unknown_sizes_of_the_grid has unknown sizes: give them, to opt with --specialize=grid=..., to run with --grid=...}}
 func.func @unknown_sizes_of_the_grid(%x: tensor<16x16xf32>) {
   return
 }
