@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.ir.verify import check_agreement
 from shard_dialect.ir.walk import walk
@@ -21,6 +21,10 @@ from shard_dialect.passes.base import Pass
 from shard_dialect.passes.import_mesh import import_mesh
 from shard_dialect.passes.import_sdy import import_sdy
 from shard_dialect.passes.import_shard import import_shard
+
+_COMPOSITE = "stablehlo.composite"
+"""What others may do as a whole is done here as what it is made of."""
+_FROM_COMPOSITES = "builtin.module(func.func(stablehlo-legalize-composite-to-call))"
 
 
 @dataclass(frozen=True)
@@ -45,4 +49,8 @@ def import_annotations(module: ir.Operation) -> set[str]:
             ops = walk(module)
     names = {op.name for op in ops}  # the last part drops some of them
     import_mesh(module)
+    if _COMPOSITE in names:  # not before: annotations that nobody reads would go
+        know_stablehlo_passes()
+        PassManager.parse(_FROM_COMPOSITES).run(module)
+        names = names - {_COMPOSITE} | {"func.call"}
     return names

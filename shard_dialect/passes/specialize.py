@@ -22,6 +22,7 @@ from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import form_of, functions_of, name_of, refuse_form, update_type
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.grids import read_grid, set_sizes
+from shard_dialect.ir.shard_text import MOST_DEVICES
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.calls import callee_of
@@ -90,7 +91,7 @@ def _size_grid(module: ir.Operation, sizes: tuple[int, ...]) -> None:
         names = ", ".join(f"@{grid.name}" for _, grid in open_) or "none"
         raise ShardError(f"one grid is to have the shape {written(sizes)}, of {names}")
     op, grid = open_[0]
-    if not _agree(grid.shape, sizes) or 0 in sizes:
+    if not _agree(grid.shape, sizes) or not 0 < prod(sizes) <= MOST_DEVICES:
         raise error_at(op.location, f"grid {grid} cannot have the shape {written(sizes)}")
     set_sizes(op, sizes)
 

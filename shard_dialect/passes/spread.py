@@ -35,7 +35,6 @@ from shard_dialect.passes.shapes import (
 )
 
 _FOLD = "builtin.module(canonicalize)"
-_FROM_COMPOSITES = "builtin.module(func.func(stablehlo-legalize-composite-to-call))"
 _TO_STATIC = (
     "builtin.module(func.func(stablehlo-canonicalize-dynamism,stablehlo-check-shape-assertions),"
     "canonicalize)"
@@ -60,8 +59,6 @@ def spread(module: ir.Operation, entry: str) -> None:
     """
     names = {op.name for op in walk(module)}
     try:
-        if "stablehlo.composite" in names:
-            _run(_FROM_COMPOSITES, module)
         calls = Calls(module)
         calls.separate()
         while True:
@@ -101,9 +98,7 @@ def _hidden_starts(module: ir.Operation) -> Iterator[None]:
         for place, value in enumerate(op.operands) if op.name == "scf.for" else ():
             if is_ranked(value) and not value.type.has_static_shape:
                 with ir.InsertionPoint(op), op.location:
-                    made = build.create(
-                        "mesh.propagation_barrier", [value.type], [value], direction
-                    )
+                    made = build.create(_BARRIER, [value.type], [value], direction)
                 op.operands[place] = made.results[0]
     yield
     for op in walk(module):
