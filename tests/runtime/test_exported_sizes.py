@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import export
 
 from shard_dialect.errors import ShardError
 from shard_dialect.passes.shapes import written
 from shard_dialect.runtime.sizes import Sizes
 from tests.runtime.test_sizes import run
+
+jax = pytest.importorskip("jax", reason="jax is not installed")
+export = pytest.importorskip("jax.export")
+jnp = jax.numpy
 
 MESH = 'sdy.mesh @g = <["x"=2]>\n'
 SPLIT = '{sdy.sharding = #sdy.sharding<@g, [{"x"}]>}'
