@@ -52,9 +52,7 @@ def compile_sharded(
 
     if cache is None:
         return compile_it()
-    return cache.executable(
-        ["sharded", lower, *_parts(source), entry or "", repr(sizes)], compile_it
-    )
+    return cache.executable(["sharded", lower, *_parts(source, sizes), entry or ""], compile_it)
 
 
 def compile_reference(
@@ -71,9 +69,10 @@ def compile_reference(
 
     if cache is None:
         return compile_it()
-    return cache.executable(["reference", *_parts(source), entry, repr(sizes)], compile_it)
+    return cache.executable(["reference", *_parts(source, sizes), entry], compile_it)
 
 
-def _parts(source: Source) -> tuple[str | bytes, ...]:
-    """What a source is, as far as anything that is compiled or told of it depends on it."""
-    return source.name, source.text, source.pretty or "", repr(source.changes)
+def _parts(source: Source, sizes: Sizes) -> tuple[str | bytes, ...]:
+    """What a program is, as far as anything that is compiled or told of it depends on it."""
+    changes, key = repr(source.changes), sizes.key(source.text)
+    return source.name, source.text, source.pretty or "", changes, key

@@ -33,6 +33,17 @@ class Sizes:
     devices: int | None = None
     """How many ranks there are, if a launcher has started them."""
 
+    def key(self, text: str | bytes) -> str:
+        """What a program of this text, once compiled, depends on: nothing, if it leaves none open.
+
+        The shapes in the inputs, not where these are: the file may be another the next time.
+        """
+        may_be_open = isinstance(text, bytes) or "?" in text
+        if not may_be_open and not self.shapes and not self.grid:
+            return ""
+        given = sorted(shapes_in(self.inputs).items()) if self.inputs and not self.shapes else ()
+        return repr((self.shapes, self.grid, given, self.devices))
+
     def give(self, module: ir.Module, entry: str) -> None:
         """Change the module in place, if it leaves any open or is to have given ones.
 

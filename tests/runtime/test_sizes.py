@@ -12,6 +12,7 @@ from shard_dialect.ir.source import Source
 from shard_dialect.passes import spread
 from shard_dialect.passes.specialize import Specialize
 from shard_dialect.runtime.arrays import Array
+from shard_dialect.runtime.cache import Cache
 from shard_dialect.runtime.compile import compile_sharded
 from shard_dialect.runtime.sizes import Sizes
 from shard_dialect.runtime.world import InProcess
@@ -191,3 +192,16 @@ def test_where_a_device_is() -> None:
         expected = [3, 2, y, rank_at(along, y - 1), rank_at(along, y + 1)]
         expected += [rank_at(both, place - 1), rank_at(both, place + 1)]
         assert outputs[rank][0].tolist() == expected
+
+
+def test_what_is_kept_is_of_the_shapes_in_the_inputs_not_of_their_file(tmp_path: Path) -> None:
+    sizes = Sizes(inputs=str(tmp_path / "in.npz"), devices=2)
+    cache, found = Cache(tmp_path), []
+    for shape in ((6, 4), (4, 2)):
+        np.savez(sizes.inputs, arg0=np.ones(shape))
+        with make_context():
+            program = compile_sharded(Source.of(NORMALIZED), cache=cache, sizes=sizes).program
+        found += [each.whole.shape for each in program.arguments]
+    assert found == [(6, 4), (4, 2)]
+    closed = "func.func @main(%x: tensor<2xf32>)"
+    assert sizes.key(closed) == Sizes(inputs="nowhere.npz").key(closed)
