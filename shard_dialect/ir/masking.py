@@ -37,9 +37,8 @@ def _elementwise(values: Sequence[ir.Value], compute: Callable[..., ir.Value]) -
     identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
     into = empty(type_).results[0]
     maps, kinds = [identity] * (count + 1), ["parallel"] * type_.rank
-    return generic(values, into, maps, kinds, lambda *elements: compute(*elements[:count])).results[
-        0
-    ]
+    op = generic(values, into, maps, kinds, lambda *elements: compute(*elements[:count]))
+    return op.results[0]
 
 
 def is_within(counts: Mapping[int, ir.Value]) -> ir.Value:

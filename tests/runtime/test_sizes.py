@@ -184,10 +184,10 @@ def test_where_a_device_is() -> None:
     ranks = np.arange(12).reshape(2, 3, 2)
     for (x, y, z), rank in np.ndenumerate(ranks):
 
-        def rank_at(row: np.ndarray, place: int) -> int:  # type: ignore[type-arg]
-            return int(row[place]) if 0 <= place < len(row) else -1
+        def rank_at(row: list[int], place: int) -> int:
+            return row[place] if 0 <= place < len(row) else -1
 
-        along, both = ranks[x, :, z], ranks[x].T.reshape(-1)
+        along, both = ranks[x, :, z].tolist(), ranks[x].T.reshape(-1).tolist()
         place = z * 3 + y
         expected = [3, 2, y, rank_at(along, y - 1), rank_at(along, y + 1)]
         expected += [rank_at(both, place - 1), rank_at(both, place + 1)]
