@@ -43,14 +43,15 @@ def stderr_of(rank: str | None) -> str:
         timeout=60,
     )
     assert done.stdout == "done\n"
-    os.set_blocking(ours, False)
     os.close(theirs)
-    try:
-        return os.read(ours, 65536).decode()
-    except OSError:  # a terminal that nobody has written to, and that is closed
-        return ""
-    finally:
-        os.close(ours)
+    drawn = b""
+    with open(ours, "rb", buffering=0) as terminal:
+        try:
+            while part := terminal.read(65536):  # one read may give a part of what was written
+                drawn += part
+        except OSError:  # Linux says so that all has been read, and that the terminal is closed
+            pass
+    return drawn.decode()
 
 
 @pytest.mark.parametrize("rank", [None, "0"])
