@@ -5,7 +5,8 @@
 Each program (`shard_dialect.testing`) goes through each pipeline, and runs on devices in a child
 process. A failure, be it a difference, a crash, a traceback or a hang, is made small and written to
 a file. Prints what was covered; the exit status is 1 if something failed. What is refused with its
-place is no failure, and is counted. A seed gives the same programs in the same order.
+place is no failure: it is counted, and the smallest program of each message is written to a file,
+too. A seed gives the same programs in the same order.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class _OutOfTime(BaseException):
 
 
 @dataclass(slots=True)
-class Failure:
-    """The smallest program so far that fails in one way."""
+class Found:
+    """The smallest program so far that ended in one way."""
 
     program: Program
     result: Result
@@ -89,12 +90,14 @@ class Fuzzer:
     drawn: Counter[str] = field(default_factory=Counter)
     collectives: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
-    failures: list[Failure] = field(default_factory=list)
+    refused: dict[str, Found] = field(default_factory=dict)
+    """By the kind of the message."""
+    failures: list[Found] = field(default_factory=list)
     results: dict[str, Result] = field(default_factory=dict)
     """By the texts of programs."""
     known: set[tuple[str, str]] = field(default_factory=set)
     """What crashed or was raised before, and is not made small again."""
-    found: Failure | None = None
+    found: Found | None = None
     """The one that is being made small, until `small_until`."""
     small_until: float = 0.0
 
@@ -142,11 +145,11 @@ class Fuzzer:
         self._count(program, result)
         if not result.failed or (result.kind, result.message_kind) in self.known:
             return False
-        self.found = Failure(program, result)
+        self.found = Found(program, result)
         self.small_until = time.monotonic() + _SHRINKING
         return True
 
-    def _fails_too(self, program: Program, found: Failure) -> bool:
+    def _fails_too(self, program: Program, found: Found) -> bool:
         """Whether the program fails as `found` does; it is kept if it is smaller."""
         if time.monotonic() > self.small_until:
             raise _OutOfTime
@@ -156,7 +159,7 @@ class Fuzzer:
             result = self.results[program.text] = self.child.run(program.text, pipelines)
         if result.kind != found.result.kind:
             return False
-        smaller = Failure(program, result)
+        smaller = Found(program, result)
         if smaller.size < found.size:
             self.found = smaller
         return True
@@ -169,6 +172,10 @@ class Fuzzer:
             self.collectives += result.collectives
         if result.kind == "refused":
             self.refusals[result.message_kind] += 1
+            found = Found(program, result)
+            smallest = self.refused.setdefault(result.message_kind, found)
+            if found.size < smallest.size:
+                self.refused[result.message_kind] = found
 
     def report(self) -> str:
         """How many programs there were and how they ended; ops, collectives and refusals."""
@@ -194,18 +201,16 @@ def _table(head: list[str], rows: Sequence[Sequence[object]]) -> str:
     return tabulate(rows, head, tablefmt="simple") if rows else ""
 
 
-def _write(failure: Failure, folder: Path, number: int) -> Path:
+def _write(found: Found, path: Path) -> None:
     """The program, with what was done to it and how that ended."""
-    path = folder / f"failure-{number}.mlir"
-    result = failure.result
+    result = found.result
     lines = [f"{result.kind}: {result.detail.strip()}", f"pipeline: {';'.join(result.pipeline)}"]
     comment = "".join(f"// {line}\n" for each in lines for line in each.splitlines())
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(comment + failure.program.text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(comment + found.program.text)
     except OSError as error:
         raise cannot("write", str(path), error) from None
-    return path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -224,18 +229,23 @@ def _main(options: argparse.Namespace) -> int:
         fuzzer = Fuzzer(child, pipelines, names, time.monotonic() + options.seconds)
         fuzzer.run(options.seed)
     print(fuzzer.report())
-    if not fuzzer.failures:
-        return 0
-    paths = [
-        _write(failure, Path(options.output), number)
-        for number, failure in enumerate(fuzzer.failures)
-    ]
+    written = {
+        Path(options.output) / f"{kind}-{number}.mlir": each
+        for kind, founds in (("failure", fuzzer.failures), ("refused", fuzzer.refused.values()))
+        for number, each in enumerate(founds)
+    }
+    for path, found in written.items():
+        _write(found, path)
     rows = [
         [str(path), each.result.kind, len(each.program.ops), each.result.message_kind[:80]]
-        for path, each in zip(paths, fuzzer.failures, strict=True)
+        for path, each in written.items()
     ]
-    print("\n" + _table(["file", "failure", "ops", ""], rows))
-    raise ShardError(f"{len(rows)} of the programs failed: see '{options.output}'")
+    if rows:
+        print("\n" + _table(["file", "ended", "ops", ""], rows))
+    if fuzzer.failures:
+        failed = len(fuzzer.failures)
+        raise ShardError(f"{failed} of the programs failed: see '{options.output}'")
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -256,9 +266,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ops", nargs="+", default=["*"], metavar="PATTERN", help="of these alone: 'tosa.*'"
     )
-    parser.add_argument(
-        "--output", default="fuzz-failures", metavar="DIR", help="where programs that fail go"
-    )
+    parser.add_argument("--output", default="fuzz-failures", metavar="DIR", help="where files go")
     parser.add_argument(
         "--timeout", type=float, default=60, metavar="N", help="seconds that a program may take"
     )

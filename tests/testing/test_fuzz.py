@@ -33,6 +33,8 @@ class Spoil(sd.Pass):
                 os.abort()
             elif self.how == "hang":
                 time.sleep(60)
+            elif self.how == "refuse":
+                raise sd.ShardError("too wavy", "wave.mlir:1:1")
             else:
                 raise ValueError("spoilt")
 
@@ -93,6 +95,17 @@ def test_a_refusal_is_no_failure() -> None:
         result = child.run(ONE_OP.format("return %y : tensor<4xf32>"), [("spmd,lower",)])
     assert result.kind == "refused"
     assert not result.failed
+
+
+def test_what_is_refused_is_kept(
+    plugin: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = "spmd,spoil{how=refuse},lower"
+    ops = ["--ops", "math.sin", "--seconds", "4"]
+    assert fuzz(plugin, tmp_path, "--pipeline", pipeline, *ops) == 0
+    assert "refused-0.mlir" in capsys.readouterr().out
+    (file,) = tmp_path.glob("*-*.mlir")
+    assert file.read_text().startswith(f"// refused: too wavy\n// pipeline: {pipeline}\n")
 
 
 def test_what_passes_is_counted(tmp_path: Path) -> None:
