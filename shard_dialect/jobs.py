@@ -46,13 +46,22 @@ class _Member:
 
 
 class Hub:
-    """Hears each rank's watch. `listener` is where they come; `None` if there is one rank only."""
+    """Hears each rank's watch. `listener` is where they come; `None` if there is one rank only.
+
+    `timeout` is in seconds, for all that the ranks do.
+    """
 
     def __init__(
-        self, selector: selectors.BaseSelector, own: Rank, listener: socket.socket | None
+        self,
+        selector: selectors.BaseSelector,
+        own: Rank,
+        timeout: float,
+        listener: socket.socket | None,
     ) -> None:
         self._selector = selector
         self._own = own
+        self._timeout = timeout
+        self._begun = time.monotonic()
         self._listener = listener
         self._members: list[_Member] = []
         self._states: dict[int, int] = {}
@@ -90,6 +99,8 @@ class Hub:
             return
         if self._suspected and now >= self._suspected[0]:
             self._end(self._suspected[1])
+        elif now - self._begun > self._timeout:
+            self._end(self._too_long())
         elif self._least() >= self._waits_for:
             self._waits_for = self._least() + 1
             self._since = now
@@ -164,6 +175,12 @@ class Hub:
             return _START * max(1.0, self._own.here / (8 * cores))
         ready = self._waits_for == STATES.index("ready")
         return (_READY if ready else _JOIN) * max(1.0, self._own.here / cores)
+
+    def _too_long(self) -> str:
+        done = len(STATES) - 1
+        late = [f"rank {rank}" for rank, state in sorted(self._states.items()) if state < done]
+        which = f" ({', '.join(late)})" if len(late) < len(self._states) else ""
+        return f"error: not done after {self._timeout:g} s{which}"
 
     def _late(self) -> str:
         what = STATES[self._waits_for]

@@ -15,6 +15,7 @@ holds or calls it.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 
@@ -44,7 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(told(error), file=sys.stderr)
         return 1
     if (arguments is None or rank is not None) and can_watch():
-        watched(rank, outputs.abandon)
+        watched(rank, outputs.abandon, options.timeout)
+    elif options.timeout < math.inf and not is_watched():
+        print("error: --timeout is for the command line: main() cannot be ended", file=sys.stderr)
+        return 1
     return _execute(options, rank)
 
 
@@ -96,6 +100,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-cache", action="store_true", help="compile anew, and keep nothing of it"
     )
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=math.inf,
+        metavar="SECONDS",
+        help="end all ranks if they are not done by then",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("--version", action="version", version=f"shard-run {__version__}")
     return parser
@@ -105,6 +116,16 @@ def _seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
+    return seconds
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ killed, the launcher sees a process that ends with status 1.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import select
 import selectors
@@ -66,11 +67,11 @@ def can_watch() -> bool:
     )
 
 
-def watched(rank: Rank | None, clean: Callable[[], None]) -> None:
+def watched(rank: Rank | None, clean: Callable[[], None], timeout: float = math.inf) -> None:
     """Go on in a child process; the parent ends with it, with status 0 or 1.
 
     `rank` is `None` for a program that has no others. `clean` is called in the parent, if the
-    program fails, once the child has ended.
+    program fails, once the child has ended. What takes longer than `timeout`, in seconds, fails.
     """
     read, write = os.pipe()
     sys.stdout.flush()
@@ -85,7 +86,7 @@ def watched(rank: Rank | None, clean: Callable[[], None]) -> None:
     os.close(write)
     status = 1
     try:
-        status = _Watch(child, read, rank, clean).run()
+        status = _Watch(child, read, rank, clean, timeout).run()
     finally:
         sys.stderr.flush()
         os._exit(status)
@@ -102,12 +103,20 @@ def _end_with(parent: int) -> None:
 
 
 class _Watch:
-    def __init__(self, child: int, pipe: int, rank: Rank | None, clean: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        child: int,
+        pipe: int,
+        rank: Rank | None,
+        clean: Callable[[], None],
+        timeout: float,
+    ) -> None:
         self._child = child
         self._pipe = pipe
         self._rank = rank or _ALONE
         self._is_launched = rank is not None
         self._clean = clean
+        self._timeout = timeout
         self._launcher = os.getppid()
         self._selector = selectors.DefaultSelector()
         self._hub: jobs.Hub | None = None
@@ -171,13 +180,13 @@ class _Watch:
         while job:
             listener = jobs.take(job)
             if listener is not None:
-                self._hub = jobs.Hub(self._selector, self._rank, listener)
+                self._hub = jobs.Hub(self._selector, self._rank, self._timeout, listener)
                 break
             link = jobs.connect(job)
             if link is not None:
                 return link
             time.sleep(0.01)  # it is there, and does not listen yet; or it has just gone
-        self._hub = self._hub or jobs.Hub(self._selector, self._rank, None)
+        self._hub = self._hub or jobs.Hub(self._selector, self._rank, self._timeout, None)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._hub.add(theirs)
         return ours

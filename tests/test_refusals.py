@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shard_dialect.run import main
 from tests.conftest import Program
 
 GRID = "shard.grid @g(shape = 2)\n"
@@ -222,6 +223,14 @@ def test_a_missing_extra_is_named(backend: str, package: str, extra: str) -> Non
     assert_refused(
         done, f"error: {package} is not installed: run `pip install 'shard-dialect[{extra}]'`"
     )
+
+
+def test_a_bound_on_time_is_for_a_process(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["examples/mlp_1d.mlir", "--timeout=60"]) == 1
+    assert capsys.readouterr().err.startswith("error: --timeout is for the command line: ")
+    with pytest.raises(SystemExit):
+        main(["examples/mlp_1d.mlir", "--timeout=0"])
+    assert "'0' is not a number above 0" in capsys.readouterr().err
 
 
 def test_a_wrong_result_is_found_and_placed(opt: Program, run: Program, tmp_path: Path) -> None:

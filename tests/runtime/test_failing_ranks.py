@@ -447,6 +447,14 @@ func.func @main(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> t
 
 
 @on_all
+def test_a_run_that_is_not_done_in_time(launch: Launch, start: Start) -> None:
+    job = start(launch, "collective sleep", "--timeout=9.5")
+    said = job.end(time.time())
+    assert errors(said) == ["error: not done after 9.5 s"], said
+    assert job.child.returncode == 1
+
+
+@on_all
 def test_code_that_goes_on_forever_is_ended(launch: Launch, start: Start, tmp_path: Path) -> None:
     program = tmp_path / "loop.mlir"
     program.write_text(LOOP)
