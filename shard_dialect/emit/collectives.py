@@ -11,7 +11,7 @@ from shard_dialect.emit import shapes
 from shard_dialect.emit.elementwise import element_of
 from shard_dialect.emit.writer import Writer
 from shard_dialect.errors import ShardError
-from shard_dialect.ir import build
+from shard_dialect.ir import reductions
 from shard_dialect.ir.attributes import symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
@@ -132,7 +132,7 @@ def _read(op: ir.Operation) -> tuple[str, LocalStep]:
 
 def _mask(call: _Call, step: Mask) -> str:
     element = element_of(call.op.operands[0].type)
-    number = build.identity(step.reduction, element).value
+    number = reductions.identity(step.reduction, element).value
     return call("mask", call.w.number(number, element))
 
 

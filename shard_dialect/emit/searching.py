@@ -14,7 +14,7 @@ from math import inf
 from shard_dialect.emit import structured
 from shard_dialect.emit.terms import Term, commuted, made
 from shard_dialect.emit.writer import Writer
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import body
 from shard_dialect.rules.stablehlo.attributes import integers
@@ -78,7 +78,7 @@ def _is_least(start: ir.Attribute, kind: str) -> bool:
         return bool(start.value == (-inf if kind == "max" else inf))
     if str(start.type) == "i1":
         return bool(start.value) == (kind == "min")
-    return bool(start == build.identity("max" if kind == "max" else "min", start.type))
+    return bool(start == reductions.identity("max" if kind == "max" else "min", start.type))
 
 
 def _counts(places: ir.Value, dim: int) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.attributes import STAGE, STAGES
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
@@ -160,7 +160,7 @@ def _nothing(value: ir.Value) -> ir.Value:
     """What the devices of other stages have in the place of a value: zeros, where there are any."""
     type_ = value.type
     if isinstance(type_, ir.RankedTensorType) and type_.has_static_shape:
-        zero = build.zero(type_.element_type)
+        zero = reductions.zero(type_.element_type)
         if zero is None:
             return build.empty(type_).results[0]
         return build.scalar(ir.DenseElementsAttr.get_splat(type_, zero)).results[0]
@@ -168,6 +168,6 @@ def _nothing(value: ir.Value) -> ir.Value:
         raise error_at(
             value.owner.location, f"a stage gives a {type_} to others: its size must be known"
         )
-    zero = build.zero(type_)
+    zero = reductions.zero(type_)
     assert zero is not None, "scalars of arith"
     return build.scalar(zero).results[0]

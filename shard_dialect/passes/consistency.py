@@ -6,7 +6,7 @@ Passes make only such types; people edit text. Cutting anything else would give 
 from __future__ import annotations
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.attributes import MANUAL, ints
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
@@ -191,7 +191,7 @@ def _check(
     for index, found in enumerate(results):
         expected = partial_too(rule.result_sharding(index, assignment, grid), carried)
         if op.name in (*FRESH, *build.CONSTANTS) and found is not None:
-            if found.partial and not build.may_be_partial(op, found.reduction):
+            if found.partial and not reductions.may_be_partial(op, found.reduction):
                 raise ShardingError(
                     f"'{op.name}' op gives a partial {found.reduction} whose pieces would be "
                     "counted once a device"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.annotation import grid_named_by
 from shard_dialect.ir.attributes import STAGES, ints
 from shard_dialect.ir.bindings import ir
@@ -149,7 +149,7 @@ def _zeroed(value: ir.Value, found: Exchange, grid: Grid) -> ir.Value:
 
 
 def _zeros(type_: ir.RankedTensorType) -> ir.Attribute:
-    zero = build.zero(type_.element_type)
+    zero = reductions.zero(type_.element_type)
     if zero is None:
         raise ShardingError(
             f"sends {type_} to some devices only: the others would get zeros, which are not "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import Collective
 from shard_dialect.ir.local import write_local
@@ -45,7 +45,7 @@ def cut_collective(op: ir.Operation, collective: Collective, shardings: Sharding
                 value = build.create(made_by, [type_], [], cut).results[0]
                 continue
             if isinstance(step, UpdateHalo):
-                content = build.zero(type_.element_type) and build.identity(
+                content = reductions.zero(type_.element_type) and reductions.identity(
                     step.fill, type_.element_type
                 )
                 value = build.with_room(value, type_, step.dim, step.low, content)
@@ -121,7 +121,7 @@ def _padded(value: ir.Value, dim: int, size: int) -> ir.Value:
         return value
     shape[dim] = size
     into = build.resized(value.type, shape)
-    return build.with_room(value, into, dim, 0, build.zero(into.element_type))
+    return build.with_room(value, into, dim, 0, reductions.zero(into.element_type))
 
 
 def _splat_constant(value: ir.Value) -> ir.Attribute | None:

@@ -13,7 +13,7 @@ the runtime must remember in between. `@mesh_rank_0() -> index` is this device's
 from __future__ import annotations
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.attributes import COLLECTIVE, PHASE, RANK
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import located
@@ -85,7 +85,7 @@ def _check_reduction(name: str, reduction: Reduction, element: ir.Type) -> None:
     is_unsigned = isinstance(element, ir.IntegerType) and element.is_unsigned
     if reduction == "average":
         fits = is_float
-    elif reduction in build.BITWISE:
+    elif reduction in reductions.BITWISE:
         fits = not is_float and not is_complex
     elif reduction in ("max", "min"):  # which of two is larger, their bits do not say
         fits = str(element) != "i1" and not is_complex and not is_unsigned

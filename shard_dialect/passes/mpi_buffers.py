@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.loops import generic
 from shard_dialect.model import Reduction
@@ -42,12 +42,12 @@ def clear(buffer: ir.Value) -> None:
     """Let all elements be zero."""
     element = buffer.type.element_type
     if isinstance(element, ir.ComplexType):
-        part = build.identity("sum", element.element_type)
+        part = reductions.identity("sum", element.element_type)
         zero = build.create(
             "complex.constant", [element], [], {"value": ir.ArrayAttr.get([part, part])}
         )
     else:
-        zero = build.scalar(build.identity("sum", element))
+        zero = build.scalar(reductions.identity("sum", element))
     build.fill(zero.results[0], buffer)
 
 
@@ -56,10 +56,10 @@ def join_rows(buffer: ir.Value, count: int, into: ir.Value, reduction: Reduction
     rows, row = flat(buffer, count), flat(into)
     element = row.type.element_type
     kind: Reduction = "sum" if reduction == "average" else reduction
-    build.fill(build.scalar(build.identity(kind, element)).results[0], row)
+    build.fill(build.scalar(reductions.identity(kind, element)).results[0], row)
     maps = ["affine_map<(d0, d1) -> (d0, d1)>", "affine_map<(d0, d1) -> (d1)>"]
     kinds = ["reduction", "parallel"]
-    _loops(rows, row, maps, kinds, lambda a, b: build.combine(kind, a, b).results[0])
+    _loops(rows, row, maps, kinds, lambda a, b: reductions.combine(kind, a, b).results[0])
     if reduction == "average":
         divide(into, count)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.attributes import DEVICE, symbol
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.diagnostics import located
@@ -65,7 +65,7 @@ class PickDevice(Pass):
         step = read[1]
         place = grid.index_along(self.rank, step.axes)
         if isinstance(step, Mask):
-            return build.identities(step.reduction, value.type).results[0] if place else value
+            return reductions.identities(step.reduction, value.type).results[0] if place else value
         assert isinstance(step, AllSlice), "there is no other"
         size = op.results[0].type.shape[step.dim]
         return _part(value, place * size, size, step.dim)

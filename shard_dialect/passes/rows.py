@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.local import LocalStep, described
 from shard_dialect.ir.spelling import scatter_dim
@@ -164,7 +164,7 @@ def _own(value: ir.Value, step: AllSlice | Mask, grid: Grid, rank: ir.Value) -> 
         begin = _of_rank([place * size for place in places], ir.IndexType.get(), rank)
         return build.part_of(value, begin, size, step.dim)
     is_first = _of_rank([int(not place) for place in places], _bit(), rank)
-    other = build.identities(step.reduction, value.type).results[0]
+    other = reductions.identities(step.reduction, value.type).results[0]
     return build.create("arith.select", [value.type], [is_first, value, other]).results[0]
 
 

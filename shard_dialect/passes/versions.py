@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import write_steps
 from shard_dialect.ir.program import Function, Op
@@ -155,14 +155,14 @@ class Versions:
         op = self._fresh[value].handle if value in self._fresh else owner
         if isinstance(op, ir.Block) or op.operation.name not in (*FRESH, *build.CONSTANTS):
             return False
-        return build.may_be_partial(op.operation, target.reduction)
+        return reductions.may_be_partial(op.operation, target.reduction)
 
     def identity(self, value: int, target: Sharding, before: Op) -> ir.Value:
         """A tensor like `value`, partial as `target`, that adds nothing to a reduction."""
         handle = self.function.values[value].handle
         type_ = self._attributes.typed(handle.type, target)
         with ir.InsertionPoint(before.handle), before.location:
-            scalar = build.scalar(build.identity(target.reduction, type_.element_type))
+            scalar = build.scalar(reductions.identity(target.reduction, type_.element_type))
             empty = build.empty(type_)
             filled = build.fill(scalar.results[0], empty.results[0])
         return filled.results[0]
@@ -175,7 +175,7 @@ class Versions:
         following = reduced.owner.operation
         start = self.get(init, wanted, op)
         with ir.InsertionPoint.after(following), op.location:
-            combined = build.combine(produced.reduction, start, reduced)
+            combined = reductions.combine(produced.reduction, start, reduced)
         self.add(value, combined.results[0], wanted)
 
     def _best(

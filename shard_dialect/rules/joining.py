@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import zero
 from shard_dialect.ir.masking import as_index, switch_at
+from shard_dialect.ir.reductions import zero
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.rules.cut import Cut

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shard_dialect.ir.bindings import ir, linalg_queries
-from shard_dialect.ir.build import BITWISE, REDUCTION_OF
+from shard_dialect.ir.reductions import BITWISE, REDUCTION_OF
 from shard_dialect.ir.walk import body, has_own_body, operations
 from shard_dialect.model import Reduction, ShardingRule, Window, Windows
 from shard_dialect.model.rule import Dims

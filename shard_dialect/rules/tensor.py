@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import constant_value, create, left_alone_by, scalar
+from shard_dialect.ir.build import constant_value, create, scalar
 from shard_dialect.ir.masking import as_index
+from shard_dialect.ir.reductions import left_alone_by
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.rules.cut import Cut, CutFunction

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import create, left_alone_by
+from shard_dialect.ir.build import create
+from shard_dialect.ir.reductions import left_alone_by
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.rules.cut import Cut, CutFunction
 from shard_dialect.rules.factors import Factors

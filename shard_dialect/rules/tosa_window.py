@@ -16,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import identity, splat_value
+from shard_dialect.ir.build import splat_value
+from shard_dialect.ir.reductions import identity
 from shard_dialect.model import Reduction, ShardingRule
 from shard_dialect.rules.cut import Cut, CutFunction
 from shard_dialect.rules.factors import Factors, Kind

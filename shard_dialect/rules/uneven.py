@@ -17,8 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import identity, splat_value, zero
+from shard_dialect.ir.build import splat_value
 from shard_dialect.ir.masking import as_index, keep_first
+from shard_dialect.ir.reductions import identity, zero
 from shard_dialect.ir.walk import body, has_own_body, operations, walk
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.cut import Cut

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import write_steps
 from shard_dialect.ir.diagnostics import error_at
@@ -225,7 +225,7 @@ def _write_all(module: ir.Operation, shardings: Shardings) -> None:
         type_ = op.results[0].type
         lies = shardings.of_type(type_)
         reduction = lies.reduction if lies is not None and lies.partial else "sum"
-        element = build.identity(reduction, type_.element_type)
+        element = reductions.identity(reduction, type_.element_type)
         with ir.InsertionPoint(op), op.location:
             made = build.scalar(ir.DenseElementsAttr.get_splat(type_, element)).results[0]
         op.results[0].replace_all_uses_with(made)

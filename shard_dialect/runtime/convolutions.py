@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.loops import counted, generic
 from shard_dialect.ir.program import itemsize
@@ -205,7 +205,7 @@ def _write(c: Convolution, gemm: Gemm, adds: bool) -> None:
     sizes = [c.sizes[loop] for loop in order]
     patches = build.allocate(ir.MemRefType.get(sizes, c.element)).results[0]
     if outer_k and not adds:  # each round of those loops adds to what the ones before have made
-        build.fill(build.neutral("sum", c.element), result.buffer)
+        build.fill(reductions.neutral("sum", c.element), result.buffer)
         adds = True
     scale = build.scalar(ir.FloatAttr.get(c.element, float(adds))).results[0]
     pointers = [build.address(each) for each in (patches, kernel.buffer, result.buffer)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import read_collective, write_steps
 from shard_dialect.ir.mesh import COLLECTIVES, is_reshard
@@ -215,7 +215,7 @@ class Relay:
         owner = value.owner
         if isinstance(owner, ir.Block) or owner.name not in ("tensor.empty", "linalg.fill"):
             return False
-        return not target.partial or build.may_be_partial(owner.operation, target.reduction)
+        return not target.partial or reductions.may_be_partial(owner.operation, target.reduction)
 
     def _write(self, value: ir.Value, target: Sharding) -> ir.Value:
         source = self.lies(value)

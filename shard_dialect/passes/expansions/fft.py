@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.expansions import code
 from shard_dialect.passes.expansions.code import Number, Values
@@ -54,7 +54,7 @@ def _real_to_half(source: ir.Value, into: ir.Value, dim: int) -> None:
     """The first half of the spectrum of real numbers: the other one is its mirror image."""
     size = source.type.shape[dim]
     transform = transform_of(into.type.element_type, size, is_inverse=False)
-    zero = build.neutral("sum", source.type.element_type)
+    zero = reductions.neutral("sum", source.type.element_type)
 
     def write(at: Callable[[Number], list[Number]]) -> None:
         transform(

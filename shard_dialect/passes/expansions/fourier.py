@@ -26,7 +26,7 @@ from functools import partial
 from math import cos, pi, sin
 from typing import TypeAlias
 
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.expansions import code
 from shard_dialect.passes.expansions.code import Values
@@ -62,7 +62,7 @@ def _conjugate(value: ir.Value) -> ir.Value:
 def _scaled(value: ir.Value, factor: float) -> ir.Value:
     real = value.type.element_type
     scale = build.scalar(ir.FloatAttr.get(real, factor)).results[0]
-    return _op("mul", value, number(scale, build.neutral("sum", real)))
+    return _op("mul", value, number(scale, reductions.neutral("sum", real)))
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class _Row:
         length, source = known
         step = code.joined("divsi", self.size // factor, length)
         target = code.joined("xori", source, 1)
-        zero = build.neutral("sum", self.halves.type.element_type)
+        zero = reductions.neutral("sum", self.halves.type.element_type)
 
         def write(places: Values, _: Values) -> Values:
             turn, start, k = places
@@ -188,7 +188,7 @@ class _Convolution:
         """Zero past the end of the row."""
         value = load(code.joined("minsi", place, self.size - 1))
         is_inside = code.less(place, self.size)
-        return code.chosen(is_inside, value, build.neutral("sum", value.type))
+        return code.chosen(is_inside, value, reductions.neutral("sum", value.type))
 
     def transform(self, load: Load, wanted: int, store: Store) -> None:
         def multiply(value: ir.Value, place: ir.Value) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.expansions import code
 from shard_dialect.passes.expansions.code import Number, Values
@@ -75,7 +75,7 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
         def column_of(column: ir.Value, _: Values) -> Values:
             root = _root(rest(column, column))
             write(column, column, root)
-            zero = build.neutral("sum", a.type.element_type)
+            zero = reductions.neutral("sum", a.type.element_type)
             code.loop(0, column, [], lambda row, _: write(row, column, zero))
             below = code.joined("addi", column, 1)
             code.loop(

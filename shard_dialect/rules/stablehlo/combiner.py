@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import identity, splat_value
+from shard_dialect.ir.build import splat_value
+from shard_dialect.ir.reductions import identity
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Reduction
 

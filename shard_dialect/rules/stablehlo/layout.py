@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import create, left_alone_by
+from shard_dialect.ir.build import create
+from shard_dialect.ir.reductions import left_alone_by
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.rules.cut import Cut
