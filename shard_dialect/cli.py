@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from shard_dialect.errors import ShardError, ShardWarning, told
+from shard_dialect.errors import ShardError, ShardWarning, say, told
 
 
 def guarded(program: Callable[[], int]) -> int:
@@ -18,7 +18,7 @@ def guarded(program: Callable[[], int]) -> int:
         with warnings_to(print_warning):
             return program()
     except (ShardError, MemoryError) as error:
-        print(told(error), file=sys.stderr)
+        say(told(error))
         return 1
     except KeyboardInterrupt:
         return 130
@@ -34,7 +34,7 @@ def leave_output() -> None:
 
 def print_warning(warning: ShardWarning) -> None:
     """Print a warning where people read it."""
-    print(warning, file=sys.stderr)
+    say(warning)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ tracebacks are wanted.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -90,6 +91,12 @@ def told(error: BaseException) -> str:
     import traceback  # takes 2 ms, for bugs only
 
     return "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
+
+
+def say(what: object) -> None:
+    """Print a line, or lines, to stderr in one write: other ranks and launchers write there too."""
+    sys.stderr.write(f"{what}\n")
+    sys.stderr.flush()
 
 
 class ShardWarning(UserWarning):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from shard_dialect import plugins, watch
 from shard_dialect.cli import guarded, leave_output, print_warning, warnings_to
-from shard_dialect.errors import ShardError, ShardWarning, told
+from shard_dialect.errors import ShardError, ShardWarning, say, told
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import STDIN, Source
@@ -52,7 +52,7 @@ def execute(options: argparse.Namespace, rank: Rank | None) -> int:
             joined[0].fail(error)  # or tell that it has lost the one that did
             watch.leave()
         if not is_watched():
-            print(told(error), file=sys.stderr, flush=True)
+            say(told(error))
         watch.end(told(error))
     return 0
 

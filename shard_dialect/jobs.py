@@ -15,11 +15,11 @@ import os
 import selectors
 import socket
 import struct
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 
+from shard_dialect.errors import say
 from shard_dialect.launchers import Rank
 
 STATES = ("started", "ready", "joined", "done")
@@ -151,7 +151,7 @@ class Hub:
     def _end(self, text: str) -> None:
         self._ended = time.monotonic()
         if text:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
         for member in self._members:
             send(member.link, END)
 

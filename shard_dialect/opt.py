@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, cast
 
 from shard_dialect import plugins
 from shard_dialect.cli import guarded
-from shard_dialect.errors import ShardError, cannot
+from shard_dialect.errors import ShardError, cannot, say
 from shard_dialect.flags import STDOUT, parse_arguments
 from shard_dialect.supervise import doing, supervised
 
@@ -111,7 +111,7 @@ class _Driver:
             except ShardError as error:
                 if not is_split:
                     raise
-                print(error, file=sys.stderr)
+                say(error)
                 status = 1
         _write(_SEPARATOR.join(filter(None, outputs)), self.options.output)
         return status
@@ -173,7 +173,7 @@ class _Driver:
         from shard_dialect.passes.pipeline import described
 
         with make_context():
-            print(described(self.pipeline), file=sys.stderr)
+            say(described(self.pipeline))
 
 
 def _write(data: bytes, path: str) -> None:

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Sequence
 
 from shard_dialect import __version__, plugins
-from shard_dialect.errors import ShardError, told
+from shard_dialect.errors import ShardError, say, told
 from shard_dialect.launchers import Rank, launched_by
 from shard_dialect.outputs import Outputs
 from shard_dialect.runtime.launch import BACKENDS
@@ -42,12 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if rank is None or not rank.number:
             outputs.begin()
     except ShardError as error:
-        print(told(error), file=sys.stderr)
+        say(told(error))
         return 1
     if (arguments is None or rank is not None) and can_watch():
         watched(rank, outputs.abandon, options.timeout)
     elif options.timeout < math.inf and not is_watched():
-        print("error: --timeout is for the command line: main() cannot be ended", file=sys.stderr)
+        say("error: --timeout is for the command line: main() cannot be ended")
         return 1
     return _execute(options, rank)
 

@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from shard_dialect.errors import say
+
 _SECONDS = 2
 _CRASHES = tuple(
     getattr(signal, name)
@@ -80,14 +82,14 @@ def supervised(program: Callable[[], int]) -> int:
         return _end_by(signal.Signals(os.WTERMSIG(status)))
     place, _, what = last.partition("\t")
     where = f"{place}: " if place else ""
-    print(f"{where}error: MLIR crashed ({crash.name}) in {what or 'its start'}", file=sys.stderr)
+    say(f"{where}error: MLIR crashed ({crash.name}) in {what or 'its start'}")
     return 1
 
 
 def _end_by(number: signal.Signals) -> int:
     """End as the child did."""
     if number == signal.SIGKILL:
-        print("error: killed (SIGKILL): perhaps the memory ran out", file=sys.stderr)
+        say("error: killed (SIGKILL): perhaps the memory ran out")
         return 1
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

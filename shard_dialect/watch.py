@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from shard_dialect import jobs
+from shard_dialect.errors import say
 from shard_dialect.launchers import Rank, end_job, ends_by_itself
 from shard_dialect.supervise import Progress, crash_of, is_watched, listened, tell
 
@@ -229,7 +230,7 @@ class _Watch:
             # The hub has gone, and its rank with it. The first that takes its place says so.
             self._end()
             if jobs.take(self._rank.job) is not None:
-                print(jobs.killed(self._hub_rank), file=sys.stderr, flush=True)
+                say(jobs.killed(self._hub_rank))
                 end_job()
 
     def _attend(self) -> None:

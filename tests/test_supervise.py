@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +72,13 @@ def test_a_file_whose_name_is_not_utf8(opt: Program, run: Program, tmp_path: Pat
     shutil.copy(ROOT / "examples" / "mlp_1d.mlir", program)
     for done in (opt(program, "-o", os.devnull), run(program)):
         assert done.returncode == 0, done.stderr
+
+
+def test_a_line_on_stderr_is_one_write() -> None:
+    """Else words of other ranks come in between."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    said = "from shard_dialect.errors import say; say('error: one')"
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with ours, theirs:
+        subprocess.run([sys.executable, "-c", said], env=environment, stderr=theirs, timeout=60)
+        assert ours.recv(100) == b"error: one\n"

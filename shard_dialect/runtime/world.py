@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar, NoReturn
 
 from shard_dialect import watch
-from shard_dialect.errors import ShardError, told
+from shard_dialect.errors import ShardError, say, told
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.collectives import Member
 from shard_dialect.runtime.devices import run_devices
@@ -101,7 +101,7 @@ class Launched(World, Member):
             return
         if is_lost or (isinstance(error, ShardError) and not self.speaks):
             time.sleep(_GRACE)
-        print(text, file=sys.stderr, flush=True)
+        say(text)
         self.abort()
 
     @abstractmethod
