@@ -210,12 +210,10 @@ def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
 
 
 def with_room(
-    value: ir.Value, into: ir.RankedTensorType, dim: int, low: int, content: ir.Attribute | None
+    value: ir.Value, into: ir.RankedTensorType, dim: int, low: int, content: ir.Value
 ) -> ir.Value:
-    """A larger tensor: `value` from `low` on along `dim`, and around it `content`, or anything."""
-    around = empty(into).results[0]
-    if content is not None:
-        around = fill(scalar(content).results[0], around).results[0]
+    """A larger tensor: `value` from `low` on along `dim`, and around it `content`."""
+    around = fill(content, empty(into).results[0]).results[0]
     return put_into(around, value, dim, low)
 
 
@@ -244,7 +242,12 @@ def resized(type_: ir.RankedTensorType, shape: Sequence[int]) -> ir.RankedTensor
     return ir.RankedTensorType.get(list(shape), type_.element_type)
 
 
-CONSTANTS = {"arith.constant": "value", "stablehlo.constant": "value", "tosa.const": "values"}
+CONSTANTS = {
+    "arith.constant": "value",
+    "complex.constant": "value",
+    "stablehlo.constant": "value",
+    "tosa.const": "values",
+}
 """The ops that make constants, and the attribute that holds what they make."""
 
 
@@ -257,15 +260,30 @@ def splat_value(value: ir.Value) -> ir.Attribute | None:
 
     No complex one, of which there are no attributes.
     """
-    while not isinstance(value.owner, ir.Block) and value.owner.name == "mesh.local_split":
-        value = value.owner.operands[0]
-    dense = constant_value(value)
+    dense = behind(value)
     if dense is None or not is_splat(dense) or isinstance(dense.type.element_type, ir.ComplexType):
         return None
     return dense.get_splat_value()
 
 
-def is_splat(attribute: ir.Attribute) -> bool:
+def constant_like(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
+    """A constant of `type_` that repeats what the splat constant that makes `value` does.
+
+    By the same op: `arith` has no constants of unsigned integers.
+    """
+    name, whole = value.owner.name, constant_value(value)
+    assert whole is not None, "it is made by a constant"
+    return create(name, [type_], [], {CONSTANTS[name]: resplat(whole, type_)}).results[0]
+
+
+def behind(value: ir.Value) -> ir.Attribute | None:
+    """The attribute of the constant that makes `value`, or the whole that it is a piece of."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name == "mesh.local_split":
+        value = value.owner.operands[0]
+    return constant_value(value)
+
+
+def is_splat(attribute: ir.Attribute | None) -> bool:
     """Whether it is a tensor of one repeated element."""
     return isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat
 

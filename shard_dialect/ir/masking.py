@@ -12,33 +12,22 @@ keeps the first `%count` elements along dimension 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import reduce
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import compare, create, empty, index, scalar
-from shard_dialect.ir.loops import generic
+from shard_dialect.ir.build import compare, create, index
+from shard_dialect.ir.loops import elementwise
 
 
-def keep_first(value: ir.Value, counts: Mapping[int, ir.Value], content: ir.Attribute) -> ir.Value:
-    """`value` where the index along each dimension is less than its count, elsewhere `content`."""
-    other = scalar(content).results[0]
-    return _elementwise([value], lambda kept: select(is_within(counts), kept, other))
+def keep_first(value: ir.Value, counts: Mapping[int, ir.Value], other: ir.Value) -> ir.Value:
+    """`value` where the index along each dimension is less than its count, elsewhere `other`."""
+    return elementwise([value], lambda kept: select(is_within(counts), kept, other))
 
 
 def switch_at(before: ir.Value, after: ir.Value, dim: int, at: ir.Value) -> ir.Value:
     """`before` as far as index `at` of a dimension, from there on `after`."""
-    return _elementwise([before, after], lambda a, b: select(is_within({dim: at}), a, b))
-
-
-def _elementwise(values: Sequence[ir.Value], compute: Callable[..., ir.Value]) -> ir.Value:
-    """A `linalg.generic` of tensors of one type: what `compute` makes of an element of each."""
-    type_, count = values[0].type, len(values)
-    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
-    into = empty(type_).results[0]
-    maps, kinds = [identity] * (count + 1), ["parallel"] * type_.rank
-    op = generic(values, into, maps, kinds, lambda *elements: compute(*elements[:count]))
-    return op.results[0]
+    return elementwise([before, after], lambda a, b: select(is_within({dim: at}), a, b))
 
 
 def is_within(counts: Mapping[int, ir.Value]) -> ir.Value:

@@ -157,17 +157,12 @@ def _uses_outside(
 
 
 def _nothing(value: ir.Value) -> ir.Value:
-    """What the devices of other stages have in the place of a value: zeros, where there are any."""
+    """What the devices of other stages have in the place of a value: zeros."""
     type_ = value.type
     if isinstance(type_, ir.RankedTensorType) and type_.has_static_shape:
-        zero = reductions.zero(type_.element_type)
-        if zero is None:
-            return build.empty(type_).results[0]
-        return build.scalar(ir.DenseElementsAttr.get_splat(type_, zero)).results[0]
+        return reductions.neutrals("sum", type_)
     if isinstance(type_, ir.ShapedType):
         raise error_at(
             value.owner.location, f"a stage gives a {type_} to others: its size must be known"
         )
-    zero = reductions.zero(type_)
-    assert zero is not None, "scalars of arith"
-    return build.scalar(zero).results[0]
+    return reductions.neutral("sum", type_)

@@ -144,18 +144,8 @@ def _zeroed(value: ir.Value, found: Exchange, grid: Grid) -> ir.Value:
     bits = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     was_sent = _stablehlo("convert", bits, _scalar(own))
     type_ = value.type
-    zeros = build.create("stablehlo.constant", [type_], [], {"value": _zeros(type_)}).results[0]
+    zeros = reductions.neutrals("sum", type_)
     return _stablehlo("select", type_, was_sent, value, zeros)
-
-
-def _zeros(type_: ir.RankedTensorType) -> ir.Attribute:
-    zero = reductions.zero(type_.element_type)
-    if zero is None:
-        raise ShardingError(
-            f"sends {type_} to some devices only: the others would get zeros, which are not "
-            "supported of this type yet"
-        )
-    return ir.DenseElementsAttr.get_splat(type_, zero)
 
 
 def _rank(type_: ir.RankedTensorType, grid: Grid) -> ir.Value:
@@ -242,8 +232,7 @@ def _reduction(op: ir.Operation) -> Reduction:
     if kind is None:
         raise ShardingError(
             f"'{op.name}' op joins elements of {op.operands[0].type} in a way that no collective "
-            "does: expected one sum, product, maximum, minimum or bitwise op, of floats or of "
-            "signless integers"
+            "does: expected one sum, product, maximum, minimum or bitwise op, of numbers"
         )
     return kind
 

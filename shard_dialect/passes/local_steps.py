@@ -40,14 +40,10 @@ def cut_collective(op: ir.Operation, collective: Collective, shardings: Sharding
             type_ = shardings.local(shardings.typed(global_type, now))
             splat = _splat_constant(value) if isinstance(step, AllSlice) else None
             if splat is not None:
-                made_by = value.owner.name  # arith has no constants of unsigned integers
-                cut = {build.CONSTANTS[made_by]: build.resplat(splat, type_)}
-                value = build.create(made_by, [type_], [], cut).results[0]
+                value = build.constant_like(value, type_)
                 continue
             if isinstance(step, UpdateHalo):
-                content = reductions.zero(type_.element_type) and reductions.identity(
-                    step.fill, type_.element_type
-                )
+                content = reductions.neutral(step.fill, type_.element_type)
                 value = build.with_room(value, type_, step.dim, step.low, content)
             elif isinstance(step, CropHalo):
                 begin = before.halo(step.dim)[0] - step.low
@@ -121,7 +117,7 @@ def _padded(value: ir.Value, dim: int, size: int) -> ir.Value:
         return value
     shape[dim] = size
     into = build.resized(value.type, shape)
-    return build.with_room(value, into, dim, 0, reductions.zero(into.element_type))
+    return build.with_room(value, into, dim, 0, reductions.neutral("sum", into.element_type))
 
 
 def _splat_constant(value: ir.Value) -> ir.Attribute | None:

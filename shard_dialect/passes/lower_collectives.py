@@ -24,6 +24,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, Mask, ReduceScatter, Reduction
 from shard_dialect.model.rooted import Reduce
 from shard_dialect.passes.rows import use_rows
+from shard_dialect.passes.unsigned import order_as_signed
 
 _REMEMBERED = 2
 """How many 64-bit numbers a runtime has room for between start and done."""
@@ -37,6 +38,8 @@ def use_rows_everywhere(module: ir.Operation) -> None:
             with located(op):
                 for each in one_by_one(op):
                     grid, step = _read(each)
+                    if isinstance(step, AllReduce | Reduce | ReduceScatter):
+                        order_as_signed(each, step, grids[grid], function)
                     use_rows(each, step, grids[grid], function)
 
 
@@ -82,13 +85,12 @@ def _read(op: ir.Operation) -> tuple[str, LocalStep]:
 def _check_reduction(name: str, reduction: Reduction, element: ir.Type) -> None:
     is_float = isinstance(element, ir.FloatType)
     is_complex = isinstance(element, ir.ComplexType)
-    is_unsigned = isinstance(element, ir.IntegerType) and element.is_unsigned
     if reduction == "average":
         fits = is_float
     elif reduction in reductions.BITWISE:
         fits = not is_float and not is_complex
-    elif reduction in ("max", "min"):  # which of two is larger, their bits do not say
-        fits = str(element) != "i1" and not is_complex and not is_unsigned
+    elif reduction in ("max", "min"):
+        fits = str(element) != "i1" and not is_complex
     else:
         fits = str(element) != "i1"
     if not fits:

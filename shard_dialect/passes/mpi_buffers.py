@@ -40,15 +40,7 @@ def copy(buffer: ir.Value, into: ir.Value) -> None:
 
 def clear(buffer: ir.Value) -> None:
     """Let all elements be zero."""
-    element = buffer.type.element_type
-    if isinstance(element, ir.ComplexType):
-        part = reductions.identity("sum", element.element_type)
-        zero = build.create(
-            "complex.constant", [element], [], {"value": ir.ArrayAttr.get([part, part])}
-        )
-    else:
-        zero = build.scalar(reductions.identity("sum", element))
-    build.fill(zero.results[0], buffer)
+    build.fill(reductions.neutral("sum", buffer.type.element_type), buffer)
 
 
 def join_rows(buffer: ir.Value, count: int, into: ir.Value, reduction: Reduction) -> None:
@@ -56,10 +48,10 @@ def join_rows(buffer: ir.Value, count: int, into: ir.Value, reduction: Reduction
     rows, row = flat(buffer, count), flat(into)
     element = row.type.element_type
     kind: Reduction = "sum" if reduction == "average" else reduction
-    build.fill(build.scalar(reductions.identity(kind, element)).results[0], row)
+    build.fill(reductions.neutral(kind, element), row)
     maps = ["affine_map<(d0, d1) -> (d0, d1)>", "affine_map<(d0, d1) -> (d1)>"]
     kinds = ["reduction", "parallel"]
-    _loops(rows, row, maps, kinds, lambda a, b: reductions.combine(kind, a, b).results[0])
+    _loops(rows, row, maps, kinds, lambda a, b: reductions.combine(kind, a, b))
     if reduction == "average":
         divide(into, count)
 

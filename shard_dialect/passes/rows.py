@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.local import LocalStep, described
+from shard_dialect.ir.loops import elementwise
+from shard_dialect.ir.masking import select
 from shard_dialect.ir.spelling import scatter_dim
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import (
@@ -54,7 +56,7 @@ def use_rows(op: ir.Operation, step: LocalStep, grid: Grid, function: ir.Operati
     """Replace a collective of `function`, whose step has been read, by one along dimension 0."""
     if isinstance(step, AllSlice | Mask):
         with ir.InsertionPoint(op), op.location:
-            _replace(op, _own(op.operands[0], step, grid, _rank(function, grid)))
+            _replace(op, _own(op.operands[0], step, grid, rank_of(function, grid)))
         return
     with ir.InsertionPoint(op), op.location:
         rows = _rows(op.operands[0], op.results[0].type.shape, step, grid)
@@ -161,14 +163,14 @@ def _own(value: ir.Value, step: AllSlice | Mask, grid: Grid, rank: ir.Value) -> 
     places = [grid.index_along(each, step.axes) for each in range(grid.size)]
     if isinstance(step, AllSlice):
         size = value.type.shape[step.dim] // grid.axes_size(step.axes)
-        begin = _of_rank([place * size for place in places], ir.IndexType.get(), rank)
+        begin = of_rank([place * size for place in places], ir.IndexType.get(), rank)
         return build.part_of(value, begin, size, step.dim)
-    is_first = _of_rank([int(not place) for place in places], _bit(), rank)
-    other = reductions.identities(step.reduction, value.type).results[0]
-    return build.create("arith.select", [value.type], [is_first, value, other]).results[0]
+    is_first = of_rank([int(not place) for place in places], _bit(), rank)
+    other = reductions.neutral(step.reduction, value.type.element_type)
+    return elementwise([value], lambda each: select(is_first, each, other))
 
 
-def _of_rank(numbers: Sequence[int], type_: ir.Type, rank: ir.Value) -> ir.Value:
+def of_rank(numbers: Sequence[int], type_: ir.Type, rank: ir.Value) -> ir.Value:
     """The number of this device, of those of all."""
     if len(set(numbers)) == 1:
         return build.scalar(ir.IntegerAttr.get(type_, numbers[0])).results[0]
@@ -178,7 +180,7 @@ def _of_rank(numbers: Sequence[int], type_: ir.Type, rank: ir.Value) -> ir.Value
     return build.create("tensor.extract", [type_], [listed, rank]).results[0]
 
 
-def _rank(function: ir.Operation, grid: Grid) -> ir.Value:
+def rank_of(function: ir.Operation, grid: Grid) -> ir.Value:
     """This device's rank, asked for once in a function."""
     first = operations(body(function))[0]
     if first.name == "shard.process_linear_index":

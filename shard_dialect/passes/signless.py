@@ -11,40 +11,30 @@ from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import functions_of, update_type
+from shard_dialect.ir.reductions import signless
 from shard_dialect.ir.walk import walk
 
-_CAST = "builtin.unrealized_conversion_cast"
+_CASTS = ("builtin.unrealized_conversion_cast", "tensor.bitcast")
 
 
 def drop_signs(module: ir.Operation) -> None:
     """Give all values, constants and functions the types without signs."""
     for op in walk(module):
-        if op.name == "arith.constant" and _plain(op.results[0].type) != op.results[0].type:
+        if op.name == "arith.constant" and signless(op.results[0].type) != op.results[0].type:
             op.attributes["value"] = _plain_elements(op.attributes["value"])
         blocks = [block for region in op.regions for block in region]
         for value in [*op.results, *(each for block in blocks for each in block.arguments)]:
-            value.set_type(_plain(value.type))
-        if op.name == _CAST and op.operands[0].type == op.results[0].type:
+            value.set_type(signless(value.type))
+        if op.name in _CASTS and op.operands[0].type == op.results[0].type:
             op.results[0].replace_all_uses_with(op.operands[0])
             op.erase()
     for function in functions_of(module):
         update_type(function)
 
 
-def _plain(type_: ir.Type) -> ir.Type:
-    if isinstance(type_, ir.RankedTensorType):
-        plain = _plain(type_.element_type)
-        if plain == type_.element_type:
-            return type_
-        return ir.RankedTensorType.get(type_.shape, plain, type_.encoding)
-    if isinstance(type_, ir.IntegerType) and not type_.is_signless:
-        return ir.IntegerType.get_signless(type_.width)
-    return type_
-
-
 def _plain_elements(value: ir.Attribute) -> ir.Attribute:
     """The same bits, as the numbers that they are in the type without a sign."""
-    plain = _plain(value.type)
+    plain = signless(value.type)
     element = plain.element_type
     half = 2 ** (element.width - 1)
     numbers = [(number + half) % (2 * half) - half for number in value]

@@ -162,9 +162,8 @@ class Versions:
         handle = self.function.values[value].handle
         type_ = self._attributes.typed(handle.type, target)
         with ir.InsertionPoint(before.handle), before.location:
-            scalar = build.scalar(reductions.identity(target.reduction, type_.element_type))
-            empty = build.empty(type_)
-            filled = build.fill(scalar.results[0], empty.results[0])
+            neutral = reductions.neutral(target.reduction, type_.element_type)
+            filled = build.fill(neutral, build.empty(type_).results[0])
         return filled.results[0]
 
     def combine(self, value: int, op: Op, init: int, produced: Sharding, wanted: Sharding) -> None:
@@ -176,7 +175,7 @@ class Versions:
         start = self.get(init, wanted, op)
         with ir.InsertionPoint.after(following), op.location:
             combined = reductions.combine(produced.reduction, start, reduced)
-        self.add(value, combined.results[0], wanted)
+        self.add(value, combined, wanted)
 
     def _best(
         self, value: int, target: Sharding, level: int | None = None
@@ -221,6 +220,4 @@ class Versions:
 
     def _splat_constant(self, value: int, target: Sharding) -> ir.Value:
         type_ = self._attributes.typed(self.function.values[value].handle.type, target)
-        element = build.splat_value(self.function.values[value].handle)
-        splat = ir.DenseElementsAttr.get_splat(type_, element)
-        return build.scalar(splat).results[0]
+        return build.constant_like(self.function.values[value].handle, type_)

@@ -12,7 +12,6 @@ from itertools import accumulate
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.masking import as_index, switch_at
-from shard_dialect.ir.reductions import zero
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.rules.cut import Cut
@@ -35,10 +34,10 @@ def joined_along(query: Query, along: int, kind: Kind = "whole", role: Role = ""
 
 
 def _windows(query: Query, dim: int) -> list[Windows | None]:
-    """Those of each operand, if `arith` has constants of the elements."""
+    """Those of each operand."""
     made = query.results[0]
     sizes = [shape[dim] for shape in query.operands if shape is not None]
-    if made is None or zero(query.op.results[0].type.element_type) is None:
+    if made is None:
         return []
     return [
         Windows(size, made[dim], 1, 1, begin)

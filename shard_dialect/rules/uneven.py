@@ -17,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import splat_value
+from shard_dialect.ir.build import scalar, splat_value
 from shard_dialect.ir.masking import as_index, keep_first
-from shard_dialect.ir.reductions import identity, zero
+from shard_dialect.ir.reductions import neutral
 from shard_dialect.ir.walk import body, has_own_body, operations, walk
-from shard_dialect.model import ShardingRule
+from shard_dialect.model import Reduction, ShardingRule
 from shard_dialect.rules.cut import Cut
 
 
@@ -31,7 +31,13 @@ class Filling:
 
     operand: int
     factors: frozenset[int]
-    content: ir.Attribute
+    content: Reduction | int
+    """What leaves a reduction alone, or an integer."""
+
+    def element(self, type_: ir.Type) -> ir.Value:
+        if isinstance(self.content, int):
+            return scalar(ir.IntegerAttr.get(type_, self.content)).results[0]
+        return neutral(self.content, type_)
 
 
 TRAPS = {
@@ -103,56 +109,46 @@ def fillings(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
     """What operands must hold in the padding along factors that `may_be_uneven` allows."""
     every = frozenset(range(len(rule.sizes)))
     if op.name in TRAPS:
-        return [Filling(1, every, _number(op.operands[1], TRAPS[op.name]))]
-    found = [Filling(at, every, _number(op.operands[at], 0)) for at in _READS_AT.get(op.name, ())]
-    found += _past_ends(op, rule)
+        return [Filling(1, every, TRAPS[op.name])]
+    found = [Filling(at, every, 0) for at in _READS_AT.get(op.name, ())]
+    found += _past_ends(rule)
     reduced = _REDUCED.get(op.name)
     if op.name.startswith("linalg.") and not has_own_body(op.name):
         reduced = _identities
     return [*found, *((reduced(op, rule) if reduced else None) or ())]
 
 
-def _past_ends(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
+def _past_ends(rule: ShardingRule) -> list[Filling]:
     """What windows find behind the last element."""
     return [
-        Filling(each.operand, frozenset({each.factor}), identity(each.windows.fill, element))
+        Filling(each.operand, frozenset({each.factor}), each.windows.fill)
         for each in rule.windows
         if each.windows.fill is not None and not each.windows.stay_inside
-        for element in [op.operands[each.operand].type.element_type]
     ]
-
-
-def _number(value: ir.Value, number: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(value.type.element_type, number)
 
 
 _Reduced = Callable[[ir.Operation, ShardingRule], "list[Filling] | None"]
 
 
-def _identities(op: ir.Operation, rule: ShardingRule) -> list[Filling] | None:
+def _identities(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
     """Each operand that has a reduced factor holds what leaves the reduction alone."""
-    found = []
-    for factor, kind in rule.reductions:
-        for place, dims in enumerate(rule.operands):
-            if place in rule.inits or dims is None or all(factor not in dim for dim in dims):
-                continue
-            element = op.operands[place].type.element_type
-            if zero(element) is None:
-                return None
-            found.append(Filling(place, frozenset({factor}), identity(kind, element)))
-    return found
+    return [
+        Filling(place, frozenset({factor}), kind)
+        for factor, kind in rule.reductions
+        for place, dims in enumerate(rule.operands)
+        if place not in rule.inits and dims is not None and any(factor in dim for dim in dims)
+    ]
 
 
-def _nothing(op: ir.Operation, rule: ShardingRule) -> list[Filling] | None:
+def _nothing(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
     """What is looked up is inside of the whole tensor, so in no padding."""
     return []
 
 
-def _updates(op: ir.Operation, rule: ShardingRule) -> list[Filling] | None:
+def _updates(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
     """Where updates of `scatter` are padding, joining them must change nothing."""
-    found = _identities(op, rule)
     first = len(op.results) + 1
-    return None if found is None else [each for each in found if each.operand >= first]
+    return [each for each in _identities(op, rule) if each.operand >= first]
 
 
 def _without_zero_points(*places: int) -> _Reduced:
@@ -207,6 +203,6 @@ def fill_padding(cut: Cut) -> None:
         if along:
             with ir.InsertionPoint(op), op.location:
                 ends = {dim: as_index(piece.end(dim)) for dim in along}
-                op.operands[filling.operand] = keep_first(
-                    op.operands[filling.operand], ends, filling.content
-                )
+                value = op.operands[filling.operand]
+                other = filling.element(value.type.element_type)
+                op.operands[filling.operand] = keep_first(value, ends, other)

@@ -225,8 +225,7 @@ def _write_all(module: ir.Operation, shardings: Shardings) -> None:
         type_ = op.results[0].type
         lies = shardings.of_type(type_)
         reduction = lies.reduction if lies is not None and lies.partial else "sum"
-        element = reductions.identity(reduction, type_.element_type)
         with ir.InsertionPoint(op), op.location:
-            made = build.scalar(ir.DenseElementsAttr.get_splat(type_, element)).results[0]
+            made = reductions.neutrals(reduction, type_)
         op.results[0].replace_all_uses_with(made)
         op.erase()

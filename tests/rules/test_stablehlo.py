@@ -250,7 +250,7 @@ ODD = {
         "batching_dims = [3]",
         "xui",
     ),
-    "reduce": ("complex", "ui32", "dimensions = array<i64>", "i1>"),
+    "reduce": ("dimensions = array<i64>", "i1>"),
 }
 """Of these ops, what the lowering or the collectives do not know."""
 DRAWN = dict(lowered())
@@ -285,7 +285,7 @@ SCATTER = """
     [
         (
             "stablehlo.constant dense<0.0>",
-            ["arith.constant", "stablehlo.scatter", "mesh.all_reduce"],
+            ["stablehlo.constant", "stablehlo.scatter", "mesh.all_reduce"],
         ),
         ("stablehlo.abs %y", ["linalg.fill", "stablehlo.scatter", "mesh.all_reduce", "arith.addf"]),
     ],

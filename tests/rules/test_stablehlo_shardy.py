@@ -76,7 +76,7 @@ STRICTER = {
     "reduce_window": {("passed", "permuted")},
     "reshape": {("passed", "whole")},
     "rng_bit_generator": {("passed", "whole")},
-    "scatter": {("passed", "whole"), ("reduction", "whole")},
+    "scatter": {("passed", "whole")},
 }
 """Where Shardy's kind and ours differ, by op: hers says how shardings pass, ours also what may be
 computed on pieces. A window of one element is `passed` to us: it needs nothing of its neighbours.

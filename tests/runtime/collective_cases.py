@@ -38,7 +38,8 @@ SHAPE = (4, 8)
 DTYPES: dict[str, Any] = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
     "i64": np.int64, "i32": np.int32, "i16": np.int16, "i8": np.int8, "i1": np.bool_,
-    "index": np.int64, "complex<f32>": np.complex64, "complex<f64>": np.complex128,
+    "ui32": np.uint32, "index": np.int64, "complex<f32>": np.complex64,
+    "complex<f64>": np.complex128,
 }  # fmt: skip
 
 JOIN: dict[str, Callable[[Array, Array], Array]] = {
@@ -47,7 +48,7 @@ JOIN: dict[str, Callable[[Array, Array], Array]] = {
     "bitwise_xor": np.bitwise_xor,
 }  # fmt: skip
 
-_IN_HALVES = ("f32", "bf16", "i8")
+_IN_HALVES = ("f32", "bf16", "i8", "ui32")
 """Element types that collectives are also begun and waited for with: all, some, none in MPI."""
 
 Got = Callable[[Sequence[Array], int], Array]

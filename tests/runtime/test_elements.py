@@ -73,6 +73,37 @@ def test_reductions_of_unsigned_integers(name: str, by: np.ufunc) -> None:
     np.testing.assert_array_equal(found, by.reduce(a, axis=0, dtype=a.dtype))
 
 
+@pytest.mark.parametrize("name", ["maximum", "minimum", "multiply"])
+@pytest.mark.parametrize("element", ["ui8", "ui16", "ui32", "ui64"])
+def test_unsigned_integers_are_joined_where_they_are(element: str, name: str) -> None:
+    """In pieces that are padded, and from what leaves them alone."""
+    whole = 2 ** int(element[2:]) - 1
+    start = {"maximum": 0, "minimum": whole, "multiply": 1}[name]
+    ops = f"""
+      %start = stablehlo.constant dense<{start}> : tensor<{element}>
+      %r = stablehlo.reduce(%t init: %start) applies stablehlo.{name} across dimensions = [0]
+        : (tensor<7x5x{element}>, tensor<{element}>) -> tensor<5x{element}>"""
+    ops = (
+        f"%t = stablehlo.slice %a [1:8, 0:5] : (tensor<8x5x{element}>) -> tensor<7x5x{element}>"
+        + ops
+    )
+    (a, _), (found,) = results_of(cut_in_rows(element, f"5x{element}", ops))
+    by = {"maximum": np.maximum, "minimum": np.minimum, "multiply": np.multiply}[name]
+    np.testing.assert_array_equal(found, by.reduce(a[1:], axis=0, dtype=a.dtype))
+
+
+@pytest.mark.parametrize("name", ["add", "multiply"])
+def test_complex_numbers_are_joined_where_they_are(name: str) -> None:
+    start = {"add": "(0.0, 0.0)", "multiply": "(1.0, 0.0)"}[name]
+    ops = f"""
+      %start = stablehlo.constant dense<{start}> : tensor<complex<f64>>
+      %r = stablehlo.reduce(%a init: %start) applies stablehlo.{name} across dimensions = [0]
+        : (tensor<8x5xcomplex<f64>>, tensor<complex<f64>>) -> tensor<5xcomplex<f64>>"""
+    (a, _), (found,) = results_of(cut_in_rows("complex<f64>", "5xcomplex<f64>", ops))
+    by = {"add": np.add, "multiply": np.multiply}[name]
+    np.testing.assert_allclose(found, by.reduce(a, axis=0), rtol=1e-12)
+
+
 def test_constants_and_conversions_of_unsigned_integers() -> None:
     ops = """
       %large = stablehlo.constant dense<[0, 1, 4000000000, 4294967295, 7]> : tensor<5xui32>

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import splat_value
-from shard_dialect.ir.reductions import identity
+from shard_dialect.ir.reductions import is_identity
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Reduction
 
@@ -51,25 +50,17 @@ def _joining(value: ir.Value, pair: tuple[ir.Value, ir.Value]) -> Reduction | No
     ):
         return None
     name, element = owner.operation.name, value.type.element_type
-    if isinstance(element, ir.IntegerType) and element.is_signless:
+    if isinstance(element, ir.IntegerType):
         found = _OF_BITS.get(name) or (_OF_ONE_BIT.get(name) if element.width == 1 else None)
         if found is not None:
             return found
-    return _COMBINERS.get(name) if is_number(element) else None
-
-
-def is_number(element: ir.Type) -> bool:
-    """Whether collectives join such elements as the region does.
-
-    Of i1 add is or (`_OF_ONE_BIT`); of unsigned ones they would find a signed maximum.
-    """
-    if isinstance(element, ir.IntegerType):
-        return element.width > 1 and element.is_signless
-    return isinstance(element, ir.FloatType)
+    if isinstance(element, ir.ComplexType) and name in ("stablehlo.maximum", "stablehlo.minimum"):
+        return None  # by the real parts first
+    return _COMBINERS.get(name) if can_be_added_up(element) else None
 
 
 def can_be_added_up(element: ir.Type) -> bool:
-    """Whether sums of parts are the sum."""
+    """Whether sums of parts are the sum: not of i1, of which adding is or (`_OF_ONE_BIT`)."""
     if isinstance(element, ir.IntegerType):
         return element.width > 1
     return isinstance(element, (ir.FloatType, ir.ComplexType))
@@ -77,13 +68,4 @@ def can_be_added_up(element: ir.Type) -> bool:
 
 def may_start_often(kind: Reduction, inits: Iterable[ir.Value]) -> bool:
     """Whether every device may start from `inits`, and the results still be joined by `kind`."""
-    return kind in _REPEATABLE or all(_is_identity(kind, init) for init in inits)
-
-
-def _is_identity(kind: Reduction, init: ir.Value) -> bool:
-    start = splat_value(init)
-    if start is None:
-        return False
-    if isinstance(start.type, ir.FloatType):
-        return bool(start.value == identity(kind, start.type).value)  # -0.0 too
-    return bool(start == identity(kind, start.type))
+    return kind in _REPEATABLE or all(is_identity(kind, init) for init in inits)

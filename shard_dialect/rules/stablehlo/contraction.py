@@ -19,7 +19,7 @@ from shard_dialect.rules.cut import Cut
 from shard_dialect.rules.factors import Factors, Kind, Places
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attributes import integer, numbers
-from shard_dialect.rules.stablehlo.combiner import can_be_added_up, is_number
+from shard_dialect.rules.stablehlo.combiner import can_be_added_up
 from shard_dialect.rules.stablehlo.windows import windows_of, write_padding
 from shard_dialect.rules.windows import WindowDimension, padding_of
 
@@ -90,7 +90,8 @@ def convolution(query: Query) -> ShardingRule | None:
         given.output_spatial_dimensions,
         strict=True,
     )
-    fill: Reduction | None = "sum" if is_number(query.op.operands[0].type.element_type) else None
+    element = query.op.operands[0].type.element_type
+    fill: Reduction | None = "sum" if can_be_added_up(element) else None
     for (a, b, c), along in zip(spatial, _windows(query.op, given, right), strict=True):
         read = along.over(left[a], made[c], fill)
         places: _Factor = (made[c], (a, None), (c,), "permuted", read)

@@ -8,7 +8,7 @@ from math import prod
 from shard_dialect.testing.draws import Draws, listed
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.samples import stablehlo_indexing, stablehlo_windows
-from shard_dialect.testing.samples.stablehlo_text import compare, hlo, joining
+from shard_dialect.testing.samples.stablehlo_text import IDENTITIES, compare, hlo, joining
 
 _UNARY = (
     "abs cbrt ceil cosine exponential exponential_minus_one floor log log_plus_one logistic negate "
@@ -209,12 +209,6 @@ def _iota(draws: Draws) -> Sample:
     return hlo("iota", [], [made], f"iota_dimension = {draws.dim(made)} : i64")
 
 
-_IDENTITIES = {
-    ("add", "f32"): "0.0", ("multiply", "f32"): "1.0", ("maximum", "f32"): "0xFF800000",
-    ("minimum", "f32"): "0x7F800000", ("add", "i32"): "0", ("multiply", "i32"): "1",
-    ("maximum", "i32"): "-2147483648", ("minimum", "i32"): "2147483647", ("and", "i1"): "true",
-    ("or", "i1"): "false",
-}  # fmt: skip
 _LARGEST = """
 ^bb0(%a: tensor<f32>, %i: tensor<i32>, %b: tensor<f32>, %j: tensor<i32>):
 %p = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
@@ -225,15 +219,16 @@ stablehlo.return %m, %k : tensor<f32>, tensor<i32>
 
 
 def _reduce(draws: Draws) -> Sample:
-    (name, element), init = draws.pick(*_IDENTITIES.items())
-    x = draws.any(element, least=1)
+    (name, element), init = draws.pick(*IDENTITIES.items())
+    is_largest, starts_anywhere = draws.chance(0.1), element == "f32" and draws.chance(0.2)
+    x = draws.any("f32" if is_largest else element, least=1)
     dims = sorted(draws.order(len(x.shape))[: draws.number(1, len(x.shape))])
     said, made = f"dimensions = {listed(dims)}", x.without(*dims)
-    if element == "f32" and draws.chance(0.2):
+    if is_largest:
         both = [x, x.of("i32"), Tensor(()), Tensor((), "i32")]
         starts = {2: "0xFF800000", 3: "0"}
         return hlo("reduce", both, [made, made.of("i32")], said, _LARGEST, starts)
-    if element == "f32" and draws.chance(0.2):
+    if starts_anywhere:
         return hlo("reduce", [x, Tensor(())], [made], said, joining(name))
     return hlo("reduce", [x, Tensor((), element)], [made], said, joining(name, element), {1: init})
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from shard_dialect.testing.draws import Draws, listed
 from shard_dialect.testing.sample import Sample, Tensor
-from shard_dialect.testing.samples.stablehlo_text import hlo, joining
+from shard_dialect.testing.samples.stablehlo_text import IDENTITIES, hlo, joining
 
 _SECOND = "\n^bb0(%x: tensor<f32>, %y: tensor<f32>):\nstablehlo.return %y : tensor<f32>\n"
 
@@ -42,7 +42,11 @@ def _scatter(draws: Draws) -> Sample:
         f"inserted_window_dims = {[dim] if count == 1 else []}, "
         f"scatter_dims_to_operand_dims = [{dim}], index_vector_dim = {batch}>"
     )
-    region = draws.pick(joining("add"), joining("maximum"), _SECOND)
+    name, element = draws.pick(*IDENTITIES)
+    region = joining(name, element)
+    if draws.chance(0.3):
+        region, element = _SECOND, "f32"
+    table, update = table.of(element), update.of(element)
     return hlo("scatter", [table, indices, update], [table], said, region)
 
 

@@ -35,6 +35,17 @@ def hlo(
     return Sample.of(f"stablehlo.{name}", given, "".join(lines) + text, results)
 
 
+IDENTITIES = {
+    ("add", "f32"): "0.0", ("multiply", "f32"): "1.0", ("maximum", "f32"): "0xFF800000",
+    ("minimum", "f32"): "0x7F800000", ("add", "i32"): "0", ("multiply", "i32"): "1",
+    ("maximum", "i32"): "-2147483648", ("minimum", "i32"): "2147483647", ("and", "i1"): "true",
+    ("or", "i1"): "false", ("add", "ui32"): "0", ("multiply", "ui8"): "1", ("maximum", "ui32"): "0",
+    ("minimum", "ui16"): "65535", ("minimum", "ui64"): "18446744073709551615", ("or", "ui32"): "0",
+    ("add", "complex<f32>"): "(0.0, 0.0)", ("multiply", "complex<f64>"): "(1.0, 0.0)",
+}  # fmt: skip
+"""By ops and elements, what changes nothing."""
+
+
 def joining(name: str, element: str = "f32", count: int = 1) -> str:
     """A region that joins its arguments in pairs, by the op `name`."""
     type_ = f"tensor<{element}>"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from shard_dialect.testing.draws import Draws, listed
 from shard_dialect.testing.sample import Sample, Tensor
-from shard_dialect.testing.samples.stablehlo_text import compare, hlo, joining
+from shard_dialect.testing.samples.stablehlo_text import IDENTITIES, compare, hlo, joining
 
 _KINDS = ((3, 1, 1, 1), (2, 2, 0, 0), (1, 1, 0, 0), (3, 2, 1, 0), (1, 2, 0, 0))
 """A window's size, its stride, and the padding in front and behind."""
@@ -37,8 +37,9 @@ def _convolution(draws: Draws) -> Sample:
         tensors[0][letter] = _read(made[letter], *kind)
         tensors[1][letter] = kind[0]
     layouts = [[list(each)[place] for place in draws.order(len(each))] for each in tensors]
+    element = draws.pick("f32", "f32", "i32", "ui32", "complex<f32>")
     x, kernel, result = (
-        Tensor(tuple(sizes[letter] for letter in layout))
+        Tensor(tuple(sizes[letter] for letter in layout), element)
         for sizes, layout in zip(tensors, layouts, strict=True)
     )
     names = [f"[{', '.join(layout)}]" for layout in layouts]
@@ -55,13 +56,16 @@ def _reduce_window(draws: Draws) -> Sample:
     kinds = [draws.pick(*_KINDS, (1, 1, 0, 0)) for _ in range(draws.number(1, 3))]
     made = Tensor(tuple(draws.size() for _ in kinds))
     x = Tensor(tuple(_read(size, *kind) for size, kind in zip(made.shape, kinds, strict=True)))
-    name, start = draws.pick(("add", "0.0"), ("maximum", "0xFF800000"), ("add", "1.0"))
+    (name, element), start = draws.pick(*IDENTITIES.items())
+    if draws.chance(0.3):
+        name, element, start = "add", "f32", "1.0"
     said = (
         f"window_dimensions = {listed(kind[0] for kind in kinds)}, "
         f"window_strides = {listed(kind[1] for kind in kinds)}, "
         f"{_padding([kind[2:] for kind in kinds])}"
     )
-    return hlo("reduce_window", [x, Tensor(())], [made], said, joining(name), {1: start})
+    given, region = [x.of(element), Tensor((), element)], joining(name, element)
+    return hlo("reduce_window", given, [made.of(element)], said, region, {1: start})
 
 
 def _select_and_scatter(draws: Draws) -> Sample:

@@ -16,6 +16,16 @@ func.func @sum(%x: tensor<4xui32>) -> tensor<4xui32> attributes {mesh.form = "lo
   return %1 : tensor<4xui32>
 }
 
+// The runtimes know of signed maxima only: the first bits are turned over, and back.
+// CHECK-LABEL: func.func @largest(
+// CHECK: arith.xori
+// CHECK: call @mesh_all_reduce_1
+// CHECK: arith.xori
+func.func @largest(%x: tensor<4xui8>) -> tensor<4xui8> attributes {mesh.form = "local"} {
+  %0 = shard.all_reduce %x on @g grid_axes = [0] reduction = max : tensor<4xui8> -> tensor<4xui8>
+  return %0 : tensor<4xui8>
+}
+
 // CHECK-LABEL: func.func @around(
 // CHECK: scf.while
 // CHECK-SAME: memref<i32>

@@ -80,13 +80,13 @@ func.func @pairs_that_are_not_alike(%x: tensor<8x16xf32>) {
 // -----
 
 shard.grid @g(shape = 2)
-func.func @unsigned(%x: tensor<8xui32>) {
+func.func @difference(%x: tensor<8xui32>) {
   scf.execute_region no_inline {
     %a = "mesh.to_local"(%x) {manual_axes = [0], sharding = #mesh.shard<@g, [[0]]>} : (tensor<8xui32>) -> tensor<4xui32>
-    // expected-error @+1 {{'stablehlo.all_reduce' op joins elements of tensor<4xui32> in a way that no collective does: expected one sum, product, maximum, minimum or bitwise op, of floats or of signless integers}}
+    // expected-error @+1 {{'stablehlo.all_reduce' op joins elements of tensor<4xui32> in a way that no collective does: expected one sum, product, maximum, minimum or bitwise op, of numbers}}
     %b = "stablehlo.all_reduce"(%a) ({
     ^bb0(%p: tensor<ui32>, %q: tensor<ui32>):
-      %s = stablehlo.maximum %p, %q : tensor<ui32>
+      %s = stablehlo.subtract %p, %q : tensor<ui32>
       stablehlo.return %s : tensor<ui32>
     }) {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<4xui32>) -> tensor<4xui32>
     scf.yield
