@@ -83,17 +83,14 @@ def may_be_partial(op: ir.Operation, reduction: Reduction) -> bool:
 
 
 def is_identity(reduction: Reduction, value: ir.Value) -> bool:
-    """Whether a constant, or the element that it repeats, changes nothing under `reduction`."""
-    is_tensor = isinstance(value.type, ir.RankedTensorType)
-    element = value.type.element_type if is_tensor else value.type
-    try:
-        if isinstance(element, ir.ComplexType):
-            return bool(behind(value) == _complex_identity(reduction, value.type))
-        known = splat_value(value) if is_tensor else constant_value(value)
-        # By their numbers: -0.0 is a zero.
-        return known is not None and bool(known.value == identity(reduction, element).value)
-    except ShardingError:
-        return False
+    """Whether a constant, or the element that it repeats, changes nothing under `reduction`.
+
+    For sums that is -0.0, too.
+    """
+    if _is_the_identity(reduction, value):
+        return True
+    known = _repeated(value)
+    return reduction == "sum" and isinstance(known, ir.FloatAttr) and known.value == 0.0
 
 
 def combine(reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Value:
@@ -153,7 +150,25 @@ def neutrals(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Value:
 def left_alone_by(value: ir.Value) -> Reduction | None:
     """The first reduction that a constant, or the element it repeats, changes nothing under."""
     kinds: tuple[Reduction, ...] = ("sum", "max", "min", "product")
-    return next((kind for kind in kinds if is_identity(kind, value)), None)
+    return next((kind for kind in kinds if _is_the_identity(kind, value)), None)
+
+
+def _is_the_identity(reduction: Reduction, value: ir.Value) -> bool:
+    """Whether `neutral` or `neutrals` would be the same, to the bit."""
+    is_tensor = isinstance(value.type, ir.RankedTensorType)
+    element = value.type.element_type if is_tensor else value.type
+    try:
+        if isinstance(element, ir.ComplexType):
+            return bool(behind(value) == _complex_identity(reduction, value.type))
+        return bool(_repeated(value) == identity(reduction, element))
+    except ShardingError:
+        return False
+
+
+def _repeated(value: ir.Value) -> ir.Attribute | None:
+    """What a constant is, or the element that it repeats, but for complex numbers."""
+    is_tensor = isinstance(value.type, ir.RankedTensorType)
+    return splat_value(value) if is_tensor else constant_value(value)
 
 
 def _bits(reduction: Reduction, element: ir.Type) -> int | None:

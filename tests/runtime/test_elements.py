@@ -126,6 +126,15 @@ def test_complex_numbers() -> None:
     np.testing.assert_allclose(found, (a * b).T @ b, rtol=1e-4, atol=1e-4)
 
 
+def test_a_padding_of_negative_zeros_keeps_its_sign() -> None:
+    ops = """
+      %z = stablehlo.constant dense<-0.0> : tensor<f32>
+      %r = stablehlo.pad %a, %z, low = [1, 0], high = [1, 0], interior = [0, 0]
+        : (tensor<8x5xf32>, tensor<f32>) -> tensor<10x5xf32>"""
+    _, (found,) = results_of(cut_in_rows("f32", "10x5xf32", ops))
+    assert np.signbit(found[[0, -1]]).all()
+
+
 LISTED = str([[(float(row), float(at)) for at in range(5)] for row in range(8)])
 
 
