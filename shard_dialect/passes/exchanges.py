@@ -41,8 +41,13 @@ from shard_dialect.model import (
 from shard_dialect.rules.stablehlo.attributes import integer
 from shard_dialect.rules.stablehlo.combiner import combiner
 
-PLACES = ("mesh.idx", "stablehlo.partition_id")
-"""Ops that say which device this is."""
+_OF_LOCAL_FORM = (
+    "shard.neighbors_linear_indices",
+    "shard.process_linear_index",
+    "shard.process_multi_index",
+)
+PLACES = ("mesh.idx", "stablehlo.partition_id", *_OF_LOCAL_FORM)
+"""Ops that say which device this is; those of the local form stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,10 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
     manual = manual_axes_at(op)
     if op.name in _UNKNOWN:
         raise ShardingError(f"'{op.name}' op is not supported yet: no collective does the same")
-    if op.name == "stablehlo.partition_id":
-        axes: Axes = tuple(axis for axis in range(grid.rank) if grid.axes_size((axis,)) > 1)
+    if op.name in ("stablehlo.partition_id", *_OF_LOCAL_FORM):
+        named = list(op.attributes["axes"]) if "axes" in op.attributes else []
+        among = named or range(grid.rank)
+        axes: Axes = tuple(axis for axis in among if grid.axes_size((axis,)) > 1)
     elif op.name == "mesh.idx":
         axes = _index_axes(op, grid)
     elif is_local(op):
@@ -93,7 +100,7 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
 
 def write_exchange(op: ir.Operation, grid: Grid, shardings: Shardings) -> None:
     """Replace an op of a manual computation, on pieces by now, by what the local form has."""
-    if is_local(op):
+    if is_local(op) or op.name in _OF_LOCAL_FORM:
         return
     with ir.InsertionPoint(op), op.location:
         if op.name == "mesh.idx":

@@ -20,6 +20,15 @@ func.func @a_place(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
 
 // -----
 
+shard.grid @g(shape = 2x8)
+func.func @a_place_in_upstreams_words(%x: tensor<16x16xf32>) {
+  // expected-error@+1 {{'shard.process_linear_index' op is of the local form: here tensors are global}}
+  %0 = shard.process_linear_index on @g : index
+  return
+}
+
+// -----
+
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @a_loop_too_many(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
   // expected-error@+1 {{'math.tanh' op has sharding for 3 loops: it has 2}}
