@@ -1,8 +1,6 @@
 """StableHLO's reductions that look for the place of the largest element, or the smallest.
 
-values, places = reduce (x, iota) by                 at = np.argmax(x, axis=1).astype(np.int32)
-  %p = %a > %b or %a is no number
-  select(%p, %a, %b), select(%p or %a == %b and %i < %j, %i, %j)
+    values, places = reduce (x, iota) by ...         at = np.argmax(x, axis=1).astype(np.int32)
 
 Places that are computed, pieces that are put together for one, are looked up.
 """
@@ -12,19 +10,18 @@ from __future__ import annotations
 from math import inf
 
 from shard_dialect.emit import structured
-from shard_dialect.emit.terms import Term, commuted, made
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.walk import body
 from shard_dialect.rules.stablehlo.attributes import integers
+from shard_dialect.rules.stablehlo.search import search_kind
 
 
 def search(w: Writer, op: ir.Operation) -> None:
     """A reduction of elements and of their places."""
     x, places, init, first = op.operands
     element, dims = x.type.element_type, integers(op, "dimensions")
-    kind = _kind(op, element)
+    kind = search_kind(op)
     if kind is None:
         raise w.refuse(op, "its body joins elements in a way of its own")
     start = build.splat_value(init)
@@ -47,29 +44,6 @@ def search(w: Writer, op: ir.Operation) -> None:
         least = w.number(start.value, element)
         at = f"place_of({text}, {w.use(places)}, {name}, {dim}, {least})"
     w.define(place, w.cast(at, place.type.element_type, op.location), f"{kind}_at")
-
-
-def _kind(op: ir.Operation, element: ir.Type) -> str | None:
-    """Whether the larger of two elements is found, or the smaller; the first of equal ones.
-
-    What is no number is found before all that are, as numpy and torch do.
-    """
-    joined = made(body(op), ("a", "i", "b", "j"))
-    for kind, is_found in (("max", ("lt", "b", "a")), ("min", ("lt", "a", "b"))):
-        if joined == _searching(is_found, is_float=isinstance(element, ir.FloatType)):
-            return kind
-    return None
-
-
-def _searching(is_found: Term, *, is_float: bool) -> tuple[Term, Term]:
-    """What JAX's argmax and argmin make of elements `a` and `b` at `i` and `j`."""
-    if is_float:
-        is_found = commuted("or", is_found, ("ne", "a", "a"))
-    is_earlier = commuted("and", ("eq", "a", "b"), ("lt", "i", "j"))
-    return (
-        ("select", is_found, "a", "b"),
-        ("select", commuted("or", is_found, is_earlier), "i", "j"),
-    )
 
 
 def _is_least(start: ir.Attribute, kind: str) -> bool:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shard_dialect.emit.terms import Term, commuted, made
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.terms import Term, commuted, made
 from shard_dialect.ir.walk import body
 from shard_dialect.rules.stablehlo.attributes import integer
 

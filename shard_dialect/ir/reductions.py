@@ -157,12 +157,17 @@ def _is_the_identity(reduction: Reduction, value: ir.Value) -> bool:
     """Whether `neutral` or `neutrals` would be the same, to the bit."""
     is_tensor = isinstance(value.type, ir.RankedTensorType)
     element = value.type.element_type if is_tensor else value.type
+    is_complex = isinstance(element, ir.ComplexType)
+    known = behind(value) if is_complex else _repeated(value)
+    if known is None:
+        return False
     try:
-        if isinstance(element, ir.ComplexType):
-            return bool(behind(value) == _complex_identity(reduction, value.type))
-        return bool(_repeated(value) == identity(reduction, element))
+        one = (
+            _complex_identity(reduction, value.type) if is_complex else identity(reduction, element)
+        )
     except ShardingError:
         return False
+    return bool(known == one)
 
 
 def _repeated(value: ir.Value) -> ir.Attribute | None:

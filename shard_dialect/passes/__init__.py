@@ -29,6 +29,7 @@ PASSES = {
     "specialize": "specialize:Specialize",
     "sink-reshapes": "sink_reshapes:SinkReshapes",
     "propagate": "propagate:Propagate",
+    "split-reductions": "split_reductions:SplitReductions",
     "materialize": "materialize:Materialize",
     "share-collectives": "collectives.share_collectives:ShareCollectives",
     "fold-collectives": "collectives.fold_collectives:FoldCollectives",
@@ -49,7 +50,14 @@ PASSES = {
 the order of the forms that they go through; the last goes back to the start."""
 
 PIPELINES = {
-    "spmd": ("sink-reshapes", "propagate", "materialize", "optimize-collectives", "partition")
+    "spmd": (
+        "sink-reshapes",
+        "propagate",
+        "split-reductions",
+        "materialize",
+        "optimize-collectives",
+        "partition",
+    )
 }
 """Names for several passes in a row."""
 

@@ -216,6 +216,19 @@ _LARGEST = """
 %k = stablehlo.select %p, %i, %j : tensor<i1>, tensor<i32>
 stablehlo.return %m, %k : tensor<f32>, tensor<i32>
 """
+_FIRST_OF_THE_LARGEST = """
+^bb0(%a: tensor<f32>, %i: tensor<i32>, %b: tensor<f32>, %j: tensor<i32>):
+%g = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+%n = stablehlo.compare NE, %a, %a : (tensor<f32>, tensor<f32>) -> tensor<i1>
+%p = stablehlo.or %g, %n : tensor<i1>
+%e = stablehlo.compare EQ, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+%l = stablehlo.compare LT, %i, %j : (tensor<i32>, tensor<i32>) -> tensor<i1>
+%f = stablehlo.and %e, %l : tensor<i1>
+%q = stablehlo.or %p, %f : tensor<i1>
+%m = stablehlo.select %p, %a, %b : tensor<i1>, tensor<f32>
+%k = stablehlo.select %q, %i, %j : tensor<i1>, tensor<i32>
+stablehlo.return %m, %k : tensor<f32>, tensor<i32>
+"""
 
 
 def _reduce(draws: Draws) -> Sample:
@@ -227,7 +240,8 @@ def _reduce(draws: Draws) -> Sample:
     if is_largest:
         both = [x, x.of("i32"), Tensor(()), Tensor((), "i32")]
         starts = {2: "0xFF800000", 3: "0"}
-        return hlo("reduce", both, [made, made.of("i32")], said, _LARGEST, starts)
+        region = draws.pick(_LARGEST, _FIRST_OF_THE_LARGEST)
+        return hlo("reduce", both, [made, made.of("i32")], said, region, starts)
     if starts_anywhere:
         return hlo("reduce", [x, Tensor(())], [made], said, joining(name))
     return hlo("reduce", [x, Tensor((), element)], [made], said, joining(name, element), {1: init})

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import copysign, isnan
 
-from shard_dialect.emit.elementwise import element_of
-from shard_dialect.ir import build
+from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
 
@@ -67,9 +66,10 @@ def commuted(name: str, a: Term, b: Term) -> Term:
 
 def _compare(op: ir.Operation, a: Term, b: Term) -> Term:
     direction = str(op.attributes["comparison_direction"]).split()[-1].rstrip(">")
-    element = element_of(op.operands[0].type)
+    element = op.operands[0].type.element_type
     is_float = isinstance(element, ir.FloatType)
-    usual = "FLOAT" if is_float else "UNSIGNED" if str(element) == "i1" else "SIGNED"
+    has_no_sign = str(element) == "i1" or reductions.is_unsigned(element)
+    usual = "FLOAT" if is_float else "UNSIGNED" if has_no_sign else "SIGNED"
     order = "NOTYPE"
     if "compare_type" in op.attributes:
         order = str(op.attributes["compare_type"]).split()[-1].rstrip(">")
