@@ -162,12 +162,11 @@ def _is_the_identity(reduction: Reduction, value: ir.Value) -> bool:
     if known is None:
         return False
     try:
-        one = (
-            _complex_identity(reduction, value.type) if is_complex else identity(reduction, element)
-        )
+        if is_complex:
+            return bool(known == _complex_identity(reduction, value.type))
+        return bool(known == identity(reduction, element))
     except ShardingError:
         return False
-    return bool(known == one)
 
 
 def _repeated(value: ir.Value) -> ir.Attribute | None:

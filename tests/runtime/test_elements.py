@@ -104,6 +104,17 @@ def test_complex_numbers_are_joined_where_they_are(name: str) -> None:
     np.testing.assert_allclose(found, by.reduce(a, axis=0), rtol=1e-12)
 
 
+def test_a_sum_of_complex_numbers_that_starts_from_an_argument() -> None:
+    ops = """
+      %start = stablehlo.slice %b [0:1, 0:1]
+        : (tensor<8x5xcomplex<f64>>) -> tensor<1x1xcomplex<f64>>
+      %one = stablehlo.reshape %start : (tensor<1x1xcomplex<f64>>) -> tensor<complex<f64>>
+      %r = stablehlo.reduce(%a init: %one) applies stablehlo.add across dimensions = [0]
+        : (tensor<8x5xcomplex<f64>>, tensor<complex<f64>>) -> tensor<5xcomplex<f64>>"""
+    (a, b), (found,) = results_of(cut_in_rows("complex<f64>", "5xcomplex<f64>", ops))
+    np.testing.assert_allclose(found, a.sum(axis=0) + b[0, 0], rtol=1e-12)
+
+
 def test_constants_and_conversions_of_unsigned_integers() -> None:
     ops = """
       %large = stablehlo.constant dense<[0, 1, 4000000000, 4294967295, 7]> : tensor<5xui32>
