@@ -19,9 +19,16 @@ def counted(
     return made, made.regions[0].blocks.append(ir.IndexType.get(), *types, arg_locs=locations)
 
 
-def elementwise(values: Sequence[ir.Value], compute: Callable[..., ir.Value]) -> ir.Value:
-    """A `linalg.generic` of tensors of one type: what `compute` makes of an element of each."""
-    type_, count = values[0].type, len(values)
+def elementwise(
+    values: Sequence[ir.Value],
+    compute: Callable[..., ir.Value],
+    type_: ir.RankedTensorType | None = None,
+) -> ir.Value:
+    """A `linalg.generic` of tensors of one type: what `compute` makes of an element of each.
+
+    `type_` is that of the result, if it is another.
+    """
+    type_, count = type_ or values[0].type, len(values)
     identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
     into = build.empty(type_).results[0]
     maps, kinds = [identity] * (count + 1), ["parallel"] * type_.rank

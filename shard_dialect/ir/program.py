@@ -183,8 +183,8 @@ def _read_type(type_: ir.Type) -> Kind:
 
 
 def itemsize(element: ir.Type) -> int:
-    """The bytes of one element as it is communicated; an i1 takes one."""
+    """The bytes of one element as it is communicated, a power of two: an i1 takes one."""
     if isinstance(element, ir.ComplexType):
         return 2 * itemsize(element.element_type)
     width = getattr(element, "width", 64)
-    return max(1, int(width) // 8)
+    return 1 << max(0, (int(width) - 1).bit_length() - 3)

@@ -21,10 +21,10 @@ from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.local import LocalStep, described, one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import AllReduce, Mask, ReduceScatter, Reduction
+from shard_dialect.model import AllReduce, AllSlice, Mask, ReduceScatter, Reduction
 from shard_dialect.model.rooted import Reduce
+from shard_dialect.passes.integers import order_as_signed, use_whole_bytes
 from shard_dialect.passes.rows import use_rows
-from shard_dialect.passes.unsigned import order_as_signed
 
 _REMEMBERED = 2
 """How many 64-bit numbers a runtime has room for between start and done."""
@@ -38,6 +38,8 @@ def use_rows_everywhere(module: ir.Operation) -> None:
             with located(op):
                 for each in one_by_one(op):
                     grid, step = _read(each)
+                    if not isinstance(step, AllSlice | Mask):  # these talk to no one
+                        use_whole_bytes(each)
                     if isinstance(step, AllReduce | Reduce | ReduceScatter):
                         order_as_signed(each, step, grids[grid], function)
                     use_rows(each, step, grids[grid], function)

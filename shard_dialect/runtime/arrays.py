@@ -24,10 +24,14 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
     "i1": np.dtype(np.bool_),
+    "i2": np.dtype(ml_dtypes.int2),
+    "i4": np.dtype(ml_dtypes.int4),
     "i8": np.dtype(np.int8),
     "i16": np.dtype(np.int16),
     "i32": np.dtype(np.int32),
     "i64": np.dtype(np.int64),
+    "ui2": np.dtype(ml_dtypes.uint2),
+    "ui4": np.dtype(ml_dtypes.uint4),
     "ui8": np.dtype(np.uint8),
     "ui16": np.dtype(np.uint16),
     "ui32": np.dtype(np.uint32),
@@ -36,6 +40,10 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
     "complex<f32>": np.dtype(np.complex64),
     "complex<f64>": np.dtype(np.complex128),
 }
+
+
+_LESS_THAN_A_BYTE = [_DTYPES[name] for name in ("i2", "i4", "ui2", "ui4")]
+"""In memory each of these takes one, of which the other bits mean nothing."""
 
 
 def dtype_of(element: ir.Type) -> np.dtype[np.generic]:
@@ -72,7 +80,7 @@ def random_inputs(types: Sequence[TensorType], seed: int) -> list[Array]:
     def draw(type_: TensorType) -> Array:
         if type_.dtype == np.bool_:
             return generator.integers(0, 2, type_.shape).astype(np.bool_)
-        if np.issubdtype(type_.dtype, np.integer):
+        if np.issubdtype(type_.dtype, np.integer) or type_.dtype in _LESS_THAN_A_BYTE:
             return generator.integers(-4, 5, type_.shape).astype(type_.dtype)
         if type_.dtype.kind == "c":
             pairs = generator.standard_normal((*type_.shape, 2))
@@ -118,7 +126,7 @@ def _check_type(path: str, name: str, array: Array, type_: TensorType) -> None:
             f"'{path}': {name} has shape {_shape(array.shape)}, expected {_shape(type_.shape)}"
         )
     # numpy writes the element types that it does not know, bf16 for one, as raw bytes.
-    raw = array.dtype.kind == "V" and array.dtype.itemsize == type_.dtype.itemsize
+    raw = array.dtype.type is np.void and array.dtype.itemsize == type_.dtype.itemsize
     if array.dtype != type_.dtype and not raw:
         raise ShardError(f"'{path}': {name} has dtype {array.dtype}, expected {type_.dtype}")
 

@@ -15,8 +15,8 @@ from tests.runtime.collective_cases import DTYPES, GRID, SHAPE, Case, inputs_of,
 
 __all__ = ["batch"]
 NOT_SENT = {
-    "mpi4py": ("f16", "bf16", "ui32", "complex<f32>", "complex<f64>"),
-    "torch": ("i16", "ui32", "complex<f32>", "complex<f64>"),
+    "mpi4py": ("f16", "bf16", "i4", "ui32", "complex<f32>", "complex<f64>"),
+    "torch": ("i16", "i4", "ui32", "complex<f32>", "complex<f64>"),
 }
 """Element types that are refused."""
 

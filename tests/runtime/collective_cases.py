@@ -38,7 +38,7 @@ SHAPE = (4, 8)
 DTYPES: dict[str, Any] = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
     "i64": np.int64, "i32": np.int32, "i16": np.int16, "i8": np.int8, "i1": np.bool_,
-    "ui32": np.uint32, "index": np.int64, "complex<f32>": np.complex64,
+    "i4": ml_dtypes.int4, "ui32": np.uint32, "index": np.int64, "complex<f32>": np.complex64,
     "complex<f64>": np.complex128,
 }  # fmt: skip
 

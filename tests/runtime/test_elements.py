@@ -92,6 +92,31 @@ def test_unsigned_integers_are_joined_where_they_are(element: str, name: str) ->
     np.testing.assert_array_equal(found, by.reduce(a[1:], axis=0, dtype=a.dtype))
 
 
+@pytest.mark.parametrize("name", ["add", "maximum", "minimum"])
+@pytest.mark.parametrize("element", ["i2", "i4", "ui2", "ui4"])
+def test_integers_of_less_than_a_byte(element: str, name: str) -> None:
+    """Sums wrap around, and what is largest depends on the sign; in pieces that are padded."""
+    bits, is_unsigned = int(element.lstrip("ui")), element.startswith("u")
+    low = 0 if is_unsigned else -(2 ** (bits - 1))
+    start = {"add": 0, "maximum": low, "minimum": low + 2**bits - 1}[name]
+    t = f"tensor<7x5x{element}>"
+    ops = f"""
+      %start = stablehlo.constant dense<{start}> : tensor<{element}>
+      %s = stablehlo.add %a, %b : tensor<8x5x{element}>
+      %t = stablehlo.slice %s [1:8, 0:5] : (tensor<8x5x{element}>) -> {t}
+      %j = stablehlo.reduce(%t init: %start) applies stablehlo.{name} across dimensions = [0]
+        : ({t}, tensor<{element}>) -> tensor<5x{element}>
+      %r = stablehlo.convert %j : (tensor<5x{element}>) -> tensor<5xi32>"""
+    (a, b), (found,) = results_of(cut_in_rows(element, "5xi32", ops))
+
+    def wrapped(numbers: Array) -> Array:
+        return (numbers.astype(np.int32) - low) % 2**bits + low
+
+    parts = wrapped(a.astype(np.int32) + b.astype(np.int32))[1:]
+    by = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}[name]
+    np.testing.assert_array_equal(found, wrapped(by.reduce(parts, axis=0)))
+
+
 @pytest.mark.parametrize("name", ["add", "multiply"])
 def test_complex_numbers_are_joined_where_they_are(name: str) -> None:
     start = {"add": "(0.0, 0.0)", "multiply": "(1.0, 0.0)"}[name]

@@ -1,0 +1,115 @@
+"""Integers as the runtimes are given them: of whole bytes, and in the order of signed ones.
+
+    %a = linalg.generic ... ins(%x : tensor<4xi4>) { ... arith.extsi %element : i4 to i8 ... }
+    %b = shard.all_reduce %a on @g grid_axes = [0] : tensor<4xi8> -> tensor<4xi8>
+    %0 = linalg.generic ... ins(%b : tensor<4xi8>) { ... arith.trunci %element : i8 to i4 ... }
+
+Sums and products lose the same bits so, and maxima are of the same numbers. The first bit of
+unsigned integers is turned over before a maximum or minimum, and back after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shard_dialect.ir import reductions
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.build import create
+from shard_dialect.ir.loops import elementwise
+from shard_dialect.ir.masking import select
+from shard_dialect.ir.program import itemsize
+from shard_dialect.model import AllReduce, Grid, ReduceScatter
+from shard_dialect.model.rooted import Reduce, place_of
+from shard_dialect.passes.rows import of_rank, rank_of
+
+_Change = Callable[[ir.Value], ir.Value]
+
+
+def use_whole_bytes(op: ir.Operation) -> None:
+    """Give a collective, or the start of one, integers of 8, 16, 32 or 64 bits, but for i1."""
+    element = op.operands[0].type.element_type
+    if not isinstance(element, ir.IntegerType) or element.width in (1, 8 * itemsize(element)):
+        return
+    plain = reductions.signless(element)
+    wide = ir.IntegerType.get_signless(8 * itemsize(element))
+    extend = "arith.extui" if element.is_unsigned else "arith.extsi"
+
+    def widened(value: ir.Value) -> ir.Value:
+        return _converted(reductions.as_type(value, _of(plain, value)), extend, wide)
+
+    def narrowed(value: ir.Value) -> ir.Value:
+        return reductions.as_type(_converted(value, "arith.trunci", plain), _of(element, value))
+
+    for each in (op, *_ends(op)):
+        each.results[0].set_type(_of(wide, each.results[0]))
+    _wrap(op, widened, narrowed)
+
+
+def order_as_signed(
+    op: ir.Operation, step: AllReduce | Reduce | ReduceScatter, grid: Grid, function: ir.Operation
+) -> None:
+    """Have a collective of `function`, or the start of one, find unsigned maxima and minima."""
+    element = op.operands[0].type.element_type
+    if step.reduction not in ("max", "min") or not reductions.is_unsigned(element):
+        return
+
+    def given(value: ir.Value) -> ir.Value:
+        return _turned(value, _first_bit(element))
+
+    def made(value: ir.Value) -> ir.Value:
+        bit = _first_bit(element)
+        if isinstance(step, Reduce):
+            bit = _at_root(bit, step, grid, function)
+        return _turned(value, bit)
+
+    _wrap(op, given, made)
+
+
+def _wrap(op: ir.Operation, before: _Change, after: _Change) -> None:
+    """Change what a collective, or the start of one, is given, and what it gives."""
+    with ir.InsertionPoint(op), op.location:
+        op.operands[0] = before(op.operands[0])
+    for end in _ends(op):
+        uses = list(end.results[0].uses)
+        with ir.InsertionPoint.after(end), end.location:
+            changed = after(end.results[0])
+        for use in uses:
+            use.owner.operands[use.operand_number] = changed
+
+
+def _ends(op: ir.Operation) -> list[ir.Operation]:
+    """The ops that give the results."""
+    if op.name != "mesh.start":
+        return [op]
+    return [use.owner.operation for use in op.results[0].uses]
+
+
+def _of(element: ir.Type, like: ir.Value) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(like.type.shape, element)
+
+
+def _converted(value: ir.Value, name: str, element: ir.Type) -> ir.Value:
+    def convert(each: ir.Value) -> ir.Value:
+        return create(name, [element], [each]).results[0]
+
+    return elementwise([value], convert, _of(element, value))
+
+
+def _first_bit(element: ir.Type) -> ir.Value:
+    """The smallest signed number has this bit, and no other."""
+    return reductions.neutral("max", reductions.signless(element))
+
+
+def _at_root(bit: ir.Value, step: Reduce, grid: Grid, function: ir.Operation) -> ir.Value:
+    """No bit elsewhere: what a reduction gives the others is nothing."""
+    root = place_of(step.root, grid.sizes_along(step.axes))
+    is_root = [int(grid.index_along(rank, step.axes) == root) for rank in range(grid.size)]
+    here = of_rank(is_root, ir.IntegerType.get_signless(1), rank_of(function, grid))
+    return select(here, bit, reductions.neutral("sum", bit.type))
+
+
+def _turned(value: ir.Value, bit: ir.Value) -> ir.Value:
+    """With `bit` of each element the other one."""
+    plain = reductions.as_type(value, reductions.signless(value.type))
+    turned = elementwise([plain], lambda each: reductions.combine("bitwise_xor", each, bit))
+    return reductions.as_type(turned, value.type)
