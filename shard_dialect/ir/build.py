@@ -177,9 +177,10 @@ def part_of(value: ir.Value, start: int | ir.Value, size: int, dim: int = 0) -> 
 
 
 def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
-    """`linalg.copy` between buffers, with its body."""
-    segments = ir.DenseI32ArrayAttr.get([1, 1])
-    op = create("linalg.copy", [], [value, into], {"operandSegmentSizes": segments}, 1)
+    """`linalg.copy` between tensors or buffers, with its body."""
+    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
+    made = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
+    op = create("linalg.copy", made, [value, into], segments, 1)
     linalg_queries.fill_builtin_region(op)
     return op
 

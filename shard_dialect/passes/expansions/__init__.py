@@ -20,6 +20,7 @@ from shard_dialect.passes.expansions.sort import sort
 
 _Expansion = Callable[[ir.Operation], Sequence[ir.Value]]
 _TO_OTHERS: dict[str, _Expansion] = {
+    "bufferization.materialize_in_destination": plain.materialize,
     "stablehlo.add": plain.add,
     "stablehlo.batch_norm_grad": batch_norm.grad,
     "stablehlo.batch_norm_inference": batch_norm.inference,

@@ -24,6 +24,11 @@ def slice_(op: ir.Operation) -> Sequence[ir.Value]:
     return build.empty(op.results[0].type).results if is_empty else list(op.results)
 
 
+def materialize(op: ir.Operation) -> Sequence[ir.Value]:
+    """A copy in a tensor's place: upstream refuses some that must be there."""
+    return list(build.copy(*op.operands).results) if len(op.results) else []
+
+
 def concat(op: ir.Operation) -> Sequence[ir.Value]:
     """Of tensors some of which are empty: upstream puts each at a place, and these have none."""
     (result,) = op.results
