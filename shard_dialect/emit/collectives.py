@@ -76,14 +76,15 @@ class _Call:
     def of(cls, w: Writer, op: ir.Operation, grid: str, step: LocalStep) -> _Call:
         """Raises for elements that the target cannot send."""
         element = op.operands[0].type.element_type
-        if element != op.results[0].type.element_type:
-            raise w.refuse(op, "it gives elements of another type")
+        x, made = w.use(op.operands[0]), op.results[0].type.element_type
+        if element != made:  # a reduction to a wider type
+            x, element = w.cast(x, made, op.location), made
         is_sent = not isinstance(step, (AllSlice, Mask))
         if is_sent and str(element) == _UNSENT[w.target]:
             raise w.refuse(op, f"{w.target} cannot send {_UNSENT[w.target]}")
         axes = tuple(map(whole, step.axes))
         sizes = w.grids[grid].sizes_along(axes)
-        return cls(w, op, w.use(op.operands[0]), w.group(grid, axes), sizes)
+        return cls(w, op, x, w.group(grid, axes), sizes)
 
     def __call__(self, name: str, *arguments: object) -> str:
         return f"{name}({', '.join([self.x, self.group, *map(str, arguments)])})"

@@ -4,7 +4,7 @@ Beside them stand what several share (`base` and `options`; `pipeline` with its 
 `instruments`) and parts of larger ones: `facts`, `hints`, `mirror`, `constants`, `split_constants`,
 `calls`, `inline_named` and `report` of propagate; `wanted`, `choice` and `versions` of materialize;
 `loops` of both; `consistency`, `pieces` and `whole_boundary` of partition; `control_flow`,
-`aggregates`, `rows`, `integers` and `signless` of lower; `import_sdy`, `import_shard` and
+`aggregates`, `rows`, `elements` and `signless` of lower; `import_sdy`, `import_shard` and
 `import_mesh` of import; `vocabulary` of the exports. In `collectives` are the rewrites that
 `optimize_collectives` does together, and those of the local form.
 """

@@ -23,7 +23,7 @@ from shard_dialect.ir.local import LocalStep, described, one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, AllSlice, Mask, ReduceScatter, Reduction
 from shard_dialect.model.rooted import Reduce
-from shard_dialect.passes.integers import order_as_signed, use_whole_bytes
+from shard_dialect.passes.elements import order_as_signed, use_whole_bytes, widen_before
 from shard_dialect.passes.rows import use_rows
 
 _REMEMBERED = 2
@@ -38,6 +38,8 @@ def use_rows_everywhere(module: ir.Operation) -> None:
             with located(op):
                 for each in one_by_one(op):
                     grid, step = _read(each)
+                    if isinstance(step, AllReduce | Reduce | ReduceScatter):
+                        widen_before(each)
                     if not isinstance(step, AllSlice | Mask):  # these talk to no one
                         use_whole_bytes(each)
                     if isinstance(step, AllReduce | Reduce | ReduceScatter):
@@ -73,14 +75,13 @@ def _read(op: ir.Operation) -> tuple[str, LocalStep]:
     read = read_local(op.name, attributes)
     if read is None:
         raise ShardError(f"'{op.name}' op cannot be lowered yet")
-    type_ = op.operands[0].type
-    element = type_.element_type
+    type_, made = op.operands[0].type, op.results[0].type.element_type
     if not type_.has_static_shape:
         raise ShardError(f"'{op.name}' op on a tensor of unknown size cannot be lowered yet")
-    if element != op.results[0].type.element_type:
-        raise ShardError(f"'{op.name}' op gives elements of another type: not supported yet")
     if isinstance(read[1], AllReduce | Mask | Reduce | ReduceScatter):
-        _check_reduction(op.name, read[1].reduction, element)
+        _check_reduction(op.name, read[1].reduction, made)
+    elif type_.element_type != made:
+        raise ShardError(f"'{op.name}' op gives elements of another type")
     return read
 
 

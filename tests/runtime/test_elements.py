@@ -10,6 +10,7 @@ import pytest
 
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
+from shard_dialect.ir.spelling import scatter_dim
 from shard_dialect.runtime.arrays import Array, TensorType, load_inputs, random_inputs
 from shard_dialect.runtime.compile import compile_sharded
 from shard_dialect.runtime.executable import Executable
@@ -127,6 +128,37 @@ def test_complex_numbers_are_joined_where_they_are(name: str) -> None:
     (a, _), (found,) = results_of(cut_in_rows("complex<f64>", "5xcomplex<f64>", ops))
     by = {"add": np.add, "multiply": np.multiply}[name]
     np.testing.assert_allclose(found, by.reduce(a, axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "reduce_scatter", "reduce"])
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("i8", "i32"), ("ui8", "ui16"), ("i1", "i8"), ("i4", "i8"), ("f32", "f64"), ("bf16", "f32"),
+        ("complex<f32>", "complex<f64>"),
+    ],
+)  # fmt: skip
+def test_reductions_to_wider_elements(given: str, made: str, op: str) -> None:
+    """Converted before they are added up, as upstream's documentation has it."""
+    rows = 1 if op == "reduce_scatter" else 4
+    more = {
+        "all_reduce": "grid_axes = [0]",
+        "reduce_scatter": f"grid_axes = [0] {scatter_dim()} = 0",
+        "reduce": "grid_axes = [0] root = [0]",
+    }[op]
+    operand, result = f"tensor<4x3x{given}>", f"tensor<{rows}x3x{made}>"
+    types = f"({operand}) -> {result}" if op == "reduce" else f"{operand} -> {result}"
+    text = f"""
+    shard.grid @g(shape = 4)
+    func.func @main(%x: {operand} {{mesh.argument = tensor<16x3x{given}, #mesh.shard<@g, [[0]]>>}})
+        -> ({result} {{mesh.result = tensor<{4 * rows}x3x{made}, #mesh.shard<@g, [[0]]>>}})
+        attributes {{mesh.form = "local"}} {{
+      %r = shard.{op} %x on @g {more} : {types}
+      return %r : {result}
+    }}"""
+    (x,), (found,) = results_of(text)
+    expected = x.reshape(4, 4, 3).astype(found.dtype).sum(axis=0, dtype=found.dtype)
+    np.testing.assert_array_equal(found[:4], expected)
 
 
 def test_a_sum_of_complex_numbers_that_starts_from_an_argument() -> None:

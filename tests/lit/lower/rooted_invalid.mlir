@@ -12,15 +12,6 @@ func.func @an_unknown_root(%x: tensor<4xf32>, %i: index) -> tensor<4xf32> attrib
 // -----
 
 shard.grid @g(shape = 2)
-func.func @wider(%x: tensor<4xf32>) -> tensor<4xf64> attributes {mesh.form = "local"} {
-  // expected-error@+1 {{'shard.reduce' op gives elements of another type: not supported yet}}
-  %0 = shard.reduce %x on @g grid_axes = [0] root = [0] : (tensor<4xf32>) -> tensor<4xf64>
-  return %0 : tensor<4xf64>
-}
-
-// -----
-
-shard.grid @g(shape = 2)
 func.func @of_one_bit(%x: tensor<4xi1>) -> tensor<4xi1> attributes {mesh.form = "local"} {
   // expected-error@+1 {{'shard.reduce' op cannot reduce elements of type i1 by sum}}
   %0 = shard.reduce %x on @g grid_axes = [0] root = [0] : (tensor<4xi1>) -> tensor<4xi1>

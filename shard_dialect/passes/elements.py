@@ -1,11 +1,13 @@
-"""Integers as the runtimes are given them: of whole bytes, and in the order of signed ones.
+"""Elements of collectives as the runtimes are given them: of one type, which takes whole bytes, and
+in the order of signed ones.
 
     %a = linalg.generic ... ins(%x : tensor<4xi4>) { ... arith.extsi %element : i4 to i8 ... }
     %b = shard.all_reduce %a on @g grid_axes = [0] : tensor<4xi8> -> tensor<4xi8>
     %0 = linalg.generic ... ins(%b : tensor<4xi8>) { ... arith.trunci %element : i8 to i4 ... }
 
 Sums and products lose the same bits so, and maxima are of the same numbers. The first bit of
-unsigned integers is turned over before a maximum or minimum, and back after it.
+unsigned integers is turned over before a maximum or minimum, and back after it. What is reduced to
+a wider type is converted before, as upstream says (`shard.all_reduce`).
 """
 
 from __future__ import annotations
@@ -25,6 +27,34 @@ from shard_dialect.passes.rows import of_rank, rank_of
 _Change = Callable[[ir.Value], ir.Value]
 
 
+def widen_before(op: ir.Operation) -> None:
+    """Convert what a reduction, or the start of one, is given to the type of what it gives."""
+    given, made = (value.type.element_type for value in (op.operands[0], op.results[0]))
+    if given == made:
+        return
+    with ir.InsertionPoint(op), op.location:
+        value = reductions.as_type(op.operands[0], _of(reductions.signless(given), op.operands[0]))
+        if isinstance(given, ir.ComplexType):
+            widened = elementwise([value], lambda each: _wider(each, made), _of(made, value))
+        else:
+            name = "arith.extf" if isinstance(given, ir.FloatType) else _extension(given)
+            widened = _converted(value, name, reductions.signless(made))
+        op.operands[0] = reductions.as_type(widened, _of(made, value))
+
+
+def _wider(value: ir.Value, type_: ir.ComplexType) -> ir.Value:
+    narrow, part = value.type.element_type, type_.element_type
+    parts = [create(f"complex.{name}", [narrow], [value]).results[0] for name in ("re", "im")]
+    wide = [create("arith.extf", [part], [each]).results[0] for each in parts]
+    return create("complex.create", [type_], wide).results[0]
+
+
+def _extension(element: ir.IntegerType) -> str:
+    """A bit is 0 or 1, and never -1."""
+    has_no_sign = reductions.is_unsigned(element) or element.width == 1
+    return "arith.extui" if has_no_sign else "arith.extsi"
+
+
 def use_whole_bytes(op: ir.Operation) -> None:
     """Give a collective, or the start of one, integers of 8, 16, 32 or 64 bits, but for i1."""
     element = op.operands[0].type.element_type
@@ -32,10 +62,9 @@ def use_whole_bytes(op: ir.Operation) -> None:
         return
     plain = reductions.signless(element)
     wide = ir.IntegerType.get_signless(8 * itemsize(element))
-    extend = "arith.extui" if element.is_unsigned else "arith.extsi"
 
     def widened(value: ir.Value) -> ir.Value:
-        return _converted(reductions.as_type(value, _of(plain, value)), extend, wide)
+        return _converted(reductions.as_type(value, _of(plain, value)), _extension(element), wide)
 
     def narrowed(value: ir.Value) -> ir.Value:
         return reductions.as_type(_converted(value, "arith.trunci", plain), _of(element, value))
