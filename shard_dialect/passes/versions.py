@@ -162,6 +162,10 @@ class Versions:
         handle = self.function.values[value].handle
         type_ = self._attributes.typed(handle.type, target)
         with ir.InsertionPoint(before.handle), before.location:
+            if reductions.is_unsigned(type_.element_type):  # a fill does not show what it repeats
+                one = reductions.identity(target.reduction, type_.element_type)
+                made = {"value": ir.DenseElementsAttr.get_splat(type_, one)}
+                return build.create("stablehlo.constant", [type_], [], made).results[0]
             neutral = reductions.neutral(target.reduction, type_.element_type)
             filled = build.fill(neutral, build.empty(type_).results[0])
         return filled.results[0]

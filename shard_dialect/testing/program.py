@@ -372,9 +372,10 @@ def _case(function: _Function) -> None:
 
 
 def _call(function: _Function) -> None:
-    if not function.module.signatures:
+    found = [each for each in function.module.signatures if each.results]
+    if not found:
         return
-    called = function.rng.choice(function.module.signatures)
+    called = function.rng.choice(found)
     operands = [function.find(type_) for type_ in called.arguments]
     made = ", ".join(map(str, called.results))
     text = f"func.call @{called.name}({_names(operands)}) : ({_types(operands)}) -> ({made})"

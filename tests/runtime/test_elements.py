@@ -15,6 +15,7 @@ from shard_dialect.runtime.arrays import Array, TensorType, load_inputs, random_
 from shard_dialect.runtime.compile import compile_sharded
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.world import InProcess
+from shard_dialect.testing import run_and_check
 
 
 def results_of(text: str) -> tuple[list[Array], list[Array]]:
@@ -159,6 +160,26 @@ def test_reductions_to_wider_elements(given: str, made: str, op: str) -> None:
     (x,), (found,) = results_of(text)
     expected = x.reshape(4, 4, 3).astype(found.dtype).sum(axis=0, dtype=found.dtype)
     np.testing.assert_array_equal(found[:4], expected)
+
+
+def test_an_unsigned_init_is_counted_once_in_what_is_read_again() -> None:
+    """What the other devices start from is a constant that the next pass knows again."""
+    text = """
+    shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<6xui32>, %i: tensor<12x1xi32>,
+                    %u: tensor<12xui32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<6xui32> {
+      %0 = "stablehlo.scatter"(%x, %i, %u) ({
+      ^bb0(%a: tensor<ui32>, %b: tensor<ui32>):
+        %c = stablehlo.or %a, %b : tensor<ui32>
+        stablehlo.return %c : tensor<ui32>
+      }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0],
+            scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+        : (tensor<6xui32>, tensor<12x1xi32>, tensor<12xui32>) -> tensor<6xui32>
+      return %0 : tensor<6xui32>
+    }"""
+    outcome = run_and_check(text, "propagate", "materialize", "partition", "lower")
+    assert outcome.verdict.passed, outcome.verdict.failure
+    assert outcome.collectives["all_reduce"]
 
 
 def test_a_sum_of_complex_numbers_that_starts_from_an_argument() -> None:
