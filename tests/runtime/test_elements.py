@@ -167,7 +167,8 @@ def test_an_unsigned_init_is_counted_once_in_what_is_read_again() -> None:
     text = """
     shard.grid @g(shape = 2)
     func.func @main(%x: tensor<6xui32>, %i: tensor<12x1xi32>,
-                    %u: tensor<12xui32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<6xui32> {
+                    %u: tensor<12xui32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
+        -> tensor<6xui32> {
       %0 = "stablehlo.scatter"(%x, %i, %u) ({
       ^bb0(%a: tensor<ui32>, %b: tensor<ui32>):
         %c = stablehlo.or %a, %b : tensor<ui32>
