@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from shard_dialect.runtime.post import Post
 from shard_dialect.runtime.reductions import join
 from shard_dialect.runtime.telling import Telling
 
+_COPIED = 1 << 16
+"""Bytes that are copied in less time than devices take to meet again."""
 _GRACE = 1.0
 """Seconds that devices have to stop once one has failed: their code may loop until it is told."""
 
@@ -146,44 +149,61 @@ class _Group:
         self._post = post
         self._turn = 0
 
-    def _exchange(self, send: Array) -> list[Array]:
-        """What every member sends."""
+    @contextmanager
+    def _exchange(self, send: Array) -> Iterator[list[Array]]:
+        """What every member sends.
+
+        A sender may change its buffer as soon as it goes on: a small one is copied, and with a
+        large one, of the same size for all, it waits until all have read it.
+        """
         table = self._meeting.tables[self._turn]
         self._turn = 1 - self._turn
-        table[self.index] = send.copy()  # the sender may change its buffer as soon as it goes on
+        is_copied = send.nbytes <= _COPIED
+        table[self.index] = send.copy() if is_copied else send
+        self._meet()
+        yield list(table)
+        if not is_copied:
+            self._meet()
+
+    def _meet(self) -> None:
         with self._post.at_meeting(self._ranks[self.index], self._meeting.barrier):
             self._meeting.barrier.wait()
-        return list(table)
 
     def all_gather(self, send: Array, into: Array) -> None:
-        np.concatenate(self._exchange(send), out=into)
+        with self._exchange(send) as sent:
+            np.concatenate(sent, out=into)
 
     def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
-        join(np.stack(self._exchange(send)), into, reduction)
+        with self._exchange(send) as sent:
+            join(sent, into, reduction)
 
     def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
-        join(np.stack([self._own(sent) for sent in self._exchange(send)]), into, reduction)
+        with self._exchange(send) as sent:
+            join(map(self._own, sent), into, reduction)
 
     def all_to_all(self, send: Array, into: Array) -> None:
-        np.concatenate([self._own(sent) for sent in self._exchange(send)], out=into)
+        with self._exchange(send) as sent:
+            np.concatenate([self._own(each) for each in sent], out=into)
 
     def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
-        sent = self._exchange(send)
-        if source is not None:
-            into[...] = sent[source]
+        with self._exchange(send) as sent:
+            if source is not None:
+                into[...] = sent[source]
 
     def broadcast(self, send: Array, into: Array, root: int) -> None:
-        into[...] = self._exchange(send)[root]
+        with self._exchange(send) as sent:
+            into[...] = sent[root]
 
     def gather(self, send: Array, into: Array, root: int) -> None:
-        sent = self._exchange(send)
-        if self.index == root:
-            np.concatenate(sent, out=into)
-        else:
-            into[...] = 0
+        with self._exchange(send) as sent:
+            if self.index == root:
+                np.concatenate(sent, out=into)
+            else:
+                into[...] = 0
 
     def scatter(self, send: Array, into: Array, root: int) -> None:
-        into[...] = self._own(self._exchange(send)[root])
+        with self._exchange(send) as sent:
+            into[...] = self._own(sent[root])
 
     def send(self, send: Array, to: int) -> None:
         self._post.send(self._ranks, self.index, to, send.copy())
@@ -198,11 +218,11 @@ class _Group:
         into[...] = array
 
     def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
-        sent = self._exchange(send)
-        if self.index == root:
-            join(np.stack(sent), into, reduction)
-        else:
-            into[...] = 0
+        with self._exchange(send) as sent:
+            if self.index == root:
+                join(sent, into, reduction)
+            else:
+                into[...] = 0
 
     def _own(self, rows: Array) -> Array:
         """This member's part of those along the first dimension."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -10,26 +10,34 @@ from shard_dialect.model import Reduction
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.group import Group
 
-REDUCE: dict[Reduction, Callable[[Array], Array]] = {
-    "sum": lambda rows: rows.sum(axis=0, dtype=rows.dtype),
-    "product": lambda rows: rows.prod(axis=0, dtype=rows.dtype),
-    "max": lambda rows: rows.max(axis=0),
-    "min": lambda rows: rows.min(axis=0),
-    "average": lambda rows: rows.mean(axis=0, dtype=rows.dtype),
-    "bitwise_and": lambda rows: np.bitwise_and.reduce(rows, axis=0),
-    "bitwise_or": lambda rows: np.bitwise_or.reduce(rows, axis=0),
-    "bitwise_xor": lambda rows: np.bitwise_xor.reduce(rows, axis=0),
+_JOIN: dict[Reduction, np.ufunc] = {
+    "sum": np.add,
+    "product": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "average": np.add,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
 }
-"""For each reduction what joins the rows of an array into one."""
+"""For each reduction what joins two arrays."""
 
 
-def join(rows: Array, into: Array, reduction: Reduction) -> None:
-    """The rows of an array, one for each device, joined into one.
+def join(parts: Iterable[Array], into: Array, reduction: Reduction) -> None:
+    """The parts that devices have, in their order, joined into another array.
 
     The code does not warn of what overflows, or is no number, and neither does this.
     """
+    first, *others = parts
     with np.errstate(all="ignore"):
-        into[...] = REDUCE[reduction](rows)
+        if others:
+            _JOIN[reduction](first, others[0], out=into)
+        else:
+            into[...] = first
+        for each in others[1:]:
+            _JOIN[reduction](into, each, out=into)
+        if reduction == "average":
+            np.divide(into, into.dtype.type(1 + len(others)), out=into)
 
 
 def all_reduce_by_parts(group: Group, send: Array, into: Array, reduction: Reduction) -> None:

@@ -32,7 +32,7 @@ from shard_dialect.model import (
 from shard_dialect.model.window import Reading
 from shard_dialect.rules import Cut, Piece, cutting_of, rule_of
 from shard_dialect.rules.stablehlo.arithmetic import constant
-from shard_dialect.runtime.reductions import REDUCE
+from shard_dialect.runtime.reductions import join
 from tests.conftest import ROOT
 
 Array = NDArray[Any]
@@ -100,12 +100,18 @@ class Trial:
                 if sharding.partial and self.rule.inits:
                     parts.append(self.inputs[self.operands.index(number)][place])
                 np.testing.assert_allclose(
-                    REDUCE[sharding.reduction](np.stack(parts)) if len(parts) > 1 else parts[0],
+                    _joined(parts, sharding.reduction),
                     expected[place],
                     rtol=tolerance,
                     atol=tolerance,
                     err_msg=str(self),
                 )
+
+
+def _joined(parts: Sequence[Array], reduction: Reduction) -> Array:
+    made = np.empty(parts[0].shape, parts[0].dtype)
+    join(parts, made, reduction)
+    return made
 
 
 def _sharding(found: Sharding | None) -> Sharding:
