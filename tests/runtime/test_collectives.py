@@ -1,12 +1,18 @@
 """Every collective, element type and target of docs/collectives.md."""
 
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from shard_dialect.runtime import devices
+from shard_dialect.runtime.cache import Cache
+from shard_dialect.runtime.world import InProcess
 from tests.conftest import ROOT, run_child
-from tests.runtime.collective_cases import DTYPES, GRID, JOIN, cases, refusals
+from tests.runtime.collective_cases import DTYPES, GRID, JOIN, cases, differences, refusals
 from tests.runtime.launching import Launch, launches
+from tests.runtime.test_elements import results_of
 
 PAGE = ROOT / "docs" / "collectives.md"
 
@@ -16,6 +22,45 @@ def test_every_collective_is_right_on_every_element_type(launch: Launch) -> None
     done = run_child(launch.command(GRID.size, "-m", "tests.runtime.collective_cases"), 600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip() == f"{len(DTYPES)} element types: every collective is right"
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16", "i1", "complex<f32>"])
+def test_what_is_not_copied_is_right_too(
+    element: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Devices in one process read large parts where they are."""
+    monkeypatch.setattr(devices, "_COPIED", 0)
+    found = differences(InProcess(GRID.size), element, Cache(tmp_path), native=False)
+    assert not found, "\n".join(found)
+
+
+def test_a_part_is_not_changed_while_others_read_it() -> None:
+    """A large one, by a device that goes on at once."""
+    count = 1 << 16
+    text = f"""
+    shard.grid @g(shape = 4)
+    !t = tensor<{count}xf32>
+    func.func @main(%x: !t {{mesh.argument = tensor<{4 * count}xf32, #mesh.shard<@g, [[0]]>>}})
+        -> (!t {{mesh.result = tensor<{4 * count}xf32, #mesh.shard<@g, [[0]]>>}})
+        attributes {{mesh.form = "local"}} {{
+      %half = arith.constant dense<0.5> : !t
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c20 = arith.constant 20 : index
+      %r = scf.for %i = %c0 to %c20 step %c1 iter_args(%y = %x) -> (!t) {{
+        %s = shard.all_reduce %y on @g grid_axes = [0] : !t -> !t
+        %h = arith.mulf %s, %half : !t
+        %n = arith.subf %h, %y : !t
+        scf.yield %n : !t
+      }}
+      return %r : !t
+    }}"""
+    (x,), (found,) = results_of(text)
+    now = x.reshape(4, count)
+    for _ in range(20):
+        total = now[0] + now[1] + now[2] + now[3]
+        now = total * np.float32(0.5) - now
+    np.testing.assert_array_equal(found.reshape(4, count), now)
 
 
 def test_the_table_says_what_is_refused_and_why() -> None:
