@@ -17,6 +17,7 @@ from collections.abc import Callable
 from shard_dialect.ir import reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
+from shard_dialect.ir.local import LocalStep
 from shard_dialect.ir.loops import elementwise
 from shard_dialect.ir.masking import select
 from shard_dialect.ir.program import itemsize
@@ -27,19 +28,30 @@ from shard_dialect.passes.rows import of_rank, rank_of
 _Change = Callable[[ir.Value], ir.Value]
 
 
-def widen_before(op: ir.Operation) -> None:
-    """Convert what a reduction, or the start of one, is given to the type of what it gives."""
-    given, made = (value.type.element_type for value in (op.operands[0], op.results[0]))
+def suit_runtimes(op: ir.Operation, step: LocalStep, grid: Grid, function: ir.Operation) -> None:
+    """Change what a collective of `function`, or the start of one, is given, and what it gives."""
+    if isinstance(step, AllReduce | Reduce | ReduceScatter):
+        _widen_before(op)
+        _use_whole_bytes(op)
+        _order_as_signed(op, step, grid, function)
+    else:
+        _use_whole_bytes(op)
+
+
+def _widen_before(op: ir.Operation) -> None:
+    """Convert what a reduction is given to the type of what it gives."""
+    value, made = op.operands[0], op.results[0].type.element_type
+    given = value.type.element_type
     if given == made:
         return
     with ir.InsertionPoint(op), op.location:
-        value = reductions.as_type(op.operands[0], _of(reductions.signless(given), op.operands[0]))
         if isinstance(given, ir.ComplexType):
-            widened = elementwise([value], lambda each: _wider(each, made), _of(made, value))
+            wide = elementwise([value], lambda each: _wider(each, made), _of(made, value))
+        elif isinstance(given, ir.FloatType):
+            wide = _converted(value, "arith.extf", made)
         else:
-            name = "arith.extf" if isinstance(given, ir.FloatType) else _extension(given)
-            widened = _converted(value, name, reductions.signless(made))
-        op.operands[0] = reductions.as_type(widened, _of(made, value))
+            wide = reductions.as_type(_extended(value, made), _of(made, value))
+        op.operands[0] = wide
 
 
 def _wider(value: ir.Value, type_: ir.ComplexType) -> ir.Value:
@@ -49,35 +61,35 @@ def _wider(value: ir.Value, type_: ir.ComplexType) -> ir.Value:
     return create("complex.create", [type_], wide).results[0]
 
 
-def _extension(element: ir.IntegerType) -> str:
-    """A bit is 0 or 1, and never -1."""
+def _extended(value: ir.Value, type_: ir.IntegerType) -> ir.Value:
+    """Signless integers of the width of `type_`. A bit is 0 or 1, and never -1."""
+    element = value.type.element_type
     has_no_sign = reductions.is_unsigned(element) or element.width == 1
-    return "arith.extui" if has_no_sign else "arith.extsi"
+    bits = reductions.as_type(value, reductions.signless(value.type))
+    name = "arith.extui" if has_no_sign else "arith.extsi"
+    return _converted(bits, name, reductions.signless(type_))
 
 
-def use_whole_bytes(op: ir.Operation) -> None:
-    """Give a collective, or the start of one, integers of 8, 16, 32 or 64 bits, but for i1."""
+def _use_whole_bytes(op: ir.Operation) -> None:
+    """Give a collective integers of 8, 16, 32 or 64 bits, but for i1."""
     element = op.operands[0].type.element_type
     if not isinstance(element, ir.IntegerType) or element.width in (1, 8 * itemsize(element)):
         return
     plain = reductions.signless(element)
     wide = ir.IntegerType.get_signless(8 * itemsize(element))
 
-    def widened(value: ir.Value) -> ir.Value:
-        return _converted(reductions.as_type(value, _of(plain, value)), _extension(element), wide)
-
     def narrowed(value: ir.Value) -> ir.Value:
         return reductions.as_type(_converted(value, "arith.trunci", plain), _of(element, value))
 
     for each in (op, *_ends(op)):
         each.results[0].set_type(_of(wide, each.results[0]))
-    _wrap(op, widened, narrowed)
+    _wrap(op, lambda value: _extended(value, wide), narrowed)
 
 
-def order_as_signed(
+def _order_as_signed(
     op: ir.Operation, step: AllReduce | Reduce | ReduceScatter, grid: Grid, function: ir.Operation
 ) -> None:
-    """Have a collective of `function`, or the start of one, find unsigned maxima and minima."""
+    """Have a reduction find unsigned maxima and minima."""
     element = op.operands[0].type.element_type
     if step.reduction not in ("max", "min") or not reductions.is_unsigned(element):
         return
@@ -95,7 +107,7 @@ def order_as_signed(
 
 
 def _wrap(op: ir.Operation, before: _Change, after: _Change) -> None:
-    """Change what a collective, or the start of one, is given, and what it gives."""
+    """`before` what a collective, or the start of one, is given, and `after` what it gives."""
     with ir.InsertionPoint(op), op.location:
         op.operands[0] = before(op.operands[0])
     for end in _ends(op):

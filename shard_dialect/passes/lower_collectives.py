@@ -23,7 +23,7 @@ from shard_dialect.ir.local import LocalStep, described, one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, AllSlice, Mask, ReduceScatter, Reduction
 from shard_dialect.model.rooted import Reduce
-from shard_dialect.passes.elements import order_as_signed, use_whole_bytes, widen_before
+from shard_dialect.passes.elements import suit_runtimes
 from shard_dialect.passes.rows import use_rows
 
 _REMEMBERED = 2
@@ -38,12 +38,8 @@ def use_rows_everywhere(module: ir.Operation) -> None:
             with located(op):
                 for each in one_by_one(op):
                     grid, step = _read(each)
-                    if isinstance(step, AllReduce | Reduce | ReduceScatter):
-                        widen_before(each)
                     if not isinstance(step, AllSlice | Mask):  # these talk to no one
-                        use_whole_bytes(each)
-                    if isinstance(step, AllReduce | Reduce | ReduceScatter):
-                        order_as_signed(each, step, grids[grid], function)
+                        suit_runtimes(each, step, grids[grid], function)
                     use_rows(each, step, grids[grid], function)
 
 
