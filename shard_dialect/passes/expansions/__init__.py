@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import walk
-from shard_dialect.passes.expansions import batch_norm, indexing, plain
+from shard_dialect.passes.expansions import batch_norm, indexing, plain, select_and_scatter
 from shard_dialect.passes.expansions.fft import fft
 from shard_dialect.passes.expansions.matrices import cholesky, triangular_solve
 from shard_dialect.passes.expansions.scalars import compute_elements
-from shard_dialect.passes.expansions.select_and_scatter import select_and_scatter
 from shard_dialect.passes.expansions.sort import sort
 
 _Expansion = Callable[[ir.Operation], Sequence[ir.Value]]
@@ -31,6 +30,7 @@ _TO_OTHERS: dict[str, _Expansion] = {
     "stablehlo.gather": indexing.gather,
     "stablehlo.reduce": plain.reduce,
     "stablehlo.scatter": indexing.signed_places,
+    "stablehlo.select_and_scatter": select_and_scatter.keep,
     "stablehlo.slice": plain.slice_,
     "tensor.concat": plain.concat,
 }
@@ -38,7 +38,7 @@ _TO_LOOPS: dict[str, _Expansion] = {
     "stablehlo.cholesky": cholesky,
     "stablehlo.fft": fft,
     "stablehlo.scatter": indexing.scatter,
-    "stablehlo.select_and_scatter": select_and_scatter,
+    "stablehlo.select_and_scatter": select_and_scatter.select_and_scatter,
     "stablehlo.sort": sort,
     "stablehlo.triangular_solve": triangular_solve,
 }

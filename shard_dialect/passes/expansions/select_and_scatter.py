@@ -6,7 +6,8 @@
       if there is a best one:
         result[best] = scatter(result[best], source[place])
 
-The regions of the op are `select` and `scatter`.
+The regions of the op are `select` and `scatter`. Upstream converts the op, too, if its windows do
+not overlap, and then takes the last of equal elements where `select` asks for the first.
 """
 
 from __future__ import annotations
@@ -21,6 +22,27 @@ from shard_dialect.rules.stablehlo.attributes import integers
 
 _SELECT, _SCATTER = 0, 1
 """The op's regions."""
+
+
+def keep(op: ir.Operation) -> Sequence[ir.Value]:
+    """Before upstream's conversion: the op with a padding, of which upstream's takes none.
+
+    The padding is one element at the end of a dimension, or is one that goes there, such that no
+    window more and no window less fits in.
+    """
+    rank = op.operands[0].type.rank
+    windows = integers(op, "window_dimensions", [1] * rank)
+    strides = integers(op, "window_strides", [1] * rank)
+    padding = integers(op, "padding", [0] * 2 * rank)
+    for dim, size in enumerate(op.operands[0].type.shape):
+        left_over = (size - windows[dim]) % strides[dim]
+        if strides[dim] > 1 and not any(padding):
+            padding[2 * dim + 1] = 1 if left_over + 1 < strides[dim] else -1
+    i64 = ir.IntegerType.get_signless(64)
+    type_ = ir.RankedTensorType.get([rank, 2], i64)
+    numbers = [ir.IntegerAttr.get(i64, each) for each in padding]
+    op.attributes["padding"] = ir.DenseElementsAttr.get(numbers, type_)
+    return list(op.results)
 
 
 def select_and_scatter(op: ir.Operation) -> Sequence[ir.Value]:

@@ -149,7 +149,13 @@ def _moved(access: Access, value: ir.Value, root: int, dropped: Sequence[int]) -
 def _dropped(
     nests: Sequence[Nest], places: Sequence[tuple[int, int]], loops: Sequence[Loop]
 ) -> list[int]:
-    """The dimensions of a buffer that the loops around all that touches it run over."""
+    """The dimensions of a buffer that the loops around all that touches it run over.
+
+    Not those inside of a loop that the buffer has no dimension for: each round of that loop goes on
+    with what the round before has left in all of the buffer.
+
+        for k: for j: m[j] = max(m[j], x[k, j])      needs all of m
+    """
     numbers = {number for number, _ in places}
     dropped: list[int] = []
     while True:
@@ -160,5 +166,6 @@ def _dropped(
         number, place = places[0]
         own = next(loop for member, loop in around[0].members if member.number == number)
         indexed = nests[number].accesses[place].loops
-        if own is not None and own in indexed and nests[number].tiles is None:
-            dropped.append(indexed.index(own))
+        if own is None or own not in indexed or nests[number].tiles is not None:
+            return dropped
+        dropped.append(indexed.index(own))
