@@ -40,6 +40,7 @@ from shard_dialect.ir.function import (
     set_form,
 )
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.accumulate import accumulate_wide
 from shard_dialect.passes.aggregates import take_apart
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.carried import copy_what_is_carried
@@ -114,6 +115,7 @@ class Lower(Pass):
                 _read_scales_alike(module)
                 PassManager.parse(_TO_LINALG).run(module)
                 drop_signs(module)
+                accumulate_wide(module)
                 keep_apart(module)
                 copy_what_is_carried(module)
                 to_loops(module)

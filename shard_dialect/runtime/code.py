@@ -25,6 +25,7 @@ from shard_dialect.runtime.elementary import expand
 from shard_dialect.runtime.inline import inline_small
 from shard_dialect.runtime.loops import mark_parallel, store_padded, to_loops
 from shard_dialect.runtime.lowered import Program, find_function
+from shard_dialect.runtime.narrow import convert_by_f32, move_as_bits
 from shard_dialect.runtime.table import BIND, Table, call_through_table
 from shard_dialect.supervise import doing
 
@@ -81,12 +82,14 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         PassManager.parse(_WIDENED).run(module)
         expand(module)
         to_loops(module)
+        convert_by_f32(module)
         arena = use_arena(function)
         _strip(module, function)
         answered = (f"_mlir_ciface_{name}" for name in (*program.sites, *program.ranks))
         names = (*answered, *called, *functions_called(module))
         try:
             PassManager.parse(_TO_LLVM).run(module)
+            move_as_bits(module)
             store_padded(module)
             mark_parallel(module)
             call_through_table(module, names)

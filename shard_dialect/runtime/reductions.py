@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import ml_dtypes
 import numpy as np
 
 from shard_dialect.model import Reduction
@@ -21,13 +22,21 @@ _JOIN: dict[Reduction, np.ufunc] = {
     "bitwise_xor": np.bitwise_xor,
 }
 """For each reduction what joins two arrays."""
+_NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
 def join(parts: Iterable[Array], into: Array, reduction: Reduction) -> None:
     """The parts that devices have, in their order, joined into another array.
 
-    The code does not warn of what overflows, or is no number, and neither does this.
+    The code does not warn of what overflows, or is no number, and neither does this. Floats of 16
+    bits are joined in f32 and rounded once.
     """
+    if into.dtype in _NARROW:
+        wide = np.empty(into.shape, np.float32)
+        join((each.astype(np.float32) for each in parts), wide, reduction)
+        with np.errstate(all="ignore"):
+            into[...] = wide.astype(into.dtype)
+        return
     first, *others = parts
     with np.errstate(all="ignore"):
         if others:
