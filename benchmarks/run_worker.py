@@ -27,8 +27,8 @@ Run = Callable[[], Any]
 def ours(program: Program, devices: int, folder: Path) -> tuple[Run, Callable[[Any], Any]]:
     from shard_dialect.ir.context import make_context
     from shard_dialect.ir.source import Source
-    from shard_dialect.runtime.check import Alone
     from shard_dialect.runtime.compile import compile_reference, compile_sharded
+    from shard_dialect.runtime.executable import Alone
     from shard_dialect.runtime.world import InProcess
 
     source = Source.read(str(folder / f"{devices}.mlir"))

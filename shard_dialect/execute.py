@@ -23,6 +23,7 @@ from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.launch import world_of
 from shard_dialect.runtime.lowered import Program
+from shard_dialect.runtime.reference import Reference
 from shard_dialect.runtime.report import Report
 from shard_dialect.runtime.sizes import Sizes
 from shard_dialect.runtime.world import InProcess, Launched, World
@@ -71,7 +72,7 @@ def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
     if peers and peers.size > 1 and STDIN in (options.input, options.reference):
         raise ShardError("standard input reaches one rank only: name a file")
     use_one_thread()
-    executable, reference, suspect = _compiled(options, peers.size if peers else None)
+    executable, reference, suspect = _compiled(options, peers)
     program = executable.program
     if peers:
         peers.check_size(program.devices)
@@ -84,10 +85,9 @@ def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
     pieces = [program.scatter(inputs, rank) for rank in world.ranks]
     doing("the compiled program")
     outputs = world.run(executable, pieces)
-    if reference:
-        doing("the unsharded program")
-    verdict = check(executable, reference, inputs, outputs, world) if reference else None
-    if suspect and reference and verdict and not verdict.passed:
+    checks = options.check or options.bisect
+    verdict = check(executable, reference, inputs, outputs, world) if checks else None
+    if suspect and verdict and not verdict.passed:
         origin = suspect.error(reference, inputs, world, verdict.failure)
         verdict = replace(verdict, origin=origin)
     if options.outputs:
@@ -120,9 +120,13 @@ def _check_device(program: Program, peers: Launched | None) -> None:
 
 
 def _compiled(
-    options: argparse.Namespace, ranks: int | None
-) -> tuple[Executable, Executable | None, Suspect | None]:
-    """The sharded program, the one that it is compared with, and what `--bisect` needs."""
+    options: argparse.Namespace, peers: Launched | None
+) -> tuple[Executable, Reference | None, Suspect | None]:
+    """The sharded program, the one that it is compared with, and what `--bisect` needs.
+
+    Of many ranks the one that speaks compares, and has the unsharded program alone.
+    """
+    ranks = peers.size if peers else None
     plugins.load(options.load_plugin)
     cache = None if options.no_cache else Cache.of_user(plugins.contents())
     sizes = Sizes(options.shapes, options.grid, options.inputs or "", ranks)
@@ -132,11 +136,13 @@ def _compiled(
         native = options.backend == "mpi"
         executable = compile_sharded(source, options.entry, cache, sizes=sizes, native_mpi=native)
         entry = executable.program.entry
-        suspect = Suspect.read(source, entry, sizes) if options.bisect else None
-        if not options.check and not options.bisect:
+        judge = options.reference_by
+        suspect = Suspect.read(source, entry, sizes, judge) if options.bisect else None
+        if not (options.check or options.bisect) or (peers and not peers.speaks):
             return executable, None, suspect
+        doing("the compiler of the unsharded program")
         of = Source.read(options.reference) if options.reference else source
-        return executable, compile_reference(of, entry, cache, sizes=sizes), suspect
+        return executable, compile_reference(of, entry, sizes=sizes, by=judge), suspect
 
 
 def _print(options: argparse.Namespace, program: Program, verdict: Verdict | None) -> None:

@@ -96,6 +96,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--reference", metavar="FILE", help="the unsharded program, for local and lowered inputs"
     )
+    parser.add_argument(
+        "--reference-by",
+        choices=("xla", "upstream", "self"),
+        metavar="JUDGE",
+        help="who runs the unsharded program: xla (jaxlib), upstream (MLIR's own passes, slow), or "
+        "self (our code, which shares its faults); default: the first of these that can",
+    )
     plugins.add_argument(parser)
     parser.add_argument(
         "--no-cache", action="store_true", help="compile anew, and keep nothing of it"

@@ -72,4 +72,10 @@ def test_optional_packages_are_imported_by_their_backends_only() -> None:
         for name in imported(path)
         if name.split(".")[0] in ("mpi4py", "torch", "jax")
     }
-    assert users == {"mpi.py", "torch_distributed.py", "with_mpi4py.py", "with_torch.py"}
+    assert users == {
+        "mpi.py",
+        "torch_distributed.py",
+        "with_mpi4py.py",
+        "with_torch.py",
+        "xla.py",
+    }

@@ -42,12 +42,14 @@ from shard_dialect.model import AllReduce
 from shard_dialect.passes import PIPELINES
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.arrays import Array, can_be_run
-from shard_dialect.runtime.check import Alone, Compared, Expected, compared
+from shard_dialect.runtime.check import Compared, Expected, compared
 from shard_dialect.runtime.compile import parsed
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.lowered import find_function
 from shard_dialect.runtime.reached import keep_reached
+from shard_dialect.runtime.reference import Judge, Reference, judged_by
 from shard_dialect.runtime.sizes import Sizes
+from shard_dialect.runtime.tolerance import compare
 from shard_dialect.runtime.world import World
 
 _TO_DISTRIBUTED = PIPELINES["spmd"][:-1]
@@ -64,9 +66,11 @@ class Suspect:
     module: ir.Module
     entry: str
     sizes: Sizes
+    by: Judge | None = None
+    """Who runs unsharded programs."""
 
     @classmethod
-    def read(cls, source: Source, entry: str, sizes: Sizes) -> Suspect:
+    def read(cls, source: Source, entry: str, sizes: Sizes, by: Judge | None = None) -> Suspect:
         """Raises a located `ShardError` for a program that is past the distributed form."""
         with source.places():
             module, _ = parsed(source, entry, sizes)
@@ -77,12 +81,15 @@ class Suspect:
                 hint = ", where values no longer say how they lie: give --bisect an earlier one"
                 raise refuse_form(function, hint)
             _refuse_manual(module.operation)
-        return cls(source, module, entry, sizes)
+        return cls(source, module, entry, sizes, by)
 
     def error(
-        self, reference: Executable, inputs: Sequence[Array], world: World, failure: str
+        self, reference: Reference | None, inputs: Sequence[Array], world: World, failure: str
     ) -> ShardError:
-        """The error for a check that failed with `failure`, where it comes from."""
+        """The error for a check that failed with `failure`, where it comes from.
+
+        Only who has the reference, and speaks, can say of a difference that no value shows.
+        """
         with self.module.context, ir.Location.unknown(), self.source.places(), _silent():
             note = Diagnostic("note", failure)
             count = len(_values(find_function(self.module.operation, self.entry)))
@@ -94,14 +101,15 @@ class Suspect:
                     function = find_function(self.module.operation, self.entry)
                     value = ir.OpResult(_values(function)[place])
                     return error_at(value.owner.location, f"{_described(value)} {message}", note)
-            return ShardError(self._elsewhere(reference, inputs), None, [note])
+            where = self._elsewhere(reference, inputs) if reference else failure
+            return ShardError(where, None, [note])
 
     def _first_difference(
         self, places: range, inputs: Sequence[Array], world: World
     ) -> tuple[int, str] | None:
         """The first of the values that differs on any device, and how."""
-        sharded = self._giving(places, "partition,lower")
-        unsharded = self._giving(places, "erase-sharding,lower")
+        sharded = Executable(self._giving(places, "partition,lower"), self.entry)
+        unsharded = judged_by(self._giving(places, "erase-sharding").operation, self.entry, self.by)
         expected = Expected.of(unsharded, inputs)
         program = sharded.program
         pieces = [program.scatter(inputs, rank) for rank in world.ranks]
@@ -119,8 +127,8 @@ class Suspect:
         messages = world.share([str(wrong[first])] if first in wrong else [])
         return places[first - own], messages[0]
 
-    def _giving(self, places: range, pipeline: str) -> Executable:
-        """The program, compiled by `pipeline`, with the values at `places` as further results."""
+    def _giving(self, places: range, pipeline: str) -> ir.Module:
+        """The program through `pipeline`, with the values at `places` as further results."""
         module = ir.Module.parse(self.module.operation.get_asm(enable_debug_info=True))
         keep_reached(module.operation, self.entry)  # callers have its type of before
         function = find_function(module.operation, self.entry)
@@ -128,19 +136,18 @@ class Suspect:
         _give_too(function, [_values(function)[place] for place in places], shardings)
         _write_all(module.operation, shardings)
         run_pipeline(module, pipeline)
-        return Executable(module, self.entry)
+        return module
 
-    def _elsewhere(self, reference: Executable, inputs: Sequence[Array]) -> str:
+    def _elsewhere(self, reference: Reference, inputs: Sequence[Array]) -> str:
         """What to say where each value is right: was it a pass that rewrites the program?"""
         expected = Expected.of(reference, inputs)
         for count in range(len(_TO_DISTRIBUTED) + 1):
             module, _ = parsed(self.source, self.entry, self.sizes)
             passes = ("import", *_TO_DISTRIBUTED[:count])
-            run_pipeline(module, ",".join([*passes, "erase-sharding", "lower"]))
-            unsharded = Executable(module, self.entry)
-            outputs = unsharded.run(inputs, Alone())
-            for each in compared(unsharded.program, expected, [0], [outputs]):
-                if each.found.passed:
+            run_pipeline(module, ",".join([*passes, "erase-sharding"]))
+            outputs = judged_by(module.operation, self.entry, self.by).run(inputs)
+            for number, output in enumerate(outputs):
+                if compare(output, expected.results[number], expected.allowed[number]).passed:
                     continue
                 if not count:
                     return "the reference is another program: without shardings they differ, too"

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shard_dialect.errors import ShardError
-from shard_dialect.runtime.arrays import (
-    Array,
-    Difference,
-    compare,
-    perturbed,
-    tolerance,
-)
+from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.lowered import Program, Site
+from shard_dialect.runtime.lowered import Program
+from shard_dialect.runtime.reference import Reference
+from shard_dialect.runtime.tolerance import (
+    Allowed,
+    Difference,
+    Spread,
+    compare,
+    is_narrow,
+    least_allowed,
+)
 from shard_dialect.runtime.world import World
+from shard_dialect.supervise import doing
 
 _PERTURBATIONS = ((1, 4), (64, 2))
 """By how many units in their last place inputs are moved, and how often the unsharded program runs
 on such: what one unit moves may round to nothing beside larger parts of a sum."""
+_ROUNDED_OTHERWISE = 8
+"""How often it runs with other roundings to 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,9 @@ class Verdict:
 
     failure: str
     largest_error: float
-    """The largest error of a result over the tolerance for it, of this process's devices."""
+    """The largest error of a result over the tolerance for it."""
+    judge: str = ""
+    """Who ran the unsharded program."""
     origin: ShardError | None = None
     """Where the difference comes from, if that was asked for."""
 
@@ -42,6 +49,7 @@ class Verdict:
     def as_json(self) -> dict[str, object]:
         found: dict[str, object] = {
             "passed": self.passed,
+            "reference": self.judge,
             "error_over_tolerance": self.largest_error,
         }
         if self.origin is None:
@@ -50,8 +58,9 @@ class Verdict:
 
     def __str__(self) -> str:
         if self.passed:
-            return "check passed: every device's results are the unsharded program's"
-        return f"check failed: {self.failure}"
+            judged = f", run by {self.judge}" if self.judge else ""
+            return f"check passed: every device's results are the unsharded program's{judged}"
+        return f"check failed (against {self.judge}): {self.failure}"
 
     @property
     def error(self) -> ShardError:
@@ -59,35 +68,43 @@ class Verdict:
         return self.origin or ShardError(self.failure)
 
 
-class Alone:
-    """The communicator of a program that has nothing to say."""
-
-    rank = 0
-
-    def perform(self, site: Site, source: Array, target: Array) -> None:
-        raise ShardError("the unsharded program has a collective")
-
-
 @dataclass(frozen=True, slots=True)
 class Expected:
     """The unsharded program's results, and what each element of a device's may differ by."""
 
     results: Sequence[Array]
-    allowed: Sequence[NDArray[np.float64]]
+    allowed: Sequence[Allowed]
 
     @classmethod
-    def of(cls, reference: Executable, inputs: Sequence[Array]) -> Expected:
-        results = reference.run(inputs, Alone())
-        allowed = [np.zeros(each.shape) for each in results]
-        for units, count in _PERTURBATIONS:
-            nearby = [
-                reference.run([perturbed(array, seed, units) for array in inputs], Alone())
-                for seed in range(count)
-            ]
-            for number, others in enumerate(zip(*nearby, strict=True)):
-                more = tolerance(results[number], others, units)
-                allowed[number] = np.maximum(allowed[number], more)
-        return cls(results, allowed)
+    def of(
+        cls, reference: Reference, inputs: Sequence[Array], *, narrow_sums: bool = True
+    ) -> Expected:
+        """`narrow_sums`: whether devices add up parts that are rounded to 16 bits.
+
+        Then what is small as a sum has the roundings of its parts, which inputs that move show.
+        """
+        doing("the unsharded program")
+        results = reference.run(inputs)
+        allowed = [least_allowed(each) for each in results]
+
+        def allow(more: Iterable[Allowed]) -> None:
+            for own, other in zip(allowed, more, strict=True):
+                np.maximum(own, other, out=own)
+
+        for units, count in _PERTURBATIONS if reference.takes_wide else ():
+            spread = Spread(results)
+            for seed in range(count):
+                doing("the unsharded program on inputs that are moved a little")
+                spread.add(reference.run_nearby(inputs, seed, units))
+            allow(spread.by_order(units))
+        if reference.takes_narrow(move_inputs=narrow_sums):
+            spread = Spread(results)
+            for seed in range(_ROUNDED_OTHERWISE):
+                doing("the unsharded program with other roundings to 16 bits")
+                spread.add(reference.run_rounding_otherwise(inputs, seed, move_inputs=narrow_sums))
+            allow(spread.by_rounding())
+        shaped = zip(allowed, results, strict=True)
+        return cls(results, [own.reshape(each.shape) for own, each in shaped])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,28 +145,55 @@ def compared(
 
 def check(
     executable: Executable,
-    reference: Executable,
+    reference: Reference | None,
     inputs: Sequence[Array],
     outputs: Sequence[Sequence[Array]],
     world: World,
 ) -> Verdict:
-    """Run the unsharded program on `inputs` and compare each device's pieces with its results."""
-    _check_same_types(executable.program, reference.program)
-    expected = Expected.of(reference, inputs)
-    failures: list[str] = []
-    largest = 0.0
-    for each in compared(executable.program, expected, world.ranks, outputs):
+    """Compare all devices' pieces with what the reference gives for `inputs`.
+
+    The process that speaks does, and has the reference; it tells the others.
+    """
+    gathered = world.gather(outputs)
+    verdict = Verdict("", 0.0)
+    if world.speaks:
+        assert reference is not None, "who speaks judges"
+        verdict = _verdict(executable.program, reference, inputs, gathered)
+    failures = world.share([verdict.failure] if verdict.failure else [])
+    return replace(verdict, failure=failures[0] if failures else "")
+
+
+def _verdict(
+    program: Program,
+    reference: Reference,
+    inputs: Sequence[Array],
+    outputs: Sequence[Sequence[Array]],
+) -> Verdict:
+    _check_same_types(program, reference)
+    expected = Expected.of(reference, inputs, narrow_sums=_adds_narrow(program))
+    failure, largest = "", 0.0
+    for each in compared(program, expected, range(program.devices), outputs):
         largest = max(largest, each.found.error / (each.found.tolerance or 1.0))
-        if not each.found.passed:
-            failures.append(f"result{each.number} {each}")
-    failures = world.share(failures[:1])
-    return Verdict(failures[0] if failures else "", largest)
+        if not each.found.passed and not failure:
+            failure = f"result{each.number} {each}"
+    return Verdict(failure, largest, reference.judge)
 
 
-def _check_same_types(program: Program, reference: Program) -> None:
+def _adds_narrow(program: Program) -> bool:
+    """Whether devices add up floats of 16 bits."""
+    return any(
+        is_narrow(site.source.dtype) and getattr(site.step, "reduction", "max") in _ADDS
+        for site in program.calls
+    )
+
+
+_ADDS = ("sum", "product", "average")
+
+
+def _check_same_types(program: Program, reference: Reference) -> None:
     for what in ("arguments", "results"):
         ours = [str(each.whole) for each in getattr(program, what)]
-        theirs = [str(each.whole) for each in getattr(reference, what)]
+        theirs = [str(each) for each in getattr(reference, what)]
         if ours != theirs:
             raise ShardError(
                 f"the reference program's {what} are {', '.join(theirs)}, "

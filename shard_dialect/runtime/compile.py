@@ -10,6 +10,7 @@ from shard_dialect.runtime.cache import Cache
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.lowered import choose_entry
 from shard_dialect.runtime.reached import keep_connected, keep_reached
+from shard_dialect.runtime.reference import Judge, Reference, judged_by
 from shard_dialect.runtime.sizes import Sizes
 
 _GIVEN = Sizes()
@@ -56,20 +57,14 @@ def compile_sharded(
 
 
 def compile_reference(
-    source: Source, entry: str, cache: Cache | None = None, *, sizes: Sizes = _GIVEN
-) -> Executable:
-    """The unsharded program, by none of the passes that shard."""
-
-    def compile_it() -> Executable:
-        with source.places():
-            module, _ = parsed(source, entry, sizes)
-            keep_reached(module.operation, entry)
-            run_pipeline(module, "import,erase-sharding,lower")
-            return Executable(module, entry)
-
-    if cache is None:
-        return compile_it()
-    return cache.executable(["reference", *_parts(source, sizes), entry], compile_it)
+    source: Source, entry: str, *, sizes: Sizes = _GIVEN, by: Judge | None = None
+) -> Reference:
+    """The unsharded program, by none of the passes that shard; run by the judge `by`."""
+    with source.places():
+        module, _ = parsed(source, entry, sizes)
+        keep_reached(module.operation, entry)
+        run_pipeline(module, "import,erase-sharding")
+        return judged_by(module.operation, entry, by)
 
 
 def _parts(source: Source, sizes: Sizes) -> tuple[str | bytes, ...]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.mpi_code import BIND
 from shard_dialect.runtime.arrays import Array, TensorType
@@ -30,6 +31,15 @@ class Communicator(Protocol):
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
         """Do the collective of `site` on this device's piece `source`, into `target`."""
+
+
+class Alone:
+    """The communicator of a program that has nothing to say."""
+
+    rank = 0
+
+    def perform(self, site: Site, source: Array, target: Array) -> None:
+        raise ShardError("the unsharded program has a collective")
 
 
 class Executable:

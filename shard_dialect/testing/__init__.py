@@ -8,7 +8,7 @@ See docs/testing.md.
 """
 
 from shard_dialect.testing.draws import Draws
-from shard_dialect.testing.equality import Outcome, compile_unsharded, run_and_check
+from shard_dialect.testing.equality import Outcome, compile_unsharded, reference_of, run_and_check
 from shard_dialect.testing.placement import Cut, cuts, placed
 from shard_dialect.testing.program import Program, any_program
 from shard_dialect.testing.sample import Sample, Tensor
@@ -30,6 +30,7 @@ __all__ = [
     "grids",
     "placed",
     "programs",
+    "reference_of",
     "run_and_check",
     "runnable",
     "sampled",

@@ -20,7 +20,7 @@ from typing import Literal
 
 from shard_dialect import plugins
 from shard_dialect.errors import ShardError, ShardWarning
-from shard_dialect.testing.equality import compile_unsharded, has_numbers_only, run_and_check
+from shard_dialect.testing.equality import has_numbers_only, reference_of, run_and_check
 
 Kind = Literal["passed", "refused", "unstable", "wrong", "raised", "crashed", "hung"]
 FAILURES: tuple[Kind, ...] = ("wrong", "raised", "crashed", "hung")
@@ -129,12 +129,12 @@ def result_of(text: str, pipelines: Sequence[Pipeline]) -> Result:
     collectives: Counter[str] = Counter()
     pipeline: Pipeline = ()
     try:
-        unsharded = compile_unsharded(text)
+        reference = reference_of(text)
         for pipeline in pipelines:
-            outcome = run_and_check(text, *pipeline, unsharded=unsharded)
+            outcome = run_and_check(text, *pipeline, reference=reference)
             collectives += outcome.collectives
             if not outcome.verdict.passed:
-                kind: Kind = "wrong" if has_numbers_only(unsharded) else "unstable"
+                kind: Kind = "wrong" if has_numbers_only(reference) else "unstable"
                 return Result(kind, outcome.verdict.failure, pipeline, collectives)
     except ShardError as error:
         if error.location is None:

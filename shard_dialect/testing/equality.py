@@ -1,7 +1,7 @@
 """Is a program, sharded and run on devices in this process, the unsharded program?
 
-unsharded = compile_unsharded(text)
-run_and_check(text, "spmd,lower", unsharded=unsharded).verdict.passed
+reference = reference_of(text)
+run_and_check(text, "spmd,lower", reference=reference).verdict.passed
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.arrays import Array, random_inputs
-from shard_dialect.runtime.check import Alone, Verdict, check
+from shard_dialect.runtime.check import Verdict, check
+from shard_dialect.runtime.compile import compile_reference
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.reference import Judge, Reference
 from shard_dialect.runtime.report import Report
 from shard_dialect.runtime.world import InProcess
 
@@ -40,7 +42,13 @@ def compile_unsharded(text: str) -> Executable:
         return Executable(module, "main")
 
 
-def run_and_check(text: str, *parts: str, unsharded: Executable | None = None) -> Outcome:
+def reference_of(text: str, by: Judge | None = None) -> Reference:
+    """The program without its shardings, as the most independent judge runs it."""
+    with make_context():
+        return compile_reference(Source.of(text), "main", by=by)
+
+
+def run_and_check(text: str, *parts: str, reference: Reference | None = None) -> Outcome:
     """Run `@main` through a pipeline, or through its parts with text in between, and compare.
 
     Raises `ShardError` for what is refused.
@@ -52,7 +60,7 @@ def run_and_check(text: str, *parts: str, unsharded: Executable | None = None) -
             run_pipeline(module, part)
             now = str(module)
         sharded = Executable(module, "main")
-    reference = unsharded or compile_unsharded(text)
+        reference = reference or reference_of(text)
     program = sharded.program
     inputs = inputs_of(sharded)
     world = InProcess(program.devices)
@@ -68,9 +76,9 @@ def inputs_of(executable: Executable) -> list[Array]:
     return random_inputs([each.whole for each in executable.program.arguments], _SEED)
 
 
-def has_numbers_only(unsharded: Executable) -> bool:
+def has_numbers_only(reference: Reference) -> bool:
     """Whether no element of the results is infinite or no number: of those little can be said."""
-    results = unsharded.run(inputs_of(unsharded), Alone())
+    results = reference.run(random_inputs(reference.arguments, _SEED))
     return all(np.isfinite(np.asarray(each, np.float64)).all() for each in results)
 
 

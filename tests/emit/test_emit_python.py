@@ -18,7 +18,7 @@ from shard_dialect.ir.source import Source
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.arrays import Array, random_inputs
 from shard_dialect.runtime.check import Expected
-from shard_dialect.testing.equality import compile_unsharded
+from shard_dialect.testing.equality import reference_of
 from tests.conftest import ROOT, run_child
 from tests.flow_programs import random_flow_program
 from tests.linalg_programs import random_linalg
@@ -79,9 +79,9 @@ class Batch:
             place = error.location or "nowhere"
             self.refused[re.sub(r"'.*?'|\d+", "", f"{place} {error.message}")] += 1
             return
-        unsharded = compile_unsharded(text)
-        given = inputs or random_inputs([each.whole for each in unsharded.program.arguments], 3)
-        expected = Expected.of(unsharded, given)
+        reference = reference_of(text, "self")
+        given = inputs or random_inputs(reference.arguments, 3)
+        expected = Expected.of(reference, given)
 
         def check(found: Sequence[Array]) -> None:
             compare(folder.name, found, expected)

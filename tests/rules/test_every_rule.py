@@ -28,9 +28,9 @@ from shard_dialect.testing import (
     SAMPLES,
     Draws,
     Sample,
-    compile_unsharded,
     cuts,
     placed,
+    reference_of,
     run_and_check,
     runnable,
     sampled,
@@ -117,11 +117,11 @@ def test_what_is_not_run_has_a_sample() -> None:
 def test_the_op_cut_is_the_unsharded_op(op: str) -> None:
     for sample, count in instances(op):
         assert sample.op == op
-        unsharded = compile_unsharded(placed(sample))
+        reference = reference_of(placed(sample))
         for text in programs_of(sample, count):
             with warnings.catch_warnings():
                 warnings.simplefilter("error", ShardWarning)  # of ops without a rule, for one
-                verdict = run_and_check(text, "spmd,lower", unsharded=unsharded).verdict
+                verdict = run_and_check(text, "spmd,lower", reference=reference).verdict
             assert verdict.passed, f"{text}\n{verdict.failure}"
 
 

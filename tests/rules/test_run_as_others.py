@@ -12,7 +12,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.runtime.arrays import Array
-from shard_dialect.runtime.check import Alone
+from shard_dialect.runtime.executable import Alone
 from shard_dialect.testing import compile_unsharded
 from tests.rules.interpreted import Call, draw, run
 from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, Case, Family, drawn

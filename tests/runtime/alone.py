@@ -6,8 +6,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.arrays import Array, random_inputs
-from shard_dialect.runtime.check import Alone
-from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.executable import Alone, Executable
 
 
 def compiled(text: str, entry: str = "main") -> Executable:

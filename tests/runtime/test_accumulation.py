@@ -16,8 +16,8 @@ from shard_dialect.ir.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.arrays import Array
-from shard_dialect.runtime.check import Alone
 from shard_dialect.runtime.code import generate
+from shard_dialect.runtime.executable import Alone
 from shard_dialect.runtime.reductions import join
 from shard_dialect.testing import compile_unsharded
 

@@ -11,7 +11,7 @@ from shard_dialect.ir.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.pipeline import run_pipeline
 from shard_dialect.runtime.arrays import Array
-from shard_dialect.runtime.check import Alone
+from shard_dialect.runtime.executable import Alone
 from shard_dialect.runtime.loops import to_loops
 from tests.runtime.alone import compiled, run_on
 
