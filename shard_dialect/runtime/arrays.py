@@ -40,6 +40,7 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
     "complex<f32>": np.dtype(np.complex64),
     "complex<f64>": np.dtype(np.complex128),
 }
+KNOWN_DTYPES = frozenset(_DTYPES.values())
 
 
 _LESS_THAN_A_BYTE = [_DTYPES[name] for name in ("i2", "i4", "ui2", "ui4")]
