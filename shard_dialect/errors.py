@@ -15,6 +15,27 @@ from typing import Literal
 Severity = Literal["error", "warning", "remark", "note"]
 
 
+def shown(text: str, kept: str = "") -> str:
+    r"""The text with what is not to be printed escaped, but for the characters `kept`.
+
+    Names come from files: they may hold what moves the cursor of a terminal, or turns the direction
+    of writing.
+
+    >>> print(shown("a\nb\x1b[2J\u202e é"))
+    a\nb\x1b[2J\u202e é
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in kept else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
+_SHOWING_IR = ("see current operation", "the difference:")
+"""How messages begin that have lines of their own; all others are one, whatever names they hold."""
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """A message and where it belongs, with notes that say more about it.
@@ -32,8 +53,9 @@ class Diagnostic:
     notes: tuple[Diagnostic, ...] = ()
 
     def __str__(self) -> str:
-        place = f"{self.location}: " if self.location else ""
-        return "\n".join([f"{place}{self.severity}: {self.message}", *map(str, self.notes)])
+        place = f"{shown(self.location)}: " if self.location else ""
+        message = shown(self.message, "\n\t" if self.message.startswith(_SHOWING_IR) else "")
+        return "\n".join([f"{place}{self.severity}: {message}", *map(str, self.notes)])
 
 
 def note(message: str, location: str | None = None) -> Diagnostic:

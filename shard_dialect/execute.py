@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from shard_dialect import plugins, watch
 from shard_dialect.cli import guarded, leave_output, print_warning, warnings_to
-from shard_dialect.errors import ShardError, ShardWarning, say, told
+from shard_dialect.errors import ShardError, ShardWarning, say, shown, told
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import STDIN, Source
@@ -146,6 +146,7 @@ def _print(options: argparse.Namespace, program: Program, verdict: Verdict | Non
         more = {"check": verdict.as_json()} if verdict else {}
         print(json.dumps({**head, **report.as_json(), **more}))
     else:
-        print(f"@{program.entry} on {program.devices} devices ({options.backend})\n{report}")
+        name = shown(program.entry)
+        print(f"@{name} on {program.devices} devices ({options.backend})\n{report}")
         print(verdict or "not checked: --check compares with the unsharded program")
     sys.stdout.flush()

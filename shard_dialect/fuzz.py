@@ -25,7 +25,7 @@ from tabulate import tabulate
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli import guarded
-from shard_dialect.errors import MissingExtra, ShardError, cannot
+from shard_dialect.errors import MissingExtra, ShardError, cannot, say, shown
 from shard_dialect.testing import Program, programs, runnable
 from shard_dialect.testing.child import Child, Pipeline, Result
 
@@ -128,7 +128,7 @@ class Fuzzer:
         if self.found is not None:
             self.failures.append(self.found)
             self.known.add((self.found.result.kind, self.found.result.message_kind))
-            print(f"{self.found.result.kind}: {self.found.result.message_kind}", file=sys.stderr)
+            say(shown(f"{self.found.result.kind}: {self.found.result.message_kind}"))
 
     def case(self, program: Program) -> None:
         """What hypothesis calls with each program, the smaller ones of a failure included."""

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from shard_dialect.errors import say
+from shard_dialect.errors import say, shown
 
 _SECONDS = 2
 _CRASHES = tuple(
@@ -37,7 +37,7 @@ def doing(what: str, place: str = "") -> None:
 def tell(first: str, second: str = "") -> None:
     """Send the parent, if there is one, a line of two fields."""
     if _parent is not None:
-        os.write(_parent, os.fsencode(f"{first}\t{second}\n"))  # as files are called
+        os.write(_parent, f"{shown(first)}\t{shown(second)}\n".encode())
 
 
 def is_watched() -> bool:
