@@ -14,6 +14,7 @@ from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import STDIN, Source
 from shard_dialect.launchers import Rank
+from shard_dialect.outputs import Output
 from shard_dialect.runtime.arrays import load_inputs, random_inputs, save_outputs
 from shard_dialect.runtime.bisect import Suspect
 from shard_dialect.runtime.blas import use_one_thread
@@ -29,19 +30,20 @@ from shard_dialect.runtime.world import InProcess, Launched, World
 from shard_dialect.supervise import doing, is_watched
 
 
-def execute(options: argparse.Namespace, rank: Rank | None) -> int:
+def execute(options: argparse.Namespace, rank: Rank | None, output: Output | None) -> int:
     """Run as the options say; gives the exit status, unless all ranks end because this one fails.
 
+    Global results are written to `output` once all ranks have come to the end.
     Every rank has the same warnings: rank 0 gives them.
     """
     without_op_classes()
     is_silent = rank is not None and rank.number > 0
     joined: list[Launched] = []
     if not is_watched() and rank is None:
-        return guarded(lambda: _run(options, joined))
+        return guarded(lambda: _run(options, joined, output))
     try:
         with warnings_to(_nobody if is_silent else print_warning):
-            _run(options, joined)
+            _run(options, joined, output)
         sys.stdout.flush()
         watch.state("done")
     except BrokenPipeError:
@@ -61,7 +63,7 @@ def _nobody(warning: ShardWarning) -> None:
     """Another rank gives it."""
 
 
-def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
+def _run(options: argparse.Namespace, joined: list[Launched], output: Output | None) -> int:
     """Raises where anything is wrong, a check that fails included."""
     joining = world_of(options.backend)
     watch.state("ready")
@@ -90,15 +92,14 @@ def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
     if suspect and reference and verdict and not verdict.passed:
         origin = suspect.error(reference, inputs, world, verdict.failure)
         verdict = replace(verdict, origin=origin)
-    if options.outputs:
-        gathered = world.gather(outputs)
-        if world.speaks:
-            save_outputs(options.outputs, program.gather(gathered))
+    gathered = world.gather(outputs) if output else []
     if world.speaks:
         _print(options, program, verdict)
+    world.share(())  # rank 0 has printed what there is, and every rank has come as far
     if verdict and not verdict.passed:
-        world.share(())  # rank 0 has printed what there is before any rank ends all
         raise verdict.error
+    if output and world.speaks:
+        save_outputs(output, program.gather(gathered))
     if peers:
         peers.close()
     return 0

@@ -56,7 +56,9 @@ def _element(flag: str) -> str:
     return f"{name}{{{options}}}" if options else name
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """Its errors are as all others are."""
+
     def error(self, message: str) -> NoReturn:
         raise ShardError(f"{message} (--help lists all options)")
 
@@ -80,7 +82,7 @@ class _Help(argparse.Action):
 
 
 def _parser(description: str) -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="shard-opt",
         description=description.partition("\n")[2],
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -26,6 +26,7 @@ from tabulate import tabulate
 from shard_dialect import __version__, plugins
 from shard_dialect.cli import guarded
 from shard_dialect.errors import MissingExtra, ShardError, cannot, say, shown
+from shard_dialect.flags import Parser
 from shard_dialect.testing import Program, programs, runnable
 from shard_dialect.testing.child import Child, Pipeline, Result
 
@@ -215,8 +216,7 @@ def _write(found: Found, path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz with `arguments` (the command line's if none); gives the exit status."""
-    options = _parser().parse_args(arguments)
-    return guarded(lambda: _main(options))
+    return guarded(lambda: _main(_parser().parse_args(arguments)))
 
 
 def _main(options: argparse.Namespace) -> int:
@@ -249,7 +249,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m shard_dialect.fuzz",
         description=(__doc__ or "").partition("\n")[2],
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -17,14 +17,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from shard_dialect import plugins
 from shard_dialect.cli import guarded
-from shard_dialect.errors import ShardError, cannot, say
+from shard_dialect.errors import ShardError, say
 from shard_dialect.flags import STDOUT, parse_arguments
+from shard_dialect.outputs import Output
 from shard_dialect.supervise import doing, supervised
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str]) -> int:
     gc.set_threshold(50_000)  # a short run makes little garbage; looking for it takes 5 ms
     options, pipeline = parse_arguments(arguments, __doc__ or "")
+    if options.output != STDOUT:
+        Output(options.output).check(plugins.files(options.load_plugin))
     _import_bindings()
     plugins.load(options.load_plugin)
     if options.show_dialects:
@@ -181,11 +183,8 @@ def _write(data: bytes, path: str) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
-        return
-    try:
-        Path(path).write_bytes(data)
-    except OSError as error:
-        raise cannot("write", path, error) from None
+    else:
+        Output(path).replace(lambda file: file.write(data))
 
 
 if __name__ == "__main__":

@@ -351,14 +351,17 @@ def test_a_launcher_that_is_signalled(launch: Launch, number: signal.Signals, st
 
 
 @on_all
-def test_outputs_are_of_this_run_or_none(launch: Launch, start: Start, tmp_path: Path) -> None:
+def test_a_failure_leaves_the_output_that_was_there(
+    launch: Launch, start: Start, tmp_path: Path
+) -> None:
     outputs = tmp_path / "out.npz"
     np.savez(outputs, result0=np.zeros(3))
+    before = outputs.read_bytes()
     job = start(launch, "collective kill", f"--outputs={outputs}")
     job.end()
     assert job.child.returncode == 1
-    assert not outputs.exists()
-    assert not list(tmp_path.glob("out*"))
+    assert outputs.read_bytes() == before
+    assert not list(tmp_path.glob("*.partial"))
 
 
 HALF_WRITTEN = """
@@ -386,7 +389,8 @@ def test_an_output_that_is_written_in_part_is_removed(
     said = job.end()
     assert (job.marks / "fault").exists(), said
     assert job.child.returncode == 1
-    assert not list(tmp_path.glob("out*"))
+    assert not list(tmp_path.glob("*.partial"))
+    assert not outputs.exists()
 
 
 NO_COMMUNICATOR = """
