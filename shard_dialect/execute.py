@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import replace
 
 from shard_dialect import plugins, watch
-from shard_dialect.cli import guarded, leave_output, print_warning, warnings_to
-from shard_dialect.errors import ShardError, ShardWarning, say, shown, told
+from shard_dialect.cli import (
+    flush_output,
+    guarded,
+    leave_output,
+    print_warning,
+    warnings_to,
+    write_output,
+)
+from shard_dialect.endings import told
+from shard_dialect.errors import ShardError, ShardWarning, say, shown
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import STDIN, Source
@@ -44,7 +51,7 @@ def execute(options: argparse.Namespace, rank: Rank | None, output: Output | Non
     try:
         with warnings_to(_nobody if is_silent else print_warning):
             _run(options, joined, output)
-        sys.stdout.flush()
+        flush_output()
         watch.state("done")
     except BrokenPipeError:
         leave_output()
@@ -79,6 +86,7 @@ def _run(options: argparse.Namespace, joined: list[Launched], output: Output | N
         peers.check_size(program.devices)
     _check_device(program, peers)
     world: World = peers or InProcess(program.devices)
+    doing("the inputs")
     types = [each.whole for each in program.arguments]
     inputs = (
         load_inputs(options.inputs, types) if options.inputs else random_inputs(types, options.seed)
@@ -145,9 +153,8 @@ def _print(options: argparse.Namespace, program: Program, verdict: Verdict | Non
     head = {"entry": program.entry, "backend": options.backend, "devices": program.devices}
     if options.json:
         more = {"check": verdict.as_json()} if verdict else {}
-        print(json.dumps({**head, **report.as_json(), **more}))
-    else:
-        name = shown(program.entry)
-        print(f"@{name} on {program.devices} devices ({options.backend})\n{report}")
-        print(verdict or "not checked: --check compares with the unsharded program")
-    sys.stdout.flush()
+        write_output(json.dumps({**head, **report.as_json(), **more}) + "\n")
+        return
+    name = shown(program.entry)
+    last = verdict or "not checked: --check compares with the unsharded program"
+    write_output(f"@{name} on {program.devices} devices ({options.backend})\n{report}\n{last}\n")

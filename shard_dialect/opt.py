@@ -10,6 +10,10 @@ stand behind its name: --materialize=strict=true, --pass-pipeline='materialize{s
 
 from __future__ import annotations
 
+from shard_dialect import starting
+
+starting.begin(__name__)
+
 import argparse
 import gc
 import io
@@ -21,7 +25,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from shard_dialect import plugins
-from shard_dialect.cli import guarded
+from shard_dialect.cli import guarded, write_output
 from shard_dialect.errors import ShardError, say
 from shard_dialect.flags import STDOUT, parse_arguments
 from shard_dialect.outputs import Output
@@ -53,7 +57,7 @@ def _main(arguments: Sequence[str]) -> int:
     if options.show_dialects:
         from shard_dialect.ir.extensions import available_dialects
 
-        print(f"Available Dialects: {','.join(available_dialects())}")
+        write_output(f"Available Dialects: {','.join(available_dialects())}\n")
         return 0
     return _Driver(options, pipeline, _instruments(options)).run()
 
@@ -180,9 +184,7 @@ class _Driver:
 
 def _write(data: bytes, path: str) -> None:
     if path == STDOUT:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        write_output(data)
     else:
         Output(path).replace(lambda file: file.write(data))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from errno import EISDIR
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +12,7 @@ from secrets import token_hex
 from typing import BinaryIO
 
 from shard_dialect.errors import ShardError, cannot
+from shard_dialect.supervise import WRITES, tell
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
@@ -21,11 +21,10 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 class Output:
     """The file at `path`, through links; until it is whole it is one of another name beside it.
 
-    That name is nobody else's, and chosen here: who watches the process that writes can remove it.
+    That name is nobody else's, and told to who watches this process: to remove it if that is ended.
     """
 
     path: str
-    _name: str = field(default_factory=lambda: f".{token_hex(16)}.partial")
 
     def check(self, reads: Iterable[str]) -> None:
         """Raise `ShardError` if it is one of the files `reads`, by whatever name, or cannot be."""
@@ -52,24 +51,17 @@ class Output:
         except OSError as error:
             raise cannot("write", self.path, error) from None
 
-    def abandon(self) -> None:
-        """Remove what has been written in part."""
-        with suppress(OSError):
-            self._partial.unlink(missing_ok=True)
-
     @property
     def _target(self) -> Path:
         return Path(os.path.realpath(self.path))
 
-    @property
-    def _partial(self) -> Path:
-        return self._target.with_name(self._name)
-
     def _replace(self, write: Callable[[BinaryIO], object]) -> None:
-        target, partial = self._target, self._partial
+        target = self._target
+        partial = target.with_name(f".{token_hex(16)}.partial")
         is_there = target.exists()
         if is_there:
             os.close(os.open(target, os.O_WRONLY))  # one that must not be written is not replaced
+        tell(WRITES, str(partial.absolute()))
         with open(os.open(partial, _FLAGS, 0o666), "wb") as file:
             try:
                 if is_there:
@@ -80,6 +72,7 @@ class Output:
             except BaseException:
                 partial.unlink(missing_ok=True)
                 raise
+        tell(WRITES)
 
 
 def _is_same(path: str, other: str) -> bool:

@@ -14,14 +14,20 @@ holds or calls it.
 
 from __future__ import annotations
 
+from shard_dialect import starting
+
+starting.begin(__name__)
+
 import argparse
 import math
 import sys
 from collections.abc import Sequence
 
 from shard_dialect import __version__, plugins
-from shard_dialect.errors import ShardError, say, told
-from shard_dialect.flags import Parser
+from shard_dialect.cli import guarded
+from shard_dialect.endings import told
+from shard_dialect.errors import ShardError
+from shard_dialect.flags import Parser, add_debug
 from shard_dialect.launchers import Rank, launched_by
 from shard_dialect.outputs import Output
 from shard_dialect.runtime.launch import BACKENDS
@@ -36,22 +42,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     The command line's program, and each rank of a launched one, goes on in a child process.
     """
-    rank = None
+    return guarded(lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str] | None) -> int:
+    options = _parser().parse_args(arguments)
+    rank = launched_by(BACKENDS[options.backend])
+    output = Output(options.outputs) if options.outputs else None
     try:
-        options = _parser().parse_args(arguments)
-        rank = launched_by(BACKENDS[options.backend])
-        output = Output(options.outputs) if options.outputs else None
         if output:
             output.check(_read(options))
-    except ShardError as error:
+    except ShardError:
         if rank is None or not rank.number:
-            say(told(error))
+            raise
         return 1
     if (arguments is None or rank is not None) and can_watch():
-        watched(rank, output.abandon if output else _nothing, options.timeout)
+        watched(rank, options.timeout)
     elif options.timeout < math.inf and not is_watched():
-        say("error: --timeout is for the command line: main() cannot be ended")
-        return 1
+        raise ShardError("--timeout is for the command line: main() cannot be ended")
+    starting.over()
     return _execute(options, rank, output)
 
 
@@ -64,14 +73,10 @@ def _read(options: argparse.Namespace) -> list[str]:
     return [*filter(None, named), *plugins.files(options.load_plugin)]
 
 
-def _nothing() -> None:
-    """There is nothing to clean."""
-
-
 def _execute(options: argparse.Namespace, rank: Rank | None, output: Output | None) -> int:
     try:
         from shard_dialect.execute import execute  # all the rest: in the child only
-    except Exception as error:
+    except BaseException as error:
         if is_watched():
             end(told(error))
         raise
@@ -131,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
         help="end all ranks if they are not done by then",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    add_debug(parser)
     parser.add_argument("--version", action="version", version=f"shard-run {__version__}")
     return parser
 

@@ -1,16 +1,19 @@
 """A file that is named for output is replaced by a whole new one, or left as it is."""
 
 import os
+import re
 import signal
 import stat
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
 
+from shard_dialect import outputs as outputs_module
 from shard_dialect.errors import ShardError
 from shard_dialect.outputs import Output
 from tests.conftest import Program
@@ -179,14 +182,27 @@ def test_an_empty_name_is_an_error(run: Program, program: Path, name: str) -> No
     )
 
 
-def test_others_cannot_know_the_name_nor_be_there_first(tmp_path: Path) -> None:
-    first, second = Output(str(tmp_path / "a")), Output(str(tmp_path / "a"))
-    assert first._partial != second._partial
+def test_others_cannot_know_the_name_nor_be_there_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def write(file: BinaryIO) -> None:
+        seen.append(str(file.name))
+        seen.extend(glob(tmp_path, ".*.partial"))
+
+    for _ in range(2):
+        Output(str(tmp_path / "out")).replace(write)
+    names = [each for each in seen if each.endswith(".partial")]
+    assert len(set(names)) == 2
+    assert all(re.fullmatch(r"\.[0-9a-f]{32}\.partial", each) for each in names)
+
     victim = tmp_path / "victim"
     victim.write_bytes(BEFORE)
-    first._partial.symlink_to(victim)
+    monkeypatch.setattr(outputs_module, "token_hex", lambda _: "known")
+    (tmp_path / ".known.partial").symlink_to(victim)
     with pytest.raises(ShardError, match="cannot write"):
-        first.replace(lambda file: file.write(b"new"))
+        Output(str(tmp_path / "out")).replace(lambda file: file.write(b"new"))
     assert victim.read_bytes() == BEFORE
 
 
