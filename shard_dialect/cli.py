@@ -9,22 +9,63 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from shard_dialect.errors import ShardError, ShardWarning, say, told
+from shard_dialect.endings import told
+from shard_dialect.errors import ShardError, ShardWarning, say
 
 
 def guarded(program: Callable[[], int]) -> int:
-    """Run `program`; a user's mistake becomes one line on stderr and exit status 1."""
+    """Run `program`; whatever ends it becomes one line on stderr and exit status 1."""
     try:
         with warnings_to(print_warning):
-            return program()
-    except (ShardError, MemoryError) as error:
-        say(told(error))
-        return 1
-    except KeyboardInterrupt:
-        return 130
+            status = _status_of(program)
+            flush_output()
+            return status
     except BrokenPipeError:
         leave_output()
-        return 1
+    except (Exception, KeyboardInterrupt) as error:
+        say(told(error))
+    return 1
+
+
+def _status_of(program: Callable[[], int]) -> int:
+    """Its exit status, also where it is `argparse` that ends it, as after `--help`."""
+    try:
+        return program()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+
+
+def write_output(data: str | bytes) -> None:
+    """Write to standard output, all of it. Raises `ShardError` unless its reader has gone."""
+    if sys.stdout is None:
+        raise ShardError("cannot write to standard output: it is closed")
+    with _told_of_output():
+        if isinstance(data, bytes):
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+        else:
+            encoding = sys.stdout.encoding or "utf-8"
+            sys.stdout.write(data.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+
+
+def flush_output() -> None:
+    """Write what others have printed. Raises as `write_output` does."""
+    if sys.stdout is not None:
+        with _told_of_output():
+            sys.stdout.flush()
+
+
+@contextmanager
+def _told_of_output() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        leave_output()
+        reason = (error.strerror or str(error)).lower()
+        raise ShardError(f"cannot write to standard output: {reason}") from None
 
 
 def leave_output() -> None:

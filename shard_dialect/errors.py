@@ -1,18 +1,40 @@
 """What a user is told: the one root of every error that a user can cause, and warnings.
 
 `opt` and `run` print a `ShardError` as `file:line:col: error: message`, its notes below it, and
-exit with status 1. Our own invariants are `assert`s with a message: those are bugs, and their
-tracebacks are wanted.
+exit with status 1. Our own invariants are `assert`s with a message: those are bugs, and told as
+internal errors (`endings.py`).
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["error", "warning", "remark", "note"]
+
+
+def shown(text: str, kept: str = "") -> str:
+    r"""The text with what is not to be printed escaped, but for the characters `kept`.
+
+    Names come from files: they may hold what moves the cursor of a terminal, or turns the direction
+    of writing.
+
+    >>> print(shown("a\nb\x1b[2J\u202e é"))
+    a\nb\x1b[2J\u202e é
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in kept else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
+_SHOWING_IR = ("see current operation", "the difference:")
+"""How messages begin that have lines of their own; all others are one, whatever names they hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +54,9 @@ class Diagnostic:
     notes: tuple[Diagnostic, ...] = ()
 
     def __str__(self) -> str:
-        place = f"{self.location}: " if self.location else ""
-        return "\n".join([f"{place}{self.severity}: {self.message}", *map(str, self.notes)])
+        place = f"{shown(self.location)}: " if self.location else ""
+        message = shown(self.message, "\n\t" if self.message.startswith(_SHOWING_IR) else "")
+        return "\n".join([f"{place}{self.severity}: {message}", *map(str, self.notes)])
 
 
 def note(message: str, location: str | None = None) -> Diagnostic:
@@ -80,23 +103,20 @@ def cannot(do: str, path: str, error: OSError) -> ShardError:
     return ShardError(f"cannot {do} '{path}': {(error.strerror or str(error)).lower()}")
 
 
-def told(error: BaseException) -> str:
-    """What to say of an exception that ends a program."""
-    if isinstance(error, ShardError):
-        return str(error)
-    if isinstance(error, MemoryError):
-        return "error: there is not enough memory for the tensors of this program"
-    if isinstance(error, KeyboardInterrupt):
-        return "error: interrupted"
-    import traceback  # takes 2 ms, for bugs only
-
-    return "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
-
-
 def say(what: object) -> None:
     """Print a line, or lines, to stderr in one write: other ranks and launchers write there too."""
-    sys.stderr.write(f"{what}\n")
-    sys.stderr.flush()
+    if sys.stderr is None:
+        return
+    with suppress(OSError):  # nobody can be told
+        sys.stderr.write(f"{what}\n")
+        sys.stderr.flush()
+
+
+def flush() -> None:
+    """Write what was printed, as far as anybody takes it."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with suppress(OSError, ValueError):
+            stream.flush()
 
 
 class ShardWarning(UserWarning):

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import replace
 
 from shard_dialect import plugins, watch
-from shard_dialect.cli import guarded, leave_output, print_warning, warnings_to
-from shard_dialect.errors import ShardError, ShardWarning, say, told
+from shard_dialect.cli import (
+    flush_output,
+    guarded,
+    leave_output,
+    print_warning,
+    warnings_to,
+    write_output,
+)
+from shard_dialect.endings import told
+from shard_dialect.errors import ShardError, ShardWarning, say, shown
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import STDIN, Source
 from shard_dialect.launchers import Rank
+from shard_dialect.outputs import Output
 from shard_dialect.runtime.arrays import load_inputs, random_inputs, save_outputs
 from shard_dialect.runtime.bisect import Suspect
 from shard_dialect.runtime.blas import use_one_thread
@@ -30,20 +38,21 @@ from shard_dialect.runtime.world import InProcess, Launched, World
 from shard_dialect.supervise import doing, is_watched
 
 
-def execute(options: argparse.Namespace, rank: Rank | None) -> int:
+def execute(options: argparse.Namespace, rank: Rank | None, output: Output | None) -> int:
     """Run as the options say; gives the exit status, unless all ranks end because this one fails.
 
+    Global results are written to `output` once all ranks have come to the end.
     Every rank has the same warnings: rank 0 gives them.
     """
     without_op_classes()
     is_silent = rank is not None and rank.number > 0
     joined: list[Launched] = []
     if not is_watched() and rank is None:
-        return guarded(lambda: _run(options, joined))
+        return guarded(lambda: _run(options, joined, output))
     try:
         with warnings_to(_nobody if is_silent else print_warning):
-            _run(options, joined)
-        sys.stdout.flush()
+            _run(options, joined, output)
+        flush_output()
         watch.state("done")
     except BrokenPipeError:
         leave_output()
@@ -62,7 +71,7 @@ def _nobody(warning: ShardWarning) -> None:
     """Another rank gives it."""
 
 
-def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
+def _run(options: argparse.Namespace, joined: list[Launched], output: Output | None) -> int:
     """Raises where anything is wrong, a check that fails included."""
     joining = world_of(options.backend)
     watch.state("ready")
@@ -78,6 +87,7 @@ def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
         peers.check_size(program.devices)
     _check_device(program, peers)
     world: World = peers or InProcess(program.devices)
+    doing("the inputs")
     types = [each.whole for each in program.arguments]
     inputs = (
         load_inputs(options.inputs, types) if options.inputs else random_inputs(types, options.seed)
@@ -90,15 +100,14 @@ def _run(options: argparse.Namespace, joined: list[Launched]) -> int:
     if suspect and verdict and not verdict.passed:
         origin = suspect.error(reference, inputs, world, verdict.failure)
         verdict = replace(verdict, origin=origin)
-    if options.outputs:
-        gathered = world.gather(outputs)
-        if world.speaks:
-            save_outputs(options.outputs, program.gather(gathered))
+    gathered = world.gather(outputs) if output else []
     if world.speaks:
         _print(options, program, verdict)
+    world.share(())  # rank 0 has printed what there is, and every rank has come as far
     if verdict and not verdict.passed:
-        world.share(())  # rank 0 has printed what there is before any rank ends all
         raise verdict.error
+    if output and world.speaks:
+        save_outputs(output, program.gather(gathered))
     if peers:
         peers.close()
     return 0
@@ -150,8 +159,8 @@ def _print(options: argparse.Namespace, program: Program, verdict: Verdict | Non
     head = {"entry": program.entry, "backend": options.backend, "devices": program.devices}
     if options.json:
         more = {"check": verdict.as_json()} if verdict else {}
-        print(json.dumps({**head, **report.as_json(), **more}))
-    else:
-        print(f"@{program.entry} on {program.devices} devices ({options.backend})\n{report}")
-        print(verdict or "not checked: --check compares with the unsharded program")
-    sys.stdout.flush()
+        write_output(json.dumps({**head, **report.as_json(), **more}) + "\n")
+        return
+    name = shown(program.entry)
+    last = verdict or "not checked: --check compares with the unsharded program"
+    write_output(f"@{name} on {program.devices} devices ({options.backend})\n{report}\n{last}\n")

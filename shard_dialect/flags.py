@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from shard_dialect import __version__, plugins
+from shard_dialect.endings import DEBUG, show_tracebacks
 from shard_dialect.errors import ShardError
 
 STDIN = STDOUT = "-"
@@ -56,7 +57,9 @@ def _element(flag: str) -> str:
     return f"{name}{{{options}}}" if options else name
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """Its errors are as all others are."""
+
     def error(self, message: str) -> NoReturn:
         raise ShardError(f"{message} (--help lists all options)")
 
@@ -80,7 +83,7 @@ class _Help(argparse.Action):
 
 
 def _parser(description: str) -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="shard-opt",
         description=description.partition("\n")[2],
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -100,6 +103,25 @@ def _parser(description: str) -> argparse.ArgumentParser:
 
 
 _Group = argparse._ArgumentGroup
+
+
+def add_debug(parser: argparse._ActionsContainer) -> None:
+    """Give a program's parser the flag that `endings.told` looks for."""
+    text = "show the traceback of an internal error"
+    parser.add_argument(DEBUG, action=_Debug, nargs=0, help=text)
+
+
+class _Debug(argparse.Action):
+    """From here on: what is amiss may be in the reading of the others."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        show_tracebacks()
 
 
 def _add_input_and_output(group: _Group) -> None:
@@ -187,6 +209,7 @@ def _add_information(group: _Group) -> None:
     group.add_argument(
         "-h", "--help", action=_Help, nargs=0, help="show this, with all passes and their options"
     )
+    add_debug(group)
     _flag(group, "--show-dialects", "print the names of the dialects that can be read")
     group.add_argument("--version", action="version", version=f"shard-opt {__version__}")
 

@@ -11,6 +11,10 @@ too. A seed gives the same programs in the same order.
 
 from __future__ import annotations
 
+from shard_dialect import starting
+
+starting.begin(__name__)
+
 import argparse
 import sys
 import time
@@ -24,8 +28,9 @@ from pathlib import Path
 from tabulate import tabulate
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli import guarded
-from shard_dialect.errors import MissingExtra, ShardError, cannot
+from shard_dialect.cli import guarded, write_output
+from shard_dialect.errors import MissingExtra, ShardError, cannot, say, shown
+from shard_dialect.flags import Parser, add_debug
 from shard_dialect.testing import Program, programs, runnable
 from shard_dialect.testing.child import Child, Pipeline, Result
 
@@ -128,7 +133,7 @@ class Fuzzer:
         if self.found is not None:
             self.failures.append(self.found)
             self.known.add((self.found.result.kind, self.found.result.message_kind))
-            print(f"{self.found.result.kind}: {self.found.result.message_kind}", file=sys.stderr)
+            say(shown(f"{self.found.result.kind}: {self.found.result.message_kind}"))
 
     def case(self, program: Program) -> None:
         """What hypothesis calls with each program, the smaller ones of a failure included."""
@@ -215,8 +220,8 @@ def _write(found: Found, path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz with `arguments` (the command line's if none); gives the exit status."""
-    options = _parser().parse_args(arguments)
-    return guarded(lambda: _main(options))
+    starting.over()
+    return guarded(lambda: _main(_parser().parse_args(arguments)))
 
 
 def _main(options: argparse.Namespace) -> int:
@@ -228,7 +233,7 @@ def _main(options: argparse.Namespace) -> int:
     with Child(options.timeout, options.load_plugin) as child:
         fuzzer = Fuzzer(child, pipelines, names, time.monotonic() + options.seconds)
         fuzzer.run(options.seed)
-    print(fuzzer.report())
+    write_output(fuzzer.report() + "\n")
     written = {
         Path(options.output) / f"{kind}-{number}.mlir": each
         for kind, founds in (("failure", fuzzer.failures), ("refused", fuzzer.refused.values()))
@@ -241,7 +246,7 @@ def _main(options: argparse.Namespace) -> int:
         for path, each in written.items()
     ]
     if rows:
-        print("\n" + _table(["file", "ended", "ops", ""], rows))
+        write_output("\n" + _table(["file", "ended", "ops", ""], rows) + "\n")
     if fuzzer.failures:
         failed = len(fuzzer.failures)
         raise ShardError(f"{failed} of the programs failed: see '{options.output}'")
@@ -249,7 +254,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m shard_dialect.fuzz",
         description=(__doc__ or "").partition("\n")[2],
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -271,6 +276,7 @@ def _parser() -> argparse.ArgumentParser:
         "--timeout", type=float, default=60, metavar="N", help="seconds that a program may take"
     )
     plugins.add_argument(parser)
+    add_debug(parser)
     parser.add_argument("--version", action="version", version=f"shard-fuzz {__version__}")
     return parser
 

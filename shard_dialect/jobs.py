@@ -16,6 +16,7 @@ import selectors
 import socket
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -35,8 +36,16 @@ alive, and a machine with much else to do may let them import torch and meet for
 """
 _CAUSE = 1.0
 """Seconds in which a rank that others have lost can say why."""
-_GOODBYE = 2.0
+GOODBYE = 2.0
 """Seconds in which watches end their ranks."""
+MEET = 10.0
+"""Seconds in which who has the hub's place listens, and answers, to each rank that a core has."""
+_TALK = 5.0
+"""Seconds that a message may take to be sent."""
+
+
+class NoMeetingError(Exception):
+    """The ranks cannot meet: the message says why."""
 
 
 @dataclass(slots=True)
@@ -48,7 +57,8 @@ class _Member:
 class Hub:
     """Hears each rank's watch. `listener` is where they come; `None` if there is one rank only.
 
-    `timeout` is in seconds, for all that the ranks do.
+    `timeout` is in seconds, for all that the ranks do. `before_end` is called before it is said
+    that they end.
     """
 
     def __init__(
@@ -57,7 +67,9 @@ class Hub:
         own: Rank,
         timeout: float,
         listener: socket.socket | None,
+        before_end: Callable[[], None] = lambda: None,
     ) -> None:
+        self._before_end = before_end
         self._selector = selector
         self._own = own
         self._timeout = timeout
@@ -80,7 +92,7 @@ class Hub:
     def is_over(self) -> bool:
         """Whether all watches have gone, or need not be waited for."""
         if self._ended is not None:
-            return not self._members or time.monotonic() - self._ended > _GOODBYE
+            return not self._members or time.monotonic() - self._ended > GOODBYE
         return not self._members and self._least() == len(STATES) - 1
 
     def add(self, link: socket.socket) -> None:
@@ -109,7 +121,11 @@ class Hub:
 
     def _accept(self) -> None:
         assert self._listener is not None, "nothing else is registered for it"
-        link, _ = self._listener.accept()
+        try:
+            link, _ = self._listener.accept()
+        except OSError:  # it has gone already
+            return
+        link.settimeout(_TALK)
         if is_ours(link):
             self.add(link)
         else:
@@ -150,6 +166,7 @@ class Hub:
 
     def _end(self, text: str) -> None:
         self._ended = time.monotonic()
+        self._before_end()
         if text:
             say(text)
         for member in self._members:
@@ -180,7 +197,7 @@ class Hub:
         done = len(STATES) - 1
         late = [f"rank {rank}" for rank, state in sorted(self._states.items()) if state < done]
         which = f" ({', '.join(late)})" if len(late) < len(self._states) else ""
-        return f"error: not done after {self._timeout:g} s{which}"
+        return too_long(self._timeout) + which
 
     def _late(self) -> str:
         what = STATES[self._waits_for]
@@ -196,6 +213,11 @@ class Hub:
         verb = "has" if len(late) == 1 and late[0].startswith("rank") else "have"
         did = "started" if what == "started" else "become ready"
         return f"error: {', '.join(late)} {verb} not {did} {seconds}"
+
+
+def too_long(timeout: float) -> str:
+    """What to say where a program takes longer than it may."""
+    return f"error: not done after {timeout:g} s"
 
 
 def killed(rank: int) -> str:
@@ -223,24 +245,35 @@ def take(job: str) -> socket.socket | None:
 
 
 def connect(job: str) -> socket.socket | None:
-    """A link to the job's hub; `None` if there is none."""
+    """A link to the job's hub; `None` if there is none, or it does not listen.
+
+    Raises `NoMeetingError` if it is another user who has its place.
+    """
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    link.settimeout(_TALK / 10)
     try:
         link.connect(name_of(job))
-    except ConnectionRefusedError:
+        owner = user_of(link)
+    except OSError:
         link.close()
         return None
-    if not is_ours(link):
+    if owner != os.getuid():
         link.close()
-        return None
+        raise NoMeetingError(f"user {owner} has taken the place where the ranks of this job meet")
+    link.settimeout(_TALK)
     return link
 
 
 def is_ours(link: socket.socket) -> bool:
     """Whether the other end is of the same user."""
+    return user_of(link) == os.getuid()
+
+
+def user_of(link: socket.socket) -> int:
+    """Whose the process at the other end is, as the system says."""
     size = struct.calcsize("3i")
     _, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return user == os.getuid()
+    return int(user)
 
 
 def send(link: socket.socket, text: str) -> None:

@@ -10,6 +10,10 @@ stand behind its name: --materialize=strict=true, --pass-pipeline='materialize{s
 
 from __future__ import annotations
 
+from shard_dialect import starting
+
+starting.begin(__name__)
+
 import argparse
 import gc
 import io
@@ -17,14 +21,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from shard_dialect import plugins
-from shard_dialect.cli import guarded
-from shard_dialect.errors import ShardError, cannot, say
+from shard_dialect.cli import guarded, write_output
+from shard_dialect.errors import ShardError, say
 from shard_dialect.flags import STDOUT, parse_arguments
+from shard_dialect.outputs import Output
 from shard_dialect.supervise import doing, supervised
 
 if TYPE_CHECKING:
@@ -46,12 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str]) -> int:
     gc.set_threshold(50_000)  # a short run makes little garbage; looking for it takes 5 ms
     options, pipeline = parse_arguments(arguments, __doc__ or "")
+    if options.output != STDOUT:
+        Output(options.output).check(plugins.files(options.load_plugin))
     _import_bindings()
     plugins.load(options.load_plugin)
     if options.show_dialects:
         from shard_dialect.ir.extensions import available_dialects
 
-        print(f"Available Dialects: {','.join(available_dialects())}")
+        write_output(f"Available Dialects: {','.join(available_dialects())}\n")
         return 0
     return _Driver(options, pipeline, _instruments(options)).run()
 
@@ -178,14 +184,9 @@ class _Driver:
 
 def _write(data: bytes, path: str) -> None:
     if path == STDOUT:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-        return
-    try:
-        Path(path).write_bytes(data)
-    except OSError as error:
-        raise cannot("write", path, error) from None
+        write_output(data)
+    else:
+        Output(path).replace(lambda file: file.write(data))
 
 
 if __name__ == "__main__":

@@ -43,6 +43,20 @@ def load(named: Sequence[str] = ()) -> None:
         _load_once(name, f"plugin '{name}'")
 
 
+def files(named: Sequence[str]) -> list[str]:
+    """The files that are loaded for these names. Nothing is imported to find them."""
+    found = [name for name in named if _is_file(name)]
+    for name in named:
+        places = [Path(folder, *name.split(".")) for folder in sys.path if not _is_file(name)]
+        found += [f"{each}.py" for each in places]
+        found += [str(each / "__init__.py") for each in places]
+    return found
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(".py") or os.sep in name
+
+
 def contents() -> list[bytes]:
     """The files of all plugins that were loaded, and when those beside them were changed."""
     found = []
@@ -58,7 +72,7 @@ def contents() -> list[bytes]:
 def _load_once(name: str, shown: str) -> None:
     if name in _loaded:
         return
-    import_it = _import_file if name.endswith(".py") or os.sep in name else _import_module
+    import_it = _import_file if _is_file(name) else _import_module
     _loaded[name] = _guarded(lambda: import_it(name), shown)
 
 

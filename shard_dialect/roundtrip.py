@@ -6,7 +6,7 @@ import difflib
 import io
 from collections.abc import Iterator
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, note
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.source import Source
 
@@ -29,7 +29,8 @@ def verify_roundtrip(module: ir.Module) -> None:
         expected, found = _text(module, True, has_locations), _text(again, True, has_locations)
         if found != expected:
             raise ShardError(
-                f"the module's {form} is read back as other IR:\n{_difference(expected, found)}"
+                f"the module's {form} is read back as other IR",
+                notes=[note(f"the difference:\n{_difference(expected, found)}")],
             )
 
 

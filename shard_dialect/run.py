@@ -14,15 +14,22 @@ holds or calls it.
 
 from __future__ import annotations
 
+from shard_dialect import starting
+
+starting.begin(__name__)
+
 import argparse
 import math
 import sys
 from collections.abc import Sequence
 
 from shard_dialect import __version__, plugins
-from shard_dialect.errors import ShardError, say, told
+from shard_dialect.cli import guarded
+from shard_dialect.endings import told
+from shard_dialect.errors import ShardError
+from shard_dialect.flags import Parser, add_debug
 from shard_dialect.launchers import Rank, launched_by
-from shard_dialect.outputs import Outputs
+from shard_dialect.outputs import Output
 from shard_dialect.runtime.launch import BACKENDS
 from shard_dialect.supervise import is_watched
 from shard_dialect.watch import can_watch, end, watched
@@ -35,35 +42,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     The command line's program, and each rank of a launched one, goes on in a child process.
     """
+    return guarded(lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     rank = launched_by(BACKENDS[options.backend])
-    outputs = Outputs(options.outputs, reads=(options.input, options.inputs, options.reference))
+    output = Output(options.outputs) if options.outputs else None
     try:
+        if output:
+            output.check(_read(options))
+    except ShardError:
         if rank is None or not rank.number:
-            outputs.begin()
-    except ShardError as error:
-        say(told(error))
+            raise
         return 1
     if (arguments is None or rank is not None) and can_watch():
-        watched(rank, outputs.abandon, options.timeout)
+        watched(rank, options.timeout)
     elif options.timeout < math.inf and not is_watched():
-        say("error: --timeout is for the command line: main() cannot be ended")
-        return 1
-    return _execute(options, rank)
+        raise ShardError("--timeout is for the command line: main() cannot be ended")
+    starting.over()
+    return _execute(options, rank, output)
 
 
-def _execute(options: argparse.Namespace, rank: Rank | None) -> int:
+def _read(options: argparse.Namespace) -> list[str]:
+    """The files that are read."""
+    named = [
+        options.inputs,
+        *(each for each in (options.input, options.reference) if each != STDIN),
+    ]
+    return [*filter(None, named), *plugins.files(options.load_plugin)]
+
+
+def _execute(options: argparse.Namespace, rank: Rank | None, output: Output | None) -> int:
     try:
         from shard_dialect.execute import execute  # all the rest: in the child only
-    except Exception as error:
+    except BaseException as error:
         if is_watched():
             end(told(error))
         raise
-    return execute(options, rank)
+    return execute(options, rank, output)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="shard-run",
         description=(__doc__ or "").partition("\n")[2],
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -85,8 +106,12 @@ def _parser() -> argparse.ArgumentParser:
         help="shape of a grid that leaves sizes open (default: as many devices as ranks)",
     )
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of random inputs")
-    parser.add_argument("--inputs", metavar="FILE.npz", help="global inputs arg0, arg1, ...")
-    parser.add_argument("--outputs", metavar="FILE.npz", help="write global outputs result0, ...")
+    parser.add_argument(
+        "--inputs", type=_file, metavar="FILE.npz", help="global inputs arg0, arg1, ..."
+    )
+    parser.add_argument(
+        "--outputs", type=_file, metavar="FILE.npz", help="write global outputs result0, ..."
+    )
     parser.add_argument("--check", action="store_true", help="compare with the unsharded program")
     parser.add_argument(
         "--bisect",
@@ -94,7 +119,10 @@ def _parser() -> argparse.ArgumentParser:
         help="check, and where it fails name the first op whose value differs",
     )
     parser.add_argument(
-        "--reference", metavar="FILE", help="the unsharded program, for local and lowered inputs"
+        "--reference",
+        type=_file,
+        metavar="FILE",
+        help="the unsharded program, for local and lowered inputs",
     )
     parser.add_argument(
         "--reference-by",
@@ -115,8 +143,15 @@ def _parser() -> argparse.ArgumentParser:
         help="end all ranks if they are not done by then",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    add_debug(parser)
     parser.add_argument("--version", action="version", version=f"shard-run {__version__}")
     return parser
+
+
+def _file(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("the name of a file is missing")
+    return text
 
 
 def _seed(text: str) -> int:

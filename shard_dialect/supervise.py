@@ -7,23 +7,34 @@ that draws which pass is still running, once it has for two seconds and where st
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
 
-from shard_dialect.errors import say
+from shard_dialect.errors import flush, say, shown
 
 _SECONDS = 2
-_CRASHES = tuple(
-    getattr(signal, name)
-    for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
-    if hasattr(signal, name)
-)
+
+
+def _signals(*names: str) -> tuple[signal.Signals, ...]:
+    """Those that the system has."""
+    return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
+
+
+_CRASHES = _signals("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
+_ENDING = _signals("SIGINT", "SIGTERM", "SIGHUP")
+_PR_SET_PDEATHSIG = 1
+WRITES = "!writes"
+"""What the child tells before it writes to a file, and again with no name once it has."""
 _parent: int | None = None
 """In the child: where the parent listens."""
+_now = ("", "its start")
 
 
 def doing(what: str, place: str = "") -> None:
@@ -31,13 +42,27 @@ def doing(what: str, place: str = "") -> None:
 
     Without a place, the one named last stays.
     """
+    global _now
+    _now = (place or _now[0], what)
     tell(place, what)
 
 
+def what_is_done() -> tuple[str, str]:
+    """The place and the words that `doing` was given last."""
+    return _now
+
+
 def tell(first: str, second: str = "") -> None:
-    """Send the parent, if there is one, a line of two fields."""
+    """Send the parent, if there is one, a line of two fields, whatever is in them."""
     if _parent is not None:
-        os.write(_parent, os.fsencode(f"{first}\t{second}\n"))  # as files are called
+        fields = (each.encode("unicode_escape") for each in (first, second))
+        os.write(_parent, b"\t".join(fields) + b"\n")
+
+
+def heard(line: bytes) -> tuple[str, str]:
+    """What was told."""
+    first, _, second = line.partition(b"\t")
+    return first.decode("unicode_escape"), second.decode("unicode_escape")
 
 
 def is_watched() -> bool:
@@ -51,56 +76,95 @@ def listened(pipe: int) -> None:
     _parent = pipe
 
 
+def end_with(parent: int) -> None:
+    """Have the system end this process when `parent`, who has started it, has gone, however."""
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):
+        return
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def crash_of(status: int) -> signal.Signals | None:
     """The signal by which a program crashes that ended a process, if that is how it ended."""
     ended_by = signal.Signals(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else None
     return ended_by if ended_by in _CRASHES else None
 
 
+def signalled(number: int) -> str:
+    """What to say where a signal has asked a program to end."""
+    name = signal.Signals(number).name
+    return "error: interrupted" if number == signal.SIGINT else f"error: ended by {name}"
+
+
+def remove(partial: str) -> None:
+    """Remove the file that a child was writing when it was ended, if it was."""
+    if partial:
+        with suppress(OSError):
+            os.unlink(partial)
+
+
+class _Signalled(BaseException):
+    """This process is asked to end."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
 def supervised(program: Callable[[], int]) -> int:
-    """The exit status of `program`, run in a child; 1 if it crashes. Returns in both processes."""
+    """The exit status of `program`, run in a child; 1 if it crashes. Returns in both processes.
+
+    It is the parent that signals reach, which ends the child, and says so; on a terminal both have
+    them, and the child ignores them: code in C++ would not hear them.
+    """
     if not hasattr(os, "fork"):
         return program()
+    flush()
     read, write = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    parent = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     child = os.fork()
     if child == 0:
         os.close(read)
+        end_with(parent)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         listened(write)
         return program()
     os.close(write)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child gets it too, and says what then
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: os.kill(child, number))
-    last = _listen(read)
-    _, status = os.waitpid(child, 0)
+    listener = _Listener(read)
+    try:
+        for number in _ENDING:
+            signal.signal(number, _raise)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        listener.listen()
+        _, status = os.waitpid(child, 0)
+    except _Signalled as asked:
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
+        with suppress(ProcessLookupError, ChildProcessError):  # it may have ended meanwhile
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        listener.end()
+        say(signalled(asked.number))
+        return 1
     if not os.WIFSIGNALED(status):
         return os.waitstatus_to_exitcode(status)
-    crash = crash_of(status)
-    if crash is None:
-        return _end_by(signal.Signals(os.WTERMSIG(status)))
-    place, _, what = last.partition("\t")
-    where = f"{place}: " if place else ""
-    say(f"{where}error: MLIR crashed ({crash.name}) in {what or 'its start'}")
+    listener.end()
+    say(listener.crash(status))
     return 1
 
 
-def _end_by(number: signal.Signals) -> int:
-    """End as the child did."""
-    if number == signal.SIGKILL:
-        say("error: killed (SIGKILL): perhaps the memory ran out")
-        return 1
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-    return 1
+def _raise(number: int, _: FrameType | None) -> None:
+    raise _Signalled(number)
 
 
 class Progress:
     """Draws what is being done, once it takes long, where stderr is a terminal."""
 
     def __init__(self, *, draws: bool = True) -> None:
-        self.draws = draws and sys.stderr.isatty()
+        self.draws = draws and sys.stderr is not None and sys.stderr.isatty()
         self._what = ""
         self._since = time.monotonic()
         self._drawn = 0
@@ -113,7 +177,7 @@ class Progress:
         """To be called more than once in a second."""
         seconds = int(time.monotonic() - self._since)
         if self.draws and self._what and seconds >= _SECONDS and seconds != self._drawn:
-            _draw(f"{self._what[:60]}: {seconds} s\r")
+            _draw(f"{shown(self._what)[:60]}: {seconds} s\r")
             self._drawn = seconds
 
     def clear(self) -> None:
@@ -122,24 +186,56 @@ class Progress:
             self._drawn = 0
 
 
-def _listen(pipe: int) -> str:
-    """What the child said last, `place<tab>what`, once it has closed its end."""
-    progress = Progress()
-    place, what, rest = "", "", b""
-    while True:
-        ready = select.select([pipe], [], [], 0.5 if progress.draws else None)[0]
-        if not ready:
-            progress.look()
-            continue
-        said = os.read(pipe, 65536)
-        if not said:
-            progress.clear()
-            return f"{place}\t{what}"
-        *lines, rest = (rest + said).split(b"\n")
-        for line in lines:
-            new, _, what = os.fsdecode(line).partition("\t")
-            place = new or place
-            progress.begin(what)
+class _Listener:
+    """Hears what the child tells, until that has closed its end of `pipe`."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._progress = Progress()
+        self._place, self._what = "", "its start"
+        self._partial = ""
+
+    def listen(self) -> None:
+        rest = b""
+        seconds = 0.5 if self._progress.draws else None
+        while True:
+            if not select.select([self._pipe], [], [], seconds)[0]:
+                self._progress.look()
+                continue
+            said = os.read(self._pipe, 65536)
+            if not said:
+                self._progress.clear()
+                return
+            *lines, rest = (rest + said).split(b"\n")
+            for line in lines:
+                self._hear(*heard(line))
+
+    def _hear(self, first: str, second: str) -> None:
+        if first == WRITES:
+            self._partial = second
+            return
+        self._place, self._what = first or self._place, second
+        self._progress.begin(second)
+
+    def end(self) -> None:
+        """The child has not come to its own end."""
+        with suppress(_Signalled):
+            os.set_blocking(self._pipe, False)
+            with suppress(BlockingIOError):
+                self.listen()
+        self._progress.clear()
+        remove(self._partial)
+
+    def crash(self, status: int) -> str:
+        """What to say of a child that a signal has ended."""
+        crash = crash_of(status)
+        if crash is not None:
+            where = f"{shown(self._place)}: " if self._place else ""
+            return f"{where}error: MLIR crashed ({crash.name}) in {shown(self._what)}"
+        number = os.WTERMSIG(status)
+        if number == signal.SIGKILL:
+            return "error: killed (SIGKILL): perhaps the memory ran out"
+        return signalled(number)
 
 
 def _draw(text: str) -> None:

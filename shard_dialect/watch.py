@@ -7,7 +7,6 @@ killed, the launcher sees a process that ends with status 1.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import select
@@ -17,20 +16,32 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import NoReturn
 
 from shard_dialect import jobs
-from shard_dialect.errors import say
+from shard_dialect.endings import told
+from shard_dialect.errors import flush, say, shown
+from shard_dialect.guard import Guard
 from shard_dialect.launchers import Rank, end_job, ends_by_itself
-from shard_dialect.supervise import Progress, crash_of, is_watched, listened, tell
+from shard_dialect.supervise import (
+    WRITES,
+    Progress,
+    crash_of,
+    end_with,
+    heard,
+    is_watched,
+    listened,
+    remove,
+    signalled,
+    tell,
+)
 
 _ALONE = Rank(0, 1)
 _STATE, _FAILED, _LOST = "!state", "!failed", "!lost"
 """What the child tells, beside what it is doing."""
 _TICK = 0.1
 _LINGER = 5.0
-_PR_SET_PDEATHSIG = 1
+_UNANSWERED = "nobody answers for {:.0f} s where the ranks of this job meet"
 
 
 def state(name: str) -> None:
@@ -40,7 +51,7 @@ def state(name: str) -> None:
 
 def fail(text: str, *, is_lost: bool = False) -> None:
     """In the child: tell that it has failed, or that it has lost another rank, which has."""
-    tell(_LOST if is_lost else _FAILED, text.encode("unicode_escape").decode())
+    tell(_LOST if is_lost else _FAILED, text)
 
 
 def end(text: str) -> NoReturn:
@@ -51,7 +62,7 @@ def end(text: str) -> NoReturn:
 
 def leave() -> NoReturn:
     """In the child, once it has failed: leaving as usual would wait for the others."""
-    sys.stdout.flush()
+    flush()
     os._exit(1)
 
 
@@ -68,39 +79,34 @@ def can_watch() -> bool:
     )
 
 
-def watched(rank: Rank | None, clean: Callable[[], None], timeout: float = math.inf) -> None:
+def watched(rank: Rank | None, timeout: float = math.inf) -> None:
     """Go on in a child process; the parent ends with it, with status 0 or 1.
 
-    `rank` is `None` for a program that has no others. `clean` is called in the parent, if the
-    program fails, once the child has ended. What takes longer than `timeout`, in seconds, fails.
+    `rank` is `None` for a program that has no others. What takes longer than `timeout`, in seconds,
+    fails. What the child was writing when it was ended is removed (`outputs.py`).
     """
+    flush()
+    job = rank.job if rank else ""
+    guard = Guard(job, jobs.killed(rank.number) if rank else "error: the program was killed")
     read, write = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
     parent = os.getpid()
     child = os.fork()
     if child == 0:
         os.close(read)
-        _end_with(parent)
+        guard.close()
+        end_with(parent)
         listened(write)
         return
     os.close(write)
     status = 1
     try:
-        status = _Watch(child, read, rank, clean, timeout).run()
+        status = _Watch(child, read, rank, guard, timeout).run()
+    except Exception as error:
+        say(told(error))
     finally:
-        sys.stderr.flush()
+        guard.left()
+        flush()
         os._exit(status)
-
-
-def _end_with(parent: int) -> None:
-    """Have the system end this process when its parent has gone."""
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):
-        return
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 class _Watch:
@@ -109,15 +115,17 @@ class _Watch:
         child: int,
         pipe: int,
         rank: Rank | None,
-        clean: Callable[[], None],
+        guard: Guard,
         timeout: float,
     ) -> None:
         self._child = child
         self._pipe = pipe
         self._rank = rank or _ALONE
         self._is_launched = rank is not None
-        self._clean = clean
+        self._guard = guard
         self._timeout = timeout
+        self._begun = time.monotonic()
+        self._is_greeted = False
         self._launcher = os.getppid()
         self._selector = selectors.DefaultSelector()
         self._hub: jobs.Hub | None = None
@@ -125,6 +133,8 @@ class _Watch:
         self._doing = ("", "its start")
         self._progress = Progress(draws=self._rank.number == 0)
         self._rest = b""
+        self._partial = ""
+        """The file that the child is writing."""
         self._signals: list[int] = []
         self._status: int | None = None
         """The child's, as `os.waitpid` has it, once it has ended."""
@@ -141,7 +151,13 @@ class _Watch:
         self._handle_signals()
         os.set_blocking(self._pipe, False)
         self._selector.register(self._pipe, selectors.EVENT_READ, self._listen)
-        self._link = self._meet()
+        try:
+            self._link = self._meet()
+        except jobs.NoMeetingError as error:
+            self._end()
+            if self._rank.number == 0 or not self._rank.is_all_here:  # else rank 0 says it
+                say(f"error: {error}")
+            return 1
         self._selector.register(self._link, selectors.EVENT_READ, self._hear)
         self._say("started")
         while not self._has_left:
@@ -160,7 +176,8 @@ class _Watch:
 
     def _wait(self) -> None:
         for key, _ in self._selector.select(_TICK):
-            key.data()
+            if key.fd in self._selector.get_map():  # one of the others may have closed it
+                key.data()
         self._progress.look()
         if self._hub is not None:
             self._hub.look()
@@ -181,16 +198,36 @@ class _Watch:
         while job:
             listener = jobs.take(job)
             if listener is not None:
-                self._hub = jobs.Hub(self._selector, self._rank, self._timeout, listener)
-                break
+                return self._have_hub(listener)
             link = jobs.connect(job)
             if link is not None:
                 return link
+            self._give_up_meeting()
             time.sleep(0.01)  # it is there, and does not listen yet; or it has just gone
-        self._hub = self._hub or jobs.Hub(self._selector, self._rank, self._timeout, None)
+        return self._have_hub(None)
+
+    def _have_hub(self, listener: socket.socket | None) -> socket.socket:
+        self._is_greeted = True
+        self._guard.guarded()
+        left = self._guard.left
+        self._hub = jobs.Hub(self._selector, self._rank, self._timeout, listener, left)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._hub.add(theirs)
         return ours
+
+    def _give_up_meeting(self) -> None:
+        """Raise if nobody has answered for too long, or this process is asked to end."""
+        seconds = time.monotonic() - self._begun
+        if self._signals:
+            raise jobs.NoMeetingError(signalled(self._signals[0]).removeprefix("error: "))
+        if seconds > self._timeout:
+            raise jobs.NoMeetingError(jobs.too_long(self._timeout).removeprefix("error: "))
+        if seconds > self._patience:
+            raise jobs.NoMeetingError(_UNANSWERED.format(self._patience))
+
+    @property
+    def _patience(self) -> float:
+        return jobs.MEET * max(1.0, self._rank.here / (os.cpu_count() or 1))
 
     def _say(self, kind: str, text: str = "") -> None:
         jobs.send(self._link, f"{self._rank.number}\n{kind}\n{text}")
@@ -207,14 +244,15 @@ class _Watch:
             return
         *lines, self._rest = (self._rest + said).split(b"\n")
         for line in lines:
-            first, _, second = os.fsdecode(line).partition("\t")
-            if first == _STATE:
+            first, second = heard(line)
+            if first == WRITES:
+                self._partial = second
+            elif first == _STATE:
                 self._is_done = second == "done"
                 self._say(second)
             elif first in (_FAILED, _LOST):
-                text = second.encode().decode("unicode_escape")
                 self._has_told = True
-                self._say("failed" if first == _FAILED else "lost", text)
+                self._say("failed" if first == _FAILED else "lost", second)
             else:
                 self._doing = (first or self._doing[0], second)
                 self._progress.begin(second)
@@ -225,13 +263,15 @@ class _Watch:
         if said == jobs.END:
             self._end()
         elif said is not None:
+            self._is_greeted = True
             self._hub_rank = int(said)
         elif not self._has_left:
-            # The hub has gone, and its rank with it. The first that takes its place says so.
+            # The hub has gone, and its rank with it. The first that takes its place says so, be it
+            # a watch or its guard.
             self._end()
             if jobs.take(self._rank.job) is not None:
                 say(jobs.killed(self._hub_rank))
-                end_job()
+            end_job()
 
     def _attend(self) -> None:
         """See to the child, to signals, and to the launcher."""
@@ -244,12 +284,23 @@ class _Watch:
                     self._say(*self._cause(status))
         while self._signals:
             number = self._signals.pop(0)
-            is_interrupt = number == signal.SIGINT
-            name = signal.Signals(number).name
-            self._say("failed", "error: interrupted" if is_interrupt else f"error: ended by {name}")
+            self._say("failed", signalled(number))
         if self._is_launched and os.getppid() != self._launcher and not self._is_ended:
             self._launcher = os.getppid()
             self._say("failed", "error: the launcher has gone")
+        self._attend_to_hub()
+
+    def _attend_to_hub(self) -> None:
+        """End, and say so, where one on this machine that should has not."""
+        seconds = time.monotonic() - self._begun
+        if self._hub is not None or self._is_ended:
+            return
+        if seconds > self._timeout + jobs.GOODBYE:
+            say(jobs.too_long(self._timeout))
+            self._end()
+        elif not self._is_greeted and seconds > 2 * self._patience:
+            say("error: " + _UNANSWERED.format(2 * self._patience))
+            self._end()
 
     def _drain(self) -> None:
         """Read the last that the child told; its own children may keep the pipe open."""
@@ -260,7 +311,7 @@ class _Watch:
         """What to say of a child that has ended with `status` by itself."""
         who = f"rank {self._rank.number}" if self._is_launched else "the program"
         place, what = self._doing
-        where = f"{place}: " if place else ""
+        where, what = f"{shown(place)}: " if place else "", shown(what)
         if crash := crash_of(status):
             return "failed", f"{where}error: {who} crashed ({crash.name}) in {what}"
         if not os.WIFSIGNALED(status):
@@ -283,4 +334,5 @@ class _Watch:
         if self._status is None:
             os.kill(self._child, signal.SIGKILL)
             _, self._status = os.waitpid(self._child, 0)
-        self._clean()
+            self._drain()
+        remove(self._partial)

@@ -8,8 +8,9 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "shard_dialect"
 LAYERS = (
-    ("errors", "launchers", "supervise"),
-    ("jobs", "outputs"),
+    ("errors", "launchers", "starting"),
+    ("supervise",),
+    ("endings", "guard", "jobs", "outputs"),
     ("watch",),
     ("model",),
     ("propagation",),

@@ -18,7 +18,7 @@ import os, time
 from shard_dialect.launchers import TORCHRUN, launched_by
 from shard_dialect.supervise import doing
 from shard_dialect.watch import state, watched
-watched(launched_by([TORCHRUN]), lambda: None)
+watched(launched_by([TORCHRUN]))
 for each in ("ready", "joined"):
     state(each)
 doing("short work")

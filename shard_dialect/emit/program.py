@@ -20,7 +20,7 @@ from shard_dialect.emit import (
     stablehlo,
     structured,
 )
-from shard_dialect.emit.text import Names, folded
+from shard_dialect.emit.text import Names, folded, in_docstring
 from shard_dialect.emit.writer import Target, Writer, own_name
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.attributes import ARGUMENT, RESULT, STAGE, symbol
@@ -253,7 +253,7 @@ def _file(w: Writer, entry: ir.Operation, body: str) -> str:
         "torch": f"torchrun --nproc-per-node={count}",
     }[w.target]
     head = [
-        f'"""@{name_of(entry)} on {count} devices: what each of them does.',
+        f'"""@{in_docstring(name_of(entry))} on {count} devices: what each of them does.',
         "",
         f"    {launch} FILE --inputs in.npz --outputs out.npz",
         "",

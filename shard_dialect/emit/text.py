@@ -5,20 +5,25 @@ from __future__ import annotations
 import keyword
 import re
 
+from shard_dialect.errors import shown
+
 WIDTH = 88
+_LONGEST = 60
+"""Characters of a name, before a number that tells it from others."""
 
 
 def folded(line: str, comment: str = "", after: str = "") -> list[str]:
     r"""The line, and where it is too long what its last brackets hold on lines of their own.
 
-    `after` stands behind it.
+    `after` stands behind it. The comment may come from the source: whatever is in it, it ends with
+    the line.
 
     >>> print(*folded("y = join(" + "a_long_name, " * 6 + "z)"), sep="\n")
     y = join(
         a_long_name, a_long_name, a_long_name, a_long_name, a_long_name, a_long_name, z
     )
     """
-    end = after + (f"  # {comment}" if comment else "")
+    end = after + (f"  # {shown(comment)}" if comment else "")
     if len(line) + len(end) <= WIDTH:
         return [line + end]
     indent = " " * (len(line) - len(line.lstrip()))
@@ -36,8 +41,16 @@ def folded(line: str, comment: str = "", after: str = "") -> list[str]:
     inner = indent + "    "
     if len(inner) + len(inside) <= WIDTH:
         return [head, inner + inside, indent + tail + end]
-    rows = [row for part in _parts(inside) for row in folded(inner + part, after=",")]
+    parts = _parts(inside)
+    # Behind one part alone a comma would make a tuple, but where it is an argument.
+    comma = "," if len(parts) > 1 or _is_call(head, inside) else ""
+    rows = [row for part in parts for row in folded(inner + part, after=comma)]
     return [head, *rows, indent + tail + end]
+
+
+def _is_call(head: str, inside: str) -> bool:
+    """Whether the bracket at the end of `head` opens the arguments of a call."""
+    return bool(re.search(r"\w\($", head)) and " for " not in inside
 
 
 def _opening(line: str) -> int | None:
@@ -69,6 +82,16 @@ def _parts(inside: str) -> list[str]:
     return [*parts, inside[begin:].strip()]
 
 
+def in_docstring(text: str) -> str:
+    r"""The text as it may stand between triple quotes, whatever is in it.
+
+    >>> print(in_docstring('a "b" \\ \n'))
+    a \"b\" \\ \n
+    """
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return shown(quoted)  # what this escapes, Python reads again
+
+
 class Names:
     """Names that are given once."""
 
@@ -78,6 +101,7 @@ class Names:
     def new(self, wanted: str) -> str:
         """A name like the one that is wanted, with a number behind it if it is taken."""
         base = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_").lower() or "value"
+        base = base[:_LONGEST]
         base = f"_{base}" if base[0].isdecimal() else base
         base = f"{base}_" if keyword.iskeyword(base) else base
         name, number = base, 1

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 
 from shard_dialect.errors import Diagnostic, Severity, ShardError, ShardWarning
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.strings import quoted
 
 
 def warn(message: str, location: ir.Location, *notes: Diagnostic) -> None:
@@ -77,8 +78,7 @@ def with_file_names(text: str) -> str:
 
     def restored(match: re.Match[str]) -> str:
         file, line, column = _shown.get()(f"-:{match[1]}").rsplit(":", 2)
-        quoted = file.replace("\\", "\\\\").replace('"', '\\"')
-        return f'loc("{quoted}":{line}:{column})'
+        return f"loc({quoted(file)}:{line}:{column})"
 
     return re.sub(r'\bloc\("-":(\d+:\d+)\)', restored, text)
 

@@ -27,6 +27,7 @@ from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.sdy.convert import to_sdy
 from shard_dialect.ir.sdy.syntax import mesh_body
 from shard_dialect.ir.shardings import Shardings, rank_of
+from shard_dialect.ir.strings import quoted
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Sharding, ShardingError
 from shard_dialect.model.axis import whole
@@ -196,8 +197,8 @@ class _Exporter:
         else:
             some = next((grid for grid in self.shardings.grids.values() if grid.rank), None)
             names = [some.axis_name(axis) for axis in axes] if some else []
-        quoted = ", ".join(f'"{name}"' for name in names)
-        return ir.Attribute.parse(f"#sdy<manual_axes{{{quoted}}}>")
+        listed = ", ".join(map(quoted, names))
+        return ir.Attribute.parse(f"#sdy<manual_axes{{{listed}}}>")
 
     def _named(self, op: ir.Operation) -> None:
         operands = _captured(op)

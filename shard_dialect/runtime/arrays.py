@@ -5,7 +5,6 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from shard_dialect.errors import ShardError, cannot
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model.sharding import Shape
-from shard_dialect.outputs import partial_of
+from shard_dialect.outputs import Output
 
 Array = NDArray[np.generic]
 
@@ -40,6 +39,7 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
     "complex<f32>": np.dtype(np.complex64),
     "complex<f64>": np.dtype(np.complex128),
 }
+KNOWN_DTYPES = frozenset(_DTYPES.values())
 
 
 _LESS_THAN_A_BYTE = [_DTYPES[name] for name in ("i2", "i4", "ui2", "ui4")]
@@ -135,21 +135,7 @@ def _shape(shape: Shape) -> str:
     return "x".join(map(str, shape)) or "()"
 
 
-def save_outputs(path: str, outputs: Sequence[Array]) -> None:
-    """Write `result0`, `result1`, ... to a `.npz` file, whole or not at all."""
-    target = Path(path)
+def save_outputs(file: Output, outputs: Sequence[Array]) -> None:
+    """Write `result0`, `result1`, ... to a `.npz` file."""
     arrays: Mapping[str, Array] = {f"result{i}": each for i, each in enumerate(outputs)}
-    try:
-        if target.exists() and not target.is_file():  # a device, say: it must stay what it is
-            with target.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-            return
-        partial = partial_of(path)
-        try:
-            with partial.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise cannot("write", path, error) from None
+    file.replace(lambda stream: np.savez(stream, allow_pickle=False, **arrays))

@@ -4,14 +4,14 @@ other processes.
 
 from __future__ import annotations
 
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, NoReturn
 
 from shard_dialect import watch
-from shard_dialect.errors import ShardError, say, told
+from shard_dialect.endings import told
+from shard_dialect.errors import ShardError, flush, say
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.collectives import Member
 from shard_dialect.runtime.devices import run_devices
@@ -95,7 +95,7 @@ class Launched(World, Member):
         is_lost = self.has_lost_others(error)
         said = str(error).strip().partition("\n")[0]
         text = f"error: rank {self.rank} has lost the others: {said}" if is_lost else told(error)
-        sys.stdout.flush()
+        flush()
         if is_watched():
             watch.fail(text, is_lost=is_lost)
             return

@@ -72,7 +72,7 @@ def test_a_program_may_be_loaded_more_than_once(tmp_path: Path) -> None:
             np.testing.assert_array_equal(ours, before)
 
 
-@pytest.mark.parametrize("suffix", [".so", ".program"])
+@pytest.mark.parametrize("suffix", [".so", ".json"])
 @pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
 def test_damaged_entries_are_none(
     tmp_path: Path, no_passes: list[str], suffix: str, damage: str
@@ -131,7 +131,7 @@ def test_many_may_compile_the_same_at_once(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         found = pool.map(_compile, [str(tmp_path)] * 6)
     assert all(each == found[0] for each in found)
-    assert sorted(each.suffix for each in tmp_path.iterdir()) == [".program", ".so"]
+    assert sorted(each.suffix for each in tmp_path.iterdir()) == [".json", ".so"]
 
 
 def test_run_keeps_what_it_compiles_unless_told_not_to(
@@ -155,7 +155,7 @@ def test_a_folder_that_cannot_be_written_to_is_none(tmp_path: Path) -> None:
 
 
 def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
-    left, begun = tmp_path / "left", tmp_path / "begun"
+    left, begun = (tmp_path / f"shard-{digit * 16}.tmp" for digit in "01")
     for each in (left, begun):
         each.mkdir()
         (each / "code.so").touch()

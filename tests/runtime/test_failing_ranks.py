@@ -188,6 +188,9 @@ def errors(said: str) -> list[str]:
     return [line for line in said.splitlines() if re.match(r"(\S+:\d+:\d+: )?error: ", line)]
 
 
+INTERNAL = "error: internal error in the compiled program: ValueError: a fault of the test"
+
+
 @on_all
 @pytest.mark.parametrize(
     ("fault", "message"),
@@ -216,11 +219,15 @@ def test_a_rank_that_ends_ends_all(
 
 
 @on_all
-def test_an_exception_is_shown_once(launch: Launch, start: Start) -> None:
-    job = start(launch, "collective exception")
+@pytest.mark.parametrize("option", [[], ["--debug"]], ids=["line", "traceback"])
+def test_an_exception_is_shown_once(launch: Launch, option: list[str], start: Start) -> None:
+    job = start(launch, "collective exception", *option)
     said = job.end()
-    assert said.count("ValueError: a fault of the test") == 1, said
-    assert not errors(said)
+    assert len(errors(said)) == 1, said
+    line = errors(said)[0]
+    assert INTERNAL in line
+    assert said.count("--debug shows the traceback") == (not option)
+    assert said.count("raise ValueError") == len(option), said
     assert job.child.returncode == 1
 
 
@@ -303,8 +310,21 @@ def test_a_patched_main_on_one_rank(launch: Launch, start: Start, tmp_path: Path
     wrapper.write_text(text.format(fault=patch))
     job = start(launch, "", program=(str(wrapper),))
     said = job.end()
-    assert said.count("TypeError: 'NoneType' object is not callable") == 1, said
+    assert len(errors(said)) == 1, said
+    line = errors(said)[0]
+    assert "internal error" in line
+    assert "TypeError: 'NoneType' object is not callable" in line
     assert job.child.returncode == 1
+
+
+def test_a_watch_that_is_killed(start: Start) -> None:
+    job = start(ALL[0], "collective sleep")
+    job.wait_for("fault")
+    begin = time.time()
+    os.utime(job.marks / "fault", (begin, begin))
+    os.kill(job.processes("collective", 1)[1], signal.SIGKILL)
+    assert errors(job.end()) == ["error: the program was killed"]
+    assert job.child.returncode == -signal.SIGKILL
 
 
 @on_launched
@@ -317,7 +337,7 @@ def test_a_launched_process_that_is_killed(launch: Launch, rank: int, start: Sta
     os.utime(job.marks / "fault", (begin, begin))
     os.kill(job.processes("collective", rank)[1], signal.SIGKILL)
     said = job.end()
-    assert errors(said) in ([f"error: rank {rank} was killed"], []), said
+    assert errors(said) == [f"error: rank {rank} was killed"], said
     assert job.child.returncode != 0
 
 
@@ -351,14 +371,17 @@ def test_a_launcher_that_is_signalled(launch: Launch, number: signal.Signals, st
 
 
 @on_all
-def test_outputs_are_of_this_run_or_none(launch: Launch, start: Start, tmp_path: Path) -> None:
+def test_a_failure_leaves_the_output_that_was_there(
+    launch: Launch, start: Start, tmp_path: Path
+) -> None:
     outputs = tmp_path / "out.npz"
     np.savez(outputs, result0=np.zeros(3))
+    before = outputs.read_bytes()
     job = start(launch, "collective kill", f"--outputs={outputs}")
     job.end()
     assert job.child.returncode == 1
-    assert not outputs.exists()
-    assert not list(tmp_path.glob("out*"))
+    assert outputs.read_bytes() == before
+    assert not list(tmp_path.glob("*.partial"))
 
 
 HALF_WRITTEN = """
@@ -386,7 +409,8 @@ def test_an_output_that_is_written_in_part_is_removed(
     said = job.end()
     assert (job.marks / "fault").exists(), said
     assert job.child.returncode == 1
-    assert not list(tmp_path.glob("out*"))
+    assert not list(tmp_path.glob("*.partial"))
+    assert not outputs.exists()
 
 
 NO_COMMUNICATOR = """
@@ -460,5 +484,7 @@ def test_code_that_goes_on_forever_is_ended(launch: Launch, start: Start, tmp_pa
     program.write_text(LOOP)
     job = start(launch, "collective exception", source=str(program))
     said = job.end()
-    assert said.count("ValueError: a fault of the test") == 1, said
+    assert len(errors(said)) == 1, said
+    line = errors(said)[0]
+    assert INTERNAL in line
     assert job.child.returncode == 1

@@ -15,10 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from shard_dialect.ir.strings import quoted, unquoted
 from shard_dialect.model import REDUCTIONS, Grid, Reduction, ShardingError
 
 _TOKEN = re.compile(
-    r'\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<symbol>@(?:[\w$.-]+|"[^"]*"))|(?P<number>-?\d+)'
+    r'\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<symbol>@(?:[\w$.-]+|"(?:[^"\\]|\\.)*"))|(?P<number>-?\d+)'
     r"|(?P<word>[A-Za-z_]\w*)|(?P<mark>[<>\[\]{}(),=?:#.]))"
 )
 T = TypeVar("T")
@@ -32,7 +33,7 @@ class AxisRef:
     sub: tuple[int, int] | None = None
 
     def __str__(self) -> str:
-        return f'"{self.name}"' + (f":({self.sub[0]}){self.sub[1]}" if self.sub else "")
+        return quoted(self.name) + (f":({self.sub[0]}){self.sub[1]}" if self.sub else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class TensorSharding:
 
 
 def _symbol(name: str) -> str:
-    return f"@{name}" if re.fullmatch(r"[A-Za-z_$.][\w$.-]*", name) else f'@"{name}"'
+    return f"@{name}" if re.fullmatch(r"[A-Za-z_$.][\w$.-]*", name) else f"@{quoted(name)}"
 
 
 def read_mesh(text: str, name: str) -> Grid:
@@ -90,7 +91,9 @@ def read_manual_axes(text: str) -> tuple[str, ...]:
 
 def mesh_body(grid: Grid) -> str:
     """`<["x"=2], device_ids=[1, 0]>`."""
-    axes = ", ".join(f'"{grid.axis_name(axis)}"={size}' for axis, size in enumerate(grid.shape))
+    axes = ", ".join(
+        f"{quoted(grid.axis_name(axis))}={size}" for axis, size in enumerate(grid.shape)
+    )
     devices = f", device_ids={list(grid.device_ids)}" if grid.device_ids else ""
     return f"<[{axes}]{devices}>"
 
@@ -153,7 +156,7 @@ class _Tokens:
     def string(self) -> str:
         if self.kind != "string":
             raise self.error("a name in quotes")
-        return self.take()[1:-1]
+        return unquoted(self.take())
 
     def listed(self, end: str, item: Callable[[], T]) -> tuple[T, ...]:
         """Items parted by commas, up to `end`."""
@@ -187,7 +190,8 @@ class _Tokens:
         self.expect("<")
         mesh: str | Grid
         if self.kind == "symbol":
-            mesh = self.take()[1:].strip('"')
+            name = self.take()[1:]
+            mesh = unquoted(name) if name.startswith('"') else name
         elif self.accept("mesh"):
             mesh = self.mesh("")
         else:
