@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import extras
+
 ROOT = Path(__file__).parent.parent
 os.environ["SHARD_DIALECT_CACHE"] = "0"  # what is tested is this code, not what it made before
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -63,8 +65,17 @@ def run() -> Program:
     return _program("shard_dialect.run")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With SHARD_DIALECT_SKIP_NOTHING set, as in CI, a missing extra is an error."""
-    if os.environ.get("SHARD_DIALECT_SKIP_NOTHING"):
-        for item in items:
-            item.own_markers = [mark for mark in item.own_markers if mark.name != "skipif"]
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not tried, and how to try it."""
+    stats = terminalreporter.stats
+    for line in extras.summary(stats.get("skipped", ()), stats.get("passed", ())):
+        terminalreporter.write_line(line)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With SHARD_DIALECT_SKIP_NOTHING set, as in CI, a run that skips a test has failed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("SHARD_DIALECT_SKIP_NOTHING") and reporter is not None:
+        stats = reporter.stats
+        if extras.summary(stats.get("skipped", ()), stats.get("passed", ())):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -22,6 +22,9 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Literal, get_args
+
+from shard_dialect.ir.by_jaxlib import is_for_jaxlib
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = (
@@ -45,12 +48,14 @@ PASSES = (
     ["--erase-sharding"],
     ["--canonicalize", "--cse"],
 )
+Kind = Literal["plain", "pretty"]
+"""Of texts: those that the bindings read, and those that only jaxlib does."""
 SECONDS = 30
 """Longer than any case may take."""
 LOCATED = re.compile(r"^\S*:\d+:\d+: error: ", re.MULTILINE)
 
 
-def corpus() -> list[str]:
+def corpus(kind: Kind = "plain") -> list[str]:
     """The modules to start from, which are right, in the order of their files' names."""
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.mlir"))]
     parts = [
@@ -59,7 +64,8 @@ def corpus() -> list[str]:
         if not path.stem.endswith("_invalid")
         for part in path.read_text().split("// -----")
     ]
-    return [part for part in parts if part.strip() and "expected-error" not in part]
+    right = [part for part in parts if part.strip() and "expected-error" not in part]
+    return [part for part in right if is_for_jaxlib(part) == (kind == "pretty")]
 
 
 def mutated(text: str, rng: random.Random, words: list[str]) -> str:
@@ -105,9 +111,9 @@ def outcome(path: Path, passes: list[str]) -> str:
     return "refused" if LOCATED.search(errors.getvalue()) else f"no place: {errors.getvalue()}"
 
 
-def work(first: int, count: int, seed: int, folder: Path) -> None:
+def work(first: int, count: int, seed: int, folder: Path, kind: Kind) -> None:
     """The child: `count` cases from `first` on, each outcome on a line as soon as it is known."""
-    texts = corpus()
+    texts = corpus(kind)
     words = [word for text in texts for word in TOKEN.findall(text) if not word.isspace()]
     file = folder / "case.mlir"
     for case in range(first, first + count):
@@ -124,7 +130,9 @@ def work(first: int, count: int, seed: int, folder: Path) -> None:
         print(f"done {result!r}", flush=True)
 
 
-def fuzz(cases: int, seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
+def fuzz(
+    cases: int, seed: int, folder: Path, kind: Kind = "plain"
+) -> tuple[Counter[str], list[str]]:
     """The counts of outcomes, and a line for each that is wrong."""
     counts: Counter[str] = Counter()
     wrong: list[str] = []
@@ -132,6 +140,7 @@ def fuzz(cases: int, seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
     while at < cases:
         command = [sys.executable, "-m", "tests.fuzz_reader", "--child", str(at)]
         command += ["--cases", str(cases - at), "--seed", str(seed), "--folder", str(folder)]
+        command += ["--texts", kind]
         with subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         ) as child:
@@ -143,9 +152,9 @@ def fuzz(cases: int, seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
                     at = int(line.split()[1]) + 1
                 elif line.startswith("done "):
                     result = line.strip()[6:-1]
-                    kind = result if result in ("accepted", "refused") else "wrong"
-                    counts[kind] += 1
-                    if kind == "wrong":
+                    ended = result if result in ("accepted", "refused") else "wrong"
+                    counts[ended] += 1
+                    if ended == "wrong":
                         wrong.append(f"{running}: {result}")
                     running = ""
         if running:
@@ -178,18 +187,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--texts", choices=get_args(Kind), default="plain")
     parser.add_argument("--folder", type=Path, help="where to keep the files of wrong cases")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="fuzz-reader-"))
     if options.child is not None:
-        work(options.child, options.cases, options.seed, folder)
+        work(options.child, options.cases, options.seed, folder, options.texts)
         return 0
-    counts, wrong = fuzz(options.cases, options.seed, folder)
+    counts, wrong = fuzz(options.cases, options.seed, folder, options.texts)
     for line in wrong:
         print(line)
     print(f"{sum(counts.values())} cases, seed {options.seed}: {dict(sorted(counts.items()))}")
-    print(f"{len(corpus())} modules to start from; files of wrong cases are in {folder}")
+    print(
+        f"{len(corpus(options.texts))} modules to start from; files of wrong cases are in {folder}"
+    )
     return 1 if wrong else 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -13,13 +12,10 @@ import shard_dialect as sd
 from benchmarks import communication, hlo, ours
 from shard_dialect.ir.bindings import ir
 from tests.conftest import run_child
+from tests.extras import needs
 
-needs_jax = pytest.mark.skipif(
-    importlib.util.find_spec("jax") is None, reason="jax is not installed"
-)
-needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="torch is not installed"
-)
+needs_jax = needs("jax")
+needs_torch = needs("torch")
 
 PRODUCT = """
 shard.grid @g(shape = 4)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.extras import needs
 from tests.fuzz_reader import FOLDERS, ROOT, corpus, fuzz
 
 
@@ -18,3 +19,12 @@ def test_mutated_modules_end_in_success_or_a_located_error(tmp_path: Path) -> No
     assert sum(counts.values()) == 2500
     assert counts["accepted"] > 100
     assert counts["refused"] > 1000
+
+
+@needs("jax")
+def test_mutated_modules_that_jaxlib_reads_end_so_too(tmp_path: Path) -> None:
+    assert corpus("pretty")
+    counts, wrong = fuzz(500, 0, tmp_path, "pretty")
+    assert not wrong
+    assert counts["accepted"] > 20
+    assert counts["refused"] > 200

@@ -1,9 +1,7 @@
 """Random annotations in Shardy's vocabulary, right and wrong: we refuse what Shardy refuses."""
 
-import importlib.util
 import os
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,10 +9,9 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.by_jaxlib import to_generic
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
+from tests.extras import needs
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed"
-)
+pytestmark = needs("jax")
 EXAMPLES = int(os.environ.get("SHARD_DIALECT_SHARDY_MODULES", "400"))
 SHAPES = ([8, 4], [16], [2, 3, 8], [])
 

@@ -1,16 +1,12 @@
 """Random StableHLO programs propagate as in Shardy, value by value."""
 
-import importlib.util
 import os
 import sys
 
-import pytest
-
+from tests.extras import needs
 from tests.stablehlo_programs import random_stablehlo
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed"
-)
+pytestmark = needs("jax")
 PROGRAMS = int(os.environ.get("SHARD_DIALECT_SHARDY_PROGRAMS", "200"))
 
 

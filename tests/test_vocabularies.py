@@ -1,6 +1,5 @@
 """What one vocabulary says, said in another and read back: import after export changes nothing."""
 
-import importlib.util
 from dataclasses import dataclass
 
 import pytest
@@ -12,6 +11,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import Source
 from shard_dialect.model import Annotation, Axis, Grid, Sharding, SubAxis
 from shard_dialect.passes.pipeline import run_pipeline
+from tests.extras import needs
 
 SIZES = (1, 2, 3, 4, 8)
 
@@ -222,7 +222,7 @@ def test_what_cannot_be_said_is_refused_with_its_place(
         assert refused.location is not None
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed")
+@needs("jax")
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.data())
 def test_shardy_parses_and_verifies_what_is_exported_to_it(data: st.DataObject) -> None:

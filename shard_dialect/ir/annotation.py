@@ -17,6 +17,7 @@ from typing import Literal
 
 from shard_dialect.ir.attributes import flag, symbol
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.extensions import is_of_users
 from shard_dialect.ir.notation import read_axes, read_notation
 from shard_dialect.ir.shardings import Shardings, is_sharding, rank_of
 from shard_dialect.model import Annotation, Axes, ShardingError
@@ -25,6 +26,8 @@ OPS = ("mesh.annotate", "mesh.reshard")
 """The ops that say how the one tensor lies that they take and return."""
 LOOPS = "sharding"
 """The RFC's attribute on an op: the axes of each of its loops."""
+_WITH_THEIR_OWN = ("mesh", "shard", "sdy")
+"""Dialects whose ops have an attribute by this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +72,16 @@ def said_in(op: ir.Operation, key: str, type_: ir.Type, shardings: Shardings) ->
 
 def read_loops(op: ir.Operation, shardings: Shardings) -> tuple[str, tuple[Axes, ...]] | None:
     """The grid and the axes of each loop in an op's `sharding = [[0], []]`, if it has one."""
-    if not has_loops(op):
+    if LOOPS not in op.attributes:
         return None
     attribute = op.attributes[LOOPS]
+    if not has_loops(op):
+        if _may_be_its_own(op):
+            return None
+        raise ShardingError(
+            f"attribute '{LOOPS}' must be a list of axes for each loop, as [[0], []], found "
+            f"{attribute}"
+        )
     loops = tuple(read_axes(each) for each in attribute)
     grid = default_grid(op)
     used = [axis for axes in loops for axis in axes]
@@ -86,9 +96,19 @@ def read_loops(op: ir.Operation, shardings: Shardings) -> tuple[str, tuple[Axes,
     return grid, loops
 
 
+def _may_be_its_own(op: ir.Operation) -> bool:
+    """Whether an op may have an attribute by the name of the RFC's that means something else."""
+    dialect = op.name.partition(".")[0]
+    return (
+        dialect in _WITH_THEIR_OWN
+        or is_of_users(dialect)
+        or not op.context.is_registered_operation(op.name)
+    )
+
+
 def has_loops(op: ir.Operation) -> bool:
     """Whether the op has the RFC's attribute, and not one of its own by this name."""
-    if LOOPS not in op.attributes or op.name.partition(".")[0] in ("mesh", "shard", "sdy"):
+    if LOOPS not in op.attributes or op.name.partition(".")[0] in _WITH_THEIR_OWN:
         return False
     attribute = op.attributes[LOOPS]
     return isinstance(attribute, ir.ArrayAttr) and all(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingError
@@ -52,7 +52,14 @@ DEVICE = "mesh.device"
 
 def expect(op: ir.Operation, name: str, kind: type, what: str) -> ir.Attribute:
     """The op's attribute `name`, of class `kind`; raises `ShardingError` if it is another."""
-    attribute = op.attributes[name] if name in op.attributes else None
+    return expect_in(op.attributes, name, kind, what)
+
+
+def expect_in(
+    attributes: Mapping[str, ir.Attribute], name: str, kind: type, what: str
+) -> ir.Attribute:
+    """The same of attributes by name: an op's, or a dictionary's, which no verifier has seen."""
+    attribute = attributes[name] if name in attributes else None
     if not isinstance(attribute, kind):
         raise ShardingError(f"attribute '{name}' must be {what}, found {attribute}")
     return attribute

@@ -22,6 +22,11 @@ def register_dialect(name: str, definition: str | Loader) -> None:
     _loaders[name] = definition if callable(definition) else lambda: _load_irdl(definition)
 
 
+def is_of_users(name: str) -> bool:
+    """Whether the dialect `name` was registered here, so that its attributes mean what they say."""
+    return name in _loaders
+
+
 def _load_irdl(text: str) -> None:
     irdl.load_dialects(ir.Module.parse(text))
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shard_dialect.ir.attributes import DYNAMIC, i64_array, ints, symbol
+from shard_dialect.ir.attributes import DYNAMIC, expect_in, i64_array, integer, ints, symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.build import create
 from shard_dialect.ir.notation import read_axes, write_axes
@@ -46,15 +46,24 @@ LocalStep = Step | RootedStep | Message
 
 
 def read_local(name: str, attributes: _Attributes) -> tuple[str, LocalStep] | None:
-    """The grid's name and the step of a collective of the local form, `None` for any other op."""
+    """The grid's name and the step of a collective of the local form, `None` for any other op.
+
+    Raises `ShardingError` for attributes that are not there or are others: of those in a dictionary
+    no verifier has seen anything.
+    """
     if name == "mesh.start":
-        what = attributes["collective"]
-        return read_local(what["name"].value, what)
-    if name in _OURS and "cluster" in attributes:
-        return symbol(attributes["cluster"]), _OURS[name](attributes)
+        what = expect_in(attributes, "collective", ir.DictAttr, "a dictionary")
+        return read_local(kind_of(what), what)
+    if name in _OURS and "cluster" in attributes and "mesh_axis" in attributes:
+        return _grid(attributes, "cluster"), _OURS[name](attributes)
     if name not in _READ:
         return None
-    return symbol(attributes["grid"]), _READ[name](attributes)
+    return _grid(attributes, "grid"), _READ[name](attributes)
+
+
+def kind_of(what: ir.DictAttr) -> str:
+    """The name of the collective that a dictionary describes."""
+    return str(expect_in(what, "name", ir.StringAttr, "the name of a collective").value)
 
 
 def described(op: ir.Operation) -> ir.DictAttr:
@@ -108,29 +117,47 @@ def one_by_one(op: ir.Operation) -> list[ir.Operation]:
 
 
 def _update_halo(attributes: _Attributes) -> UpdateHalo:
-    lists = axis_lists(attributes["split_axes"])
-    split = [(dim, axes) for dim, axes in enumerate(lists) if axes]
-    sizes = list(attributes["static_halo_sizes"])
+    split = [(dim, axes) for dim, axes in enumerate(_lists(attributes)) if axes]
+    sizes = _integers(attributes, "static_halo_sizes")
     if DYNAMIC in sizes:
         raise ShardingError("exchanges halos of a size that is not known: not supported yet")
     if len(split) != 1:
         raise ShardingError(
             f"exchanges halos of {len(split)} dimensions: expected an op for each of them"
         )
-    return UpdateHalo(*split[0], *sizes)
+    if len(sizes) != 2:
+        raise ShardingError(f"has {len(sizes)} sizes of the halos of one dimension: expected two")
+    return UpdateHalo(*split[0], sizes[0], sizes[1])
+
+
+def _lists(attributes: _Attributes) -> tuple[tuple[int, ...], ...]:
+    given = attributes["split_axes"] if "split_axes" in attributes else None
+    if not str(given).startswith("#shard<axisarray"):
+        raise ShardingError(
+            f"attribute 'split_axes' must be a list of lists of axes, found {given}"
+        )
+    return axis_lists(given)
 
 
 def _axes(attributes: _Attributes) -> tuple[int, ...]:
-    return tuple(attributes["grid_axes"]) if "grid_axes" in attributes else ()
+    return tuple(_integers(attributes, "grid_axes")) if "grid_axes" in attributes else ()
 
 
 def _int(attributes: _Attributes, name: str) -> int:
-    return int(attributes[name].value)
+    return integer(expect_in(attributes, name, ir.IntegerAttr, "an integer"))
+
+
+def _integers(attributes: _Attributes, name: str) -> list[int]:
+    return ints(attributes[name]) if name in attributes else []
+
+
+def _grid(attributes: _Attributes, name: str) -> str:
+    return symbol(expect_in(attributes, name, ir.FlatSymbolRefAttr, "the name of a grid"))
 
 
 def _device(attributes: _Attributes, key: str) -> tuple[int, ...]:
     """The place in its group of the one device that an op names."""
-    place = tuple(attributes[key])
+    place = tuple(_integers(attributes, key))
     if DYNAMIC in place:
         raise ShardingError(f"has a {key} that is not known: not supported yet")
     return place
@@ -139,7 +166,10 @@ def _device(attributes: _Attributes, key: str) -> tuple[int, ...]:
 def _reduction(attributes: _Attributes) -> Reduction:
     if "reduction" not in attributes:
         return "sum"
-    name = str(attributes["reduction"]).removeprefix("#shard<partial ").removesuffix(">")
+    return _known(str(attributes["reduction"]).removeprefix("#shard<partial ").removesuffix(">"))
+
+
+def _known(name: str) -> Reduction:
     if name not in REDUCTIONS:
         raise ShardingError(
             f"reduction '{name}' is not supported yet: expected one of {', '.join(REDUCTIONS)}"
@@ -170,9 +200,12 @@ _READ: dict[str, Callable[[_Attributes], LocalStep]] = {
 
 _OURS: dict[str, Callable[[_Attributes], Step]] = {
     "mesh.collective_permute": lambda a: Permute(
-        read_axes(a["mesh_axis"]), tuple(ints(a["permutation"]))
+        read_axes(a["mesh_axis"]), tuple(_integers(a, "permutation"))
     ),
-    "mesh.mask": lambda a: Mask(read_axes(a["mesh_axis"]), a["reduction"].value),
+    "mesh.mask": lambda a: Mask(
+        read_axes(a["mesh_axis"]),
+        _known(expect_in(a, "reduction", ir.StringAttr, "the name of a reduction").value),
+    ),
 }
 
 

@@ -9,7 +9,7 @@ from shard_dialect.ir.attributes import expect, flag, integer, ints
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import read_collective
 from shard_dialect.ir.grids import read_grid
-from shard_dialect.ir.local import read_local
+from shard_dialect.ir.local import kind_of, read_local
 from shard_dialect.ir.mesh import COLLECTIVES, UPDATE_HALO, Check
 from shard_dialect.ir.notation import read_axes
 from shard_dialect.model import ShardingError
@@ -89,7 +89,7 @@ def _collective(op: ir.Operation) -> None:
 
 def _start(op: ir.Operation) -> None:
     what = expect(op, "collective", ir.DictAttr, "a dictionary")
-    read = read_local(what["name"].value, what) if "name" in what else None
+    read = read_local(kind_of(what), what)
     if read is None or isinstance(read[1], Send | Receive):
         raise ShardingError(f"starts no collective: {what}")
     for use in op.results[0].uses:

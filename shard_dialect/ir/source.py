@@ -93,7 +93,7 @@ class Source:
         try:
             if by_jaxlib.is_for_jaxlib(text):
                 generic = by_jaxlib.to_generic(text, name, lines_before)
-                spelled = _edited(generic, list(sdy_edits(generic)))
+                spelled = _edited(generic, sdy_edits(generic))
                 return cls(name, spelled, lines_before=lines_before, pretty=text)
             found = sorted([*edits(text, place), *sdy_edits(text)], key=lambda edit: edit.start)
         except ShardError as error:

@@ -13,15 +13,12 @@ from shard_dialect.ir import annotation
 from shard_dialect.ir.attributes import (
     ARGUMENT,
     BLOCKS,
-    COLLECTIVE,
     DEVICE,
     DYNAMIC,
     FORM,
     FORMS,
     MANUAL,
     NAMED,
-    PHASE,
-    RANK,
     RESULT,
     RULE,
     SHARDING,
@@ -34,10 +31,10 @@ from shard_dialect.ir.attributes import (
     symbol,
 )
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.described_checks import check_runtime_function, check_started
 from shard_dialect.ir.diagnostics import error_at, location_text, readable_strings
 from shard_dialect.ir.flow import FLOWS
 from shard_dialect.ir.function import form_of, functions_of, name_of
-from shard_dialect.ir.local import read_local
 from shard_dialect.ir.notation import read_axes
 from shard_dialect.ir.program import read_function
 from shard_dialect.ir.sdy import ops as sdy
@@ -257,7 +254,7 @@ def _check_function(op: ir.Operation, shardings: Shardings) -> None:
             raise ShardingError(f"{FORM} is '{form}', expected one of {', '.join(FORMS)}")
     if DEVICE in op.attributes:
         integer(expect(op, DEVICE, ir.IntegerAttr, "an integer"))
-    _check_runtime_function(op, shardings)
+    check_runtime_function(op, shardings)
     type_ = op.attributes["function_type"].value
     for key, types in (("arg_attrs", type_.inputs), ("res_attrs", type_.results)):
         for index, each in enumerate(types):
@@ -298,36 +295,6 @@ def _check_may_be_sharded(op: ir.Operation) -> None:
         parent = parent.parent
     if parent is not None and FORM in parent.attributes and form_of(parent) in _LOCAL:
         raise ShardingError(f"is in a function in the {form_of(parent)} form, of plain types")
-
-
-def _check_runtime_function(op: ir.Operation, shardings: Shardings) -> None:
-    type_ = op.attributes["function_type"].value
-    if RANK in op.attributes:
-        shardings.grid(expect(op, RANK, ir.FlatSymbolRefAttr, "the name of a grid").value)
-        if str(type_) != "() -> index":
-            raise ShardingError(f"{RANK} is on a function {type_}, expected () -> index")
-    if COLLECTIVE in op.attributes:
-        _check_called_collective(op, shardings)
-
-
-def _check_called_collective(op: ir.Operation, shardings: Shardings) -> None:
-    what = expect(op, COLLECTIVE, ir.DictAttr, "a dictionary")
-    inputs = op.attributes["function_type"].value.inputs
-    try:
-        read = read_local(what["name"].value, what)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        read = None
-    count = 3 if PHASE in what else 2  # what was begun is remembered in the third
-    if read is None or [isinstance(each, ir.MemRefType) for each in inputs] != [True] * count:
-        raise ShardingError(
-            f"{COLLECTIVE} describes no collective from one buffer to another: {what}"
-        )
-    grid = shardings.grid(read[0])
-    Sharding(grid.name, (read[1].axes,)).check(grid, 1)
-    source, target = (tuple(each.shape) for each in inputs[:2])
-    expected = read[1].local_shape_after(source, grid.axes_size(read[1].axes))
-    if expected != target or inputs[0].element_type != inputs[1].element_type:
-        raise ShardingError(f"{COLLECTIVE} does not make {inputs[1]} of {inputs[0]}: {what}")
 
 
 def _check_result_shardings(op: ir.Operation, shardings: Shardings) -> None:
@@ -376,6 +343,7 @@ _CHECKS: dict[str, Callable[[ir.Operation, Shardings], None]] = {
     "mesh.collective_permute": _check_permute,
     "mesh.idx": _check_place,
     "mesh.size": _check_place,
+    "mesh.start": check_started,
     "mesh.sub_cluster": _check_sub_cluster,
     "mesh.to_global": _check_manual,
     "mesh.to_local": _check_manual,

@@ -113,10 +113,10 @@ def check_rule(
         ("operand", rule.operands, operands),
         ("result", rule.results, results),
     ):
-        if len(mappings) != len(shapes) or not mappings:
+        if len(mappings) != len(shapes):
             raise ShardError(
                 f"the rule is for {len(mappings)} {what}s, but the op has {len(shapes)}: expected "
-                "as many, and at least one"
+                "as many"
             )
         for number, (dims, shape) in enumerate(zip(mappings, shapes, strict=True)):
             if shape is None:

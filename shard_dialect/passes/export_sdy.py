@@ -31,6 +31,7 @@ from shard_dialect.ir.strings import quoted
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Sharding, ShardingError
 from shard_dialect.model.axis import whole
+from shard_dialect.model.rule_text import write_rule
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.vocabulary import prepare, refuse, refuse_ops, refuse_what_is_left
 
@@ -55,6 +56,22 @@ class ExportSdy(Pass):
         refuse_what_is_left(module, _TARGET)
 
 
+def _rule(op: ir.Operation) -> ir.Attribute:
+    """The op's own rule in Shardy's text, which gives the sizes and knows no kinds of reduction."""
+    written = sdy.rule_for(op, op.attributes[RULE].value)
+    for what, tensors in (("operands", op.operands), ("results", op.results)):
+        if not len(tensors):
+            raise ShardingError(
+                f"a rule of an op without {what} cannot be said in {_TARGET}: remove {RULE}"
+            )
+    for _, kind in written.rule.reductions:
+        if kind != "sum":
+            raise ShardingError(
+                f"a rule that reduces by {kind} cannot be said in {_TARGET}: it has sums only"
+            )
+    return ir.Attribute.parse(f"#sdy.op_sharding_rule<{write_rule(written)}>")
+
+
 class _Exporter:
     def __init__(self, shardings: Shardings) -> None:
         self.shardings = shardings
@@ -63,8 +80,7 @@ class _Exporter:
         if op.name == "func.func":
             self._boundary(op)
         if RULE in op.attributes:
-            text = op.attributes[RULE].value
-            op.attributes[sdy.RULE] = ir.Attribute.parse(f"#sdy.op_sharding_rule<{text}>")
+            op.attributes[sdy.RULE] = _rule(op)
             del op.attributes[RULE]
         if SHARDINGS in op.attributes:
             per_value = self._per_value(op)

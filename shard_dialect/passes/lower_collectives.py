@@ -71,6 +71,12 @@ def _read(op: ir.Operation) -> tuple[str, LocalStep]:
     read = read_local(op.name, attributes)
     if read is None:
         raise ShardError(f"'{op.name}' op cannot be lowered yet")
+    for each in (op.operands[0].type, op.results[0].type):
+        if not isinstance(each, ir.RankedTensorType):
+            raise ShardError(
+                f"'{op.name}' op on a {each} cannot be lowered: expected a ranked tensor, whose "
+                "buffer --lower makes"
+            )
     type_, made = op.operands[0].type, op.results[0].type.element_type
     if not type_.has_static_shape:
         raise ShardError(f"'{op.name}' op on a tensor of unknown size cannot be lowered yet")

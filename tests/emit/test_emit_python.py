@@ -20,6 +20,7 @@ from shard_dialect.runtime.arrays import Array, random_inputs
 from shard_dialect.runtime.check import Expected
 from shard_dialect.testing.equality import reference_of
 from tests.conftest import ROOT, run_child
+from tests.extras import skip_without
 from tests.flow_programs import random_flow_program
 from tests.linalg_programs import random_linalg
 from tests.programs import random_program
@@ -35,7 +36,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.mlir"))
 def launch_of(target: str) -> Launch:
     found = [each for each in launches() if each.backend == BACKENDS[target]]
     if not found:
-        pytest.skip(f"nothing to launch {target} programs with")
+        skip_without(BACKENDS[target])
     return found[0]
 
 

@@ -1,6 +1,5 @@
 """What jaxlib reads for us, and what is said where it is not there."""
 
-import importlib.util
 import math
 import subprocess
 import sys
@@ -14,10 +13,9 @@ from shard_dialect.ir.source import Source
 from shard_dialect.runtime.executable import Alone
 from shard_dialect.testing import compile_unsharded
 from tests.conftest import ROOT
+from tests.extras import needs
 
-with_jaxlib = pytest.mark.skipif(
-    importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed"
-)
+with_jaxlib = needs("jax")
 
 _WITHOUT = """
 import runpy, sys

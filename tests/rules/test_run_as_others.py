@@ -3,8 +3,6 @@
 The unsharded program alone: that the sharded one equals it is tested elsewhere.
 """
 
-import importlib.util
-
 import numpy as np
 import pytest
 
@@ -14,6 +12,7 @@ from shard_dialect.ir.walk import body, operations
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.executable import Alone
 from shard_dialect.testing import compile_unsharded
+from tests.extras import needs
 from tests.rules.interpreted import Call, draw, run
 from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, Case, Family, drawn
 
@@ -42,7 +41,7 @@ def test_ops_are_what_the_interpreter_makes_of_them(family: Family) -> None:
     check(family, "interpreter", 1e-5)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed")
+@needs("jax")
 @pytest.mark.parametrize("family", COMPILED.values(), ids=COMPILED)
 def test_ops_are_what_xla_makes_of_them(family: Family) -> None:
     check(family, "xla", 1e-4)

@@ -1,9 +1,8 @@
 """Each StableHLO op, split in every way that its rule allows, gives the pieces of the whole op."""
 
-import importlib.util
-
 import pytest
 
+from tests.extras import needs
 from tests.rules.interpreted import run, trials
 from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, Family, drawn
 
@@ -24,7 +23,7 @@ def test_pieces_of_the_op_are_the_op_on_pieces(family: Family) -> None:
     check(family, "interpreter", count=4)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed")
+@needs("jax")
 @pytest.mark.parametrize("family", COMPILED.values(), ids=COMPILED)
 def test_pieces_of_what_only_xla_runs(family: Family) -> None:
     check(family, "xla", count=1, tolerance=1e-5)

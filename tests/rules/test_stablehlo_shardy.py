@@ -1,6 +1,5 @@
 """Our rules of StableHLO's ops have the factors of Shardy's, of its kinds or of stricter ones."""
 
-import importlib.util
 from collections.abc import Sequence
 
 import pytest
@@ -13,11 +12,10 @@ from shard_dialect.model import ShardingRule
 from shard_dialect.model.rule_text import read_rule
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.stablehlo import RULES
+from tests.extras import needs
 from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, NOT_RUN, drawn
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("jaxlib") is None, reason="jaxlib is not installed"
-)
+pytestmark = needs("jax")
 CASES = {
     name: case
     for family in (INTERPRETED | COMPILED | NOT_RUN).values()

@@ -1,15 +1,16 @@
 """Each example on devices in this process, on MPI ranks, and under torchrun."""
 
-import importlib.util
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.conftest import ROOT, Program, run_child
+from tests.extras import needs
 
 EXPECTED = {
     "mlp_1d": [("all_gather", 2, 128), ("reduce_scatter", 2, 128)],
@@ -44,12 +45,8 @@ DEVICES["pipeline_mlp"] = 4
 LIKE_OTHERS = {"mlp_1d", "mlp_1d_mesh", "mlp_2d_mesh", "mlp_stablehlo"}
 """Examples that communicate as one of the others does."""
 
-needs_mpi = pytest.mark.skipif(
-    not importlib.util.find_spec("mpi4py"), reason="pip install 'shard-dialect[mpi]'"
-)
-needs_torch = pytest.mark.skipif(
-    not importlib.util.find_spec("torch"), reason="pip install 'shard-dialect[torch]'"
-)
+needs_mpi = needs("mpi")
+needs_torch = needs("torch")
 
 
 def beside_python(program: str) -> str:
@@ -136,8 +133,7 @@ func.func @main(%x: tensor<4x2xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4xf32
 """
 
 
-@needs_mpi
-@needs_torch
+@needs("mpi", "torch")
 def test_the_maximum_of_a_nan_and_a_number_is_a_nan_everywhere(
     run: Program, tmp_path: Path
 ) -> None:
@@ -196,8 +192,7 @@ func.func @main(%x: tensor<13xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>},
 """Pieces of unequal sizes, halos from two devices away, bits that are joined, pieces at offsets."""
 
 
-@needs_mpi
-@needs_torch
+@needs("mpi", "torch")
 def test_uneven_pieces(run: Program, tmp_path: Path) -> None:
     program = tmp_path / "in.mlir"
     program.write_text(PIECES)
@@ -250,8 +245,7 @@ func.func @main(%x: !v) -> (!v, !v, !v, !v, !h) {
 """
 
 
-@needs_mpi
-@needs_torch
+@needs("mpi", "torch")
 def test_steps_with_a_root_and_shifts(run: Program, tmp_path: Path) -> None:
     program, whole = tmp_path / "in.mlir", tmp_path / "whole.mlir"
     program.write_text(ROOTED.replace("SCATTER", "scatter_dim"))
@@ -284,8 +278,7 @@ def test_averages(run: Program, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@needs_mpi
-@needs_torch
+@needs("mpi", "torch")
 def test_ranks_agree_on_the_first_op_that_differs(run: Program, tmp_path: Path) -> None:
     program = tmp_path / "in.mlir"
     program.write_text(LAST_DIFFERS)
@@ -354,7 +347,13 @@ def test_the_torch_backend_wants_its_launcher(run: Program) -> None:
     assert done.stderr.startswith("error: the torch backend needs a launcher: torchrun")
 
 
-def test_outputs_are_the_global_ones_on_every_backend(run: Program, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "backend",
+    ["devices", pytest.param("mpi", marks=needs_mpi), pytest.param("torch", marks=needs_torch)],
+)
+def test_outputs_are_the_global_ones_on_every_backend(
+    backend: str, run: Program, tmp_path: Path
+) -> None:
     inputs = tmp_path / "inputs.npz"
     generator = np.random.default_rng(1)
     shapes = ((2, 4, 8), (8, 32), (32, 8))
@@ -363,14 +362,8 @@ def test_outputs_are_the_global_ones_on_every_backend(run: Program, tmp_path: Pa
     x, w1, w2 = arrays
     expected = np.maximum(x @ w1, 0) @ w2
     files = ["examples/mlp_1d.mlir", f"--inputs={inputs}", f"--outputs={tmp_path / 'out.npz'}"]
-    commands = [lambda: run(*files)]
-    if importlib.util.find_spec("mpi4py"):
-        commands.append(lambda: mpi(2, *files))
-    if importlib.util.find_spec("torch"):
-        commands.append(lambda: torchrun(2, *files))
-    for command in commands:
-        done = command()
-        assert done.returncode == 0, done.stderr
-        with np.load(tmp_path / "out.npz") as outputs:
-            np.testing.assert_allclose(outputs["result0"], expected, rtol=1e-4, atol=1e-4)
-        (tmp_path / "out.npz").unlink()
+    commands = {"mpi": partial(mpi, 2), "torch": partial(torchrun, 2), "devices": run}
+    done = commands[backend](*files)
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "out.npz") as outputs:
+        np.testing.assert_allclose(outputs["result0"], expected, rtol=1e-4, atol=1e-4)

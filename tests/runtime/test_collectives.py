@@ -10,14 +10,15 @@ from shard_dialect.runtime import devices
 from shard_dialect.runtime.cache import Cache
 from shard_dialect.runtime.world import InProcess
 from tests.conftest import ROOT, run_child
+from tests.extras import launched
 from tests.runtime.collective_cases import DTYPES, GRID, JOIN, cases, differences, refusals
-from tests.runtime.launching import Launch, launches
+from tests.runtime.launching import Launch
 from tests.runtime.test_elements import results_of
 
 PAGE = ROOT / "docs" / "collectives.md"
 
 
-@pytest.mark.parametrize("launch", launches(), ids=lambda launch: launch.name)
+@pytest.mark.parametrize("launch", launched("devices", "mpi", "mpi4py", "torch"))
 def test_every_collective_is_right_on_every_element_type(launch: Launch) -> None:
     done = run_child(launch.command(GRID.size, "-m", "tests.runtime.collective_cases"), 600)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,6 @@
 """Unsigned and complex elements: what runs, sharded and not, is what numpy computes."""
 
 import ast
-import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from shard_dialect.runtime.compile import compile_sharded
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.world import InProcess
 from shard_dialect.testing import run_and_check
+from tests.extras import needs
 
 
 def results_of(text: str) -> tuple[list[Array], list[Array]]:
@@ -351,7 +351,7 @@ def test_single_numbers_are_read_as_such(tmp_path: Path) -> None:
     assert [array.shape for array in load_inputs(path, types)] == [(), (2,)]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+@needs("jax")
 def test_what_jax_draws_and_sorts() -> None:
     import jax
     import jax.numpy as jnp

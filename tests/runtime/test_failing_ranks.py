@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import start_child
-from tests.runtime.launching import Launch, launches
+from tests.extras import launched
+from tests.runtime.launching import Launch
 
 RANKS = 2
 SECONDS = 10.0
@@ -172,11 +173,10 @@ def start(tmp_path: Path) -> Start:
     return call
 
 
-ALL = [each for each in launches() if each.backend != "mpi4py"]
+LAUNCHED = ("mpi", "torch")
 """Native MPI is the harder half: who waits in it hears nothing."""
-LAUNCHED = [each for each in ALL if each.backend != "devices"]
-on_all = pytest.mark.parametrize("launch", ALL, ids=lambda each: each.name)
-on_launched = pytest.mark.parametrize("launch", LAUNCHED, ids=lambda each: each.name)
+on_all = pytest.mark.parametrize("launch", launched("devices", *LAUNCHED))
+on_launched = pytest.mark.parametrize("launch", launched(*LAUNCHED))
 
 
 def who(launch: Launch) -> str:
@@ -260,9 +260,7 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize(
-    "launch", [each for each in LAUNCHED if each.backend == "torch"], ids=lambda each: each.name
-)
+@pytest.mark.parametrize("launch", launched("torch"))
 def test_a_slow_rank_is_waited_for(launch: Launch, start: Start, tmp_path: Path) -> None:
     wrapper = tmp_path / "wrapper.py"
     wrapper.write_text(SLOW)
@@ -425,9 +423,7 @@ MpiWorld._number = lambda world, handle: (
 """Compiled code is given no communicator: what it calls fails."""
 
 
-@pytest.mark.parametrize(
-    "launch", [each for each in LAUNCHED if each.backend == "mpi"], ids=lambda each: each.name
-)
+@pytest.mark.parametrize("launch", launched("mpi"))
 def test_what_mpi_refuses_compiled_code_is_told(
     launch: Launch, start: Start, tmp_path: Path
 ) -> None:
@@ -443,7 +439,7 @@ def test_what_mpi_refuses_compiled_code_is_told(
 def test_outputs_over_inputs_are_refused(start: Start, tmp_path: Path) -> None:
     file = tmp_path / "in.npz"
     np.savez(file, arg0=np.zeros(3))
-    job = start(ALL[0], "", f"--inputs={file}", f"--outputs={file}")
+    job = start(Launch("devices", "devices"), "", f"--inputs={file}", f"--outputs={file}")
     assert errors(job.end()) == [f"error: '{file}' would be read and written over"]
     assert job.child.returncode == 1
     assert file.exists()

@@ -22,13 +22,16 @@ _CALL = re.compile(r'\bcall\b|"func\.call"')
 _PAIRS = {"{": "}", "(": ")"}
 
 
-def edits(text: str) -> Iterator[Edit]:
-    """The edits that make Shardy's ops in `text` parse."""
+def edits(text: str) -> list[Edit]:
+    """The edits that make Shardy's ops in `text` parse, in order.
+
+    An op with regions is edited in front of them and behind them, those inside it in between.
+    """
     if '"sdy.' not in text:
-        return
+        return []
     code = code_of(text)
-    for match in _OP.finditer(code):
-        yield from _of_op(code, text, match.end())
+    found = [edit for match in _OP.finditer(code) for edit in _of_op(code, text, match.end())]
+    return sorted(found, key=lambda edit: edit.start)
 
 
 def _of_op(code: str, text: str, at: int) -> Iterator[Edit]:

@@ -13,6 +13,24 @@ func.func @a_partial_maximum(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
+func.func @a_rule_without_results(%x: tensor<16xf32>) {
+  // expected-error@+1 {{a rule of an op without results cannot be said in Shardy's sdy dialect}}
+  stablehlo.custom_call @use(%x) {has_side_effect = true, mesh.sharding_rule = "([i])->()"} : (tensor<16xf32>) -> ()
+  return
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
+func.func @a_rule_with_a_maximum(%x: tensor<16x8xf32>) -> tensor<16xf32> {
+  // expected-error@+1 {{a rule that reduces by max cannot be said in Shardy's sdy dialect: it has sums only}}
+  %0 = stablehlo.custom_call @max(%x) {mesh.sharding_rule = "([i, j])->([i]) reduction={j: max}"} : (tensor<16x8xf32>) -> tensor<16xf32>
+  return %0 : tensor<16xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @a_hint(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
   %0 = math.tanh %x : tensor<16x16xf32>
   // expected-error@+1 {{the hint [[0], []] cannot be said in Shardy's sdy dialect}}

@@ -22,7 +22,7 @@ func.func @main(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 // CHECK: stablehlo.exponential %{{.*}} : tensor<2x8xf32>
 // CHECK: "mesh.to_global"({{.*}}) -> tensor<4x8xf32>
 // CHECK: "mesh.sharding_group"({{.*}}) {{.*}} : (tensor<4x8xf32>) -> ()
-sdy.mesh @g = <["x"=2]>
+"sdy.mesh"() <{mesh = #sdy.mesh<["x"=2]>, sym_name = "g"}> : () -> ()
 func.func public @main(%x: tensor<?x8xf32> {sdy.sharding = #sdy.sharding<@g, [{"x"}, {}]>}) -> tensor<?x8xf32> {
   %one = stablehlo.constant dense<1.0> : tensor<f32>
   %d = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x8xf32>) -> tensor<i32>
@@ -30,12 +30,14 @@ func.func public @main(%x: tensor<?x8xf32> {sdy.sharding = #sdy.sharding<@g, [{"
   %eight = stablehlo.constant dense<8> : tensor<1xi32>
   %shape = stablehlo.concatenate %d1, %eight, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
   %ones = stablehlo.dynamic_broadcast_in_dim %one, %shape, dims = [] {sdy.sharding = #sdy.sharding_per_value<[<@g, [{"x"}, {}]>]>} : (tensor<f32>, tensor<2xi32>) -> tensor<?x8xf32>
-  %c = sdy.sharding_constraint %ones <@g, [{"x"}, {}]> : tensor<?x8xf32>
+  %c = "sdy.sharding_constraint"(%ones) <{sharding = #sdy.sharding<@g, [{"x"}, {}]>}> : (tensor<?x8xf32>) -> tensor<?x8xf32>
   %e = stablehlo.add %c, %x : tensor<?x8xf32>
-  %m = sdy.manual_computation(%e) in_shardings=[<@g, [{"x"}, {}]>] out_shardings=[<@g, [{"x"}, {}]>] manual_axes={"x"} (%a: tensor<?x8xf32>) {
+  %m = "sdy.manual_computation"(%e) <{in_shardings = #sdy.sharding_per_value<[<@g, [{"x"}, {}]>]>,
+      manual_axes = #sdy<manual_axes{"x"}>, out_shardings = #sdy.sharding_per_value<[<@g, [{"x"}, {}]>]>}> ({
+  ^bb0(%a: tensor<?x8xf32>):
     %1 = stablehlo.exponential %a : tensor<?x8xf32>
-    sdy.return %1 : tensor<?x8xf32>
-  } : (tensor<?x8xf32>) -> tensor<?x8xf32>
-  sdy.sharding_group %m group_id=0 : tensor<?x8xf32>
+    "sdy.return"(%1) : (tensor<?x8xf32>) -> ()
+  }) : (tensor<?x8xf32>) -> tensor<?x8xf32>
+  "sdy.sharding_group"(%m) <{group_id = 0 : i64}> : (tensor<?x8xf32>) -> ()
   return %m : tensor<?x8xf32>
 }

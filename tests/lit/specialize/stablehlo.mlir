@@ -10,7 +10,7 @@
 // CHECK-NOT: tensor<?
 // RAN: check passed
 
-sdy.mesh @g = <["x"=2, "y"=2]>
+"sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "y"=2]>, sym_name = "g"}> : () -> ()
 func.func public @main(%x: tensor<?x8xf32> {sdy.sharding = #sdy.sharding<@g, [{"x"}, {}]>}, %w: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@g, [{}, {"y"}]>}) -> tensor<?x16xf32> {
   %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<?x8xf32>, tensor<8x16xf32>) -> tensor<?x16xf32>
   %d = stablehlo.get_dimension_size %0, dim = 0 : (tensor<?x16xf32>) -> tensor<i32>
