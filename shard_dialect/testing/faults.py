@@ -1,0 +1,199 @@
+"""Programs that are wrong on purpose: one fault in the local form of a right one.
+
+    %1 = shard.all_reduce %0 on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+    return %1                                             becomes    return %0
+
+A check is worth what it finds of these. Each is a mistake that a partitioner can make: it leaves
+all types as they are, and reads no memory that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir import build
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import functions_of
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.walk import walk
+from shard_dialect.model import Grid
+
+Change = Callable[[], None]
+_ADDS = "sum"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A mistake of some kind at one place in a module, not yet made."""
+
+    kind: str
+    place: str
+    make: Change
+
+
+def faults_in(module: ir.Operation) -> list[Fault]:
+    """The mistakes that can be made in a module in the local form, in the order of its text."""
+    grids = grids_of(module)
+    found = []
+    for function in functions_of(module):
+        for op in walk(function):
+            for kind, changes in _KINDS.items():
+                found += [Fault(kind, str(op), change) for change in changes(op, grids)]
+    return found
+
+
+def _missing_reduction(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
+    """What one device has, for what all have together."""
+    if op.name == "shard.all_reduce" and op.operands[0].type == op.results[0].type:
+        yield lambda: op.results[0].replace_all_uses_with(op.operands[0])
+    elif op.name == "shard.reduce_scatter":
+        dim = op.attributes["scatter_dim"].value
+
+        def slice_own() -> None:
+            attributes = {
+                "grid": op.attributes["grid"],
+                "grid_axes": op.attributes["grid_axes"],
+                "slice_axis": ir.IntegerAttr.get(ir.IndexType.get(), dim),
+            }
+            with ir.InsertionPoint(op), op.location:
+                own = build.create(
+                    "shard.all_slice", [op.results[0].type], [op.operands[0]], attributes
+                )
+            op.results[0].replace_all_uses_with(own.results[0])
+
+        yield slice_own
+
+
+def _doubled_reduction(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
+    """What all have together, once more for each of them."""
+    if op.name not in ("shard.all_reduce", "shard.reduce_scatter") or not _is_sum(op):
+        return
+    if op.name == "shard.all_reduce" and op.operands[0].type != op.results[0].type:
+        return
+
+    def repeat() -> None:
+        kept = ("grid", "grid_axes", "reduction")
+        attributes = {name: op.attributes[name] for name in kept if name in op.attributes}
+        type_ = op.operands[0].type
+        with ir.InsertionPoint(op), op.location:
+            again = build.create("shard.all_reduce", [type_], [op.operands[0]], attributes)
+        op.operands[0] = again.results[0]
+
+    yield repeat
+
+
+def _is_sum(op: ir.Operation) -> bool:
+    return "reduction" not in op.attributes or _ADDS in str(op.attributes["reduction"])
+
+
+def _other_axis(op: ir.Operation, grids: Mapping[str, Grid]) -> Iterator[Change]:
+    """An exchange along another axis of the same size."""
+    if not op.name.startswith("shard.") or "grid_axes" not in op.attributes:
+        return
+    if _listed(op) is not None:
+        return
+    grid = grids[op.attributes["grid"].value]
+    axes = list(op.attributes["grid_axes"])
+    for place, axis in enumerate(axes):
+        for other, size in enumerate(grid.shape):
+            if other not in axes and size == grid.shape[axis]:
+                new = [*axes[:place], other, *axes[place + 1 :]]
+                yield lambda new=new: _set_axes(op, new)  # type: ignore[misc]
+
+
+def _set_axes(op: ir.Operation, axes: Sequence[int]) -> None:
+    op.attributes["grid_axes"] = ir.DenseI16ArrayAttr.get(list(axes))
+
+
+def _other_slice(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
+    """A device's neighbour's slice, or one that begins elsewhere."""
+    listed = _listed(op)
+    if op.name == "shard.all_slice" and listed is None:
+        yield lambda: _turn(op)
+    elif listed is not None and _is_used_by(op, "tensor.extract_slice"):
+        numbers = list(listed)
+        if len(set(numbers)) > 1:
+            yield lambda: _set_list(op, [*numbers[1:], numbers[0]])
+
+
+def _turn(op: ir.Operation) -> None:
+    """Have each device take the slice behind its own."""
+    value, dim = op.operands[0], op.attributes["slice_axis"].value
+    size, part = value.type.shape[dim], op.results[0].type.shape[dim]
+    with ir.InsertionPoint(op), op.location:
+        parts = [build.part_of(value, part, size - part, dim), build.part_of(value, 0, part, dim)]
+        along = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
+        op.operands[0] = build.create("tensor.concat", [value.type], parts, along).results[0]
+
+
+def _halo_off_by_one(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
+    """A shard that is put one element too early into what has room for its halo."""
+    if op.name != "tensor.insert_slice" or not _is_used_by(op, "shard.update_halo"):
+        return
+    offsets = list(op.attributes["static_offsets"])
+    for dim, offset in enumerate(offsets):
+        if offset > 0:
+            new = [*offsets[:dim], offset - 1, *offsets[dim + 1 :]]
+
+            def move(new: Sequence[int] = tuple(new)) -> None:
+                op.attributes["static_offsets"] = ir.DenseI64ArrayAttr.get(list(new))
+
+            yield move
+
+
+def _padding_read(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
+    """One element behind the end of the tensor, on a device that has room for it."""
+    listed = _listed(op)
+    if listed is None or _is_used_by(op, "tensor.extract_slice"):
+        return
+    numbers = list(listed)
+    short = [place for place, number in enumerate(numbers) if number < max(numbers)]
+    if short:
+        place = short[0]
+        yield lambda: _set_list(op, [*numbers[:place], numbers[place] + 1, *numbers[place + 1 :]])
+
+
+def _listed(op: ir.Operation) -> list[int] | None:
+    """Of a slice of a constant, which says for each device a number, these numbers."""
+    if op.name != "shard.all_slice" or isinstance(op.operands[0].owner, ir.Block):
+        return None
+    constant = op.operands[0].owner.operation
+    if not build.is_constant(constant) or op.operands[0].type.rank != 1:
+        return None
+    if not isinstance(op.operands[0].type.element_type, ir.IntegerType):
+        return None
+    return [int(each) for each in constant.attributes[build.CONSTANTS[constant.name]]]
+
+
+def _set_list(op: ir.Operation, numbers: Sequence[int]) -> None:
+    type_ = op.operands[0].type
+    entries = [ir.IntegerAttr.get(type_.element_type, number) for number in numbers]
+    with ir.InsertionPoint(op), op.location:
+        made = build.scalar(ir.DenseElementsAttr.get(entries, type_))
+    op.operands[0] = made.results[0]
+
+
+def _is_used_by(op: ir.Operation, name: str) -> bool:
+    """Whether what the op makes goes into such an op, by way of single elements and sums."""
+    waiting, seen = list(op.results), set()
+    while waiting:
+        value = waiting.pop()
+        for use in value.uses:
+            user = use.owner.operation
+            if user.name == name:
+                return True
+            if user.name.startswith(("arith.", "tensor.extract")) and user.results[0] not in seen:
+                seen.add(user.results[0])
+                waiting.append(user.results[0])
+    return False
+
+
+_KINDS: Mapping[str, Callable[[ir.Operation, Mapping[str, Grid]], Iterator[Change]]] = {
+    "a reduction is missing": _missing_reduction,
+    "a reduction is done twice": _doubled_reduction,
+    "an exchange is along another axis": _other_axis,
+    "a slice is at another index": _other_slice,
+    "a halo is off by one": _halo_off_by_one,
+    "an element of padding is read": _padding_read,
+}
