@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import start_child
 from tests.extras import launched
-from tests.runtime.launching import Launch
+from tests.runtime.launching import Launch, launches
 
 RANKS = 2
 SECONDS = 10.0
@@ -316,7 +316,7 @@ def test_a_patched_main_on_one_rank(launch: Launch, start: Start, tmp_path: Path
 
 
 def test_a_watch_that_is_killed(start: Start) -> None:
-    job = start(ALL[0], "collective sleep")
+    job = start(launches()[0], "collective sleep")
     job.wait_for("fault")
     begin = time.time()
     os.utime(job.marks / "fault", (begin, begin))
