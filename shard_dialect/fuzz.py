@@ -16,6 +16,8 @@ from shard_dialect import starting
 starting.begin(__name__)
 
 import argparse
+import math
+import re
 import sys
 import time
 from collections import Counter
@@ -53,8 +55,6 @@ PIPELINES = (
 """Where `;` stands, the module is printed and read again."""
 _PROGRAMS = 50
 """In a round, whose programs hypothesis draws knowing of each other."""
-_FEW = 60
-"""As many ops are named that are in no program."""
 _SHRINKING = 60.0
 """The seconds that a failure may take to be made small."""
 
@@ -88,12 +88,16 @@ class Fuzzer:
     names: Sequence[str]
     """Of the ops to draw."""
     until: float
+    most: float = math.inf
+    """Programs."""
     counts: Counter[str] = field(default_factory=Counter)
     """How many programs ended in which way."""
     ops: Counter[str] = field(default_factory=Counter)
     """In how many programs that passed an op is."""
     drawn: Counter[str] = field(default_factory=Counter)
     collectives: Counter[str] = field(default_factory=Counter)
+    judges: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Programs that passed, by who ran them unsharded and whether they have floats of 16 bits."""
     refusals: Counter[str] = field(default_factory=Counter)
     refused: dict[str, Found] = field(default_factory=dict)
     """By the kind of the message."""
@@ -106,9 +110,13 @@ class Fuzzer:
     """The one that is being made small, until `small_until`."""
     small_until: float = 0.0
 
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self.until or self.counts.total() >= self.most
+
     def run(self, seed: int) -> None:
         number = 0
-        while time.monotonic() < self.until:
+        while not self.is_over:
             self._round(f"{seed}/{number}")
             number += 1
 
@@ -142,7 +150,7 @@ class Fuzzer:
 
     def _fails(self, program: Program) -> bool:
         """Whether a program that was not drawn before fails, and in a way that is new."""
-        if time.monotonic() > self.until:
+        if self.is_over:
             raise _OutOfTime
         if program.text in self.results:
             return False
@@ -175,6 +183,8 @@ class Fuzzer:
         if result.kind == "passed":
             self.ops.update(set(program.ops))
             self.collectives += result.collectives
+            is_narrow = re.search(r"xb?f16|<b?f16", program.text) is not None
+            self.judges[result.judge, "with bf16 or f16" if is_narrow else ""] += 1
         if result.kind == "refused":
             self.refusals[result.message_kind] += 1
             found = Found(program, result)
@@ -189,16 +199,21 @@ class Fuzzer:
         missing = [name for name in self.names if not self.ops[name]]
         found = len(self.names) - len(missing)
         drawn = [(name, count, self.ops[name]) for name, count in sorted(self.drawn.items())]
+        judged = [(*who, count) for who, count in sorted(self.judges.items())]
+        undrawn = [name for name in self.names if not self.drawn[name]]
         parts = [
             _table(["op", "programs", "that passed"], drawn),
             _table(["collective", "in programs"], sorted(self.collectives.items())),
             _table(["refused", "programs"], self.refusals.most_common()),
+            _table(["judged by", "", "programs that passed"], judged),
             f"{total} programs: {endings or 'none'}",
             f"in those that passed: {found} of {len(self.names)} ops that have samples, and "
             f"{self.collectives.total()} collectives",
         ]
-        if missing and len(missing) < _FEW:
-            parts.append(f"in none that passed: {', '.join(missing)}")
+        parts.append(f"not drawn: {', '.join(undrawn) or 'none'}")
+        failing = [name for name in missing if name not in undrawn]
+        if failing:
+            parts.append(f"drawn, and in none that passed: {', '.join(failing)}")
         return "\n\n".join(part for part in parts if part)
 
 
@@ -231,7 +246,8 @@ def _main(options: argparse.Namespace) -> int:
     if not names:
         raise ShardError(f"no op that can be run is called {' or '.join(options.ops)}")
     with Child(options.timeout, options.load_plugin) as child:
-        fuzzer = Fuzzer(child, pipelines, names, time.monotonic() + options.seconds)
+        until = time.monotonic() + options.seconds
+        fuzzer = Fuzzer(child, pipelines, names, until, options.programs)
         fuzzer.run(options.seed)
     write_output(fuzzer.report() + "\n")
     written = {
@@ -261,6 +277,9 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--seconds", type=float, default=60, metavar="N", help="for how long")
+    parser.add_argument(
+        "--programs", type=int, default=math.inf, metavar="N", help="no more than so many"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the programs")
     parser.add_argument(
         "--pipeline",

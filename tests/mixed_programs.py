@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 ELEMENTS = ("f32", "bf16", "f32", "f16", "bf16")
 GRIDS = ((4,), (2, 2), (2, 3), (2, 2, 2))
-SIZES = (4, 6, 8, 12, 5, 16, 10)
+SIZES = (4, 6, 8, 12, 5, 16, 10, 7, 9)
 
 
 def typed(shape: "tuple[int, ...]", element: str) -> str:

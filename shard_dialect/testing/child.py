@@ -40,6 +40,8 @@ class Result:
     detail: str = ""
     pipeline: Pipeline = ()
     collectives: Counter[str] = field(default_factory=Counter)
+    judge: str = ""
+    """Who ran the unsharded program."""
 
     @property
     def failed(self) -> bool:
@@ -145,4 +147,4 @@ def result_of(text: str, pipelines: Sequence[Pipeline]) -> Result:
         place = f"{Path(frame.filename).name}:{frame.lineno}"
         detail = f"{type(error).__name__} at {place}: {error}\n{traceback.format_exc()}"
         return Result("raised", detail, pipeline)
-    return Result("passed", collectives=collectives)
+    return Result("passed", collectives=collectives, judge=reference.judge)

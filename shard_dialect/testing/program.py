@@ -17,11 +17,12 @@ from shard_dialect.testing.draws import EVEN, UNEVEN, Draws, chance
 from shard_dialect.testing.placement import said
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.shardings import any_grid, any_sharding
-from shard_dialect.testing.table import JUMPS, MOVES, SAMPLES, runnable
+from shard_dialect.testing.table import JUMPS, MOVES, SAMPLES, can_be_narrow, runnable
 
 _LARGEST = 2**12
 _DEEPEST = 2
 _FLAG = Tensor((), "i1")
+_MIXED = (("bf16",), ("f16",), ("bf16", "bf16"), ("f16", "bf16"))
 
 Apart = Callable[[Callable[[Random], None]], None]
 """Takes a step of the drawing and takes it, with a generator whose draws are the step's alone."""
@@ -59,12 +60,20 @@ class _Module:
     rng: Random
     grid: Grid
     is_even: bool
-    names: Sequence[Sequence[str]]
-    """Of the ops to draw from, dialect by dialect."""
+    names: Sequence[str]
+    """Of the ops to draw from, each as often as any other."""
     apart: Apart | None
+    precisions: Sequence[str] = ("f32",)
+    """What the floats of a sample may be, whose own are f32."""
     ops: list[str] = field(default_factory=list)
     signatures: list[_Signature] = field(default_factory=list)
     count: int = 0
+
+    @property
+    def flows(self) -> Sequence[Callable[[_Function], None]]:
+        """Loops, branches and calls: StableHLO's alone where all ops are."""
+        is_stablehlo = all(name.startswith("stablehlo.") for name in self.names)
+        return [each for each in _FLOWS if not is_stablehlo or each not in (_for, _if)]
 
     def fresh(self) -> int:
         self.count += 1
@@ -92,10 +101,10 @@ def any_program(
     rng: Random, ops: Sequence[str] | None = None, apart: Apart | None = None
 ) -> Program:
     """A program of samples of these ops, or of all that can be run; the same for one seed."""
-    dialects: dict[str, list[str]] = {}
-    for name in sorted(ops) if ops is not None else runnable():
-        dialects.setdefault(name.partition(".")[0].replace("math", "arith"), []).append(name)
-    module = _Module(rng, any_grid(rng), not chance(rng, 0.4), list(dialects.values()), apart)
+    names = sorted(ops) if ops is not None else runnable()
+    module = _Module(rng, any_grid(rng), not chance(rng, 0.4), names, apart)
+    if chance(rng, 0.35):
+        module.precisions = ("f32", *rng.choice(_MIXED))
     functions = []
     if chance(rng, 0.25):
         functions.append(_Function(module).written("f", "private ", most=3))
@@ -151,7 +160,7 @@ class _Function:
 
     def step(self) -> None:
         if self.depth < _DEEPEST and chance(self.rng, 0.1):
-            self.rng.choice(_FLOWS)(self)
+            self.rng.choice(self.module.flows)(self)
         else:
             self.sample()
         if chance(self.rng, 0.3):
@@ -176,12 +185,33 @@ class _Function:
             for each in (*self.arguments, *self.values)
             if each.type == type_ and (each.is_exact or not exact)
         ]
+        others = [] if found or exact else self.in_other_precisions(type_)
         if found and not chance(self.rng, 0.15):
             value = self.rng.choice(found[-3:])
+        elif others and not chance(self.rng, 0.3):
+            value = self.converted(self.rng.choice(others[-3:]), type_)
         else:
             value = self.argument(type_)
         self.used.add(value.name)
         return value
+
+    def in_other_precisions(self, type_: Tensor) -> list[_Value]:
+        """Floats of the same shape that a program of several precisions may convert."""
+        precisions = self.module.precisions
+        if len(precisions) == 1 or type_.element not in precisions:
+            return []
+        return [
+            each
+            for each in (*self.arguments, *self.values)
+            if each.type.element in precisions and each.type.of(type_.element) == type_
+        ]
+
+    def converted(self, value: _Value, type_: Tensor) -> _Value:
+        name = f"%c{self.module.fresh()}"
+        text = f"stablehlo.convert {value.name} : ({value.type}) -> {type_}"
+        self.lines.append(f"{name} = {text}")
+        self.used.add(value.name)
+        return self.made([type_], name)[0]
 
     def made(self, types: Sequence[Tensor], name: str, exact: bool = False) -> list[_Value]:
         several = len(types) > 1
@@ -195,9 +225,12 @@ class _Function:
     # Ops
 
     def sample(self) -> None:
-        op = self.rng.choice(self.rng.choice(self.module.names))
+        op = self.rng.choice(self.module.names)
         sizes = EVEN if self.module.is_even else UNEVEN + EVEN
         drawn: Sample = SAMPLES[op](Draws(self.rng, sizes, [each.type for each in self.known()]))
+        precision = self.rng.choice(self.module.precisions)
+        if precision != "f32" and can_be_narrow(drawn):
+            drawn = drawn.in_precision(precision)
         needs_exact = op in JUMPS or drawn.jumps
         operands = [self.find(type_, needs_exact) for type_ in drawn.operands]
         number = self.module.fresh()

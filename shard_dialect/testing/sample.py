@@ -18,6 +18,12 @@ from shard_dialect.model.sharding import Shape
 _TENSOR = re.compile(r"((?:\d+x)*)(.+)$")
 _NAME = re.compile(r"%(\w+)")
 _RESULTS = "rst"
+_SINGLE = re.compile(r"(?<!complex<)(?:(?<=x)|(?<=<)|\b)f32\b")
+_INFINITIES = {
+    "0xFF800000": {"bf16": "0xFF80", "f16": "0xFC00"},
+    "0x7F800000": {"bf16": "0x7F80", "f16": "0x7C00"},
+}
+"""As bits of f32, and of the narrower floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,25 @@ class Sample:
         for name, type_ in (*enumerate(operands), *zip(_RESULTS, results, strict=False)):
             body = body.replace(f"${name}", str(type_))
         return cls(op, tuple(operands), body, tuple(results), declared)
+
+    def in_precision(self, element: str) -> Sample:
+        """The same with `bf16` or `f16` for every `f32`.
+
+        >>> sample = Sample.of("math.sin", [Tensor((2,))], "%r = math.sin %0 : $0", [Tensor((2,))])
+        >>> sample.in_precision("bf16").body
+        '%r = math.sin %0 : tensor<2xbf16>'
+        """
+
+        def narrowed(text: str) -> str:
+            for bits, others in _INFINITIES.items():
+                text = text.replace(bits, others[element])
+            return _SINGLE.sub(element, text)
+
+        operands, results = (
+            tuple(each.of(element) if each.element == "f32" else each for each in tensors)
+            for tensors in (self.operands, self.results)
+        )
+        return Sample(self.op, operands, narrowed(self.body), results, narrowed(self.declared))
 
     @property
     def result_names(self) -> tuple[str, ...]:

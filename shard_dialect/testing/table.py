@@ -57,6 +57,26 @@ def sampled(*names: str, not_run: str = "") -> Callable[[SampleFunction], Sample
     return register
 
 
+_ONE_PRECISION = {
+    "arith": "bitcast extf fptosi fptoui sitofp truncf uitofp",
+    "stablehlo": "batch_norm_grad batch_norm_inference batch_norm_training bitcast_convert"
+    " cholesky convert custom_call fft reduce_precision rng rng_bit_generator triangular_solve",
+}
+"""Ops whose samples say themselves what their floats are, or that have no others."""
+
+
+def can_be_narrow(sample: Sample) -> bool:
+    """Whether the sample means the same with floats of 16 bits, if it has any of 32."""
+    dialect, _, name = sample.op.partition(".")
+    return (
+        dialect in ("arith", "linalg", "math", "stablehlo")
+        and "complex<" not in sample.body
+        and name not in _ONE_PRECISION.get(dialect, "").split()
+        and any(each.element == "f32" for each in (*sample.operands, *sample.results))
+        and not any(each.element == "f64" for each in (*sample.operands, *sample.results))
+    )
+
+
 def runnable() -> list[str]:
     """The names of the ops whose samples are run."""
     return sorted(set(SAMPLES) - set(NOT_RUN))

@@ -8,8 +8,9 @@ is given a factor for each element, a further argument of the function:
 
 Factors of 1 leave the program what it was. Some that are one unit in the last place more or less
 make of it one that rounded to a neighbour there, as a sum in another order may. Factors are given
-to what is rounded to 16 bits; to elementary functions, which each library computes in a way of its
-own; and to what is made of narrow floats in f32 or f64, as if it came in from outside.
+to what is rounded to 16 bits; to sums, which are added in any order; to elementary functions, which
+each library computes in a way of its own; and to what is made of narrow floats in f32 or f64, as if
+it came in from outside.
 """
 
 from __future__ import annotations
@@ -52,18 +53,22 @@ _EXACT = frozenset(
     for name in names.split()
 )
 """Ops that give elements as they are given them, or round to whole numbers."""
-_ELEMENTARY = frozenset(
+_VARYING = frozenset(
     f"{dialect}.{name}"
     for dialect, names in {
         "linalg": "erf exp log powf rsqrt softmax sqrt tanh",
+        "arith": "addf",
         "math": "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp2 expm1 log"
         " log10 log1p log2 powf rsqrt sin sinh sqrt tan tanh",
-        "stablehlo": "atan2 cbrt cosine exponential exponential_minus_one log log_plus_one logistic"
-        " power rsqrt sine sqrt tan tanh",
-        "tosa": "cos erf exp log pow reciprocal rsqrt sigmoid sin tanh",
+        "stablehlo": "add atan2 batch_norm_grad batch_norm_inference batch_norm_training cbrt"
+        " cholesky convolution cosine dot dot_general exponential exponential_minus_one fft log"
+        " log_plus_one logistic power rsqrt sine sqrt tan tanh triangular_solve",
+        "tosa": "avg_pool2d conv2d conv3d cos depthwise_conv2d erf exp fft2d log matmul pow"
+        " reciprocal reduce_sum rfft2d rsqrt sigmoid sin tanh transpose_conv2d",
     }.items()
     for name in names.split()
 )
+"""Ops that are, or whose regions hold, what is computed in more than one way."""
 
 
 def add_factors(module: ir.Operation, function: ir.Operation) -> None:
@@ -109,7 +114,15 @@ def _moved(array: Array, generator: np.random.Generator) -> Array:
 
 
 def _may_round_otherwise(op: ir.Operation) -> bool:
-    return op.name in _ELEMENTARY or any(map(_is_narrow, (*op.operands, *op.results)))
+    return _varies(op) or any(map(_is_narrow, (*op.operands, *op.results)))
+
+
+def _varies(op: ir.Operation) -> bool:
+    """Whether floats that the op makes depend on who computes them; of sums of two they do not."""
+    inside = [each for region in op.regions for block in region for each in operations(block)]
+    if op.name in ("arith.addf", "stablehlo.add"):
+        return False
+    return any(each.name in _VARYING for each in (op, *inside))
 
 
 def _is_narrow(value: ir.Value) -> bool:
@@ -137,9 +150,7 @@ def _rounds(op: ir.Operation) -> Callable[[ir.Value], bool]:
     """Which of the op's results hold elements that may be rounded otherwise."""
     if not _computes(op):
         return _is_none
-    inside = [each for region in op.regions for block in region for each in operations(block)]
-    is_elementary = any(each.name in _ELEMENTARY for each in (op, *inside))
-    return _is_float if is_elementary or any(map(_is_narrow, op.operands)) else _is_narrow
+    return _is_float if _varies(op) or any(map(_is_narrow, op.operands)) else _is_narrow
 
 
 def _is_none(_: ir.Value) -> bool:

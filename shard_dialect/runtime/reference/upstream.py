@@ -18,13 +18,17 @@ from shard_dialect.ir.walk import body, walk
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.lowered import find_function
 from shard_dialect.runtime.reference.judge import CannotJudge, Execute, boundary_types
+from shard_dialect.runtime.reference.long_sums import sum_in_f64
 from shard_dialect.runtime.reference.widen import widen
 
 _FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize))"
-_TO_BUFFERS = (
+_FROM_TOSA = (
     "builtin.module("
     "func.func(tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
-    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor),"
+    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor))"
+)
+_TO_BUFFERS = (
+    "builtin.module("
     "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg),"
     "one-shot-bufferize{copy-before-write=true bufferize-function-boundaries"
     " allow-return-allocs-from-loops function-boundary-type-conversion=identity-layout-map},"
@@ -78,8 +82,11 @@ def _to_llvm(module: ir.Module, entry: str, count: int) -> None:
     if any(inner.name.startswith("stablehlo.") for inner in walk(op)):
         know_stablehlo_passes()
         PassManager.parse(_FROM_STABLEHLO).run(op)
-    widen(find_function(op, entry), count)
-    _keep_inputs(find_function(op, entry))
+    PassManager.parse(_FROM_TOSA).run(op)
+    function = find_function(op, entry)
+    widen(function, count)
+    sum_in_f64(function)
+    _keep_inputs(function)
     PassManager.parse(_TO_BUFFERS).run(op)
     for inner in walk(op):
         if inner.name == "memref.copy":  # of strided buffers it is a call of a library

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
+from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
 from shard_dialect.ir.reductions import is_identity
 from shard_dialect.ir.walk import walk
+from shard_dialect.rules.stablehlo.attributes import numbers
 from shard_dialect.rules.stablehlo.combiner import combiner
 from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.reference.judge import CannotJudge, Execute
 
 _DIALECTS = ("builtin", "func", "stablehlo", "chlo")
-_REDUCTIONS = ("stablehlo.reduce", "stablehlo.reduce_window")
 _ENTRY = "main"
 
 
@@ -34,8 +35,9 @@ def compile_by_xla(module: ir.Operation, entry: str, _: int) -> tuple[str, Execu
     for op in walk(module):
         if op.name.partition(".")[0] not in _DIALECTS:
             raise CannotJudge(f"it knows no '{op.name}' op")
-        if op.name in _REDUCTIONS and not _starts_from_identity(op):
-            raise CannotJudge(f"it may leave out what a '{op.name}' op starts from")
+        is_open = _OPEN.get(op.name)
+        if is_open is not None and is_open(op):
+            raise CannotJudge(f"it may do otherwise what such a '{op.name}' op leaves open")
     number, client, device = _client()
     try:
         executable = _compiled(client, device, _text(module, entry))
@@ -54,12 +56,35 @@ def compile_by_xla(module: ir.Operation, entry: str, _: int) -> tuple[str, Execu
     return f"XLA (jaxlib {number})", execute
 
 
-def _starts_from_identity(op: ir.Operation) -> bool:
+def _starts_from_something(op: ir.Operation) -> bool:
     """StableHLO leaves open how often a start is joined, which shows if it changes anything."""
     count = len(op.results)
     kind = combiner(op, count)
     starts = list(op.operands)[count:]
-    return kind is None or all(is_identity(kind, each) for each in starts)
+    return kind is not None and not all(is_identity(kind, each) for each in starts)
+
+
+def _writes_over_the_end(op: ir.Operation) -> bool:
+    """Whether windows of more than an element may be partly outside: XLA drops them whole."""
+    indices = op.operands[len(op.results)]
+    if not isinstance(indices.owner, ir.Block) and build.is_constant(indices.owner.operation):
+        return False
+    dims = numbers(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
+    apart = (*dims.inserted_window_dims, *dims.input_batching_dims)
+    kept = [d for d in range(op.results[0].type.rank) if d not in apart]
+    shape = op.operands[len(op.results) + 1].type.shape
+    sizes = dict(zip(kept, [shape[d] for d in dims.update_window_dims], strict=True))
+    return any(sizes.get(dim, 1) > 1 for dim in dims.scattered_dims_to_operand_dims)
+
+
+_OPEN: Mapping[str, Callable[[ir.Operation], bool]] = {
+    "stablehlo.reduce": _starts_from_something,
+    "stablehlo.reduce_window": _starts_from_something,
+    "stablehlo.rng": lambda _: True,
+    "stablehlo.rng_bit_generator": lambda op: "DEFAULT" in str(op.attributes["rng_algorithm"]),
+    "stablehlo.scatter": _writes_over_the_end,
+}
+"""What ops leave to those who run them."""
 
 
 def _text(module: ir.Operation, entry: str) -> bytes:
