@@ -32,7 +32,7 @@ def sort(w: Writer, op: ir.Operation) -> None:
     keys = _keys(compared, count)
     if not keys:
         raise w.refuse(op, "its body compares elements in a way of its own")
-    dim = integer(op, "dimension") % len(op.operands[0].type.shape)
+    dim = integer(op, "dimension", -1) % len(op.operands[0].type.shape)
     operands = w.uses(op)
     if len(keys) == len(operands) == 1 and not keys[0].is_falling and keys[0].order != "total":
         numpy = f'np.sort({operands[0]}, axis={dim}, kind="stable")'

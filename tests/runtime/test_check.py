@@ -1,5 +1,8 @@
 """The check passes what rounding explains, and nothing else."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from shard_dialect.runtime.check import Verdict, check
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from shard_dialect.runtime.tolerance import compare, least_allowed, perturbed
 from shard_dialect.runtime.world import InProcess
+from tests.conftest import run_child
 
 
 def verdict(text: str, reference: str, inputs: list[Array]) -> Verdict:
@@ -117,3 +121,32 @@ def test_what_one_unit_does_not_show_is_allowed() -> None:
     }}"""
     cut = ", #mesh.shard<@g, [[], [0]]>"
     assert verdict(text.format(cut, cut), text.format("", ""), [x]).passed
+
+
+def peak(*arguments: str) -> int:
+    """The most memory that a run takes at once, in bytes."""
+    code = (
+        "import resource, subprocess, sys; done = subprocess.run(sys.argv[1:], capture_output=True);"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024); exit(done.returncode)"
+    )
+    run = [sys.executable, "-m", "shard_dialect.run", *arguments]
+    done = run_child([sys.executable, "-c", code, *run])
+    assert done.returncode == 0, done
+    return int(done.stdout)
+
+
+def test_a_check_takes_three_times_the_memory_of_both_programs_at_most(tmp_path: Path) -> None:
+    type_ = "tensor<4096x4096xf32>"
+    program = tmp_path / "large.mlir"
+    program.write_text(f"""
+    shard.grid @g(shape = 4)
+    func.func @main(%x: {type_}) -> {type_} {{
+      %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
+      %xs = shard.shard %x to %s : {type_}
+      %y = arith.addf %xs, %xs : {type_}
+      %z = math.tanh %y : {type_}
+      return %z : {type_}
+    }}""")
+    both = 2 * peak(str(program))  # the unsharded program takes as much
+    for judge in ("upstream", "self"):
+        assert peak(str(program), "--check", f"--reference-by={judge}") < 3 * both

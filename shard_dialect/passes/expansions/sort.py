@@ -25,7 +25,7 @@ from shard_dialect.rules.stablehlo.attributes import integer
 def sort(op: ir.Operation) -> Sequence[ir.Value]:
     operands = list(op.operands)
     shape = list(operands[0].type.shape)
-    dim = integer(op, "dimension") % len(shape)
+    dim = integer(op, "dimension", -1) % len(shape)
     if shape[dim] < 2 or 0 in shape:
         return operands
     given, made = map(build.buffer_of, operands), [code.room(each.type) for each in operands]

@@ -18,5 +18,8 @@ def integers(op: ir.Operation, name: str, default: Sequence[int] = ()) -> list[i
     return list(op.attributes[name] if name in op.attributes else default)
 
 
-def integer(op: ir.Operation, name: str) -> int:
+def integer(op: ir.Operation, name: str, default: int | None = None) -> int:
+    """The attribute `name`; `default` where an op may go without it."""
+    if default is not None and name not in op.attributes:
+        return default
     return op.attributes[name].value

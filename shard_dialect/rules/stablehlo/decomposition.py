@@ -53,7 +53,7 @@ def sort(query: Query) -> ShardingRule | None:
     """Each line is sorted by itself; where there is only one, splitting it is not passed on."""
     factors = Factors(query)
     shape = factors.operands[0]
-    along = integer(query.op, "dimension") % len(shape)  # it may be counted from the last one
+    along = integer(query.op, "dimension", -1) % len(shape)  # it may be counted from the last one
     is_alone = all(size == 1 for dim, size in enumerate(shape) if dim != along)
     for dim, size in enumerate(shape):
         if dim == along:

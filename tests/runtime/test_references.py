@@ -1,0 +1,124 @@
+"""Who judges: the most independent executor that can, and none that passes its own faults."""
+
+import numpy as np
+import pytest
+
+from shard_dialect.errors import ShardError
+from shard_dialect.runtime import elementary
+from shard_dialect.runtime.arrays import random_inputs
+from shard_dialect.runtime.reference import JUDGES, Judge
+from shard_dialect.testing import reference_of, run_and_check
+from tests.extras import needs
+from tests.mixed_programs import mixed_program
+
+TANH = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
+  %xs = shard.shard %x to %s : tensor<8x4xf32>
+  %y = math.tanh %xs : tensor<8x4xf32>
+  return %y : tensor<8x4xf32>
+}
+"""
+ADDS = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = stablehlo.add %x, %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+"""
+
+
+def function(op: str) -> str:
+    """Of one argument, and of one op."""
+    return f"func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{\n{op}\n}}"
+
+
+@needs("jax")
+def test_xla_judges_stablehlo() -> None:
+    assert reference_of(ADDS).judge.startswith("XLA (jaxlib ")
+
+
+def test_upstream_judges_what_xla_does_not_know() -> None:
+    assert reference_of(TANH).judge.startswith("upstream's passes")
+
+
+def test_our_own_code_judges_what_no_other_can() -> None:
+    text = """
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %e = arith.addf %x, %x : tensor<4xf32>
+      %y = "stablehlo.sort"(%e) ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %p = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %p : tensor<i1>
+      }) : (tensor<4xf32>) -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }"""
+    assert reference_of(text).judge == "our own code, as the devices are"
+
+
+@pytest.mark.parametrize("by", ["xla", "upstream"])
+def test_a_judge_that_cannot_says_why(by: Judge) -> None:
+    text = {
+        "xla": TANH,
+        "upstream": "func.func @main(%x: tensor<0xf32>) -> tensor<0xf32> {\n"
+        "%y = math.sin %x : tensor<0xf32>\nreturn %y : tensor<0xf32>\n}",
+    }[by]
+    with pytest.raises(
+        ShardError, match=f"cannot run the unsharded program with --reference-by={by}: "
+    ):
+        reference_of(text, by)
+
+
+@pytest.mark.parametrize("spoiled", [False, True])
+def test_our_own_code_does_not_pass_its_own_faults(
+    monkeypatch: pytest.MonkeyPatch, spoiled: bool
+) -> None:
+    right = elementary._FUNCTIONS["math.tanh"]["f32"]
+    if spoiled:
+        wrong = {"f32": lambda w, x: w.multiply(right(w, x), 1.0001)}
+        monkeypatch.setitem(elementary._FUNCTIONS, "math.tanh", wrong)
+    assert run_and_check(TANH, "spmd,lower").verdict.passed != spoiled
+    assert run_and_check(TANH, "spmd,lower", reference=reference_of(TANH, "self")).verdict.passed
+
+
+@needs("jax")
+@pytest.mark.parametrize("seed", range(6))
+def test_judges_agree_where_nothing_is_moved(seed: int) -> None:
+    text = mixed_program(seed)
+    first, *others = (reference_of(text, by) for by in JUDGES)
+    inputs = random_inputs(first.arguments, seed)
+    expected = [each.astype(np.float64) for each in first.run(inputs)]
+    for other in others:
+        for a, b in zip(expected, other.run(inputs), strict=True):
+            np.testing.assert_allclose(b.astype(np.float64), a, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("by", ["upstream", "self"])
+def test_roundings_to_narrow_floats_are_moved_by_their_last_place(by: Judge) -> None:
+    reference = reference_of(
+        """
+        func.func @main(%x: tensor<64xf32>) -> tensor<64xf32> {
+          %n = arith.truncf %x : tensor<64xf32> to tensor<64xbf16>
+          %w = arith.extf %n : tensor<64xbf16> to tensor<64xf32>
+          return %w : tensor<64xf32>
+        }""",
+        by,
+    )
+    x = np.linspace(1, 2, 64, endpoint=False, dtype=np.float32)
+    plain, moved = (
+        reference.run([x])[0],
+        reference.run_rounding_otherwise([x], 1, move_inputs=True)[0],
+    )
+    assert np.all(np.abs(plain - x) <= 2**-8)
+    assert 0 < np.max(np.abs(moved - plain)) <= 2**-6
+    np.testing.assert_allclose(reference.run_nearby([x], 1, 1)[0], plain, rtol=1e-2)
+
+
+def test_what_upstream_converts_wrongly_it_does_not_judge() -> None:
+    text = """
+    func.func @main(%x: tensor<4xi1>) -> tensor<4xi1> {
+      %y = stablehlo.add %x, %x : tensor<4xi1>
+      return %y : tensor<4xi1>
+    }"""
+    with pytest.raises(ShardError, match=r"converts such a 'stablehlo\.add' op wrongly"):
+        reference_of(text, "upstream")
