@@ -16,7 +16,7 @@ _PRETTY = re.compile(
 )
 _CHLO = re.compile(r'(?<!["#\w.])chlo\.\w')
 _TAKEN_APART = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
-_PLACE = re.compile(r'loc\("-":(\d+):(\d+)')
+_PLACE = re.compile(r'"-":(\d+):(\d+)')
 
 
 def is_for_jaxlib(text: str) -> bool:
@@ -36,11 +36,12 @@ def to_generic(text: str, name: str, lines_before: int) -> str:
         if "chlo." in text:
             pass_manager.parse(_TAKEN_APART, context).run(module.operation)
     except bindings.MLIRError as error:
+        start = f"{name}:{lines_before + 1}:1"
         for diagnostic in error.error_diagnostics:
-            place = _PLACE.match(str(diagnostic.location))
-            at = f"{name}:{int(place[1]) + lines_before}:{place[2]}" if place else name
+            place = _PLACE.search(str(diagnostic.location))
+            at = f"{name}:{int(place[1]) + lines_before}:{place[2]}" if place else start
             raise ShardError(_named(diagnostic.message), at) from None
-        raise ShardError(str(error), name) from None
+        raise ShardError(str(error), start) from None
     generic: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
     return generic
 

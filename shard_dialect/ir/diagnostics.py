@@ -106,9 +106,14 @@ def readable_strings(op: ir.Operation) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if "nanobind" not in str(error):
-            raise
-        raise error_at(op.location, f"'{op.name}' op holds a string that is not UTF-8") from None
+        raise not_utf8(error, location_text(op.location), f"'{op.name}' op ") from None
+
+
+def not_utf8(error: RuntimeError, location: str | None, what: str = "") -> ShardError:
+    """The error to tell of the bindings' own about a string; raises it again if it is another."""
+    if "nanobind" not in str(error):
+        raise error
+    return ShardError(f"{what}holds a string that is not UTF-8", location)
 
 
 def from_mlir(error: ir.MLIRError) -> ShardError:

@@ -18,9 +18,10 @@ from shard_dialect.errors import ShardError, cannot
 from shard_dialect.ir import by_jaxlib
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import load_dialects_of, refuse_unregistered
-from shard_dialect.ir.diagnostics import from_mlir, reporting, showing_locations
+from shard_dialect.ir.diagnostics import from_mlir, not_utf8, reporting, showing_locations
 from shard_dialect.ir.sdy.spelling import edits as sdy_edits
 from shard_dialect.ir.spelling import Edit, edits
+from shard_dialect.ir.unexplained import explained
 from shard_dialect.ir.verify import verify
 
 STDIN = "-"
@@ -112,11 +113,29 @@ class Source:
             try:
                 module = ir.Module.parse(self.text)
             except ir.MLIRError as error:
-                raise from_mlir(error) from None
+                if not error.error_diagnostics:
+                    raise self._unexplained() from None
+                raise from_mlir(error).at(self._start) from None
+            except RuntimeError as error:
+                raise not_utf8(error, self._start) from None
             if context.allow_unregistered_dialects and not allowed:
                 refuse_unregistered(module.operation)
             verify(module.operation)
         return module
+
+    @property
+    def _start(self) -> str:
+        """For errors whose place nobody knows."""
+        return f"{self.name}:{self.lines_before + 1}:1"
+
+    def _unexplained(self) -> ShardError:
+        """The error for what MLIR refuses without a word, with its place."""
+        if isinstance(self.text, bytes):
+            return ShardError("is no MLIR bytecode that these bindings read", self._start)
+        offset, message = explained(self.text)
+        line = self.text.count("\n", 0, offset) + 1
+        column = offset - (self.text.rfind("\n", 0, offset) + 1) + 1
+        return ShardError(message, self._restore(f"-:{line}:{column}"))
 
     def places(self) -> AbstractContextManager[None]:
         """Show locations in the text that MLIR was given as those of the file."""

@@ -16,10 +16,10 @@ from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
 
 
-def reshaped(operand: Shape, result: Shape) -> ShardingRule | None:
-    """The rule of a reshape, `None` of empty tensors."""
+def reshaped(operand: Shape, result: Shape) -> ShardingRule:
+    """The rule of a reshape. One of an empty tensor has no factors: both are whole."""
     if 0 in operand:
-        return None
+        return ShardingRule((), (((),) * len(operand),), (((),) * len(result),), role="pass")
     sides = (_Side(operand), _Side(result))
     sizes: list[int] = []
 

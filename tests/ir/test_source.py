@@ -1,5 +1,7 @@
 """Spelling a file as the bindings parse it, and finding the way back to its own columns."""
 
+import io
+
 import pytest
 
 from shard_dialect.errors import ShardError
@@ -77,3 +79,28 @@ def test_parts_know_their_lines(tmp_path_factory: pytest.TempPathFactory) -> Non
     parts = Source.read_parts(str(file))
     assert [part.text for part in parts] == ["first\n", "second\nmore\n", "third\n"]
     assert [part.lines_before for part in parts] == [0, 2, 5]
+
+
+def bytecode_of(text: str) -> bytes:
+    with make_context():
+        written = io.BytesIO()
+        Source.of(text).parse().operation.write_bytecode(written)
+    return written.getvalue()
+
+
+EXP = "func.func @main(%x: tensor<4xf32>) {\n%0 = math.exp %x : tensor<4xf32>\nreturn\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"ML\xefR", "attempting to parse a byte at the end of the bytecode"),
+        (bytecode_of(EXP).replace(b"math", b"m\xffth"), "holds a string that is not UTF-8"),
+        (bytecode_of(EXP).replace(b"math", b"moth"), "dialect 'moth' is unknown"),
+    ],
+    ids=["nothing", "no UTF-8", "unknown dialect"],
+)
+def test_what_is_wrong_with_bytecode_is_told_with_its_file(data: bytes, message: str) -> None:
+    with make_context(), pytest.raises(ShardError, match=message) as raised:
+        Source("in.mlirbc", data).parse()
+    assert (raised.value.location or "").startswith("in.mlirbc:")

@@ -47,11 +47,7 @@ class SdyReader:
         if not is_tensor and (given.replicated or given.unreduced):
             raise ShardingError(f"has sharding {given}, with axes, for a {type_}, no tensor")
         rank = type_.rank if is_tensor else 0
-        said = to_annotation(given, grid, rank)
-        for dim, axes in enumerate(said.sharding.split_axes):
-            if axes and type_.shape[dim] == 0:
-                raise ShardingError(f"splits dimension {dim}, of size 0, in {given}")
-        return said
+        return to_annotation(given, grid, rank)
 
     def grid_like(self, mesh: Grid) -> Grid:
         """The grid that is declared for a mesh written out in a sharding, or that itself."""
