@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shard_dialect import plugins, watch
 from shard_dialect.cli import (
@@ -22,6 +22,14 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.source import STDIN, Source
 from shard_dialect.launchers import Rank
 from shard_dialect.outputs import Output
+from shard_dialect.runtime.agreement import (
+    agree,
+    agree_on_talk,
+    digest,
+    digest_of,
+    digest_of_inputs,
+    versions,
+)
 from shard_dialect.runtime.arrays import load_inputs, random_inputs, save_outputs
 from shard_dialect.runtime.bisect import Suspect
 from shard_dialect.runtime.blas import use_one_thread
@@ -81,11 +89,16 @@ def _run(options: argparse.Namespace, joined: list[Launched], output: Output | N
     if peers and peers.size > 1 and STDIN in (options.input, options.reference):
         raise ShardError("standard input reaches one rank only: name a file")
     use_one_thread()
-    executable, reference, suspect = _compiled(options, peers)
+    plugins.load(options.load_plugin)
+    sources = _Sources.read(options)
+    has_own = peers is not None and peers.size > 1 and _agree(options, sources, peers)
+    executable, reference, suspect = _compiled(options, sources, peers)
     program = executable.program
     if peers:
         peers.check_size(program.devices)
     _check_device(program, peers)
+    if peers and has_own:
+        agree_on_talk(peers, program, peers.rank)
     world: World = peers or InProcess(program.devices)
     doing("the inputs")
     types = [each.whole for each in program.arguments]
@@ -113,6 +126,33 @@ def _run(options: argparse.Namespace, joined: list[Launched], output: Output | N
     return 0
 
 
+@dataclass(frozen=True)
+class _Sources:
+    program: Source
+    reference: Source | None
+    """Where it is another than the program."""
+
+    @classmethod
+    def read(cls, options: argparse.Namespace) -> _Sources:
+        doing("the reading of files", f"{options.input}:1:1")
+        reference = Source.read(options.reference) if options.reference else None
+        return cls(Source.read(options.input), reference)
+
+
+def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> bool:
+    """Raise unless all ranks were started alike; gives whether each has a program of its own."""
+    flags = ("backend", "entry", "shapes", "grid", "seed", "check", "bisect")
+    given = {f"--{name}": getattr(options, name) for name in flags}
+    mine = {
+        name: "" if each is None or each is False else str(each) for name, each in given.items()
+    }
+    mine["--outputs"] = "given" if options.outputs else ""
+    mine["the content of --inputs"] = digest_of_inputs(options.inputs) if options.inputs else ""
+    mine["the reference"] = digest_of(sources.reference) if sources.reference else ""
+    mine["the content of plugins"] = digest(*plugins.texts())
+    return agree(peers, {**versions(), **mine}, sources.program)
+
+
 def _check_device(program: Program, peers: Launched | None) -> None:
     """Raise if this is another device than the one that the program is for."""
     wanted = program.device
@@ -129,18 +169,17 @@ def _check_device(program: Program, peers: Launched | None) -> None:
 
 
 def _compiled(
-    options: argparse.Namespace, peers: Launched | None
+    options: argparse.Namespace, sources: _Sources, peers: Launched | None
 ) -> tuple[Executable, Reference | None, Suspect | None]:
     """The sharded program, the one that it is compared with, and what `--bisect` needs.
 
     Of many ranks the one that speaks compares, and has the unsharded program alone.
     """
     ranks = peers.size if peers else None
-    plugins.load(options.load_plugin)
     cache = None if options.no_cache else Cache.of_user(plugins.contents())
     sizes = Sizes(options.shapes, options.grid, options.inputs or "", ranks)
     with make_context():
-        source = Source.read(options.input)
+        source = sources.program
         doing("the compiler", f"{source.name}:1:1")
         native = options.backend == "mpi"
         executable = compile_sharded(source, options.entry, cache, sizes=sizes, native_mpi=native)
@@ -150,7 +189,7 @@ def _compiled(
         if not (options.check or options.bisect) or (peers and not peers.speaks):
             return executable, None, suspect
         doing("the compiler of the unsharded program")
-        of = Source.read(options.reference) if options.reference else source
+        of = sources.reference or source
         return executable, compile_reference(of, entry, sizes=sizes, by=judge), suspect
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from shard_dialect import __version__, plugins
+from shard_dialect.cli import write_output
 from shard_dialect.endings import DEBUG, show_tracebacks
 from shard_dialect.errors import ShardError
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 STDIN = STDOUT = "-"
 _OPTIONAL_VALUES = {"--verify-diagnostics": "all"}
@@ -62,6 +67,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise ShardError(f"{message} (--help lists all options)")
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        if file is sys.stdout:
+            write_output(message)  # argparse would take no notice of an error
+        else:
+            super()._print_message(message, file)
 
 
 class _Help(argparse.Action):

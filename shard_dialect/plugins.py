@@ -69,6 +69,12 @@ def contents() -> list[bytes]:
     return found
 
 
+def texts() -> list[bytes]:
+    """The files of all plugins that were loaded, wherever they are."""
+    paths = [Path(getattr(module, "__file__", None) or "") for module in _loaded.values()]
+    return [path.read_bytes() for path in paths if path.is_file()]
+
+
 def _load_once(name: str, shown: str) -> None:
     if name in _loaded:
         return

@@ -15,6 +15,7 @@ BOUNDED_BY_HAND = {
     "benchmarks/run.py",
     "tests/conftest.py",
     "tests/fuzz_reader.py",
+    "tests/hostile/test_endings.py",
     "tests/runtime/everywhere.py",
     "tests/runtime/test_failing_ranks.py",
     "tests/test_driver.py",

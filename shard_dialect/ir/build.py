@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, linalg_queries
 
 
@@ -239,7 +240,13 @@ def _slice(
 
 
 def resized(type_: ir.RankedTensorType, shape: Sequence[int]) -> ir.RankedTensorType:
-    """A plain type of the same elements."""
+    """A plain type of the same elements.
+
+    Raises `ShardError` for a size that MLIR has no number for: padding may have made it.
+    """
+    if any(size >= 1 << 63 for size in shape):
+        sizes = "x".join(map(str, shape))
+        raise ShardError(f"a tensor of shape {sizes} would be needed: sizes are below 2^63")
     return ir.RankedTensorType.get(list(shape), type_.element_type)
 
 

@@ -126,7 +126,8 @@ def from_mlir(error: ir.MLIRError) -> ShardError:
 def reporting(context: ir.Context) -> Iterator[None]:
     """Pass MLIR's own warnings and remarks on to Python's `warnings`, where ours go.
 
-    Errors come in MLIR's exceptions; one that made nothing fail is raised at the end.
+    Errors come in MLIR's exceptions, or are raised in the place of exceptions that do not say them;
+    one that made nothing fail is raised at the end.
     """
     errors: list[Diagnostic] = []
     raised: list[BaseException] = []  # an exception cannot pass through MLIR
@@ -145,6 +146,10 @@ def reporting(context: ir.Context) -> Iterator[None]:
     handler = context.attach_diagnostic_handler(handle)
     try:
         yield
+    except RuntimeError:
+        if errors:
+            raise _as_error(errors) from None
+        raise
     finally:
         handler.detach()
     if raised:

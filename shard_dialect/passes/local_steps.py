@@ -12,6 +12,7 @@ from itertools import pairwise
 from shard_dialect.ir import build, reductions
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.collectives import Collective
+from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.local import write_local
 from shard_dialect.ir.masking import as_index
 from shard_dialect.ir.shardings import Shardings
@@ -49,7 +50,8 @@ def cut_collective(op: ir.Operation, collective: Collective, shardings: Sharding
                 begin = before.halo(step.dim)[0] - step.low
                 value = build.part_of(value, begin, type_.shape[step.dim], step.dim)
             if grid.axes_size(step.axes) > 1:
-                value = _written(step, before, grid, value, global_type, type_)
+                with located(op):
+                    value = _written(step, before, grid, value, global_type, type_)
     op.results[0].replace_all_uses_with(value)
     source = op.operands[0].owner
     op.erase()

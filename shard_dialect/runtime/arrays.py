@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -112,22 +111,40 @@ def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
 
 def _arrays(path: str) -> dict[str, Array]:
     try:
-        with np.load(path) as file:
-            return dict(file)
+        with open(path, "rb") as stream, np.load(stream) as file:
+            return {name: _read(path, file, name) for name in file.files}
     except OSError as error:
         raise cannot("read", path, error) from None
-    except (ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
-        raise ShardError(f"cannot read '{path}': it is no .npz file of arrays") from None
+    except (ShardError, MemoryError):
+        raise
+    except Exception as error:  # whatever numpy, zipfile and zlib make of what is in it
+        is_unknown = isinstance(error, NotImplementedError | RuntimeError)
+        reason = f": {error}" if is_unknown else ""
+        raise ShardError(f"cannot read '{path}': it is no .npz file of arrays{reason}") from None
+
+
+def _read(path: str, file: Mapping[str, Array], name: str) -> Array:
+    try:
+        return file[name]
+    except ValueError as error:
+        if "Object arrays" in str(error):
+            raise ShardError(f"'{path}': {name} has dtype object: its elements are none") from None
+        raise
 
 
 def _check_type(path: str, name: str, array: Array, type_: TensorType) -> None:
+    if array.dtype.names is not None:
+        raise ShardError(
+            f"'{path}': {name} has the structured dtype {array.dtype}, expected {type_.dtype}"
+        )
     if array.shape != type_.shape:
         raise ShardError(
             f"'{path}': {name} has shape {_shape(array.shape)}, expected {_shape(type_.shape)}"
         )
     # numpy writes the element types that it does not know, bf16 for one, as raw bytes.
+    is_known = type_.dtype.isbuiltin == 1
     raw = array.dtype.type is np.void and array.dtype.itemsize == type_.dtype.itemsize
-    if array.dtype != type_.dtype and not raw:
+    if array.dtype != type_.dtype and (is_known or not raw):
         raise ShardError(f"'{path}': {name} has dtype {array.dtype}, expected {type_.dtype}")
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.attributes import COLLECTIVE, DEVICE, FORM, RANK
 from shard_dialect.ir.bindings import PassManager, ir, part
-from shard_dialect.ir.diagnostics import error_at, from_mlir
+from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
 from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.walk import body, operations, walk
@@ -109,7 +109,8 @@ class Engine:
     """Code that LLVM has just made."""
 
     def __init__(self, module: ir.Module, entry: str) -> None:
-        made = part("execution_engine").ExecutionEngine(module, opt_level=2, enable_pic=True)
+        with reporting(module.context):
+            made = part("execution_engine").ExecutionEngine(module, opt_level=2, enable_pic=True)
         if not made.raw_lookup(_called_from_c(entry)):
             raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
         self._engine = made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -216,10 +217,12 @@ def _boundary(
             raise error_at(
                 handle.location, f"cannot run a function on a {type_}: only tensors of known size"
             )
+        _check_size(handle, type_)
         local = _tensor_type(type_)
         whole, sharding = local, None
         if key in attributes:
             global_type = attributes[key].value
+            _check_size(handle, global_type)
             whole = _tensor_type(global_type)
             local = TensorType(local.shape, whole.dtype)  # buffers have no signs
             sharding = shardings.of_type(global_type)
@@ -231,6 +234,26 @@ def _boundary(
         stage = parts[symbol(attributes[STAGE])] if STAGE in attributes else None
         found.append(Boundary(local, whole, sharding, stage))
     return found
+
+
+_MOST_DIMENSIONS = getattr(np, "MAXDIMS", 64)
+
+
+def _check_size(handle: ir.Operation, type_: ir.ShapedType) -> None:
+    """Raise if there is no array for a tensor of the function's boundary."""
+    if len(type_.shape) > _MOST_DIMENSIONS:
+        raise error_at(
+            handle.location,
+            f"cannot run a function on a tensor of {len(type_.shape)} dimensions: there are arrays "
+            f"of up to {_MOST_DIMENSIONS}",
+        )
+    size = prod(type_.shape) * dtype_of(type_.element_type).itemsize
+    if size >= 1 << 63:
+        shape = "x".join(map(str, type_.shape))
+        raise error_at(
+            handle.location,
+            f"cannot run a function on a tensor of shape {shape}: it takes {size} bytes",
+        )
 
 
 def _tensor_type(type_: ir.ShapedType) -> TensorType:

@@ -123,14 +123,18 @@ def test_what_one_unit_does_not_show_is_allowed() -> None:
     assert verdict(text.format(cut, cut), text.format("", ""), [x]).passed
 
 
+PEAK = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], capture_output=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+sys.exit(done.returncode)
+"""
+
+
 def peak(*arguments: str) -> int:
     """The most memory that a run takes at once, in bytes."""
-    code = (
-        "import resource, subprocess, sys; done = subprocess.run(sys.argv[1:], capture_output=True);"
-        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024); exit(done.returncode)"
-    )
     run = [sys.executable, "-m", "shard_dialect.run", *arguments]
-    done = run_child([sys.executable, "-c", code, *run])
+    done = run_child([sys.executable, "-c", PEAK, *run])
     assert done.returncode == 0, done
     return int(done.stdout)
 

@@ -28,11 +28,6 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 """
 
 
-def function(op: str) -> str:
-    """Of one argument, and of one op."""
-    return f"func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{\n{op}\n}}"
-
-
 @needs("jax")
 def test_xla_judges_stablehlo() -> None:
     assert reference_of(ADDS).judge.startswith("XLA (jaxlib ")
@@ -63,9 +58,8 @@ def test_a_judge_that_cannot_says_why(by: Judge) -> None:
         "upstream": "func.func @main(%x: tensor<0xf32>) -> tensor<0xf32> {\n"
         "%y = math.sin %x : tensor<0xf32>\nreturn %y : tensor<0xf32>\n}",
     }[by]
-    with pytest.raises(
-        ShardError, match=f"cannot run the unsharded program with --reference-by={by}: "
-    ):
+    reason = f"cannot run the unsharded program with --reference-by={by}: "
+    with pytest.raises(ShardError, match=reason):
         reference_of(text, by)
 
 
@@ -105,10 +99,8 @@ def test_roundings_to_narrow_floats_are_moved_by_their_last_place(by: Judge) -> 
         by,
     )
     x = np.linspace(1, 2, 64, endpoint=False, dtype=np.float32)
-    plain, moved = (
-        reference.run([x])[0],
-        reference.run_rounding_otherwise([x], 1, move_inputs=True)[0],
-    )
+    (plain,) = reference.run([x])
+    (moved,) = reference.run_rounding_otherwise([x], 1, move_inputs=True)
     assert np.all(np.abs(plain - x) <= 2**-8)
     assert 0 < np.max(np.abs(moved - plain)) <= 2**-6
     np.testing.assert_allclose(reference.run_nearby([x], 1, 1)[0], plain, rtol=1e-2)
