@@ -16,6 +16,8 @@ BOUNDED_BY_HAND = {
     "tests/conftest.py",
     "tests/fuzz_reader.py",
     "tests/hostile/test_endings.py",
+    "tests/hostile/test_meeting.py",
+    "tests/hostile/test_ranks.py",
     "tests/runtime/everywhere.py",
     "tests/runtime/test_failing_ranks.py",
     "tests/test_driver.py",
