@@ -27,13 +27,13 @@ Run = Callable[[], Any]
 def ours(program: Program, devices: int, folder: Path) -> tuple[Run, Callable[[Any], Any]]:
     from shard_dialect.ir.context import make_context
     from shard_dialect.ir.source import Source
-    from shard_dialect.runtime.compile import compile_reference, compile_sharded
+    from shard_dialect.runtime.compile import compile_sharded
     from shard_dialect.runtime.executable import Alone
     from shard_dialect.runtime.world import InProcess
 
     source = Source.read(str(folder / f"{devices}.mlir"))
     with make_context():
-        executable = compile_sharded(source) if devices > 1 else compile_reference(source, "main")
+        executable = compile_sharded(source) if devices > 1 else unsharded(source)
     inputs = program.inputs()
     if devices == 1:
         return lambda: executable.run(inputs, Alone())[0], lambda result: result
@@ -43,6 +43,16 @@ def ours(program: Program, devices: int, folder: Path) -> tuple[Run, Callable[[A
         lambda: world.run(executable, pieces),
         lambda results: executable.program.gather(results)[0],
     )
+
+
+def unsharded(source: Any) -> Any:
+    """The program for one device, as it is compiled for many."""
+    from shard_dialect.passes.pipeline import run_pipeline
+    from shard_dialect.runtime.executable import Executable
+
+    module = source.parse()
+    run_pipeline(module, "import,erase-sharding,lower")
+    return Executable(module, "main")
 
 
 def in_jax(program: Program, devices: int, folder: Path) -> tuple[Run, Callable[[Any], Any]]:

@@ -32,7 +32,7 @@ def compiled(folder: Path) -> tuple[Executable, list[str]]:
         warnings.simplefilter("always")
         cache = Cache(folder)
         made = compiling.compile_sharded(Source.of(TINY), None, cache)
-        compiling.compile_reference(Source.of(TINY), "main", cache)
+        compiling.compile_sharded(Source.of(TINY, "other.mlir"), None, cache)
     assert results(made)
     return made, [str(each.message) for each in caught]
 
@@ -51,7 +51,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return pipelines
 
 
-BOTH = ["spmd", "lower", "import,erase-sharding,lower"]
+BOTH = ["spmd", "lower"] * 2
 
 
 @pytest.fixture
