@@ -15,9 +15,10 @@ import pytest
 from shard_dialect import jobs
 from shard_dialect.launchers import TORCHRUN
 from tests.conftest import ROOT
+from tests.extras import needs
 from tests.hostile.programs import TINY
 
-pytest.importorskip("torch")
+pytestmark = needs("torch")
 NOBODY = 65534
 
 

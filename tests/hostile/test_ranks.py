@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import Program, ended, run_child, start_child
+from tests.extras import skip_without
 from tests.hostile.programs import TINY
 from tests.runtime.launching import Launch, launches
 
@@ -28,7 +29,7 @@ def start(tmp_path: Path) -> Start:
 
     def call(launch: Launch | None, differs: str, *options: str) -> tuple[int | None, str]:
         if launch is None:
-            pytest.skip("there is no such launcher")
+            skip_without("mpi,torch")
         program = ("-m", "tests.hostile.differing", str(tmp_path / "in.mlir"), *options)
         differs = differs.replace("TMP", str(tmp_path))
         child = start_child(launch.command(2, *program), TEST_DIFFERS=f"{COMPILING}; {differs}")
@@ -160,7 +161,7 @@ def test_programs_of_single_devices(
     opt: Program, tmp_path: Path, first: str, second: str, said: str
 ) -> None:
     if MPI is None:
-        pytest.skip("there is no such launcher")
+        skip_without("mpi,torch")
     files = device_programs(opt, tmp_path, (first, second))
     command = [*MPI.launcher]
     for rank, file in enumerate(files):
@@ -175,7 +176,7 @@ def test_programs_of_single_devices(
 
 def test_one_program_beside_that_of_a_device(opt: Program, tmp_path: Path) -> None:
     if MPI is None:
-        pytest.skip("there is no such launcher")
+        skip_without("mpi,torch")
     device = device_programs(opt, tmp_path, (TINY, TINY))[1]
     whole = tmp_path / "in.mlir"
     for marked in ("", "// mesh.device\n"):
