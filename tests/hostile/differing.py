@@ -9,13 +9,13 @@ import sys
 
 from shard_dialect.run import main
 
-RANK = next(os.environ[each] for each in ("RANK", "PMI_RANK") if each in os.environ)
-
 
 def patch(module: str, name: str, value: object) -> None:
     setattr(importlib.import_module(module), name, value)
 
 
-if RANK == "1":
-    exec(os.environ["TEST_DIFFERS"], {"argv": sys.argv, "patch": patch})
-sys.exit(main())
+if __name__ == "__main__":
+    rank = next(os.environ[each] for each in ("RANK", "PMI_RANK") if each in os.environ)
+    if rank == "1":
+        exec(os.environ["TEST_DIFFERS"], {"argv": sys.argv, "patch": patch})
+    sys.exit(main())
