@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from math import prod
 
 from shard_dialect.errors import ShardError
@@ -150,9 +150,34 @@ class Grid:
         """
         return _groups(self, tuple(axes))
 
+    def first_group(self, axes: Sequence[Axis]) -> tuple[int, ...]:
+        """The group of device 0; adding up its members' numbers leads to those of any other.
+
+        >>> Grid("g", (2, 3)).first_group((0,))
+        (0, 3)
+        """
+        return _first_group(self, tuple(axes))
+
     def group_of(self, rank: int, axes: Sequence[Axis]) -> tuple[int, ...]:
-        """The group along `axes` that device `rank` belongs to."""
-        return _group_of(self, rank, tuple(axes))
+        """The group along `axes` that device `rank` belongs to.
+
+        >>> Grid("g", (2, 3)).group_of(4, (0,))
+        (1, 4)
+        """
+        first = rank - sum(
+            place * step for place, step in zip(*self._places(rank, axes), strict=True)
+        )
+        return tuple(first + member for member in self.first_group(axes))
+
+    def _places(self, rank: int, axes: Sequence[Axis]) -> tuple[list[int], list[int]]:
+        """Where a device is along each of `axes`, and how far apart neighbours along it are."""
+        at = self.coordinates(rank)
+        places, steps = [], []
+        for axis in axes:
+            stride, size = self._digit(axis)
+            places.append(at[whole(axis)] // stride % size)
+            steps.append(stride * self.axes_size(range(whole(axis) + 1, self.rank)))
+        return places, steps
 
     def _digit(self, axis: Axis) -> tuple[int, int]:
         """How a coordinate on the whole axis holds the one on `axis`: its stride, and its size."""
@@ -176,21 +201,22 @@ def _default_name(axis: int) -> str:
     return f"axis_{axis}"
 
 
-@cache
-def _group_of(grid: Grid, rank: int, axes: Axes) -> tuple[int, ...]:
-    return next(group for group in grid.groups(axes) if rank in group)
+@lru_cache(maxsize=1024)
+def _first_group(grid: Grid, axes: Axes) -> tuple[int, ...]:
+    members = [0]
+    _, steps = grid._places(0, axes)
+    for step, size in zip(steps, grid.sizes_along(axes), strict=True):
+        members = [first + place * step for first in members for place in range(size)]
+    return tuple(members)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _groups(grid: Grid, axes: Axes) -> tuple[tuple[int, ...], ...]:
-    digits = [(whole(axis), *grid._digit(axis)) for axis in axes]
-    groups: dict[tuple[int, ...], list[int]] = {}
+    members = grid.first_group(axes)
+    taken: set[int] = set()
+    groups = []
     for rank in range(grid.size):
-        first = list(grid.coordinates(rank))  # of the group's first member, zero along `axes`
-        for axis, stride, size in digits:
-            first[axis] -= first[axis] // stride % size * stride
-        groups.setdefault(tuple(first), []).append(rank)
-    return tuple(
-        tuple(sorted(members, key=lambda rank: grid.index_along(rank, axes)))
-        for members in groups.values()
-    )
+        if rank not in taken:  # the first of its group
+            groups.append(tuple(rank + member for member in members))
+            taken.update(groups[-1])
+    return tuple(groups)

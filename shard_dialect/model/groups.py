@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from shard_dialect.model.axis import Axes
 from shard_dialect.model.grid import Grid
+from shard_dialect.model.permutation import MOST_PLACES
 
 Groups = Sequence[Sequence[int]]
 
@@ -31,9 +32,9 @@ def axes_of_groups(groups: Groups, grid: Grid, *, is_ordered: bool) -> Axes | No
         return None
     places = [grid.coordinates(rank) for rank in groups[0]]
     axes = _by_first_change(places) if is_ordered else tuple(sorted(_moving(places, grid)))
+    if len(groups) * grid.axes_size(axes) != grid.size:
+        return None  # before all are listed, which are no more than those that are given
     expected = grid.groups(axes)
-    if len(groups) != len(expected):
-        return None
     if is_ordered:
         is_alike = set(map(tuple, groups)) == set(expected)
     else:
@@ -96,6 +97,9 @@ def moves_of_pairs(pairs: Groups, grid: Grid, manual: Sequence[int] = ()) -> Mov
 
 def _alike_along(target_of: dict[int, int], grid: Grid, axes: Axes) -> Moves | None:
     """What each group along `axes` does, if it is the same in all."""
+    count = grid.axes_size(axes)
+    if count > MOST_PLACES or grid.size > count * len(target_of):
+        return None  # in each group someone sends, or the others do otherwise
     found: set[tuple[int | None, ...]] = set()
     for group in grid.groups(axes):
         place_of = {rank: place for place, rank in enumerate(group)}

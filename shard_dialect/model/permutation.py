@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
+from functools import lru_cache
 
 from shard_dialect.model.axis import Axes, Axis, in_order
 from shard_dialect.model.greedy import common_prefix
 from shard_dialect.model.grid import Grid
+from shard_dialect.model.refine import Refinement
 from shard_dialect.model.sharding import Sharding
 from shard_dialect.model.steps import Permute, ReshardError
 
+MOST_PLACES = 1 << 16
+"""In one permutation, which lists them. Where a permutation would have more, tensors go otherwise:
+what is planned must not take longer the more devices there are."""
 
+
+def may_permute(source: Sharding, target: Sharding, grid: Grid) -> bool:
+    """Whether the permutation from `source` to `target` is short enough to be listed."""
+    return grid.axes_size(_changed(source, target, grid)) <= MOST_PLACES
+
+
+@lru_cache(maxsize=256)
 def permute(source: Sharding, target: Sharding, grid: Grid) -> Permute:
     """The step from `source` to `target`, which cut a tensor into as many pieces.
 
@@ -19,24 +31,21 @@ def permute(source: Sharding, target: Sharding, grid: Grid) -> Permute:
     it; of several devices with a piece, the first that is not taken gives it.
     """
     changed = _changed(source, target, grid)
-    holders: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    group = grid.groups(changed)[0] if changed else (0,)
     both = tuple(axis for axis in source.partial if axis in target.partial)
-    want = [_key(target, both, rank, grid) for rank in group]
-    for place, rank in enumerate(group):
-        holders[_key(source, both, rank, grid)].append(place)
-    permutation = [-1] * len(group)
+    have, want = (_keys(each, both, changed, grid) for each in (source, target))
+    permutation = [-1] * len(want)
+    holders: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
     left = []
-    for place, key in enumerate(want):
-        if place in holders[key]:
-            holders[key].remove(place)
+    for place, (held, wanted) in enumerate(zip(have, want, strict=True)):
+        if held == wanted:
             permutation[place] = place
         else:
+            holders[held].append(place)
             left.append(place)
     for place in left:
         if not holders[want[place]]:
             raise ReshardError(f"{source} and {target} are not in as many pieces")
-        permutation[holders[want[place]].pop(0)] = place
+        permutation[holders[want[place]].popleft()] = place
     lies = target.split_axes, target.partial, target.reduction
     return Permute(changed, tuple(permutation), *lies)
 
@@ -45,16 +54,19 @@ def leads_to(
     permutation: Sequence[int], axes: Axes, source: Sharding, target: Sharding, grid: Grid
 ) -> bool:
     """Whether pieces that lie as `source` lie as `target` after the permutation along `axes`."""
-    both = tuple(axis for axis in source.partial if axis in target.partial)
     if source.grid != target.grid or source.reduction != target.reduction:
         return False
+    used = (*axes, *source.axes, *target.axes)
+    finer = Refinement.of(grid, used)
+    if finer is not None:
+        axes, grid = finer.refined_axes(axes), finer.fine
+        source, target = finer.refined(source), finer.refined(target)
     if not set(_changed(source, target, grid)) <= set(axes) or not _as_many(source, target, grid):
         return False
-    return all(
-        _key(source, both, group[place], grid) == _key(target, both, group[to], grid)
-        for group in grid.groups(axes)
-        for place, to in enumerate(permutation)
-    )
+    # Axes that take no part come first in each dimension on both sides, so all groups are alike.
+    both = tuple(axis for axis in source.partial if axis in target.partial)
+    have, want = (_keys(each, both, axes, grid) for each in (source, target))
+    return all(have[place] == want[to] for place, to in enumerate(permutation))
 
 
 def _as_many(source: Sharding, target: Sharding, grid: Grid) -> bool:
@@ -80,7 +92,22 @@ def _changed(source: Sharding, target: Sharding, grid: Grid) -> Axes:
     return tuple(sorted(found, key=in_order))
 
 
-def _key(sharding: Sharding, both: Axes, rank: int, grid: Grid) -> tuple[int, ...]:
-    """Which piece device `rank` holds, and which addend: first along the axes that stay partial."""
+def _keys(sharding: Sharding, both: Axes, axes: Axes, grid: Grid) -> list[tuple[int, ...]]:
+    """Which piece each device holds of the first group along `axes`, and which addend.
+
+    Addends are counted along the axes that stay partial first. `axes` are whole, or sub-axes of
+    which none overlaps with those of the sharding but is one of them.
+    """
     partial = both + tuple(axis for axis in sharding.partial if axis not in both)
-    return tuple(grid.index_along(rank, axes) for axes in (*sharding.split_axes, partial))
+    columns = [_indices(run, axes, grid) for run in (*sharding.split_axes, partial)]
+    return list(zip(*columns, strict=True))
+
+
+def _indices(run: Axes, axes: Axes, grid: Grid) -> list[int]:
+    """The index along `run` of each device of the first group along `axes`."""
+    found = [0]
+    for axis in axes:
+        place = run.index(axis) if axis in run else None
+        step = 0 if place is None else grid.axes_size(run[place + 1 :])
+        found = [index + at * step for index in found for at in range(grid.axes_size((axis,)))]
+    return found

@@ -23,7 +23,7 @@ from shard_dialect.model.greedy import applied, common_prefix, greedy
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.halos import halo_steps
 from shard_dialect.model.layout import Layout, Problem, Run
-from shard_dialect.model.permutation import permute, without_ones
+from shard_dialect.model.permutation import may_permute, permute, without_ones
 from shard_dialect.model.refine import Refinement
 from shard_dialect.model.search import (
     SearchTooLong,
@@ -322,6 +322,9 @@ def _solve(problem: Problem, limit: int) -> _Solution:
     except SearchTooLong:
         return replace(best, exact=False)
     if meeting is not None and meeting.cost[:2] < way.cost[:2]:
+        begin, end = (Sharding("", *layout) for layout in (meeting.source, meeting.target))
+        if not may_permute(begin, end, Grid("", problem.sizes)):
+            return replace(best, exact=False)
         return replace(best, steps=(*meeting.to.steps, meeting.target, *meeting.away.steps))
     return best
 

@@ -9,12 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 from shard_dialect.model.axis import Axes, Axis, SubAxis
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.projection import parts_of
 from shard_dialect.model.sharding import Sharding, ShardingError
+
+_LARGEST = 1 << 12
+"""Of the primes that are tried. What no such divides counts as one: no grid's plan is better for
+parts of that size, and to find them takes the longer the larger they are."""
+
+
+@lru_cache(maxsize=1024)
+def _factors(size: int) -> tuple[int, ...]:
+    """The primes of a number, small ones first."""
+    found = []
+    prime = 2
+    while size > 1:
+        if prime > _LARGEST or prime * prime > size:
+            prime = size
+        while size % prime == 0:
+            found.append(prime)
+            size //= prime
+        prime += 1
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -74,13 +94,11 @@ class Refinement:
         """
         parts = []
         for axis, size in enumerate(grid.shape):
-            pre, rest, prime = 1, size or 1, 2
-            while rest > 1:
-                while rest % prime:
-                    prime += 1
-                if prime != size:
-                    parts.append(SubAxis(axis, pre, prime))
-                pre, rest = pre * prime, rest // prime
+            pre = 1
+            for factor in _factors(size or 1):
+                if factor != size:
+                    parts.append(SubAxis(axis, pre, factor))
+                pre *= factor
         return cls.of(grid, parts)
 
     def refined(self, sharding: Sharding) -> Sharding:

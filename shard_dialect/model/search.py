@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush
 from itertools import count as numbers
-from itertools import product
 from math import prod
 
 from shard_dialect.model.layout import Layout, Problem, Run
@@ -239,15 +238,24 @@ def _trace(came: dict[Layout, tuple[Layout, Step]], start: Layout, end: Layout) 
 _WITNESSES = 64
 
 
+def _first_places(sizes: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
+    """The first `count` places of a grid of these sizes, the last axis fastest."""
+    for number in range(min(count, prod(sizes))):
+        place = []
+        for size in reversed(sizes):
+            number, at = divmod(number, size)
+            place.append(at)
+        yield tuple(reversed(place))
+
+
 class _Missing:
     """A bound from below of what must still be moved to the target, without permutations."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        places = product(  # A mask would take from the others what they need.
-            *(range(1 if axis in problem.target[1] else n) for axis, n in enumerate(problem.sizes))
-        )
-        self.devices = [place for place, _ in zip(places, range(4 * _WITNESSES), strict=False)]
+        # A mask would take from the others what they need.
+        sizes = [1 if axis in problem.target[1] else n for axis, n in enumerate(problem.sizes)]
+        self.devices = list(_first_places(sizes, 4 * _WITNESSES))
         if len(self.devices) > _WITNESSES:
             self.devices = self.devices[:: len(self.devices) // _WITNESSES + 1]
         self.ends = cache(self._ends)

@@ -19,9 +19,12 @@ so that each needs a halo of [1, 1], and reads 6 elements from the first or the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from shard_dialect.model.sharding import Reduction
+
+MOST_PIECES = 1 << 20
+"""That a dimension is cut in where each device is told apart: what differs is listed for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +66,33 @@ class Windows:
 
     def reading(self, devices: int) -> Reading | None:
         """`None` where devices would have to read in different ways."""
-        windows, piece = -(-self.made // devices), -(-self.size // devices)
-        if windows * self.stride % self.base or not piece:
-            return None
-        places = (windows - 1) * self.stride + self.reach
-        starts = [device * windows * self.stride - self.low for device in range(devices)]
-        firsts = [-(-start // self.base) for start in starts]
-        taken = (starts[0] + places - 1) // self.base + 1 - firsts[0]
-        if taken < 1:
-            return None
-        reads = [
-            (device, first)
-            for device, first in enumerate(firsts)
-            if device * windows < self.made
-            and (self.fill is not None or (first < self.size and first + taken > 0))
-        ]
-        low = max([0, *(device * piece - first for device, first in reads)])
-        high = max([0, *(first + taken - (device + 1) * piece for device, first in reads)])
-        held = low + piece + high
-        begins = tuple(
-            min(max(low + first - device * piece, 0), held - taken)
-            for device, first in enumerate(firsts)
-        )
-        lead = firsts[0] * self.base - starts[0]
-        trail = places - lead - (taken - 1) * self.base - 1
-        return Reading((low, high), taken, begins, lead, trail)
+        return _reading(self, devices)
+
+
+@lru_cache(maxsize=256)
+def _reading(over: Windows, devices: int) -> Reading | None:
+    windows, piece = -(-over.made // devices), -(-over.size // devices)
+    if windows * over.stride % over.base or not piece or devices > MOST_PIECES:
+        return None
+    places = (windows - 1) * over.stride + over.reach
+    starts = [device * windows * over.stride - over.low for device in range(devices)]
+    firsts = [-(-start // over.base) for start in starts]
+    taken = (starts[0] + places - 1) // over.base + 1 - firsts[0]
+    if taken < 1:
+        return None
+    reads = [
+        (device, first)
+        for device, first in enumerate(firsts)
+        if device * windows < over.made
+        and (over.fill is not None or (first < over.size and first + taken > 0))
+    ]
+    low = max([0, *(device * piece - first for device, first in reads)])
+    high = max([0, *(first + taken - (device + 1) * piece for device, first in reads)])
+    held = low + piece + high
+    begins = tuple(
+        min(max(low + first - device * piece, 0), held - taken)
+        for device, first in enumerate(firsts)
+    )
+    lead = firsts[0] * over.base - starts[0]
+    trail = places - lead - (taken - 1) * over.base - 1
+    return Reading((low, high), taken, begins, lead, trail)

@@ -32,6 +32,7 @@ from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Grid, Part, stage_axis
 from shard_dialect.passes.pieces import own_number
 from shard_dialect.passes.stages import Said, Stages
+from shard_dialect.rules.cut import places
 
 
 def branch_by_stage(
@@ -77,7 +78,7 @@ class _Branches:
         segments = self._segments()
         with ir.InsertionPoint.at_block_begin(block), self.function.location:
             count = self.grid.axes_size((axis,))
-            self.own = as_index(own_number(range(count), (axis,), self.grid.name))
+            self.own = as_index(own_number(places(count), (axis,), self.grid.name))
         for segment in segments:
             if segment.stage is None:
                 for op in segment.ops:

@@ -11,6 +11,7 @@ one sends to in a permutation gets zeros. Upstream's own collectives stay as the
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -38,6 +39,7 @@ from shard_dialect.model import (
     axes_of_groups,
     moves_of_pairs,
 )
+from shard_dialect.rules.cut import places
 from shard_dialect.rules.stablehlo.attributes import integer
 from shard_dialect.rules.stablehlo.combiner import combiner
 
@@ -146,7 +148,8 @@ def _exchanged_in_place(step: AllToAll, value: ir.Value, grid: Grid) -> ir.Value
 def _zeroed(value: ir.Value, found: Exchange, grid: Grid) -> ir.Value:
     """Zeros on the devices that nothing was sent to."""
     count = grid.axes_size(found.step.axes)
-    sent = [int(place not in found.unsent) for place in range(count)]
+    unsent = set(found.unsent)
+    sent = [int(place not in unsent) for place in places(count)]
     own = _own(sent, found.step.axes, grid)
     bits = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     was_sent = _stablehlo("convert", bits, _scalar(own))
@@ -157,23 +160,21 @@ def _zeroed(value: ir.Value, found: Exchange, grid: Grid) -> ir.Value:
 
 def _rank(type_: ir.RankedTensorType, grid: Grid) -> ir.Value:
     """This device's number, as a tensor of no dimensions."""
-    own = _own(range(grid.size), tuple(range(grid.rank)), grid)
+    own = _own(places(grid.size), tuple(range(grid.rank)), grid)
     return _stablehlo("convert", type_, _scalar(own))
 
 
 def _index(axes: Axes, grid: Grid) -> ir.Value:
-    return as_index(_own(range(grid.axes_size(axes)), axes, grid))
+    return as_index(_own(places(grid.axes_size(axes)), axes, grid))
 
 
 def _own(numbers: Sequence[int], axes: Axes, grid: Grid) -> ir.Value:
     """This device's of the numbers of all places along `axes`, in a tensor of one."""
     integer32 = ir.IntegerType.get_signless(32)
-    type_ = ir.RankedTensorType.get([len(numbers)], integer32)
-    entries = [ir.IntegerAttr.get(integer32, number) for number in numbers]
-    table = build.scalar(ir.DenseElementsAttr.get(entries, type_)).results[0]
+    table = build.scalar(ir.DenseElementsAttr.get(array("i", numbers), type=integer32)).results[0]
     if len(numbers) == 1:
         return table
-    return write_local(AllSlice(0, axes), grid.name, table, build.resized(type_, [1]))
+    return write_local(AllSlice(0, axes), grid.name, table, build.resized(table.type, [1]))
 
 
 def _scalar(value: ir.Value) -> ir.Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 from shard_dialect.ir import build
@@ -43,9 +44,7 @@ def _of_all(dim: int, numbers: Sequence[int]) -> ir.Value:
 def own_number(numbers: Sequence[int], axes: Axes, grid: str) -> ir.Value:
     """This device's number, of those of all devices along `axes`, as a `tensor<1xi64>`."""
     integer = ir.IntegerType.get_signless(64)
-    attributes = [ir.IntegerAttr.get(integer, number) for number in numbers]
-    type_ = ir.RankedTensorType.get([len(numbers)], integer)
-    listed = build.scalar(ir.DenseElementsAttr.get(attributes, type_)).results[0]
+    listed = build.scalar(ir.DenseElementsAttr.get(array("q", numbers), type=integer)).results[0]
     if len(numbers) == 1:
         return listed
-    return write_local(AllSlice(0, axes), grid, listed, build.resized(type_, [1]))
+    return write_local(AllSlice(0, axes), grid, listed, build.resized(listed.type, [1]))

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.model import ShardingRule
+from shard_dialect.model import ShardingError, ShardingRule
 from shard_dialect.model.sharding import Shape
+from shard_dialect.model.window import MOST_PIECES
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,23 @@ class Piece:
     def begin(self, dim: int) -> ir.Value:
         """The index in the whole tensor of the first element of this device's own."""
         size = self.size(dim)
-        return self.own(dim, [size * device for device in range(self.devices[dim])])
+        return self.own(dim, [size * device for device in places(self.devices[dim])])
 
     def end(self, dim: int) -> ir.Value:
         """The index in this device's piece, halos included, at which the whole tensor ends."""
         size, (low, _) = self.size(dim), self.halos[dim]
-        ends = [self.whole[dim] + low - size * device for device in range(self.devices[dim])]
+        ends = [self.whole[dim] + low - size * device for device in places(self.devices[dim])]
         return self.own(dim, [min(max(end, 0), self.shape[dim]) for end in ends])
+
+
+def places(count: int) -> range:
+    """The numbers of `count` devices, for a list of what each has; raises where it is too long."""
+    if count > MOST_PIECES:
+        raise ShardingError(
+            f"tells {count} devices apart, each by a number in a list: expected {MOST_PIECES} at "
+            "most; split fewer dimensions, or along fewer devices"
+        )
+    return range(count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.masking import as_index, switch_at
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
-from shard_dialect.rules.cut import Cut
+from shard_dialect.rules.cut import Cut, places
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
 
@@ -59,8 +59,8 @@ def cut_joined(cut: Cut, dim: int) -> None:
     with ir.InsertionPoint(op), op.location:
         value = op.operands[0]
         for operand, begin in list(zip(op.operands, _begins(sizes), strict=True))[1:]:
-            places = [begin - size * device for device in range(made.devices[dim])]
-            at = as_index(made.own(dim, [min(max(place, 0), size) for place in places]))
+            starts = [begin - size * device for device in places(made.devices[dim])]
+            at = as_index(made.own(dim, [min(max(start, 0), size) for start in starts]))
             value = switch_at(value, operand, dim, at)
     op.results[0].replace_all_uses_with(value)
     op.erase()
