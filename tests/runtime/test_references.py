@@ -114,3 +114,21 @@ def test_what_upstream_converts_wrongly_it_does_not_judge() -> None:
     }"""
     with pytest.raises(ShardError, match=r"converts such a 'stablehlo\.add' op wrongly"):
         reference_of(text, "upstream")
+
+
+@needs("jax")
+@pytest.mark.parametrize(
+    ("start", "judge"),
+    [("dense<0.0> : tensor<f32>", "XLA"), ("dense<1.0> : tensor<f32>", "upstream")],
+)
+def test_what_a_reduction_starts_from_may_not_be_for_xla_to_say(start: str, judge: str) -> None:
+    """Of one element it makes that element, and leaves out the start."""
+    text = f"""
+    func.func @main(%x: tensor<1x4xf32>) -> tensor<4xf32> {{
+      %c = stablehlo.constant {start}
+      %s = stablehlo.reshape %c : (tensor<f32>) -> tensor<f32>
+      %y = stablehlo.reduce(%x init: %s) applies stablehlo.add across dimensions = [0]
+        : (tensor<1x4xf32>, tensor<f32>) -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }}"""
+    assert reference_of(text).judge.startswith(judge)

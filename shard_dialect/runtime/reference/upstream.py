@@ -13,6 +13,7 @@ import numpy as np
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, part, provider
+from shard_dialect.ir.diagnostics import from_mlir
 from shard_dialect.ir.function import boundary, functions_of, returns_of, set_boundary
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.runtime.arrays import Array
@@ -61,9 +62,10 @@ def compile_by_upstream(module: ir.Operation, entry: str, count: int) -> tuple[s
             types = boundary_types(find_function(copy.operation, entry))[1]
             _to_llvm(copy, entry, count)
             engine = part("execution_engine").ExecutionEngine(copy, opt_level=1)
-        except (ir.MLIRError, RuntimeError) as error:
-            said = str(error).strip().partition("\n")[0]
-            raise CannotJudge(f"upstream's passes do not take the program: {said}") from None
+        except ir.MLIRError as error:
+            raise CannotJudge(f"upstream's passes refuse it: {from_mlir(error).message}") from None
+        except RuntimeError:  # of the engine, which has printed what it misses
+            raise CannotJudge("it calls functions that are not there") from None
     described = part("runtime").get_ranked_memref_descriptor
 
     def execute(inputs: Sequence[Array]) -> list[Array]:

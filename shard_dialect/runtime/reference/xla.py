@@ -25,6 +25,7 @@ from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.reference.judge import CannotJudge, Execute
 
 _DIALECTS = ("builtin", "func", "stablehlo", "chlo")
+_SHAPES = ("stablehlo.broadcast", "stablehlo.broadcast_in_dim", "stablehlo.reshape")
 _ENTRY = "main"
 
 
@@ -60,8 +61,15 @@ def _starts_from_something(op: ir.Operation) -> bool:
     """StableHLO leaves open how often a start is joined, which shows if it changes anything."""
     count = len(op.results)
     kind = combiner(op, count)
-    starts = list(op.operands)[count:]
+    starts = [_source(each) for each in list(op.operands)[count:]]
     return kind is not None and not all(is_identity(kind, each) for each in starts)
+
+
+def _source(value: ir.Value) -> ir.Value:
+    """What the element of a tensor of one element comes from."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name in _SHAPES:
+        value = value.owner.operands[0]
+    return value
 
 
 def _writes_over_the_end(op: ir.Operation) -> bool:
