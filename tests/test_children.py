@@ -21,6 +21,7 @@ BOUNDED_BY_HAND = {
     "tests/runtime/everywhere.py",
     "tests/runtime/test_failing_ranks.py",
     "tests/test_driver.py",
+    "tests/test_shard_maps.py",
 }
 """They start children and go on, and wait for them with a bound, or have them bound themselves."""
 
