@@ -8,6 +8,11 @@ stablehlo.case(%i) { ... }, { ... }      scf.index_switch, the last branch the d
 stablehlo.if(%p) { ... } else { ... }    scf.if
 stablehlo.optimization_barrier           nothing: no pass behind this one moves ops past it
 
+Each round of an `scf.while` is made to have an effect, which is no code: upstream's passes take it
+for granted that loops end, and drop one that has none. What waits for its end, and never would go
+on, would then give results that nobody has written:
+scf.while ... { condition(%p) }          { llvm.inline_asm has_side_effects "", "" condition(%p) }
+
 And then, because one-shot-bufferize overlooks that the branches of a switch write to one buffer:
 scf.index_switch                         scf.if in each other's else
 """
@@ -33,6 +38,46 @@ def to_scf(function: ir.Operation) -> None:
         for old, new in zip(op.results, values, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
+
+
+_EFFECT = "llvm.inline_asm"
+"""Empty, and an effect to all passes; one that is known, as upstream's bufferization wants it."""
+
+
+def keep_endless(function: ir.Operation) -> None:
+    """Have no pass drop an `scf.while`, which may go on forever. Where it is done, it stays so."""
+    for op in [each for each in walk(function) if each.name == "scf.while"]:
+        *others, end = operations(op.regions[0].blocks[0])
+        if any(each.name == _EFFECT for each in others):
+            continue
+        ir.Context.current.dialects["llvm"]  # loads it
+        attributes: dict[str, ir.Attribute] = {
+            "asm_string": ir.StringAttr.get(""),
+            "constraints": ir.StringAttr.get(""),
+            "has_side_effects": ir.UnitAttr.get(),
+        }
+        with ir.InsertionPoint(end), end.location:
+            build.create(_EFFECT, [], [], attributes)
+
+
+def for_llvm(module: ir.Operation) -> None:
+    """In the form for LLVM: say the effect as what hinders none of its optimizations.
+
+    Calls of `llvm.sideeffect` are no code; they are there to keep loops.
+    """
+    for op in [each for each in walk(module) if _is_empty(each)]:
+        attributes: dict[str, ir.Attribute] = {
+            "intrin": ir.StringAttr.get("llvm.sideeffect"),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0]),
+        }
+        with ir.InsertionPoint(op), op.location:
+            build.create("llvm.call_intrinsic", [], [], attributes)
+        op.erase()
+
+
+def _is_empty(op: ir.Operation) -> bool:
+    return op.name == _EFFECT and not op.operands and op.attributes["asm_string"].value == ""
 
 
 def switches_to_ifs(module: ir.Operation) -> None:

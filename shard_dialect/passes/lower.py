@@ -45,7 +45,7 @@ from shard_dialect.passes.aggregates import take_apart
 from shard_dialect.passes.base import Pass
 from shard_dialect.passes.carried import copy_what_is_carried
 from shard_dialect.passes.collectives.local import collectives_kept
-from shard_dialect.passes.control_flow import switches_to_ifs, to_scf
+from shard_dialect.passes.control_flow import keep_endless, switches_to_ifs, to_scf
 from shard_dialect.passes.expansions import to_loops, to_other_ops
 from shard_dialect.passes.in_place import keep_apart
 from shard_dialect.passes.lower_collectives import call_collectives, use_rows_everywhere
@@ -105,6 +105,7 @@ class Lower(Pass):
             _note_boundary(handle)
             set_form(handle, "lowered")
             to_scf(handle)
+            keep_endless(handle)
         try:
             with collectives_kept(module):
                 to_arithmetic(module)
@@ -155,6 +156,7 @@ def _to_linalg(module: ir.Operation) -> None:
     dialects = {op.name.partition(".")[0] for op in walk(module)}
     if "cf" in dialects:
         PassManager.parse(_FROM_BRANCHES).run(module)
+        keep_endless(module)
         for op in walk(module):
             if op.name == "ub.poison" and isinstance(op.results[0].type, ir.RankedTensorType):
                 with ir.InsertionPoint(op), op.location:

@@ -17,6 +17,7 @@ from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
 from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.control_flow import for_llvm
 from shard_dialect.passes.mpi_code import BIND as MPI_BIND
 from shard_dialect.passes.mpi_code import functions_called
 from shard_dialect.runtime.arena import use_arena
@@ -90,6 +91,7 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         try:
             PassManager.parse(_TO_LLVM).run(module)
             move_as_bits(module)
+            for_llvm(module)
             store_padded(module)
             mark_parallel(module)
             call_through_table(module, names)
