@@ -69,9 +69,7 @@ def users(value: ir.Value) -> list[ir.Operation]:
 
 def is_only_for(value: ir.Value, op: ir.Operation) -> bool:
     """Whether `op`, which uses `value`, is its only user."""
-    return all(
-        use.owner.operation == op or _is_replaced(use.owner.operation) for use in value.uses
-    )
+    return all(use.owner.operation == op or _is_replaced(use.owner.operation) for use in value.uses)
 
 
 def _is_replaced(op: ir.Operation) -> bool:
