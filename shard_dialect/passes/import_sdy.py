@@ -151,6 +151,8 @@ class _Importer:
         if any(True for _ in result.uses):
             new = annotate(value, said, as_result=False)
             result.replace_all_uses_with(new)
+        elif SHARDINGS not in op.attributes and _is_said(value, said):
+            return
         else:
             new = annotate(value, said, as_result=self._agrees(value, annotation))
             replace_uses_after(value, new, op)
@@ -265,14 +267,21 @@ class _Importer:
             old.replace_all_uses_with(new)
 
 
+def _is_said(value: ir.Value, said: ir.Attribute) -> bool:
+    before = _said_of(value)
+    return before is not None and before == said
+
+
 def _said_of(value: ir.Value) -> ir.Attribute | None:
     """What is said already of how a value lies, by what makes it."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         handle = owner.owner.operation
         is_argument = handle.name == "func.func" and owner == handle.regions[0].blocks[0]
-        entry = boundary(handle, "arg_attrs")[value.arg_number] if is_argument else {}
-        return entry.get(SHARDING)
+        if not is_argument or "arg_attrs" not in handle.attributes:
+            return None
+        entry = handle.attributes["arg_attrs"][value.arg_number]
+        return entry[SHARDING] if SHARDING in entry else None
     if SHARDINGS in owner.attributes:
         said = owner.attributes[SHARDINGS][ir.OpResult(value).result_number]
         return None if isinstance(said, ir.UnitAttr) else said

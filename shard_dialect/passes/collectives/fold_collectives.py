@@ -18,7 +18,7 @@ from shard_dialect.ir.collectives import read_collective, write_steps
 from shard_dialect.ir.program import itemsize
 from shard_dialect.ir.shardings import Shardings
 from shard_dialect.model import bytes_moved, plan
-from shard_dialect.passes.collectives.relay import reshard_before, users
+from shard_dialect.passes.collectives.relay import is_only_for, reshard_before
 from shard_dialect.passes.collectives.rewrite import CollectivePass
 
 
@@ -40,7 +40,7 @@ class FoldCollectives(CollectivePass):
         direct = plan(first.source, second.target, shape, size, grid, False)
         moved = bytes_moved(second.steps, second.source, shape, size, grid)
         steps = len(second.steps)
-        if users(before.results[0]) == [reshard]:
+        if is_only_for(before.results[0], reshard):
             moved += bytes_moved(first.steps, first.source, shape, size, grid)
             steps += len(first.steps)
         if (direct.bytes_moved, len(direct.steps)) >= (moved, steps):

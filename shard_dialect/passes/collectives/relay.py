@@ -52,11 +52,28 @@ def is_used(value: ir.Value) -> bool:
 def users(value: ir.Value) -> list[ir.Operation]:
     """The different ops that use `value`, but for reshards that are replaced already."""
     found: list[ir.Operation] = []
+    made: set[ir.Value] = set()  # by those found, which it is quicker to look up
     for use in value.uses:
         op = use.owner.operation
-        if op not in found and not (op.name in COLLECTIVES and not is_used(op.results[0])):
-            found.append(op)
+        if _is_replaced(op):
+            continue
+        if len(op.results):
+            if op.results[0] in made:
+                continue
+            made.add(op.results[0])
+        elif op in found:
+            continue
+        found.append(op)
     return found
+
+
+def is_only_for(value: ir.Value, op: ir.Operation) -> bool:
+    """Whether `op`, which uses `value`, is its only user."""
+    return all(use.owner.operation == op or _is_replaced(use.owner.operation) for use in value.uses)
+
+
+def _is_replaced(op: ir.Operation) -> bool:
+    return op.name in COLLECTIVES and not is_used(op.results[0])
 
 
 def reshard_before(op: ir.Operation, value: ir.Value) -> ir.Operation | None:
@@ -112,7 +129,7 @@ class Relay:
                 needs.setdefault(value, set()).add(sharding)
         for value, targets in needs.items():
             reshard = reshard_before(op, value)
-            if reshard is not None and users(value) == [op]:
+            if reshard is not None and is_only_for(value, op):
                 moved -= self.bytes_of(reshard)
             moved += sum(self._to_bring(op, value, target) for target in targets)
         return Change(moved, then.flops - now.flops, then.elements - now.elements)
@@ -132,7 +149,7 @@ class Relay:
         if reshard is None:
             return value
         source = reshard.operands[0]
-        if users(value) == [op]:
+        if is_only_for(value, op):
             return source
         here = self.bytes_between(value, self.lies(value), target)
         there = self.bytes_between(source, self.lies(source), target)
