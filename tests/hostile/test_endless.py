@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.runtime.compile import compile_reference
+from shard_dialect.testing import compile_unsharded
 from tests.conftest import Program
 
 SECONDS = 0.3
@@ -105,8 +103,7 @@ class Nobody:
 
 def ended_by(body: str, number: int) -> int:
     """The signal that ends a process which runs the program, 0 if it comes to its end."""
-    with make_context():
-        program = compile_reference(Source.of(f"{HEAD}{body}\n}}\n"), "main")
+    program = compile_unsharded(f"{HEAD}{body}\n}}\n")
     x = np.arange(4, dtype=np.float32)
     child = os.fork()
     if child == 0:  # nothing of Python listens while the code runs: the system ends it
