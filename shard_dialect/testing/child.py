@@ -77,7 +77,12 @@ class Child:
         self._process = spawn.Process(
             target=_serve, args=(other, str(self._errors), self._plugins), daemon=True
         )
-        self._process.start()
+        # An interrupt is for this process alone, also while the child imports.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._process.start()
+        finally:
+            signal.signal(signal.SIGINT, before)
         other.close()
 
     def run(self, text: str, pipelines: Sequence[Pipeline]) -> Result:
@@ -115,7 +120,7 @@ def _serve(connection: Connection, errors: str, loaded: Sequence[str]) -> None:
     with open(errors, "w") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
     faulthandler.enable()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     warnings.simplefilter("ignore", ShardWarning)
     plugins.load(loaded)
     while True:
