@@ -139,6 +139,8 @@ class AllToAll:
         return (n - 1) * prod(operand) * itemsize // n
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        if self.source_dim == self.target_dim:  # as upstream's may be: pieces change their places
+            return scaled(shape, {self.source_dim: (n, n)})
         return scaled(shape, {self.source_dim: (n, 1), self.target_dim: (1, n)})
 
     def __str__(self) -> str:

@@ -11,6 +11,7 @@ Source: Shardy, flatten-call-graph and unflatten-call-graph.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
@@ -32,6 +33,9 @@ class Calls:
     original: dict[str, str] = field(default_factory=dict)
     """The name of the function that each copy is a copy of."""
 
+    _last: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Of each function the last copy, and the number to go on from for its name."""
+
     def __post_init__(self) -> None:
         self.functions = {name_of(op): op for op in functions_of(self.module)}
         self.calls = {name: _calls(op) for name, op in self.functions.items()}
@@ -41,12 +45,12 @@ class Calls:
         self.refuse_recursion()
         taken = {name_of(op) for op in operations(body(self.module)) if "sym_name" in op.attributes}
         called = {callee_of(call) for calls in self.calls.values() for call in calls}
-        waiting = [
+        waiting = deque(
             name for name, op in self.functions.items() if name not in called or not is_private(op)
-        ]
+        )
         claimed: set[str] = set()
         while waiting:
-            for call in self.calls[waiting.pop(0)]:
+            for call in self.calls[waiting.popleft()]:
                 callee = callee_of(call)
                 if callee not in self.functions or not is_private(self.functions[callee]):
                     continue
@@ -60,12 +64,12 @@ class Calls:
 
     def _copy(self, callee: str, taken: set[str]) -> str:
         origin = self.original.get(callee, callee)
-        number = 1
+        last, number = self._last.get(origin, (origin, 1))
         while (name := f"{origin}_{number}") in taken:
             number += 1
         taken.add(name)
-        copies = [copy for copy, of in self.original.items() if of == origin]
-        with ir.InsertionPoint.after(self.functions[(copies or [origin])[-1]]):
+        self._last[origin] = name, number + 1
+        with ir.InsertionPoint.after(self.functions[last]):
             made = self.functions[callee].clone().operation
         made.attributes["sym_name"] = ir.StringAttr.get(name)
         self.functions[name] = made
@@ -103,18 +107,21 @@ class Calls:
         done: set[str] = set()
         for start in self.functions:
             path = [(start, iter(self.calls[start]))] if start not in done else []
+            on_path = {start}
             while path:
                 name, calls = path[-1]
                 call = next(calls, None)
                 if call is None:
                     done.add(name)
+                    on_path.discard(name)
                     path.pop()
                     continue
                 callee = callee_of(call)
-                if any(callee == each for each, _ in path):
+                if callee in on_path:
                     raise error_at(call.location, f"function @{callee} calls itself: without end")
                 if callee in self.functions and callee not in done:
                     path.append((callee, iter(self.calls[callee])))
+                    on_path.add(callee)
 
     def _callees_first(self) -> list[str]:
         """The names of functions, each behind those that it calls; then originals before copies.

@@ -13,6 +13,8 @@ What it reads from outside as it is, as upstream's passes leave constants, is wh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from shard_dialect.ir.annotation import OPS as ANNOTATIONS
 from shard_dialect.ir.attributes import MANUAL, SHARDING, i64_array, ints
 from shard_dialect.ir.bindings import ir
@@ -198,19 +200,26 @@ def _drop_unused(
     module: ir.Operation, functions: dict[str, ir.Operation], was_called: set[str]
 ) -> None:
     """Drop private functions that were called by bodies only, which have what they do."""
-    again = True
-    while again:
-        named = {
-            op.attributes[key].value
-            for op in walk(module)
-            for key in op.attributes
-            if isinstance(op.attributes[key], ir.FlatSymbolRefAttr)
-        }
-        unused = [name for name in was_called - named if is_private(functions[name])]
-        for name in unused:
-            functions[name].erase()
-        was_called -= set(unused)
-        again = bool(unused)
+    inside = {name: functions[name] for name in was_called if is_private(functions[name])}
+    dropped = set(inside)
+    waiting = [op for op in operations(body(module)) if not _is_one_of(op, inside)]
+    while waiting:
+        used = {name for op in waiting for name in _named_in(op)} & dropped
+        dropped -= used
+        waiting = [inside[name] for name in used]
+    for name in dropped:
+        inside[name].erase()
+
+
+def _is_one_of(op: ir.Operation, functions: dict[str, ir.Operation]) -> bool:
+    return op.name == "func.func" and name_of(op) in functions
+
+
+def _named_in(op: ir.Operation) -> Iterator[str]:
+    for each in (op, *walk(op)):
+        for key in each.attributes:
+            if isinstance(each.attributes[key], ir.FlatSymbolRefAttr):
+                yield each.attributes[key].value
 
 
 def inline_bodies(function: ir.Operation) -> None:

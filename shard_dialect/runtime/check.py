@@ -60,7 +60,8 @@ class Verdict:
         if self.passed:
             judged = f", run by {self.judge}" if self.judge else ""
             return f"check passed: every device's results are the unsharded program's{judged}"
-        return f"check failed (against {self.judge}): {self.failure}"
+        judged = f" (the unsharded program was run by {self.judge})" if self.judge else ""
+        return f"check failed: {self.failure}{judged}"
 
     @property
     def error(self) -> ShardError:

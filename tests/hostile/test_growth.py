@@ -28,8 +28,8 @@ MANY = {
     "constraints_on_one_value": 800,
     "uses_of_one_value": 600,
     "blocks": 800,
-    "calls_in_calls": 100,
-    "calls_in_a_manual_computation": 100,
+    "calls_in_calls": 600,
+    "calls_in_a_manual_computation": 600,
 }
 """How many are a lot."""
 DEEP = {"nested_ifs": 40, "nested_fors": 40, "nested_manual_computations": 40}
