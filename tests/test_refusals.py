@@ -228,8 +228,7 @@ def test_a_missing_extra_is_named(backend: str, package: str, extra: str) -> Non
 def test_a_bound_on_time_is_for_a_process(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["examples/mlp_1d.mlir", "--timeout=60"]) == 1
     assert capsys.readouterr().err.startswith("error: --timeout is for the command line: ")
-    with pytest.raises(SystemExit):
-        main(["examples/mlp_1d.mlir", "--timeout=0"])
+    assert main(["examples/mlp_1d.mlir", "--timeout=0"]) == 1
     assert "'0' is not a number above 0" in capsys.readouterr().err
 
 
