@@ -109,11 +109,11 @@ def _run(options: argparse.Namespace, joined: list[Launched], output: Output | N
     doing("the compiled program")
     outputs = world.run(executable, pieces)
     checks = options.check or options.bisect
-    verdict = check(executable, reference, inputs, outputs, world) if checks else None
+    gathered = world.gather(outputs) if checks or output else []
+    verdict = check(executable, reference, inputs, gathered, world) if checks else None
     if suspect and verdict and not verdict.passed:
         origin = suspect.error(reference, inputs, world, verdict.failure)
         verdict = replace(verdict, origin=origin)
-    gathered = world.gather(outputs) if output else []
     if world.speaks:
         _print(options, program, verdict)
     world.share(())  # rank 0 has printed what there is, and every rank has come as far

@@ -65,6 +65,22 @@ def run() -> Program:
     return _program("shard_dialect.run")
 
 
+@pytest.fixture
+def pipelines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pipelines that programs are compiled with from here on: none, if they are kept."""
+    from shard_dialect.runtime import compile as compiling
+
+    found: list[str] = []
+    run = compiling.run_pipeline
+
+    def noted(module: object, pipeline: str) -> None:
+        found.append(pipeline)
+        run(module, pipeline)
+
+    monkeypatch.setattr(compiling, "run_pipeline", noted)
+    return found
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was not tried, and how to try it."""
     stats = terminalreporter.stats

@@ -55,6 +55,15 @@ class Mixed:
         self.values.append(value)
         return value
 
+    def splat(self, number: str, like: Value) -> Value:
+        """A constant repeated to another value's shape, which nothing draws."""
+        element = like.element
+        scalar = self.constant(number, element)
+        text = f"stablehlo.broadcast_in_dim {scalar}, dims = [] : (tensor<{element}>) -> {like}"
+        made = self.op(text, like.shape, element)
+        self.values.pop()
+        return made
+
     def keep_last(self, before: int) -> None:
         """Let nothing draw what was made on the way: of some of it only roundings would be left."""
         del self.values[before:-1]
@@ -91,13 +100,7 @@ def product(p: Mixed) -> None:
         shape,
         x.element,
     )
-    scale = p.constant(f"{x.shape[1] ** -0.5:.3f}", y.element)
-    wide = p.op(
-        f"stablehlo.broadcast_in_dim {scale}, dims = [] : (tensor<{y.element}>) -> {y}",
-        shape,
-        y.element,
-    )
-    p.values.pop()
+    wide = p.splat(f"{x.shape[1] ** -0.5:.3f}", y)
     p.op(f"stablehlo.multiply {y.name}, {wide.name} : {y}", shape, y.element)
 
 
@@ -127,12 +130,7 @@ def mean(p: Mixed) -> None:
         shape,
         x.element,
     )
-    n = p.constant(f"{x.shape[dim]}.0", x.element)
-    wide = p.op(
-        f"stablehlo.broadcast_in_dim {n}, dims = [] : (tensor<{x.element}>) -> {s}",
-        shape,
-        x.element,
-    )
+    wide = p.splat(f"{x.shape[dim]}.0", s)
     m = p.op(f"stablehlo.divide {s.name}, {wide.name} : {s}", shape, x.element)
     b = p.op(
         f"stablehlo.broadcast_in_dim {m.name}, dims = [{1 - dim}] : ({m}) -> {x}",

@@ -26,6 +26,17 @@ def create(
     )
 
 
+def cast(name: str, value: ir.Value, type_: ir.Type) -> ir.Value:
+    """What an op of one operand makes of a value, of another type."""
+    return create(name, [type_], [value]).results[0]
+
+
+def redirect(uses: Sequence[ir.OpOperand], value: ir.Value) -> None:
+    """Have operands be `value`: uses of another value, as they were before this one was made."""
+    for use in uses:
+        use.owner.operands[use.operand_number] = value
+
+
 def annotate(
     value: ir.Value,
     sharding: ir.Attribute,

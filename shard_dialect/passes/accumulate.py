@@ -146,13 +146,11 @@ def _narrowed(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     if value.type == type_:
         return value
     element = type_.element_type
-    return elementwise(
-        [value], lambda each: build.create("arith.truncf", [element], [each]).results[0], type_
-    )
+    return elementwise([value], lambda each: build.cast("arith.truncf", each, element), type_)
 
 
 def _extended(value: ir.Value, wide: ir.Type) -> ir.Value:
-    return build.create("arith.extf", [wide], [value]).results[0]
+    return build.cast("arith.extf", value, wide)
 
 
 def _retype(block: ir.Block, operands: Sequence[ir.Value], wide: ir.Type) -> None:
@@ -192,5 +190,4 @@ def _extend_uses(value: ir.Value, wide: ir.Type, at: ir.InsertionPoint) -> None:
         return
     with at, ir.Location.unknown():
         extended = _extended(value, wide)
-    for use in uses:
-        use.owner.operands[use.operand_number] = extended
+    build.redirect(uses, extended)

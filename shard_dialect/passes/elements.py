@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from shard_dialect.ir import reductions
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import create
+from shard_dialect.ir.build import create, redirect
 from shard_dialect.ir.local import LocalStep
 from shard_dialect.ir.loops import elementwise
 from shard_dialect.ir.masking import select
@@ -114,8 +114,7 @@ def _wrap(op: ir.Operation, before: _Change, after: _Change) -> None:
         uses = list(end.results[0].uses)
         with ir.InsertionPoint.after(end), end.location:
             changed = after(end.results[0])
-        for use in uses:
-            use.owner.operands[use.operand_number] = changed
+        redirect(uses, changed)
 
 
 def _ends(op: ir.Operation) -> list[ir.Operation]:

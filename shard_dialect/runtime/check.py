@@ -151,15 +151,14 @@ def check(
     outputs: Sequence[Sequence[Array]],
     world: World,
 ) -> Verdict:
-    """Compare all devices' pieces with what the reference gives for `inputs`.
+    """Compare `outputs`, all devices' pieces, with what the reference gives for `inputs`.
 
-    The process that speaks does, and has the reference; it tells the others.
+    The process that speaks does, and has both; it tells the others.
     """
-    gathered = world.gather(outputs)
     verdict = Verdict("", 0.0)
     if world.speaks:
         assert reference is not None, "who speaks judges"
-        verdict = _verdict(executable.program, reference, inputs, gathered)
+        verdict = _verdict(executable.program, reference, inputs, outputs)
     failures = world.share([verdict.failure] if verdict.failure else [])
     return replace(verdict, failure=failures[0] if failures else "")
 

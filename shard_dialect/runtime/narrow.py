@@ -33,20 +33,20 @@ def convert_by_f32(module: ir.Operation) -> None:
                 op.operands[0] = _to_odd(op.operands[0])
             elif given in _NARROW and made == "f64":
                 f32 = ir.F32Type.get()
-                op.operands[0] = build.create("arith.extf", [f32], [op.operands[0]]).results[0]
+                op.operands[0] = build.cast("arith.extf", op.operands[0], f32)
 
 
 def _to_odd(value: ir.Value) -> ir.Value:
     f32, f64, i32 = ir.F32Type.get(), ir.F64Type.get(), ir.IntegerType.get_signless(32)
-    near = build.create("arith.truncf", [f32], [value]).results[0]
-    back = build.create("arith.extf", [f64], [near]).results[0]
-    bits = build.create("arith.bitcast", [i32], [near]).results[0]
-    sizes = [build.create("math.absf", [f64], [each]).results[0] for each in (value, back)]
+    near = build.cast("arith.truncf", value, f32)
+    back = build.cast("arith.extf", near, f64)
+    bits = build.cast("arith.bitcast", near, i32)
+    sizes = [build.cast("math.absf", each, f64) for each in (value, back)]
     is_farther = build.create("arith.extui", [i32], [_compare(_LESS, *sizes)]).results[0]
     nearer = build.create("arith.subi", [i32], [bits, is_farther]).results[0]
     is_rounded = build.create("arith.extui", [i32], [_compare(_MORE_OR_LESS, back, value)])
     odd = build.create("arith.ori", [i32], [nearer, is_rounded.results[0]]).results[0]
-    return build.create("arith.bitcast", [f32], [odd]).results[0]
+    return build.cast("arith.bitcast", odd, f32)
 
 
 def _compare(predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
@@ -20,7 +21,6 @@ from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid
 
 Change = Callable[[], None]
-_ADDS = "sum"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _doubled_reduction(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Chan
 
 
 def _is_sum(op: ir.Operation) -> bool:
-    return "reduction" not in op.attributes or _ADDS in str(op.attributes["reduction"])
+    return "reduction" not in op.attributes or "sum" in str(op.attributes["reduction"])
 
 
 def _other_axis(op: ir.Operation, grids: Mapping[str, Grid]) -> Iterator[Change]:
@@ -99,7 +99,7 @@ def _other_axis(op: ir.Operation, grids: Mapping[str, Grid]) -> Iterator[Change]
         for other, size in enumerate(grid.shape):
             if other not in axes and size == grid.shape[axis]:
                 new = [*axes[:place], other, *axes[place + 1 :]]
-                yield lambda new=new: _set_axes(op, new)  # type: ignore[misc]
+                yield partial(_set_axes, op, new)
 
 
 def _set_axes(op: ir.Operation, axes: Sequence[int]) -> None:
@@ -110,11 +110,11 @@ def _other_slice(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
     """A device's neighbour's slice, or one that begins elsewhere."""
     listed = _listed(op)
     if op.name == "shard.all_slice" and listed is None:
-        yield lambda: _turn(op)
+        yield partial(_turn, op)
     elif listed is not None and _is_used_by(op, "tensor.extract_slice"):
         numbers = list(listed)
         if len(set(numbers)) > 1:
-            yield lambda: _set_list(op, [*numbers[1:], numbers[0]])
+            yield partial(_set_list, op, [*numbers[1:], numbers[0]])
 
 
 def _turn(op: ir.Operation) -> None:
@@ -134,12 +134,11 @@ def _halo_off_by_one(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change
     offsets = list(op.attributes["static_offsets"])
     for dim, offset in enumerate(offsets):
         if offset > 0:
-            new = [*offsets[:dim], offset - 1, *offsets[dim + 1 :]]
+            yield partial(_set_offsets, op, [*offsets[:dim], offset - 1, *offsets[dim + 1 :]])
 
-            def move(new: Sequence[int] = tuple(new)) -> None:
-                op.attributes["static_offsets"] = ir.DenseI64ArrayAttr.get(list(new))
 
-            yield move
+def _set_offsets(op: ir.Operation, offsets: Sequence[int]) -> None:
+    op.attributes["static_offsets"] = ir.DenseI64ArrayAttr.get(list(offsets))
 
 
 def _padding_read(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
@@ -151,7 +150,7 @@ def _padding_read(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
     short = [place for place, number in enumerate(numbers) if number < max(numbers)]
     if short:
         place = short[0]
-        yield lambda: _set_list(op, [*numbers[:place], numbers[place] + 1, *numbers[place + 1 :]])
+        yield partial(_set_list, op, [*numbers[:place], numbers[place] + 1, *numbers[place + 1 :]])
 
 
 def _listed(op: ir.Operation) -> list[int] | None:

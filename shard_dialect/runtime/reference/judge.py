@@ -22,8 +22,8 @@ class CannotJudge(Exception):
 class Reference:
     """An unsharded program, compiled.
 
-    `factors` are the types of the arguments that come after the program's own, by which elements
-    are multiplied that it rounds to 16 bits, or makes of such (`rounding`).
+    `factors` are the types of the arguments that come after the program's own, by which what may be
+    rounded otherwise is multiplied (`rounding`).
     """
 
     judge: str
@@ -49,8 +49,9 @@ class Reference:
         return any(is_narrow(each.dtype) for each in given)
 
     def run_nearby(self, inputs: Sequence[Array], seed: int, units: int) -> list[Array]:
-        """The same on floats of 32 and 64 bits that are moved by up to `units` in the last place:
-        those that come in, and those that the program makes of narrower ones.
+        """The same with floats of 32 and 64 bits moved by up to `units` in the last place.
+
+        Those that come in, and those that have factors.
         """
         given = [*inputs, *rounding.ones(self.factors)]
         return list(self.execute([perturbed(each, seed, units) for each in given]))

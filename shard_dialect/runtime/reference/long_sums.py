@@ -65,7 +65,7 @@ def _wide(type_: ir.Type) -> ir.Type:
 def _rewrite(op: ir.Operation) -> None:
     for place, operand in enumerate(op.operands):
         if _is_f32(operand):
-            op.operands[place] = _cast("arith.extf", operand, _wide(operand.type))
+            op.operands[place] = build.cast("arith.extf", operand, _wide(operand.type))
     _widen([each for each in body(op).arguments if _is_f32(each)])
     for inner in _inner(op):
         if inner.name == "arith.constant" and _is_f32(inner.results[0]):
@@ -80,15 +80,10 @@ def _rewrite(op: ir.Operation) -> None:
             uses, type_ = list(result.uses), result.type
             result.set_type(_wide(type_))
             with ir.InsertionPoint.after(op):
-                rounded = _cast("arith.truncf", result, type_)
-            for use in uses:
-                use.owner.operands[use.operand_number] = rounded
+                rounded = build.cast("arith.truncf", result, type_)
+            build.redirect(uses, rounded)
 
 
 def _widen(values: Sequence[ir.Value]) -> None:
     for each in values:
         each.set_type(_wide(each.type))
-
-
-def _cast(name: str, value: ir.Value, type_: ir.Type) -> ir.Value:
-    return build.create(name, [type_], [value]).results[0]

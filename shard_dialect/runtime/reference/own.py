@@ -11,7 +11,7 @@ from shard_dialect.runtime.executable import Alone, Executable
 from shard_dialect.runtime.reference.judge import Execute
 
 
-def compile_by_self(module: ir.Operation, entry: str, _: int = 0) -> tuple[str, Execute]:
+def compile_by_self(module: ir.Operation, entry: str, _: int) -> tuple[str, Execute]:
     """Who judges, and the function: lowered as each device's program is, but for its buffers."""
     copy = ir.Module.parse(module.get_asm(enable_debug_info=True), module.context)
     run_pipeline(copy, "lower{copy-before-write=true}")

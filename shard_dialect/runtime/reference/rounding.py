@@ -16,7 +16,7 @@ it came in from outside.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import ml_dtypes
 import numpy as np
@@ -35,7 +35,7 @@ _HOLDS_OPS = ("scf.", "stablehlo.while", "stablehlo.if", "stablehlo.case")
 _MOVES = ("bufferization.", "tensor.")
 """Dialects whose ops compute nothing."""
 _EXACT = frozenset(
-    name if "." in name else f"{dialect}.{name}"
+    f"{dialect}.{name}"
     for dialect, names in {
         "arith": "bitcast constant maximumf maxnumf minimumf minnumf negf select",
         "func": "call",
@@ -83,7 +83,7 @@ def add_factors(module: ir.Operation, function: ir.Operation) -> None:
     counts: Counter[ir.Type] = Counter()
     before = len(body(function).arguments)
     for op in _ops(function):
-        for value in filter(_rounds(op), op.results):
+        for value in _rounded(op):
             key = value.type, counts[value.type] % _KINDS
             counts[value.type] += 1
             if key not in factors:
@@ -119,10 +119,9 @@ def _may_round_otherwise(op: ir.Operation) -> bool:
 
 def _varies(op: ir.Operation) -> bool:
     """Whether floats that the op makes depend on who computes them; of sums of two they do not."""
-    inside = [each for region in op.regions for block in region for each in operations(block)]
     if op.name in ("arith.addf", "stablehlo.add"):
         return False
-    return any(each.name in _VARYING for each in (op, *inside))
+    return any(each.name in _VARYING for each in (op, *_inside(op)))
 
 
 def _is_narrow(value: ir.Value) -> bool:
@@ -137,24 +136,24 @@ def _is_narrow(value: ir.Value) -> bool:
 def _ops(op: ir.Operation) -> list[ir.Operation]:
     """The ops in regions that tensors flow through: not those that say how to reduce."""
     found = []
-    for region in op.regions:
-        for block in region:
-            for inner in operations(block):
-                found.append(inner)
-                if inner.name.startswith(_HOLDS_OPS):
-                    found += _ops(inner)
+    for inner in _inside(op):
+        found.append(inner)
+        if inner.name.startswith(_HOLDS_OPS):
+            found += _ops(inner)
     return found
 
 
-def _rounds(op: ir.Operation) -> Callable[[ir.Value], bool]:
-    """Which of the op's results hold elements that may be rounded otherwise."""
+def _inside(op: ir.Operation) -> list[ir.Operation]:
+    """The ops of the op's own blocks, those of linalg's named ops too."""
+    return [each for region in op.regions for block in region for each in operations(block)]
+
+
+def _rounded(op: ir.Operation) -> list[ir.OpResult]:
+    """Those of the op's results that hold elements which may be rounded otherwise."""
     if not _computes(op):
-        return _is_none
-    return _is_float if _varies(op) or any(map(_is_narrow, op.operands)) else _is_narrow
-
-
-def _is_none(_: ir.Value) -> bool:
-    return False
+        return []
+    concerned = _is_float if _varies(op) or any(map(_is_narrow, op.operands)) else _is_narrow
+    return [each for each in op.results if concerned(each)]
 
 
 def _is_float(value: ir.Value) -> bool:
@@ -169,7 +168,7 @@ def _computes(op: ir.Operation) -> bool:
         return False
     if op.name in ("stablehlo.convert", "tosa.cast", "arith.sitofp", "arith.uitofp"):
         return isinstance(op.operands[0].type.element_type, ir.FloatType)
-    inside = [each for region in op.regions for block in region for each in operations(block)]
+    inside = _inside(op)
     return not inside or any(map(_rounds_elements, inside))
 
 
@@ -188,5 +187,4 @@ def _multiply(value: ir.OpResult, factors: ir.Value) -> None:
     uses = list(value.uses)
     with ir.InsertionPoint.after(op), op.location:
         product = build.create(name, [value.type], [value, factors]).results[0]
-    for use in uses:
-        use.owner.operands[use.operand_number] = product
+    build.redirect(uses, product)

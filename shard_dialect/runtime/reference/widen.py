@@ -15,8 +15,6 @@ as upstream's loops would round to bf16 each time that they add. What is rounded
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import returns_of, update_type
@@ -51,7 +49,7 @@ def widen(function: ir.Operation, arguments: int) -> None:
         with ir.InsertionPoint(end), end.location:
             for place, type_ in enumerate(types):
                 if _is_narrow(type_):
-                    end.operands[place] = _cast("arith.truncf", end.operands[place], type_)
+                    end.operands[place] = build.cast("arith.truncf", end.operands[place], type_)
     update_type(function)
 
 
@@ -123,22 +121,13 @@ def _extend(value: ir.Value, at: ir.InsertionPoint) -> None:
     uses = list(value.uses)
     if _is_narrow(value.type) and uses:
         with at, ir.Location.unknown():
-            wide = _cast("arith.extf", value, _wide(value.type))
-        _use(wide, uses)
+            wide = build.cast("arith.extf", value, _wide(value.type))
+        build.redirect(uses, wide)
 
 
 def _round(value: ir.Value, type_: ir.Type) -> None:
     """Have what uses a value of f32 use it as `type_` can hold it."""
     uses = list(value.uses)
     with ir.InsertionPoint.after(value.owner), value.owner.location:
-        rounded = _cast("arith.extf", _cast("arith.truncf", value, type_), value.type)
-    _use(rounded, uses)
-
-
-def _use(value: ir.Value, uses: Sequence[ir.OpOperand]) -> None:
-    for use in uses:
-        use.owner.operands[use.operand_number] = value
-
-
-def _cast(name: str, value: ir.Value, type_: ir.Type) -> ir.Value:
-    return build.create(name, [type_], [value]).results[0]
+        rounded = build.cast("arith.extf", build.cast("arith.truncf", value, type_), value.type)
+    build.redirect(uses, rounded)
