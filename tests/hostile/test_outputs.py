@@ -6,7 +6,9 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +22,7 @@ from tests.conftest import Program
 from tests.hostile.programs import TINY
 
 BEFORE = b"what was there"
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -224,14 +227,26 @@ def test_a_device_stays_one(run: Program, program: Path) -> None:
     assert done.stderr == "error: cannot write '/dev/full': no space left on device\n"
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write all")
-def test_what_must_not_be_written_is_not_replaced(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(BEFORE)
-    file.chmod(0o444)
-    with pytest.raises(ShardError, match="permission denied"):
-        Output(str(file)).replace(lambda stream: stream.write(b"new"))
-    assert file.read_bytes() == BEFORE
+def test_what_must_not_be_written_is_not_replaced() -> None:
+    with _no_longer_root(), tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "file"
+        file.write_bytes(BEFORE)
+        file.chmod(0o444)
+        with pytest.raises(ShardError, match="permission denied"):
+            Output(str(file)).replace(lambda stream: stream.write(b"new"))
+        assert file.read_bytes() == BEFORE
+
+
+@contextmanager
+def _no_longer_root() -> Iterator[None]:
+    """Be somebody else, as root may write all."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
 
 
 def test_opt_over_its_own_input(opt: Program, program: Path) -> None:
