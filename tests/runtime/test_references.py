@@ -132,3 +132,19 @@ def test_what_a_reduction_starts_from_may_not_be_for_xla_to_say(start: str, judg
       return %y : tensor<4xf32>
     }}"""
     assert reference_of(text).judge.startswith(judge)
+
+
+@pytest.mark.parametrize("by", ["upstream", "self"])
+@pytest.mark.parametrize("of", ["arith.sitofp", "arith.uitofp"])
+def test_numbers_that_are_no_tensors_are_converted(of: str, by: Judge) -> None:
+    text = f"""
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+      %n = arith.constant 3 : i32
+      %f = {of} %n : i32 to f32
+      %s = tensor.splat %f : tensor<4xf32>
+      %e = math.exp %x : tensor<4xf32>
+      %y = arith.mulf %e, %s : tensor<4xf32>
+      return %y : tensor<4xf32>
+    }}"""
+    x = np.array([0.0, 1.0, -1.0, 2.0], np.float32)
+    np.testing.assert_allclose(reference_of(text, by).run([x])[0], 3 * np.exp(x), rtol=1e-6)

@@ -167,7 +167,7 @@ def _computes(op: ir.Operation) -> bool:
     if op.name in _EXACT or op.name.startswith((*_MOVES, *_HOLDS_OPS)):
         return False
     if op.name in ("stablehlo.convert", "tosa.cast", "arith.sitofp", "arith.uitofp"):
-        return isinstance(op.operands[0].type.element_type, ir.FloatType)
+        return isinstance(_element(op.operands[0].type), ir.FloatType)
     inside = _inside(op)
     return not inside or any(map(_rounds_elements, inside))
 
