@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,27 @@ def _conjugate(value: ir.Value) -> ir.Value:
     return build.create("complex.conj", [value.type], [value]).results[0]
 
 
+def _is_positive(value: ir.Value) -> ir.Value:
+    """Whether the real part is greater than zero: no NaN is."""
+    if isinstance(value.type, ir.ComplexType):
+        value = build.create("complex.re", [value.type.element_type], [value]).results[0]
+    zero = reductions.neutral("sum", value.type)
+    bit = ir.IntegerType.get_signless(1)
+    ogt = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _OGT)
+    return build.create("arith.cmpf", [bit], [value, zero], {"predicate": ogt}).results[0]
+
+
+_OGT = 2
+"""The number of arith.cmpf's predicate "ordered and greater than"."""
+
+
+def _nan(type_: ir.Type) -> ir.Value:
+    is_complex = isinstance(type_, ir.ComplexType)
+    part = ir.FloatAttr.get(type_.element_type if is_complex else type_, math.nan)
+    one = build.scalar(part).results[0]
+    return build.create("complex.create", [type_], [one, one]).results[0] if is_complex else one
+
+
 def _less_products(
     start: ir.Value, begin: Number, end: Number, factors: Callable[[ir.Value], Sequence[ir.Value]]
 ) -> ir.Value:
@@ -46,6 +68,9 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
 
     l[j, j] = sqrt(a[j, j] - sum of l[j, k] conj(l[j, k]), k < j)
     l[i, j] = (a[i, j] - sum of l[i, k] conj(l[j, k]), k < j) / l[j, j]
+
+    All elements are NaN of a matrix that is not positive definite, as XLA has it; StableHLO leaves
+    it open.
     """
     a = build.buffer_of(op.operands[0])
     made = code.room(a.type)
@@ -72,8 +97,9 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
                 lambda k: (read(made, row, k), _conjugate(read(made, column, k))),
             )
 
-        def column_of(column: ir.Value, _: Values) -> Values:
-            root = _root(rest(column, column))
+        def column_of(column: ir.Value, is_definite: Values) -> Values:
+            square = rest(column, column)
+            root = _root(square)
             write(column, column, root)
             zero = reductions.neutral("sum", a.type.element_type)
             code.loop(0, column, [], lambda row, _: write(row, column, zero))
@@ -84,9 +110,15 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
                 [],
                 lambda row, _: write(row, column, _op("div", rest(row, column), root)),
             )
-            return []
+            return [code.joined("andi", is_definite[0], _is_positive(square))]
 
-        return code.loop(0, size, [], column_of)
+        (is_definite,) = code.loop(0, size, [code.bit(True)], column_of)
+        nan = _nan(a.type.element_type)
+        code.only_if(
+            code.negated(is_definite),
+            lambda: code.nest([size, size], lambda at, _: write(*at, nan)),
+        )
+        return []
 
     code.nest(batch, matrix)
     return [build.tensor_of(made)]

@@ -40,7 +40,7 @@ _TO_LLVM = (
     "builtin.module("
     "func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,convert-complex-to-standard,"
     "math-extend-to-supported-types,expand-strided-metadata,lower-affine,"
-    "math-expand-ops{ops=clampf,fpowi},convert-math-to-libm,convert-math-to-llvm,"
+    "math-expand-ops{ops=clampf,fpowi,rsqrt},convert-math-to-libm,convert-math-to-llvm,"
     "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},"
     "arith-expand{include-bf16=true},convert-complex-to-llvm,finalize-memref-to-llvm,"
     "convert-index-to-llvm,convert-arith-to-llvm,convert-cf-to-llvm,convert-ub-to-llvm,"
