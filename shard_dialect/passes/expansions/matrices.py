@@ -116,7 +116,7 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
         nan = _nan(a.type.element_type)
         code.only_if(
             code.negated(is_definite),
-            lambda: code.nest([size, size], lambda at, _: write(*at, nan)),
+            lambda: code.nest([size, size], lambda at, _: write(at[0], at[1], nan)),
         )
         return []
 
