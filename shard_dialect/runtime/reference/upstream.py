@@ -64,8 +64,8 @@ def compile_by_upstream(module: ir.Operation, entry: str, count: int) -> tuple[s
             engine = part("execution_engine").ExecutionEngine(copy, opt_level=1)
         except ir.MLIRError as error:
             raise CannotJudge(f"upstream's passes refuse it: {from_mlir(error).message}") from None
-        except RuntimeError:  # of the engine, which has printed what it misses
-            raise CannotJudge("it calls functions that are not there") from None
+    if not engine.raw_lookup(f"_mlir_ciface_{_ENTRY}"):  # it has printed what is missing
+        raise CannotJudge("it calls functions that are not there")
     described = part("runtime").get_ranked_memref_descriptor
 
     def execute(inputs: Sequence[Array]) -> list[Array]:
