@@ -14,7 +14,7 @@ from tabulate import tabulate
 
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime.compile import compile_sharded
 
 T = "tensor<64x64xf32>"

@@ -14,20 +14,20 @@ from typing import Any
 
 import shard_dialect as sd
 from benchmarks.tally import Tally
+from shard_dialect.codegen.array_types import TensorType, dtype_of
+from shard_dialect.codegen.lowered_program import Site, choose_entry, find_function
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.collectives import read_collective
 from shard_dialect.ir.function import functions_of, name_of
-from shard_dialect.ir.local import LOCAL_COLLECTIVES, read_local
-from shard_dialect.ir.mesh import is_reshard
-from shard_dialect.ir.shardings import Shardings
+from shard_dialect.ir.mesh.mesh_collectives import read_collective
+from shard_dialect.ir.mesh.mesh_dialect import is_reshard
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.shard.local_collectives import LOCAL_COLLECTIVES, read_local
 from shard_dialect.ir.walk import operations, walk
-from shard_dialect.model.plan import operand_shape
-from shard_dialect.passes import PIPELINES
+from shard_dialect.passes.framework.registry import PIPELINES
+from shard_dialect.planner.reshard_plan import operand_shape
 from shard_dialect.rules import rule_of
-from shard_dialect.rules.stablehlo.attributes import numbers
-from shard_dialect.runtime.arrays import TensorType, dtype_of
-from shard_dialect.runtime.lowered import Site, choose_entry, find_function
-from shard_dialect.runtime.report import Report
+from shard_dialect.rules.stablehlo.attribute_reading import numbers
+from shard_dialect.runtime.communication_report import Report
 
 DISTRIBUTED = "counted from the distributed form"
 

@@ -27,8 +27,8 @@ from tabulate import tabulate
 
 from shard_dialect.ir.bindings import PassManager, ir, without_op_classes
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.passes.propagate import Propagate
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.propagate.propagate import Propagate
 
 WIDTH, HEADS, HIDDEN = 256, 8, 1024
 

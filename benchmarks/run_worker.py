@@ -26,10 +26,10 @@ Run = Callable[[], Any]
 
 def ours(program: Program, devices: int, folder: Path) -> tuple[Run, Callable[[Any], Any]]:
     from shard_dialect.ir.context import make_context
-    from shard_dialect.ir.source import Source
+    from shard_dialect.ir.reading.source import Source
+    from shard_dialect.runtime.communicators.world import InProcess
     from shard_dialect.runtime.compile import compile_sharded
     from shard_dialect.runtime.executable import Alone
-    from shard_dialect.runtime.world import InProcess
 
     source = Source.read(str(folder / f"{devices}.mlir"))
     with make_context():
@@ -47,7 +47,7 @@ def ours(program: Program, devices: int, folder: Path) -> tuple[Run, Callable[[A
 
 def unsharded(source: Any) -> Any:
     """The program for one device, as it is compiled for many."""
-    from shard_dialect.passes.pipeline import run_pipeline
+    from shard_dialect.passes.framework.pipeline import run_pipeline
     from shard_dialect.runtime.executable import Executable
 
     module = source.parse()

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from cuts import cuts_page
 
-from shard_dialect.passes import PASSES, PIPELINES, Pass, pass_class
-from shard_dialect.passes.options import documented_options
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.framework.options import documented_options
+from shard_dialect.passes.framework.registry import PASSES, PIPELINES, pass_class
 
 DOCS = Path(__file__).parent
 IR = DOCS.parent / "shard_dialect" / "ir"
@@ -76,8 +77,14 @@ def _pass(cls: type[Pass]) -> Iterator[str]:
 
 def dialect_page() -> str:
     """The `mesh` dialect from its IRDL definition, and our attributes from where they are named."""
-    lines = [NOTICE, "", "# The `mesh` dialect", "", _docstring("shard_dialect.ir.mesh")]
-    lines += ["", "## Shardings", "", _docstring("shard_dialect.ir.notation")]
+    lines = [
+        NOTICE,
+        "",
+        "# The `mesh` dialect",
+        "",
+        _docstring("shard_dialect.ir.mesh.mesh_dialect"),
+    ]
+    lines += ["", "## Shardings", "", _docstring("shard_dialect.ir.mesh.notation")]
     lines += [
         "",
         "## Ops",
@@ -85,12 +92,12 @@ def dialect_page() -> str:
         "| op | operands | attributes | results | |",
         "|---|---|---|---|---|",
     ]
-    lines += _operations((IR / "mesh.irdl.mlir").read_text())
-    lines += ["", "## What users write", "", _docstring("shard_dialect.ir.annotation")]
+    lines += _operations((IR / "mesh" / "mesh.irdl.mlir").read_text())
+    lines += ["", "## What users write", "", _docstring("shard_dialect.ir.mesh.annotation_ops")]
     lines += ["", "## Attributes on functions and other ops", "", "| attribute | |", "|---|---|"]
-    lines += _constants((IR / "attributes.py").read_text())
-    lines += ["", "## Spellings", "", _docstring("shard_dialect.ir.spelling")]
-    lines += ["", "## Shardy's text", "", _docstring("shard_dialect.ir.sdy.spelling")]
+    lines += _constants((IR / "mesh" / "attributes.py").read_text())
+    lines += ["", "## Spellings", "", _docstring("shard_dialect.ir.reading.spelling")]
+    lines += ["", "## Shardy's text", "", _docstring("shard_dialect.ir.sdy.sdy_spelling")]
     return "\n".join(lines) + "\n"
 
 

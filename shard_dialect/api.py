@@ -8,19 +8,20 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from shard_dialect import plugins
+from shard_dialect.codegen.lowered_program import Program, choose_entry
 from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
 from shard_dialect.ir import context as contexts
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import with_file_names
-from shard_dialect.ir.extensions import register_dialect
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.user_dialects import register_dialect
 from shard_dialect.model import ShardingRule
-from shard_dialect.passes import Pass, register_pass
-from shard_dialect.passes import pipeline as pipelines
-from shard_dialect.passes.instruments import Instruments
+from shard_dialect.passes.framework import pipeline as pipelines
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.framework.instruments import Instruments
+from shard_dialect.passes.framework.registry import register_pass
 from shard_dialect.rules import Query, sharding_rule
-from shard_dialect.runtime.lowered import Program, choose_entry
-from shard_dialect.runtime.report import Report
+from shard_dialect.runtime.communication_report import Report
 
 # Where the text of a module came from, for as long as the module lives.
 _sources: WeakKeyDictionary[ir.Module, Source] = WeakKeyDictionary()

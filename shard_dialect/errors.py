@@ -2,7 +2,7 @@
 
 `opt` and `run` print a `ShardError` as `file:line:col: error: message`, its notes below it, and
 exit with status 1. Our own invariants are `assert`s with a message: those are bugs, and told as
-internal errors (`endings.py`).
+internal errors (`processes/exit_messages.py`).
 """
 
 from __future__ import annotations

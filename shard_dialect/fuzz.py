@@ -11,9 +11,9 @@ too. A seed gives the same programs in the same order.
 
 from __future__ import annotations
 
-from shard_dialect import starting
+from shard_dialect.processes import startup
 
-starting.begin(__name__)
+startup.begin(__name__)
 
 import argparse
 import math
@@ -30,9 +30,9 @@ from pathlib import Path
 from tabulate import tabulate
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli import guarded, write_output
+from shard_dialect.cli.flags import Parser, add_debug
+from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import MissingExtra, ShardError, cannot, say, shown
-from shard_dialect.flags import Parser, add_debug
 from shard_dialect.testing import Program, programs, runnable
 from shard_dialect.testing.child import Child, Pipeline, Result
 
@@ -235,7 +235,7 @@ def _write(found: Found, path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz with `arguments` (the command line's if none); gives the exit status."""
-    starting.over()
+    startup.over()
     return guarded(lambda: _main(_parser().parse_args(arguments)))
 
 

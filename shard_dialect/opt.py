@@ -10,9 +10,9 @@ stand behind its name: --materialize=strict=true, --pass-pipeline='materialize{s
 
 from __future__ import annotations
 
-from shard_dialect import starting
+from shard_dialect.processes import startup
 
-starting.begin(__name__)
+startup.begin(__name__)
 
 import argparse
 import gc
@@ -25,17 +25,17 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from shard_dialect import plugins
-from shard_dialect.cli import guarded, write_output
+from shard_dialect.cli.flags import STDOUT, parse_arguments
+from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import ShardError, say
-from shard_dialect.flags import STDOUT, parse_arguments
-from shard_dialect.outputs import Output
-from shard_dialect.supervise import doing, supervised
+from shard_dialect.processes.output_files import Output
+from shard_dialect.processes.supervise import doing, supervised
 
 if TYPE_CHECKING:
     from shard_dialect.ir.bindings import ir
-    from shard_dialect.ir.source import Source
-    from shard_dialect.passes.instruments import Instruments
-    from shard_dialect.passes.pipeline import Pipeline
+    from shard_dialect.ir.reading.source import Source
+    from shard_dialect.passes.framework.instruments import Instruments
+    from shard_dialect.passes.framework.pipeline import Pipeline
 
 _SEPARATOR = b"// -----\n"
 
@@ -55,7 +55,7 @@ def _main(arguments: Sequence[str]) -> int:
     _import_bindings()
     plugins.load(options.load_plugin)
     if options.show_dialects:
-        from shard_dialect.ir.extensions import available_dialects
+        from shard_dialect.ir.context import available_dialects
 
         write_output(f"Available Dialects: {','.join(available_dialects())}\n")
         return 0
@@ -78,7 +78,7 @@ def _import_bindings() -> None:
 
 
 def _instruments(options: argparse.Namespace) -> Instruments:
-    from shard_dialect.passes.instruments import Instruments
+    from shard_dialect.passes.framework.instruments import Instruments
 
     return Instruments(
         print_ir_before=tuple(options.print_ir_before),
@@ -104,7 +104,7 @@ class _Driver:
     instruments: Instruments
 
     def run(self) -> int:
-        from shard_dialect.ir.source import Source
+        from shard_dialect.ir.reading.source import Source
 
         path, is_split = self.options.input, self.options.split_input_file
         sources = Source.read_parts(path) if is_split else [Source.read(path)]
@@ -125,14 +125,14 @@ class _Driver:
     def _process(self, source: Source) -> bytes:
         """What is printed for one part of the file."""
         from shard_dialect.ir.context import make_context
-        from shard_dialect.passes.pipeline import Pipeline
+        from shard_dialect.passes.framework.pipeline import Pipeline
 
         with make_context(self.options.allow_unregistered_dialect), source.places():
             pipeline = Pipeline.build(self.pipeline, self.instruments)
             which = self.options.verify_diagnostics
             if which is None:
                 return self._transform(source, pipeline)
-            from shard_dialect.expected import verify_diagnostics
+            from shard_dialect.cli.verify_diagnostics import verify_diagnostics
 
             run = partial(self._transform, source, pipeline)
             return verify_diagnostics(source, which, run) or b""
@@ -141,7 +141,7 @@ class _Driver:
         doing("the parser", f"{source.name}:{source.lines_before + 1}:1")
         module = source.parse()
         if self.options.verify_roundtrip:
-            from shard_dialect.roundtrip import verify_roundtrip
+            from shard_dialect.cli.verify_roundtrip import verify_roundtrip
 
             verify_roundtrip(module)
             pipeline.run(module)
@@ -157,7 +157,7 @@ class _Driver:
 
         options = self.options
         if options.emit_python:
-            from shard_dialect.emit.program import emit_python
+            from shard_dialect.emit.python_module import emit_python
 
             return emit_python(module, options.emit_python).encode()
         if options.emit_bytecode:
@@ -176,7 +176,7 @@ class _Driver:
 
     def _dump_pipeline(self) -> None:
         from shard_dialect.ir.context import make_context
-        from shard_dialect.passes.pipeline import described
+        from shard_dialect.passes.framework.pipeline import described
 
         with make_context():
             say(described(self.pipeline))

@@ -14,9 +14,9 @@ holds or calls it.
 
 from __future__ import annotations
 
-from shard_dialect import starting
+from shard_dialect.processes import startup
 
-starting.begin(__name__)
+startup.begin(__name__)
 
 import argparse
 import math
@@ -24,15 +24,15 @@ import sys
 from collections.abc import Sequence
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli import guarded
-from shard_dialect.endings import told
+from shard_dialect.cli.flags import Parser, add_debug
+from shard_dialect.cli.printing import guarded
 from shard_dialect.errors import ShardError
-from shard_dialect.flags import Parser, add_debug
-from shard_dialect.launchers import Rank, launched_by
-from shard_dialect.outputs import Output
-from shard_dialect.runtime.launch import BACKENDS
-from shard_dialect.supervise import is_watched
-from shard_dialect.watch import can_watch, end, watched
+from shard_dialect.processes.exit_messages import told
+from shard_dialect.processes.launchers import Rank, launched_by
+from shard_dialect.processes.output_files import Output
+from shard_dialect.processes.supervise import is_watched
+from shard_dialect.processes.watch import can_watch, end, watched
+from shard_dialect.runtime.communicators.launched import BACKENDS
 
 STDIN = "-"
 
@@ -60,7 +60,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         watched(rank, options.timeout)
     elif options.timeout < math.inf and not is_watched():
         raise ShardError("--timeout is for the command line: main() cannot be ended")
-    starting.over()
+    startup.over()
     return _execute(options, rank, output)
 
 
@@ -75,7 +75,7 @@ def _read(options: argparse.Namespace) -> list[str]:
 
 def _execute(options: argparse.Namespace, rank: Rank | None, output: Output | None) -> int:
     try:
-        from shard_dialect.execute import execute  # all the rest: in the child only
+        from shard_dialect.cli.execute import execute  # all the rest: in the child only
     except BaseException as error:
         if is_watched():
             end(told(error))

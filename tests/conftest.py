@@ -13,6 +13,7 @@ from tests import extras
 
 ROOT = Path(__file__).parent.parent
 os.environ["SHARD_DIALECT_CACHE"] = "0"  # what is tested is this code, not what it made before
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of shells ignore it
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

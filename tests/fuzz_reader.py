@@ -24,7 +24,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal, get_args
 
-from shard_dialect.ir.by_jaxlib import is_for_jaxlib
+from shard_dialect.ir.reading.jaxlib_reader import is_for_jaxlib
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = (

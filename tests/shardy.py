@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.function import boundary, functions_of, name_of
-from shard_dialect.ir.program import Function, Op, read_function
-from shard_dialect.ir.shardings import Shardings
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.numbered import Function, Op, read_function
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Sharding
-from shard_dialect.passes.constants import Constants
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.propagate.constants import Constants
 from shard_dialect.rules import rule_of
 
 PIPELINE = (

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from shard_dialect.ir.bindings import ir, part
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.shardings import Shardings
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import walk
 from tests.conftest import run_child
 from tests.stablehlo_conversion import Conversion, places

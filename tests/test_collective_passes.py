@@ -6,15 +6,15 @@ from functools import cache
 import pytest
 
 from shard_dialect.errors import ShardError, ShardWarning
-from shard_dialect.ir.collectives import read_collective
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.mesh import is_reshard
-from shard_dialect.ir.program import itemsize
-from shard_dialect.ir.shardings import Shardings
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.mesh.mesh_collectives import read_collective
+from shard_dialect.ir.mesh.mesh_dialect import is_reshard
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import bytes_moved
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.planner import bytes_moved
 from tests.programs import random_program
 from tests.runnable_stablehlo import runnable_stablehlo
 from tests.test_end_to_end import run_and_check

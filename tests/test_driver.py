@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shard_dialect.flags import parse_arguments
+from shard_dialect.cli.flags import parse_arguments
 from tests.conftest import ROOT, Program
 
 EXAMPLE = "examples/mlp_1d.mlir"
@@ -100,7 +100,8 @@ def test_installed_plugins_are_loaded(tmp_path: Path) -> None:
 SLOW = """
 import time
 from dataclasses import dataclass
-from shard_dialect.passes import Pass, register_pass
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.framework.registry import register_pass
 
 @register_pass
 @dataclass(frozen=True)

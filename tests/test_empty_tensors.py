@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.world import InProcess
 
 MESH = '"sdy.mesh"() <{mesh = #sdy.mesh<["d"=2, "m"=2]>, sym_name = "mesh"}> : () -> ()\n'
 GRID = "shard.grid @mesh(shape = 2x2)\n"

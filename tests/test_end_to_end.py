@@ -7,9 +7,9 @@ import pytest
 
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.runtime.check import Verdict
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.runtime.checking.check import Verdict
 from shard_dialect.testing import equality
 from tests.programs import random_program
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shard_dialect.ir.by_jaxlib import is_for_jaxlib
+from shard_dialect.ir.reading.jaxlib_reader import is_for_jaxlib
 from tests import extras
 
 ROOT = Path(__file__).parent.parent

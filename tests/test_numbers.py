@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shard_dialect.codegen.array_types import Array
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.runtime.arrays import Array, random_inputs
-from shard_dialect.runtime.check import Verdict, check
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.runtime.array_files import random_inputs
+from shard_dialect.runtime.checking.check import Verdict, check
+from shard_dialect.runtime.checking.reference import JUDGES, Judge
+from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
-from shard_dialect.runtime.reference import JUDGES, Judge
-from shard_dialect.runtime.world import InProcess
 from tests.extras import needs
 
 FOLDER = Path(__file__).parent / "numbers"

@@ -8,7 +8,8 @@ from itertools import permutations
 
 import pytest
 
-from shard_dialect.model import Grid, Sharding, plan
+from shard_dialect.model import Grid, Sharding
+from shard_dialect.planner import plan
 from tests.model.exhaustive import shardings
 from tests.model.interpreter import DTYPE, holds, run, spread, whole_array
 from tests.test_end_to_end import run_and_check

@@ -16,11 +16,11 @@ import pytest
 from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.local import write_local
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.model import AllReduce, Step
-from shard_dialect.passes import local_steps
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.partition import partition_collectives
 from tests import runnable_stablehlo
 from tests.stablehlo_conversion import NotConverted
 from tests.stablehlo_interpreter import Array, Converted, interpret, piece
@@ -205,7 +205,7 @@ def test_what_is_left_out_shows(tmp_path: Path) -> None:
 
     check(PROGRAMS["lookups"], tmp_path)
     with (
-        patch.object(local_steps, "write_local", forgetful),
+        patch.object(partition_collectives, "write_local", forgetful),
         pytest.raises(AssertionError, match="result 0 on device 0"),
     ):
         check(PROGRAMS["lookups"], tmp_path)

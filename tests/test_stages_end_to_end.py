@@ -7,9 +7,9 @@ import pytest
 
 from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.testing import equality
 from tests.stage_programs import staged_program
 

@@ -11,7 +11,7 @@ import pytest
 import shard_dialect as sd
 from benchmarks.ours import tally_of
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.shardings import Shardings
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import walk
 from tests.test_end_to_end import run_and_check
 from tests.uneven_programs import UnevenProgram

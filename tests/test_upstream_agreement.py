@@ -17,12 +17,12 @@ import pytest
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.function import boundary, functions_of
-from shard_dialect.ir.shardings import Shardings
-from shard_dialect.ir.source import Source
-from shard_dialect.ir.upstream import sharding_behind, split_axes
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.shard.sharding_ops import sharding_behind, split_axes
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Sharding
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.linalg_programs import random_linalg
 from tests.test_end_to_end import run_and_check
 

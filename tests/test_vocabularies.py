@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Annotation, Axis, Grid, Sharding, SubAxis
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.extras import needs
 
 SIZES = (1, 2, 3, 4, 8)
@@ -226,7 +226,7 @@ def test_what_cannot_be_said_is_refused_with_its_place(
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.data())
 def test_shardy_parses_and_verifies_what_is_exported_to_it(data: st.DataObject) -> None:
-    from shard_dialect.ir.by_jaxlib import to_generic
+    from shard_dialect.ir.reading.jaxlib_reader import to_generic
 
     text = data.draw(programs(VOCABULARIES["sdy"]))
     own = through(text, "import")

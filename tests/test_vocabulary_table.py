@@ -33,7 +33,7 @@ def upstreams() -> list[str]:
 
 
 def ours() -> list[str]:
-    text = (ROOT / "shard_dialect" / "ir" / "mesh.irdl.mlir").read_text()
+    text = (ROOT / "shard_dialect" / "ir" / "mesh" / "mesh.irdl.mlir").read_text()
     return [f"mesh.{name}" for name in re.findall(r"irdl\.operation @(\w+)", text)]
 
 

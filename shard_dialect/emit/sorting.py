@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.terms import Term, commuted, made
+from shard_dialect.ir.scalar_expressions import Term, commuted, made
 from shard_dialect.ir.walk import body
-from shard_dialect.rules.stablehlo.attributes import integer
+from shard_dialect.rules.stablehlo.attribute_reading import integer
 
 
 @dataclass(frozen=True)

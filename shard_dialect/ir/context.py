@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from functools import cache
 
-from shard_dialect.ir import extensions, mesh
+from shard_dialect.ir import user_dialects
 from shard_dialect.ir.bindings import ir, part
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.mesh_checks import MESH_OPS
+from shard_dialect.ir.mesh import mesh_dialect
+from shard_dialect.ir.mesh.mesh_checks import MESH_OPS
 from shard_dialect.ir.walk import walk
 
 # Python-built ops need their dialect loaded; the parser loads the others when it meets them.
@@ -36,8 +38,8 @@ def make_context(allow_unregistered: bool = False) -> ir.Context:
     context.allow_unregistered_dialects = allow_unregistered
     with context:
         _read_complex_constants()
-        mesh.load(MESH_OPS)
-        extensions.load_registered()
+        mesh_dialect.load(MESH_OPS)
+        user_dialects.load_registered()
     return context
 
 
@@ -54,6 +56,22 @@ def _read_complex_constants() -> None:
 
     one_of_them = ir.Attribute.parse("dense<0> : tensor<1xindex>")
     ir.register_type_caster(one_of_them.typeid, replace=True)(read)
+
+
+_AVAILABLE = re.compile(r"(?:Available|Registered) dialects: ([^;]*?)(?:\(\* corresponding|;)")
+
+
+def available_dialects() -> list[str]:
+    """The names of all dialects that a file may use: upstream's, ours, and those registered.
+
+    No function lists them, but MLIR's error about an unknown one does.
+    """
+    with make_context():
+        try:
+            ir.Module.parse("unknown.unknown")
+        except ir.MLIRError as error:
+            found = _AVAILABLE.search(str(error))
+    return sorted(re.findall(r"\w+", found[1])) if found else []
 
 
 _SHARDY = "sdy"

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 from shard_dialect.errors import Diagnostic, Severity, ShardError, ShardWarning
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.strings import quoted
+from shard_dialect.ir.reading.string_literals import quoted
 
 
 def warn(message: str, location: ir.Location, *notes: Diagnostic) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shard_dialect.ir.attributes import FORM
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.mesh import is_reshard
+from shard_dialect.ir.mesh.attributes import FORM
+from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.walk import body, operations
 
 BOUNDARY = ("arg_attrs", "res_attrs")

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from math import prod
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.attributes import (
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.mesh.attributes import (
     DYNAMIC,
     STAGE_AXES,
     expect,
@@ -15,11 +18,8 @@ from shard_dialect.ir.attributes import (
     ints,
     symbol,
 )
-from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.build import create
-from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.sdy.syntax import read_mesh
-from shard_dialect.ir.shard_text import MOST_DEVICES
+from shard_dialect.ir.shard.text_checks import MOST_DEVICES
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Grid, Part, ShardingError
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir import annotation
-from shard_dialect.ir.attributes import (
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at, location_text, readable_strings
+from shard_dialect.ir.function import form_of, functions_of, name_of
+from shard_dialect.ir.mesh import annotation_ops
+from shard_dialect.ir.mesh.annotations import merged, statements
+from shard_dialect.ir.mesh.attributes import (
     ARGUMENT,
     BLOCKS,
     DEVICE,
@@ -30,21 +34,17 @@ from shard_dialect.ir.attributes import (
     ints,
     symbol,
 )
-from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.described_checks import check_runtime_function, check_started
-from shard_dialect.ir.diagnostics import error_at, location_text, readable_strings
-from shard_dialect.ir.flow import FLOWS
-from shard_dialect.ir.function import form_of, functions_of, name_of
-from shard_dialect.ir.notation import read_axes
-from shard_dialect.ir.program import read_function
+from shard_dialect.ir.mesh.described_collectives import check_runtime_function, check_started
+from shard_dialect.ir.mesh.notation import read_axes
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
+from shard_dialect.ir.mesh.stage_attributes import check_stages
+from shard_dialect.ir.numbered import read_function
+from shard_dialect.ir.region_flow import FLOWS
 from shard_dialect.ir.sdy import ops as sdy
-from shard_dialect.ir.shard_checks import check as check_upstream
-from shard_dialect.ir.shardings import Shardings, rank_of
-from shard_dialect.ir.stages import check_stages
-from shard_dialect.ir.statements import merged, statements
+from shard_dialect.ir.shard.shard_checks import check as check_upstream
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
-from shard_dialect.model.permutation import leads_to
+from shard_dialect.planner.permutation import leads_to
 
 _LOCAL = ("local", "lowered")
 """The forms that have no sharded types any more."""
@@ -93,7 +93,7 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
             _check_may_be_sharded(op)
             _check_pieces(in_type, result.type, shardings)
     check_upstream(op, shardings)
-    if op.name in annotation.OPS:
+    if op.name in annotation_ops.OPS:
         _check_annotation(op, shardings)
     elif op.name in _CHECKS:
         _CHECKS[op.name](op, shardings)
@@ -106,13 +106,13 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
     if STANDS_FOR in op.attributes:
         expect(op, STANDS_FOR, ir.StringAttr, "a string")
     _check_computation(op)
-    annotation.read_loops(op, shardings)
+    annotation_ops.read_loops(op, shardings)
     sdy.verify_op(op, sdy.SdyReader(shardings.grids))
 
 
 def _check_annotation(op: ir.Operation, shardings: Shardings) -> None:
     type_ = op.operands[0].type
-    sharding = annotation.said_in(op, "sharding", type_, shardings).sharding
+    sharding = annotation_ops.said_in(op, "sharding", type_, shardings).sharding
     unknown = sum(size is None for each in (*sharding.halos, *sharding.offsets) for size in each)
     if unknown != len(op.operands) - 1:
         raise ShardingError(
@@ -142,7 +142,7 @@ def _check_sub_cluster(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _check_place(op: ir.Operation, shardings: Shardings) -> None:
-    grid = shardings.grid(annotation.grid_named_by(op, "cluster"))
+    grid = shardings.grid(annotation_ops.grid_named_by(op, "cluster"))
     for axis in ints(op.attributes["mesh_axis"]) if "mesh_axis" in op.attributes else ():
         if axis >= grid.rank:
             raise ShardingError(f"has mesh_axis {axis}, which is not in grid {grid}")
@@ -200,7 +200,7 @@ def _check_manual(op: ir.Operation, shardings: Shardings) -> None:
     from_local = op.name == "mesh.to_global"
     given, made = op.operands[0].type, op.results[0].type
     local, whole = (given, made) if from_local else (made, given)
-    said = annotation.said_in(op, "sharding", whole, shardings)
+    said = annotation_ops.said_in(op, "sharding", whole, shardings)
     grid = shardings.grid(said.grid)
     manual = _axes_of(i64_array(ints(op.attributes["manual_axes"])), grid)
     _check_is_in_computation(op)
@@ -247,7 +247,7 @@ def _check_function(op: ir.Operation, shardings: Shardings) -> None:
     name_of(op)
     if "mesh_cluster" in op.attributes:
         expect(op, "mesh_cluster", ir.FlatSymbolRefAttr, "the name of a grid")
-        shardings.grid(annotation.cluster_name(op))
+        shardings.grid(annotation_ops.cluster_name(op))
     if FORM in op.attributes:
         form = expect(op, FORM, ir.StringAttr, "a string").value
         if form not in FORMS:

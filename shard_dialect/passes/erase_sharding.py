@@ -12,8 +12,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.ir import annotation, build
-from shard_dialect.ir.attributes import (
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.function import (
+    drop_from_boundary,
+    form_of,
+    functions_of,
+    refuse_form,
+    update_type,
+)
+from shard_dialect.ir.grids import OPS as GRIDS
+from shard_dialect.ir.mesh import annotation_ops
+from shard_dialect.ir.mesh.attributes import (
     BLOCKS,
     FORM,
     MANUAL,
@@ -24,25 +35,15 @@ from shard_dialect.ir.attributes import (
     STAGE,
     STAGES,
 )
-from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.function import (
-    drop_from_boundary,
-    form_of,
-    functions_of,
-    refuse_form,
-    update_type,
-)
-from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.manual import is_manual
-from shard_dialect.ir.mesh import COLLECTIVES, is_reshard
-from shard_dialect.ir.shardings import Shardings
+from shard_dialect.ir.mesh.manual_computation import is_manual
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, is_reshard
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.passes.base import Pass
-from shard_dialect.passes.positions import fold_grid_shapes
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.specialize.device_positions import fold_grid_shapes
 
 _ALIASES = (
-    *annotation.OPS,
+    *annotation_ops.OPS,
     *COLLECTIVES,
     "mesh.propagation_barrier",
     "shard.shard",
@@ -138,8 +139,8 @@ def _erase_from(op: ir.Operation, shardings: Shardings) -> None:
     for name in _ATTRIBUTES:
         if name in op.attributes:
             del op.attributes[name]
-    if annotation.has_loops(op):
-        del op.attributes[annotation.LOOPS]
+    if annotation_ops.has_loops(op):
+        del op.attributes[annotation_ops.LOOPS]
     for result in op.results:
         _make_plain(result, shardings)
 

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import inf
 
-from shard_dialect.model import Annotation, Assignment, Grid, Sharding, ShardingError, plan
+from shard_dialect.model import Annotation, Assignment, Grid, Sharding, ShardingError
 from shard_dialect.model.axis import Axes, first_overlap
+from shard_dialect.planner import plan
 from shard_dialect.propagation.graph import Graph
 from shard_dialect.propagation.step import Form
 

@@ -6,14 +6,14 @@
 
     sharding_rule("mydialect.outer")("([i], [j]) -> ([i, j])")
 
-On one op, its rule may stand as text in `mesh.sharding_rule` (`model.rule_text`).
+On one op, its rule may stand as text in `mesh_rules.sharding_rule` (`model.rule_text`).
 
 A rule function sees the op and its global shapes and gives a `ShardingRule`, a rule as text, or
 `None` where the op, as it stands, has none; the op then runs replicated, with a warning.
 
 Most ops on pieces are the same op on smaller tensors. Where attributes speak of sizes, a second
 function changes them, registered with `@cutting("mydialect.crop")`; it may also write ops around
-the op, which are to know where this device's piece begins (`rules.cut`).
+the op, which are to know where this device's piece begins (`rules.partitioning`).
 """
 
 from __future__ import annotations
@@ -21,35 +21,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from shard_dialect.ir.attributes import RULE
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.rule_text import read_rule
-from shard_dialect.rules import (
-    bufferization,
-    exchange,
-    linalg,
-    linalg_body,
-    mesh,
-    pointwise,
-    stablehlo,
-    tensor,
-    tosa,
+from shard_dialect.rules import manual_collectives, stablehlo
+from shard_dialect.rules.dialects import (
+    arith_math,
+    bufferization_rules,
+    linalg_bodies,
+    linalg_rules,
+    mesh_rules,
+    tensor_rules,
+    tosa_rules,
 )
-from shard_dialect.rules.cut import Cut, CutFunction, Piece
+from shard_dialect.rules.partitioning import Cut, CutFunction, Piece
 from shard_dialect.rules.query import Query
 
 RuleFunction = Callable[[Query], "ShardingRule | str | None"]
 _Given = TypeVar("_Given", bound="RuleFunction | str")
 
 _RULES: dict[str, RuleFunction] = {
-    **bufferization.RULES,
-    **linalg.RULES,
-    **mesh.RULES,
-    **pointwise.RULES,
+    **bufferization_rules.RULES,
+    **linalg_rules.RULES,
+    **mesh_rules.RULES,
+    **arith_math.RULES,
     **stablehlo.RULES,
-    **tensor.RULES,
-    **tosa.RULES,
+    **tensor_rules.RULES,
+    **tosa_rules.RULES,
 }
 
 
@@ -66,10 +65,10 @@ def sharding_rule(*names: str) -> Callable[[_Given], _Given]:
 
 
 _CUTS: dict[str, CutFunction] = {
-    **linalg_body.CUTS,
+    **linalg_bodies.CUTS,
     **stablehlo.CUTS,
-    **tensor.CUTS,
-    **tosa.CUTS,
+    **tensor_rules.CUTS,
+    **tosa_rules.CUTS,
 }
 
 
@@ -94,12 +93,12 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
 
     The one written on the op goes before that of its name.
     """
-    function = exchange.rule_inside(op) or _RULES.get(op.name)
+    function = manual_collectives.rule_inside(op) or _RULES.get(op.name)
     if RULE in op.attributes:
         text = op.attributes[RULE].value
         function = lambda _: text  # noqa: E731
     if function is None and op.name.startswith("linalg."):
-        function = linalg.structured
+        function = linalg_rules.structured
     query = Query.of(op) if function else None
     found = function(query) if function and query else None
     if query is not None and isinstance(found, str):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.source import Source
-from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.runtime.cache import Cache
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.runtime.cache.program_cache import Cache
+from shard_dialect.runtime.checking.reference import Judge, Reference, judged_by
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.lowered import choose_entry
-from shard_dialect.runtime.reached import keep_connected, keep_reached
-from shard_dialect.runtime.reference import Judge, Reference, judged_by
-from shard_dialect.runtime.sizes import Sizes
+from shard_dialect.runtime.open_sizes import Sizes
+from shard_dialect.runtime.reachable_functions import keep_connected, keep_reached
 
 _GIVEN = Sizes()
 """For programs that leave none open."""

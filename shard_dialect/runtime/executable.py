@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
 
+from shard_dialect.codegen.array_types import Array, TensorType
+from shard_dialect.codegen.blas.numpy_blas import addresses
+from shard_dialect.codegen.lowered_program import Site
+from shard_dialect.codegen.machine_code import Code, Library, generate
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.passes.mpi_code import BIND
-from shard_dialect.runtime.arrays import Array, TensorType
-from shard_dialect.runtime.blas import addresses
-from shard_dialect.runtime.code import Code, Library, generate
-from shard_dialect.runtime.lowered import Site
+from shard_dialect.passes.lower.mpi.mpi_code import BIND
 from shard_dialect.runtime.storage import Frame, Results
 
 
@@ -60,27 +60,22 @@ class Executable:
         self.program = code.program
         self._results = [Results(each.local) for each in self.program.results]
         self._frames: list[Frame] = []
+        self._is_bound = not self.program.handles
         self._device = threading.local()
         rank = ctypes.CFUNCTYPE(ctypes.c_int64)(lambda: self._device.communicator.rank)
         callbacks = {name: _callback(self, site) for name, site in self.program.sites.items()}
         callbacks |= dict.fromkeys(self.program.ranks, rank)
         self._callbacks = {f"_mlir_ciface_{name}": each for name, each in callbacks.items()}
         known = {name: _address(each) for name, each in self._callbacks.items()}
-        self._table, self._entry = code.started(library, {**addresses(), **known, **self._native()})
+        self._table, self._entry = code.started(library, {**addresses(), **known})
 
-    def bind(self, handles: Sequence[int]) -> None:
-        """Tell native code the numbers that `Program.handles` describe."""
+    def bind(self, handles: Sequence[int], functions: Mapping[str, int]) -> None:
+        """Give native code the numbers that `Program.handles` describe, and MPI's functions."""
+        self._table.add(functions)
         values = np.array([handle % 2**64 for handle in handles], np.uint64)
         slots = values.ctypes.data + 8 * np.arange(len(values), dtype=np.int64)
         self.library.packed(BIND)(slots.ctypes.data)
-
-    def _native(self) -> dict[str, int]:
-        """The functions of MPI, where the code calls them itself."""
-        if not self.program.handles:
-            return {}
-        from shard_dialect.runtime.mpi import functions
-
-        return functions()
+        self._is_bound = True
 
     def run(self, inputs: Sequence[Array], communicator: Communicator) -> list[Array]:
         """Run on one device's pieces; gives its pieces of the results.
@@ -88,6 +83,8 @@ class Executable:
         An exception of the communicator comes out here, once the code has run to its end: it
         cannot be stopped in the middle, so later collectives of this run do nothing.
         """
+        if not self._is_bound:
+            raise ShardError("the program calls MPI itself: run it by MPI, with --backend=mpi")
         outputs = [each.take() for each in self._results]
         frame = self._free_frame()
         given = [np.ascontiguousarray(array) for array in inputs]

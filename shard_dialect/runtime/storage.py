@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shard_dialect.runtime.arena import ALIGNMENT
-from shard_dialect.runtime.arrays import Array, TensorType
+from shard_dialect.codegen.arena import ALIGNMENT
+from shard_dialect.codegen.array_types import Array, TensorType
 
 _KEPT = 65536
 """Bytes of the smallest result whose memory is used again."""

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shard_dialect.codegen.array_types import Array
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.runtime.arrays import Array, random_inputs
-from shard_dialect.runtime.check import Verdict, check
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.runtime.array_files import random_inputs
+from shard_dialect.runtime.checking.check import Verdict, check
+from shard_dialect.runtime.checking.reference import Judge, Reference
+from shard_dialect.runtime.communication_report import Report
+from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.reference import Judge, Reference
-from shard_dialect.runtime.report import Report
-from shard_dialect.runtime.world import InProcess
 
 _SEED = 0
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from shard_dialect.ir import build
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.walk import walk

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from shard_dialect.emit.program import TARGETS
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.emit.python_module import TARGETS
 from shard_dialect.emit.writer import Target
 from shard_dialect.errors import ShardError
-from shard_dialect.runtime.arrays import Array
 from tests.emit.test_emit_python import Batch, batch, emit
 from tests.runtime import collective_cases
 from tests.runtime.collective_cases import DTYPES, GRID, SHAPE, Case, inputs_of, refusals

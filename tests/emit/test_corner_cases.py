@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from shard_dialect.emit.program import TARGETS
+from shard_dialect.emit.python_module import TARGETS
 from shard_dialect.emit.writer import Target
 from shard_dialect.errors import ShardError
 from tests.emit.test_emit_python import Batch, batch, emit

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.runtime import cache as caching
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime import compile as compiling
-from shard_dialect.runtime import own_folder
-from shard_dialect.runtime.cache import VARIABLE, Cache
+from shard_dialect.runtime.cache import own_folder
+from shard_dialect.runtime.cache import program_cache as caching
+from shard_dialect.runtime.cache.program_cache import VARIABLE, Cache
+from shard_dialect.runtime.cache.typed_json import MisfitError, from_json, to_json
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.typed_json import MisfitError, from_json, to_json
 from tests.hostile.programs import TINY
 from tests.runtime.test_cache import results
 

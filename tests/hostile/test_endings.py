@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shard_dialect.codegen.array_types import TensorType
 from shard_dialect.errors import ShardError
-from shard_dialect.runtime.arrays import TensorType, load_inputs
+from shard_dialect.runtime.array_files import load_inputs
 from tests.conftest import ROOT, Program
 from tests.hostile.programs import TINY
 
@@ -256,9 +257,9 @@ import runpy
 runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 """
 IMPORTED = [
-    *[("shard_dialect.opt", each) for each in ("gc", "argparse", "shard_dialect.flags")],
-    *[("shard_dialect.run", each) for each in ("argparse", "shard_dialect.watch")],
-    ("shard_dialect.run", "shard_dialect.execute"),
+    *[("shard_dialect.opt", each) for each in ("gc", "argparse", "shard_dialect.cli.flags")],
+    *[("shard_dialect.run", each) for each in ("argparse", "shard_dialect.processes.watch")],
+    ("shard_dialect.run", "shard_dialect.cli.execute"),
     ("shard_dialect.run", "ml_dtypes"),
     ("shard_dialect.fuzz", "hypothesis"),
 ]
@@ -396,8 +397,8 @@ def test_what_is_unforeseen_is_an_internal_error(opt: Program, program: Path, pl
 
 STAGES = {
     "compiler": ("shard_dialect.runtime.compile", "choose_entry"),
-    "compiled program": ("shard_dialect.execute", "InProcess.run"),
-    "inputs": ("shard_dialect.execute", "random_inputs"),
+    "compiled program": ("shard_dialect.cli.execute", "InProcess.run"),
+    "inputs": ("shard_dialect.cli.execute", "random_inputs"),
 }
 
 

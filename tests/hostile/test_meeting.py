@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from shard_dialect import jobs
-from shard_dialect.launchers import TORCHRUN
+from shard_dialect.processes import jobs
+from shard_dialect.processes.launchers import TORCHRUN
 from tests.conftest import ROOT
 from tests.extras import needs
 from tests.hostile.programs import TINY

@@ -15,16 +15,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shard_dialect.emit import helpers
-from shard_dialect.emit.program import TARGETS, emit_python
-from shard_dialect.emit.text import folded, in_docstring
+from shard_dialect.emit.python_module import TARGETS, emit_python
+from shard_dialect.emit.python_text import folded, in_docstring
 from shard_dialect.emit.writer import Target
 from shard_dialect.errors import Diagnostic, ShardError, note, shown
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.source import Source
-from shard_dialect.ir.strings import quoted, unquoted
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.reading.string_literals import quoted, unquoted
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.conftest import ROOT, Program
 
 NASTY = [

@@ -15,9 +15,9 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 
-from shard_dialect import outputs as outputs_module
 from shard_dialect.errors import ShardError
-from shard_dialect.outputs import Output
+from shard_dialect.processes import output_files as outputs_module
+from shard_dialect.processes.output_files import Output
 from tests.conftest import Program
 from tests.hostile.programs import TINY
 

@@ -107,7 +107,7 @@ def test_what_may_differ(launch: Launch | None, start: Start, tmp_path: Path) ->
     same += "patch('time', 'localtime', lambda *_: (2000,) + (1,) * 8); "
     same += "numpy.savez('TMP/copy.npz', arg0=numpy.zeros(4, 'f4')); "
     same += "argv[2] = '--inputs=TMP/copy.npz'; "
-    same += "from shard_dialect.passes.pipeline import run_pipeline as run; "
+    same += "from shard_dialect.passes.framework.pipeline import run_pipeline as run; "
     same += "patch('shard_dialect.runtime.compile', 'run_pipeline', run)"
     status, said = start(launch, same, f"--inputs={tmp_path}/in.npz")
     assert (status, said) == (0, "")

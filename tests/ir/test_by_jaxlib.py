@@ -9,7 +9,7 @@ import pytest
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime.executable import Alone
 from shard_dialect.testing import compile_unsharded
 from tests.conftest import ROOT

@@ -5,8 +5,8 @@ import pytest
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.shard_checks import _widens
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.shard.shard_checks import _widens
 
 GRID = "shard.grid @g(shape = 2x4)\n"
 T = "tensor<4x8xf32>"

@@ -6,8 +6,8 @@ import pytest
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.ir.spelling import scatter_dim
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.reading.spelling import scatter_dim
 
 FUNCTION = "func.func @f({}) attributes {{mesh_cluster = @g}} {{ return }}\n"
 

@@ -15,10 +15,9 @@ from shard_dialect.model import (
     Sharding,
     ShardingError,
     UpdateHalo,
-    halo_steps,
-    plan,
 )
 from shard_dialect.model.axis import SubAxis
+from shard_dialect.planner import halo_steps, plan
 from tests.model.interpreter import holds, lay, run, spread, whole_array
 
 GRID = Grid("g", (2, 3))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from shard_dialect.model import Grid, Part, Sharding, ShardingError, plan, stage_axis
+from shard_dialect.model import Grid, Part, Sharding, ShardingError, stage_axis
+from shard_dialect.planner import plan
 
 GRID = Grid("g", (2, 4))
 

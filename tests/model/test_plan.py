@@ -14,16 +14,15 @@ from shard_dialect.model import (
     AllGather,
     AllToAll,
     Grid,
-    Plan,
     ReduceScatter,
     Reduction,
     ReshardError,
     Sharding,
     ShardingError,
     Step,
-    plan,
 )
-from shard_dialect.model.refine import Refinement
+from shard_dialect.model.refinement import Refinement
+from shard_dialect.planner import Plan, plan
 from tests.model.exhaustive import costs, shardings
 from tests.model.interpreter import (
     DTYPE,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shard_dialect.model import Grid, Sharding, ShardingError, SubAxis
 from shard_dialect.model.axis import Axes, Axis, first_overlap
 from shard_dialect.model.projection import axes_of, joint, parts_of, project, unproject
-from shard_dialect.model.refine import Refinement
+from shard_dialect.model.refinement import Refinement
 
 GRID = Grid("g", (4, 6, 2))
 PARTS: list[Axis] = [

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from shard_dialect.ir.bindings import ir, part
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import (
     Assignment,
@@ -31,8 +31,8 @@ from shard_dialect.model import (
 )
 from shard_dialect.model.window import Reading
 from shard_dialect.rules import Cut, Piece, cutting_of, rule_of
-from shard_dialect.rules.stablehlo.arithmetic import constant
-from shard_dialect.runtime.reductions import join
+from shard_dialect.rules.stablehlo.index_arithmetic import constant
+from shard_dialect.runtime.communicators.join_shards import join
 from tests.conftest import ROOT
 
 Array = NDArray[Any]

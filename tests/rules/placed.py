@@ -14,10 +14,10 @@ from typing import TypeVar
 from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.shardings import Shardings
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.rules import rule_of
 from shard_dialect.testing import Sample, Tensor, placement
 from tests.test_end_to_end import run_and_check

@@ -3,7 +3,7 @@
 import pytest
 
 from shard_dialect.ir.context import make_context
-from shard_dialect.rules.bufferization import RULES
+from shard_dialect.rules.dialects.bufferization_rules import RULES
 from tests.rules.placed import (
     HEAD,
     Case,

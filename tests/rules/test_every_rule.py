@@ -20,9 +20,9 @@ from shard_dialect import rules
 from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.bindings import part
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Grid
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.testing import (
     NOT_RUN,
     SAMPLES,
@@ -36,7 +36,7 @@ from shard_dialect.testing import (
     sampled,
 )
 from shard_dialect.testing.draws import EVEN, UNEVEN
-from shard_dialect.testing.shardings import any_sharding
+from shard_dialect.testing.random_shardings import any_sharding
 
 GRIDS = tuple(Grid("g", shape) for shape in ((2,), (3,), (4,), (2, 2)))
 INSTANCES = int(os.environ.get("SHARD_DIALECT_EVERY_CUT", "0"))

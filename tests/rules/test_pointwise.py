@@ -3,7 +3,7 @@
 import pytest
 
 from shard_dialect.ir.context import make_context
-from shard_dialect.rules.pointwise import RULES
+from shard_dialect.rules.dialects.arith_math import RULES
 from tests.rules.placed import (
     Case,
     at_random,

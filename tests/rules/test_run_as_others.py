@@ -6,10 +6,10 @@ The unsharded program alone: that the sharded one equals it is tested elsewhere.
 import numpy as np
 import pytest
 
+from shard_dialect.codegen.array_types import Array
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.runtime.arrays import Array
 from shard_dialect.runtime.executable import Alone
 from shard_dialect.testing import compile_unsharded
 from tests.extras import needs

@@ -9,10 +9,10 @@ import pytest
 
 from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import ShardingRule
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.stablehlo import RULES
 from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, NOT_RUN, Family, drawn

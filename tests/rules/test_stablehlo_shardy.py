@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from shard_dialect.ir import by_jaxlib
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading import jaxlib_reader
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.rule_text import read_rule
@@ -89,8 +89,8 @@ WITHOUT = {"batch_norm_grad", "batch_norm_training", "iota", "map", "rng"}
 def shardys(name: str, text: str) -> ShardingRule | None:
     from jaxlib.mlir.passmanager import PassManager
 
-    ir, _ = by_jaxlib._bindings()
-    context = by_jaxlib._context()
+    ir, _ = jaxlib_reader._bindings()
+    context = jaxlib_reader._context()
     with context:
         module = ir.Module.parse(text)
         passes = "builtin.module(func.func(sdy-populate-op-sharding-rules))"

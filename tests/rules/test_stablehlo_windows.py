@@ -12,9 +12,9 @@ import pytest
 
 from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.test_end_to_end import run_and_check
 
 

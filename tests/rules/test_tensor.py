@@ -3,7 +3,7 @@
 import pytest
 
 from shard_dialect.ir.context import make_context
-from shard_dialect.rules.tensor import RULES
+from shard_dialect.rules.dialects.tensor_rules import RULES
 from tests.rules.placed import (
     at_random,
     case,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from shard_dialect.ir.context import make_context
-from shard_dialect.rules.tosa import RULES
+from shard_dialect.rules.dialects.tosa_rules import RULES
 from tests.rules.placed import (
     Case,
     at_random,

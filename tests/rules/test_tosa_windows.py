@@ -3,10 +3,10 @@
 import pytest
 
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.program import read_functions
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.numbered import read_functions
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import operations
-from shard_dialect.rules.memo import RuleMemo
+from shard_dialect.rules.rule_cache import RuleMemo
 from tests.rules.test_stablehlo_windows import BESIDE, EXCHANGED, check
 
 GATHERED = {"all_gather", "local_split"}

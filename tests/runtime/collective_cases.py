@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.ir.spelling import scatter_dim
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.reading.spelling import scatter_dim
 from shard_dialect.model import Grid
-from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.runtime.cache import Cache
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.runtime.cache.program_cache import Cache
+from shard_dialect.runtime.communicators.launched import BACKENDS, world_of
+from shard_dialect.runtime.communicators.world import InProcess, World
 from shard_dialect.runtime.compile import compile_sharded
-from shard_dialect.runtime.launch import BACKENDS, world_of
-from shard_dialect.runtime.world import InProcess, World
 
 Array = NDArray[Any]
 GRID = Grid("g", (2, 2))

@@ -10,15 +10,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.codegen.machine_code import generate
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
-from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.runtime.arrays import Array
-from shard_dialect.runtime.code import generate
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.runtime.communicators.join_shards import join
 from shard_dialect.runtime.executable import Alone
-from shard_dialect.runtime.reductions import join
 from shard_dialect.testing import compile_unsharded
 
 DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
@@ -160,7 +160,7 @@ def test_of_bf16_the_bits_alone_are_moved(monkeypatch: pytest.MonkeyPatch) -> No
             assert not any(isinstance(each.type, ir.BF16Type) for each in op.results), str(op)
             values += len(op.results)
 
-    monkeypatch.setattr("shard_dialect.runtime.code.Engine", look)
+    monkeypatch.setattr("shard_dialect.codegen.machine_code.Engine", look)
     with make_context():
         module = Source.of(text).parse()
         run_pipeline(module, "lower")

@@ -10,19 +10,19 @@ import pytest
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.local import write_local
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import AllReduce, Step
-from shard_dialect.passes import local_steps
-from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.passes.sink_reshapes import SinkReshapes
-from shard_dialect.runtime import bisect
-from shard_dialect.runtime.arrays import random_inputs
-from shard_dialect.runtime.bisect import Suspect
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.partition import partition_collectives
+from shard_dialect.passes.propagate.sink_reshapes import SinkReshapes
+from shard_dialect.runtime.array_files import random_inputs
+from shard_dialect.runtime.checking import bisect
+from shard_dialect.runtime.checking.bisect import Suspect
+from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
-from shard_dialect.runtime.sizes import Sizes
-from shard_dialect.runtime.world import InProcess
+from shard_dialect.runtime.open_sizes import Sizes
 from tests.flow_programs import random_flow_program
 from tests.programs import random_program
 from tests.runnable_stablehlo import runnable_stablehlo
@@ -96,7 +96,7 @@ def test_an_all_reduce_that_is_left_out_is_found(line: int) -> None:
 
     distributed = _pipelined(CHAIN, "propagate,materialize")
     assert distributed.count('"mesh.all_reduce"') == 2
-    with patch.object(local_steps, "write_local", forgetful):
+    with patch.object(partition_collectives, "write_local", forgetful):
         error = blamed(CHAIN)
     assert error.location == f"program.mlir:{line}:8"
     assert error.message.startswith("the result of 'mesh.all_reduce' op on device 0"), error

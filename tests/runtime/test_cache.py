@@ -12,12 +12,12 @@ import pytest
 
 from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime import compile as compiling
-from shard_dialect.runtime.arrays import random_inputs
-from shard_dialect.runtime.cache import VARIABLE, Cache
+from shard_dialect.runtime.array_files import random_inputs
+from shard_dialect.runtime.cache.program_cache import VARIABLE, Cache
+from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.world import InProcess
 from tests.conftest import ROOT, Program
 
 EXAMPLE = ROOT / "examples" / "megatron.mlir"

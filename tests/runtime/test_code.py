@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from shard_dialect.codegen.lowered_program import Program
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.runtime.lowered import Program
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.runtime.alone import run_on
 
 

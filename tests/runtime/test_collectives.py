@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shard_dialect.runtime import devices
-from shard_dialect.runtime.cache import Cache
-from shard_dialect.runtime.world import InProcess
+from shard_dialect.runtime.cache.program_cache import Cache
+from shard_dialect.runtime.communicators import thread_devices
+from shard_dialect.runtime.communicators.world import InProcess
 from tests.conftest import ROOT, run_child
 from tests.extras import launched
 from tests.runtime.collective_cases import DTYPES, GRID, JOIN, cases, differences, refusals
@@ -30,7 +30,7 @@ def test_what_is_not_copied_is_right_too(
     element: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Devices in one process read large parts where they are."""
-    monkeypatch.setattr(devices, "_COPIED", 0)
+    monkeypatch.setattr(thread_devices, "_COPIED", 0)
     found = differences(InProcess(GRID.size), element, Cache(tmp_path), native=False)
     assert not found, "\n".join(found)
 

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from shard_dialect.runtime import convolutions
+from shard_dialect.codegen.blas import convolutions
 from tests.runtime.alone import run_on
 
 LETTERS = {"f32": 1e-4, "f64": 1e-12}

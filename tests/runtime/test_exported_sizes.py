@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from shard_dialect.errors import ShardError
-from shard_dialect.passes.shapes import written
-from shard_dialect.runtime.sizes import Sizes
+from shard_dialect.passes.specialize.known_shapes import written
+from shard_dialect.runtime.open_sizes import Sizes
 from tests.extras import missing, needs
 from tests.runtime.test_sizes import run
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.codegen.loops import to_loops
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
-from shard_dialect.passes.pipeline import run_pipeline
-from shard_dialect.runtime.arrays import Array
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.executable import Alone
-from shard_dialect.runtime.loops import to_loops
 from tests.runtime.alone import compiled, run_on
 
 SOFTMAX = """

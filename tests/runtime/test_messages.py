@@ -8,10 +8,10 @@ import pytest
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.runtime.communicators.mailbox import Post
+from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_sharded
-from shard_dialect.runtime.post import Post
-from shard_dialect.runtime.world import InProcess
 
 PROGRAM = """
 shard.grid @g(shape = 3)

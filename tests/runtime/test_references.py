@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from shard_dialect.codegen import elementary
 from shard_dialect.errors import ShardError
-from shard_dialect.runtime import elementary
-from shard_dialect.runtime.arrays import random_inputs
-from shard_dialect.runtime.reference import JUDGES, Judge
+from shard_dialect.runtime.array_files import random_inputs
+from shard_dialect.runtime.checking.reference import JUDGES, Judge
 from shard_dialect.testing import reference_of, run_and_check
 from tests.extras import needs
 from tests.mixed_programs import mixed_program

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from shard_dialect.codegen.array_types import Array
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.runtime.arrays import Array
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime.compile import compile_sharded
 from tests.runtime.test_elements import run_on_devices
 

@@ -5,17 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shard_dialect.codegen.array_types import Array
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.passes import spread
-from shard_dialect.passes.specialize import Specialize
-from shard_dialect.runtime.arrays import Array
-from shard_dialect.runtime.cache import Cache
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.specialize import propagate_shapes
+from shard_dialect.passes.specialize.specialize import Specialize
+from shard_dialect.runtime.cache.program_cache import Cache
+from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_sharded
-from shard_dialect.runtime.sizes import Sizes
-from shard_dialect.runtime.world import InProcess
+from shard_dialect.runtime.open_sizes import Sizes
 
 NORMALIZED = """
 shard.grid @g(shape = ?x2)
@@ -132,14 +132,14 @@ def test_time_is_linear_where_sizes_are_computed_again_and_again() -> None:
     with make_context():
         module = Source.of(text).parse()
         with pytest.MonkeyPatch.context() as patch:
-            run_pass = spread._run
+            run_pass = propagate_shapes._run
 
             def counted(pipeline: str, op: ir.Operation) -> None:
                 nonlocal folds
                 folds += 1
                 run_pass(pipeline, op)
 
-            patch.setattr(spread, "_run", counted)
+            patch.setattr(propagate_shapes, "_run", counted)
             Specialize("main", "200").run(module)
     assert folds < 6
     assert "-> tensor<50xf64>" in str(module)

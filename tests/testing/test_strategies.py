@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Grid, Sharding, SubAxis
 from shard_dialect.testing import (
     Program,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from shard_dialect.ir.attributes import expect, integer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.mesh_checks import DIRECTIONS
+from shard_dialect.ir.mesh.attributes import expect, integer
+from shard_dialect.ir.mesh.mesh_checks import DIRECTIONS
 from shard_dialect.ir.sdy import syntax
 from shard_dialect.ir.sdy.convert import axis_number, to_annotation
 from shard_dialect.ir.walk import operations, walk
@@ -239,7 +239,7 @@ def _manual_around(op: ir.Operation) -> set[str]:
 
 
 def _check_region(op: ir.Operation) -> None:
-    """One block that returns; a second region is the reader's (`ir.sdy.spelling`), and empty."""
+    """One block that returns; a second region is of `ir.sdy.sdy_spelling`, and empty."""
     regions = [list(region.blocks) for region in op.regions]
     if not regions or len(regions[0]) != 1 or any(regions[1:]):
         raise ShardingError("must have one region of one block")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shard_dialect.ir.strings import quoted, unquoted
+from shard_dialect.ir.reading.string_literals import quoted, unquoted
 from shard_dialect.model import REDUCTIONS, Grid, Reduction, ShardingError
 
 _TOKEN = re.compile(

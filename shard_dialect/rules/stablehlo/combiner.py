@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.reductions import is_identity
+from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Reduction
 

@@ -13,7 +13,7 @@ from functools import partial
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
-from shard_dialect.rules.stablehlo.layout import alike, all_whole, of_matrices
+from shard_dialect.rules.stablehlo.data_movement import alike, all_whole, of_matrices
 
 
 def custom_call(query: Query) -> ShardingRule | None:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.passes import Pass, register_pass
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.framework.registry import register_pass
 
 
 @register_pass

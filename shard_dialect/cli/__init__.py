@@ -1,0 +1,1 @@
+"""What the three command lines share: flags, help, errors, and verification options."""

@@ -1,0 +1,206 @@
+"""What `run` does once it is a process of its own: compile, run, compare, report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass, replace
+
+from shard_dialect import plugins
+from shard_dialect.cli.printing import (
+    flush_output,
+    guarded,
+    leave_output,
+    print_warning,
+    warnings_to,
+    write_output,
+)
+from shard_dialect.codegen.blas.numpy_blas import use_one_thread
+from shard_dialect.codegen.lowered_program import Program
+from shard_dialect.errors import ShardError, ShardWarning, say, shown
+from shard_dialect.ir.bindings import without_op_classes
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.source import STDIN, Source
+from shard_dialect.processes import watch
+from shard_dialect.processes.exit_messages import told
+from shard_dialect.processes.launchers import Rank
+from shard_dialect.processes.output_files import Output
+from shard_dialect.processes.supervise import doing, is_watched
+from shard_dialect.runtime.array_files import load_inputs, random_inputs, save_outputs
+from shard_dialect.runtime.cache.program_cache import Cache
+from shard_dialect.runtime.checking.bisect import Suspect
+from shard_dialect.runtime.checking.check import Verdict, check
+from shard_dialect.runtime.checking.reference import Reference
+from shard_dialect.runtime.communication_report import Report
+from shard_dialect.runtime.communicators.launched import world_of
+from shard_dialect.runtime.communicators.world import InProcess, Launched, World
+from shard_dialect.runtime.compile import compile_reference, compile_sharded
+from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.open_sizes import Sizes
+from shard_dialect.runtime.rank_agreement import (
+    agree,
+    agree_on_talk,
+    digest,
+    digest_of,
+    digest_of_inputs,
+    versions,
+)
+
+
+def execute(options: argparse.Namespace, rank: Rank | None, output: Output | None) -> int:
+    """Run as the options say; gives the exit status, unless all ranks end because this one fails.
+
+    Global results are written to `output` once all ranks have come to the end.
+    Every rank has the same warnings: rank 0 gives them.
+    """
+    without_op_classes()
+    is_silent = rank is not None and rank.number > 0
+    joined: list[Launched] = []
+    if not is_watched() and rank is None:
+        return guarded(lambda: _run(options, joined, output))
+    try:
+        with warnings_to(_nobody if is_silent else print_warning):
+            _run(options, joined, output)
+        flush_output()
+        watch.state("done")
+    except BrokenPipeError:
+        leave_output()
+        watch.end("")
+    except BaseException as error:
+        if joined:
+            joined[0].fail(error)  # or tell that it has lost the one that did
+            watch.leave()
+        if not is_watched():
+            say(told(error))
+        watch.end(told(error))
+    return 0
+
+
+def _nobody(warning: ShardWarning) -> None:
+    """Another rank gives it."""
+
+
+def _run(options: argparse.Namespace, joined: list[Launched], output: Output | None) -> int:
+    """Raises where anything is wrong, a check that fails included."""
+    joining = world_of(options.backend)
+    watch.state("ready")
+    peers = joining() if joining else None
+    joined += [peers] if peers else []
+    watch.state("joined")
+    if peers and peers.size > 1 and STDIN in (options.input, options.reference):
+        raise ShardError("standard input reaches one rank only: name a file")
+    use_one_thread()
+    plugins.load(options.load_plugin)
+    sources = _Sources.read(options)
+    has_own = peers is not None and peers.size > 1 and _agree(options, sources, peers)
+    executable, reference, suspect = _compiled(options, sources, peers)
+    program = executable.program
+    if peers:
+        peers.check_size(program.devices)
+    _check_device(program, peers)
+    if peers and has_own:
+        agree_on_talk(peers, program, peers.rank)
+    world: World = peers or InProcess(program.devices)
+    doing("the inputs")
+    types = [each.whole for each in program.arguments]
+    inputs = (
+        load_inputs(options.inputs, types) if options.inputs else random_inputs(types, options.seed)
+    )
+    pieces = [program.scatter(inputs, rank) for rank in world.ranks]
+    doing("the compiled program")
+    outputs = world.run(executable, pieces)
+    checks = options.check or options.bisect
+    gathered = world.gather(outputs) if checks or output else []
+    verdict = check(executable, reference, inputs, gathered, world) if checks else None
+    if suspect and verdict and not verdict.passed:
+        origin = suspect.error(reference, inputs, world, verdict.failure)
+        verdict = replace(verdict, origin=origin)
+    if world.speaks:
+        _print(options, program, verdict)
+    world.share(())  # rank 0 has printed what there is, and every rank has come as far
+    if verdict and not verdict.passed:
+        raise verdict.error
+    if output and world.speaks:
+        save_outputs(output, program.gather(gathered))
+    if peers:
+        peers.close()
+    return 0
+
+
+@dataclass(frozen=True)
+class _Sources:
+    program: Source
+    reference: Source | None
+    """Where it is another than the program."""
+
+    @classmethod
+    def read(cls, options: argparse.Namespace) -> _Sources:
+        doing("the reading of files", f"{options.input}:1:1")
+        reference = Source.read(options.reference) if options.reference else None
+        return cls(Source.read(options.input), reference)
+
+
+def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> bool:
+    """Raise unless all ranks were started alike; gives whether each has a program of its own."""
+    flags = ("backend", "entry", "shapes", "grid", "seed", "check", "bisect")
+    given = {f"--{name}": getattr(options, name) for name in flags}
+    mine = {
+        name: "" if each is None or each is False else str(each) for name, each in given.items()
+    }
+    mine["--outputs"] = "given" if options.outputs else ""
+    mine["the content of --inputs"] = digest_of_inputs(options.inputs) if options.inputs else ""
+    mine["the reference"] = digest_of(sources.reference) if sources.reference else ""
+    mine["the content of plugins"] = digest(*plugins.texts())
+    return agree(peers, {**versions(), **mine}, sources.program)
+
+
+def _check_device(program: Program, peers: Launched | None) -> None:
+    """Raise if this is another device than the one that the program is for."""
+    wanted = program.device
+    if wanted is not None and peers and peers.all_make_groups:
+        raise ShardError(
+            f"{peers.name} ranks make device groups together: run programs of single devices, as "
+            f"this one of device {wanted}, with --backend=mpi or mpi4py"
+        )
+    if wanted is not None and (peers is None or peers.rank != wanted):
+        raise ShardError(
+            f"this is the program of device {wanted} alone: start it as rank {wanted} of "
+            f"{program.devices}, beside those of the others"
+        )
+
+
+def _compiled(
+    options: argparse.Namespace, sources: _Sources, peers: Launched | None
+) -> tuple[Executable, Reference | None, Suspect | None]:
+    """The sharded program, the one that it is compared with, and what `--bisect` needs.
+
+    Of many ranks the one that speaks compares, and has the unsharded program alone.
+    """
+    ranks = peers.size if peers else None
+    cache = None if options.no_cache else Cache.of_user(plugins.contents())
+    sizes = Sizes(options.shapes, options.grid, options.inputs or "", ranks)
+    with make_context():
+        source = sources.program
+        doing("the compiler", f"{source.name}:1:1")
+        native = options.backend == "mpi"
+        executable = compile_sharded(source, options.entry, cache, sizes=sizes, native_mpi=native)
+        entry = executable.program.entry
+        judge = options.reference_by
+        suspect = Suspect.read(source, entry, sizes, judge) if options.bisect else None
+        if not (options.check or options.bisect) or (peers and not peers.speaks):
+            return executable, None, suspect
+        doing("the compiler of the unsharded program")
+        of = sources.reference or source
+        return executable, compile_reference(of, entry, sizes=sizes, by=judge), suspect
+
+
+def _print(options: argparse.Namespace, program: Program, verdict: Verdict | None) -> None:
+    report = Report.of(program.calls)
+    head = {"entry": program.entry, "backend": options.backend, "devices": program.devices}
+    if options.json:
+        more = {"check": verdict.as_json()} if verdict else {}
+        write_output(json.dumps({**head, **report.as_json(), **more}) + "\n")
+        return
+    name = shown(program.entry)
+    last = verdict or "not checked: --check compares with the unsharded program"
+    write_output(f"@{name} on {program.devices} devices ({options.backend})\n{report}\n{last}\n")

@@ -1,0 +1,253 @@
+"""The command line of `opt`: its options, and the flags that are passes."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from shard_dialect import __version__, plugins
+from shard_dialect.cli.printing import write_output
+from shard_dialect.errors import ShardError
+from shard_dialect.processes.exit_messages import DEBUG, show_tracebacks
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+STDIN = STDOUT = "-"
+_OPTIONAL_VALUES = {"--verify-diagnostics": "all"}
+"""Flags whose value may be left out, which argparse would take from the next argument."""
+_SPACE = "\x1f"
+
+
+def parse_arguments(arguments: Sequence[str], description: str) -> tuple[argparse.Namespace, str]:
+    """The options, and the pipeline that `--pass-pipeline` or the passes' flags make."""
+    parser = _parser(description)
+    named = [_uniform(each) for each in arguments]
+    options, found = parser.parse_known_args([_joined(each, parser) for each in named])
+    rest = [each.replace(_SPACE, " ") for each in found]
+    text = options.pass_pipeline
+    if text is not None and rest:
+        raise ShardError(f"--pass-pipeline is given together with {rest[0]}: use one of them")
+    return options, text if text is not None else ",".join(map(_element, rest))
+
+
+def _uniform(argument: str) -> str:
+    """An argument as argparse knows it: `mlir-opt` takes one dash for two.
+
+    >>> _uniform("-cse"), _uniform("-o"), _uniform("--verify-diagnostics")
+    ('--cse', '-o', '--verify-diagnostics=all')
+    """
+    if re.match(r"-[A-Za-z][^=]", argument):
+        argument = f"-{argument}"
+    value = _OPTIONAL_VALUES.get(argument)
+    return f"{argument}={value}" if value else argument
+
+
+def _joined(argument: str, parser: argparse.ArgumentParser) -> str:
+    """A pass's flag without spaces: argparse takes one that has some for an input file."""
+    is_option = argument.partition("=")[0] in parser._option_string_actions
+    return argument if is_option or argument[:2] != "--" else argument.replace(" ", _SPACE)
+
+
+def _element(flag: str) -> str:
+    """`--materialize=strict=true` as a pipeline's element."""
+    if not flag.startswith("-"):
+        raise ShardError(f"unexpected argument '{flag}': one input file is read")
+    name, _, options = flag.lstrip("-").partition("=")
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise ShardError(f"unknown flag '{flag}'")
+    return f"{name}{{{options}}}" if options else name
+
+
+class Parser(argparse.ArgumentParser):
+    """Its errors are as all others are."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ShardError(f"{message} (--help lists all options)")
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        if file is sys.stdout:
+            write_output(message)  # argparse would take no notice of an error
+        else:
+            super()._print_message(message, file)
+
+
+class _Help(argparse.Action):
+    """`--help`, only now importing every pass, those of plugins too."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        from shard_dialect.cli.help import passes_help
+
+        plugins.load(namespace.load_plugin)
+        parser.epilog = passes_help()
+        parser.print_help()
+        parser.exit()
+
+
+def _parser(description: str) -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="shard-opt",
+        description=description.partition("\n")[2],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", default=STDOUT, help="the output; '-': standard output"
+    )
+    _add_input_and_output(parser.add_argument_group("input and output"))
+    _add_pipeline(parser.add_argument_group("passes"))
+    _add_checks(parser.add_argument_group("checks"))
+    _add_instruments(parser.add_argument_group("what is shown of a running pipeline, on stderr"))
+    _add_information(parser.add_argument_group("information"))
+    return parser
+
+
+_Group = argparse._ArgumentGroup
+
+
+def add_debug(parser: argparse._ActionsContainer) -> None:
+    """Give a program's parser the flag that `endings.told` looks for."""
+    text = "show the traceback of an internal error"
+    parser.add_argument(DEBUG, action=_Debug, nargs=0, help=text)
+
+
+class _Debug(argparse.Action):
+    """From here on: what is amiss may be in the reading of the others."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        show_tracebacks()
+
+
+def _add_input_and_output(group: _Group) -> None:
+    _flag(group, "--split-input-file", "take each part between lines '// -----' as a module")
+    _flag(group, "--allow-unregistered-dialect", "read ops of unknown dialects")
+    _flag(group, "--emit-bytecode", "write MLIR bytecode")
+    group.add_argument(
+        "--emit-python",
+        choices=("mpi4py", "torch"),
+        help="write the local form as a Python program, over mpi4py or torch.distributed",
+    )
+    _flag(group, "--mlir-print-op-generic", "print ops in the generic form")
+    _flag(group, "--mlir-print-debuginfo", "print locations")
+    _flag(group, "--mlir-print-local-scope", "print attributes in place, without aliases")
+    group.add_argument(
+        "--mlir-elide-elementsattrs-if-larger",
+        type=_count,
+        metavar="N",
+        help="print '...' for constants of more than N elements",
+    )
+
+
+def _add_pipeline(group: _Group) -> None:
+    group.add_argument(
+        "--pass-pipeline", metavar="TEXT", help="a pipeline, as in 'builtin.module(propagate,cse)'"
+    )
+    plugins.add_argument(group)
+    _flag(group, "--dump-pass-pipeline", "print the pipeline with all options on stderr")
+
+
+def _add_checks(group: _Group) -> None:
+    group.add_argument(
+        "--verify-diagnostics",
+        choices=("all", "only-expected"),
+        help="diagnostics must be those that comments 'expected-error {{text}}' name; "
+        "only-expected: others may be there too",
+    )
+    _flag(
+        group,
+        "--verify-roundtrip",
+        "print and parse input and output in each form: it must stay the same",
+    )
+    _flag(group, "--strict", "make an op without a sharding rule an error, in --materialize")
+    group.add_argument(
+        "--verify-each", type=_on_or_off, default=True, metavar="0|1", help="verify after each pass"
+    )
+
+
+def _add_instruments(group: _Group) -> None:
+    for when in ("before", "after"):
+        group.add_argument(
+            f"--mlir-print-ir-{when}",
+            dest=f"print_ir_{when}",
+            action=_Names,
+            default=[],
+            metavar="PASS,...",
+            help=f"print the module {when} these passes; may be repeated",
+        )
+    for when in ("before-all", "after-all", "after-change", "after-failure"):
+        text = f"print the module {when.replace('-', ' ').replace('all', 'each pass')}"
+        _flag(group, f"--mlir-print-ir-{when}", text, f"print_ir_{when.replace('-', '_')}")
+    _flag(
+        group,
+        "--mlir-print-ir-module-scope",
+        "print all of the module also for passes on functions",
+        "print_ir_module_scope",
+    )
+    group.add_argument(
+        "--mlir-print-ir-tree-dir",
+        dest="print_ir_tree_dir",
+        metavar="DIR",
+        help="print to files in this folder",
+    )
+    _flag(group, "--mlir-timing", "print the time of each pass", "timing")
+    _flag(group, "--remarks", "tell of conflicts during --propagate, and which side had its way")
+    group.add_argument(
+        "--explain-sharding",
+        metavar="VALUE",
+        help="tell where a value's sharding came from: its name as printed (%%3, or @f:%%3 in @f), "
+        "or the line that makes it",
+    )
+
+
+def _add_information(group: _Group) -> None:
+    group.add_argument(
+        "-h", "--help", action=_Help, nargs=0, help="show this, with all passes and their options"
+    )
+    add_debug(group)
+    _flag(group, "--show-dialects", "print the names of the dialects that can be read")
+    group.add_argument("--version", action="version", version=f"shard-opt {__version__}")
+
+
+def _flag(group: _Group, name: str, help_: str, dest: str | None = None) -> None:
+    group.add_argument(name, dest=dest, action="store_true", help=help_)
+
+
+class _Names(argparse.Action):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        names = [name for name in str(values).split(",") if name]
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *names])
+
+
+def _on_or_off(text: str) -> bool:
+    if text not in ("0", "1", "true", "false"):
+        raise argparse.ArgumentTypeError(f"'{text}' is neither 0 nor 1")
+    return text in ("1", "true")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
+    return int(text)

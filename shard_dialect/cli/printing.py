@@ -1,0 +1,102 @@
+"""What both programs do at their edges: errors and warnings as people read them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from shard_dialect.errors import ShardError, ShardWarning, say
+from shard_dialect.processes.exit_messages import told
+
+
+def guarded(program: Callable[[], int]) -> int:
+    """Run `program`; whatever ends it becomes one line on stderr and exit status 1."""
+    try:
+        with warnings_to(print_warning):
+            status = _status_of(program)
+            flush_output()
+            return status
+    except BrokenPipeError:
+        leave_output()
+    except (Exception, KeyboardInterrupt) as error:
+        say(told(error))
+    return 1
+
+
+def _status_of(program: Callable[[], int]) -> int:
+    """Its exit status, also where it is `argparse` that ends it, as after `--help`."""
+    try:
+        return program()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+
+
+def write_output(data: str | bytes) -> None:
+    """Write to standard output, all of it. Raises `ShardError` unless its reader has gone."""
+    if sys.stdout is None:
+        raise ShardError("cannot write to standard output: it is closed")
+    with _told_of_output():
+        if isinstance(data, bytes):
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+        else:
+            encoding = sys.stdout.encoding or "utf-8"
+            sys.stdout.write(data.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+
+
+def flush_output() -> None:
+    """Write what others have printed. Raises as `write_output` does."""
+    if sys.stdout is not None:
+        with _told_of_output():
+            sys.stdout.flush()
+
+
+@contextmanager
+def _told_of_output() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        leave_output()
+        reason = (error.strerror or str(error)).lower()
+        raise ShardError(f"cannot write to standard output: {reason}") from None
+
+
+def leave_output() -> None:
+    """The reader of our output has gone, as `head` does: what is left to write has no reader."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def print_warning(warning: ShardWarning) -> None:
+    """Print a warning where people read it."""
+    say(warning)
+
+
+@contextmanager
+def warnings_to(receive: Callable[[ShardWarning], None]) -> Iterator[None]:
+    """Hand every `ShardWarning` to `receive`; other warnings are shown as they were."""
+    show_other = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if isinstance(message, ShardWarning):
+            receive(message)
+        else:
+            show_other(message, category, filename, lineno, file, line)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ShardWarning)
+        warnings.showwarning = show
+        yield

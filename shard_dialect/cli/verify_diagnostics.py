@@ -1,0 +1,163 @@
+"""`--verify-diagnostics`: the diagnostics of a run against comments that expect them, as in MLIR.
+
+    %0 = shard.shard %x to %s : tensor<5xf32>  // expected-error {{does not divide by 2}}
+    // expected-warning-re@+1 {{op '{{.*}}' has no sharding rule}}
+    // expected-note@below {{defined here}}       the next line that expects nothing itself
+    // expected-remark@above {{}}                 the last one in front
+    // expected-error@unknown {{no place}}        at no place in a file
+
+A comment names its own line, or one so many lines further; its text is part of the message, and in
+the `-re` form what stands in double braces is a regular expression. Each expectation is met by one
+diagnostic or more of its line, and each diagnostic must be expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+from shard_dialect.cli.printing import warnings_to
+from shard_dialect.errors import Diagnostic, Severity, ShardError
+from shard_dialect.ir.reading.source import Source
+
+_COMMENT = re.compile(
+    r"expected-(?P<severity>error|note|remark|warning)(?P<regex>-re)? *"
+    r"(?:@(?P<at>[+-]\d+|above|below|unknown))? *\{\{(?P<text>.*)\}\}$"
+)
+_CURRENT_OP = "see current operation"
+"""Notes with the op's text; as in `mlir-opt`, they are not there when diagnostics are verified."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class _Expectation:
+    severity: Severity
+    text: str
+    pattern: re.Pattern[str]
+    line: int | None
+    """Of the file; `None` expects a diagnostic without a place."""
+    place: str
+    """Where the comment is."""
+    is_met: bool = field(default=False)
+
+    def error(self, message: str) -> Diagnostic:
+        return Diagnostic("error", message, self.place)
+
+
+def verify_diagnostics(source: Source, which: str, run: Callable[[], Result]) -> Result | None:
+    """What `run` gives, or `None` where it raises a `ShardError`; its diagnostics are compared.
+
+    Raises a `ShardError` of everything that is not as expected. `which` is `all`, or
+    `only-expected` where further diagnostics may be there.
+    """
+    expectations = _read(source)
+    found: list[Diagnostic] = []
+    result = None
+    with warnings_to(lambda warning: found.append(warning.diagnostic)):
+        try:
+            result = run()
+        except ShardError as error:
+            found += error.diagnostics
+    problems = [*_match(source, expectations, found, which == "all"), *_unmet(expectations)]
+    if problems:
+        first, *further = problems
+        raise ShardError(first.message, first.location, (), further)
+    return result
+
+
+def _read(source: Source) -> list[_Expectation]:
+    if isinstance(source.text, bytes):
+        return []
+    found: list[_Expectation] = []
+    awaiting_next: list[_Expectation] = []
+    last_other = source.lines_before + 1
+    lines = (source.pretty or source.text).split("\n")
+    for number, line in enumerate(lines, source.lines_before + 1):
+        match = _COMMENT.search(line.rstrip())
+        if match is None:
+            for each in awaiting_next:
+                each.line = number
+            awaiting_next.clear()
+            last_other = number
+            continue
+        place = f"{source.name}:{number}:{match.start() + 1}"
+        at = match["at"] or "+0"
+        target = {"unknown": None, "above": last_other, "below": number}
+        expectation = _Expectation(
+            cast("Severity", match["severity"]),
+            match["text"],
+            _pattern(match["text"], bool(match["regex"]), place),
+            target[at] if at in target else number + int(at),
+            place,
+        )
+        found.append(expectation)
+        if at == "below":
+            awaiting_next.append(expectation)
+    return found
+
+
+def _pattern(text: str, has_regex: bool, place: str) -> re.Pattern[str]:
+    if not has_regex:
+        return re.compile(re.escape(text))
+    pieces: list[str] = []
+    rest = text
+    while "{{" in rest:
+        literal, _, rest = rest.partition("{{")
+        inside, end, rest = rest.partition("}}")
+        if not end:
+            raise ShardError("found start of regex with no end '}}'", place)
+        pieces += [re.escape(literal), f"(?:{inside})"]
+    try:
+        return re.compile("".join(pieces) + re.escape(rest))
+    except re.error as error:
+        raise ShardError(f"invalid regex: {error.msg}", place) from None
+
+
+def _match(
+    source: Source,
+    expectations: Sequence[_Expectation],
+    found: Sequence[Diagnostic],
+    reports_others: bool,
+) -> Iterator[Diagnostic]:
+    """Mark the expectations that are met; gives errors for diagnostics that are not expected."""
+    for diagnostic in _flattened(found):
+        line = _line_of(source, diagnostic)
+        near = [
+            each
+            for each in expectations
+            if line == each.line and each.pattern.search(diagnostic.message)
+        ]
+        exact = next((each for each in near if each.severity == diagnostic.severity), None)
+        if exact:
+            exact.is_met = True
+        elif reports_others and near:
+            yield near[-1].error(
+                f"'{diagnostic.severity}' diagnostic emitted when expecting a '{near[-1].severity}'"
+            )
+        elif reports_others:
+            message = f"unexpected {diagnostic.severity}: {diagnostic.message}"
+            yield Diagnostic("error", message, diagnostic.location)
+
+
+def _flattened(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
+    for each in found:
+        if not (each.severity == "note" and each.message.startswith(_CURRENT_OP)):
+            yield each
+            yield from _flattened(each.notes)
+
+
+def _line_of(source: Source, diagnostic: Diagnostic) -> int | None:
+    """Its line in the file, -1 in another one, `None` without a place."""
+    if diagnostic.location is None:
+        return None
+    file, line, _ = diagnostic.location.rsplit(":", 2)
+    return int(line) if file == source.name else -1
+
+
+def _unmet(expectations: Sequence[_Expectation]) -> Iterator[Diagnostic]:
+    for each in expectations:
+        if not each.is_met:
+            yield each.error(f'expected {each.severity} "{each.text}" was not produced')

@@ -1,0 +1,1 @@
+"""Machine code for lowered functions: loops, elementary functions, BLAS."""

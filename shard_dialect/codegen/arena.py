@@ -1,0 +1,160 @@
+"""One piece of memory for all buffers of a function, those side by side that are needed together.
+
+    %a = memref.alloc() : memref<64xf32>          %a = memref.view %arena[0][]
+    ... last use of %a                       ->   ...
+    %b = memref.alloc() : memref<32xf32>          %b = memref.view %arena[0][]
+
+The caller gives it, and keeps it from run to run: fresh memory would be paged in at every run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.codegen.array_types import can_be_run
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.function import boundary, set_boundary
+from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.walk import body, operations
+
+ALIGNMENT = 64
+
+
+def use_arena(function: ir.Operation) -> int:
+    """Give the function one more argument, the memory of its buffers; gives its size in bytes.
+
+    Only of those whose life begins and ends in the function's own block.
+    """
+    spans = _spans(function)
+    arena = _Arena()
+    offsets: dict[int, int] = {}
+    begins = [(span.first, False, number) for number, span in enumerate(spans)]
+    ends = [(span.last, True, number) for number, span in enumerate(spans)]
+    for _, is_end, each in sorted([*begins, *ends]):
+        if is_end:
+            arena.free(offsets[each], spans[each].size)
+        else:
+            offsets[each] = arena.take(spans[each].size)
+    memory = _add_argument(function, arena.size)
+    for number, span in enumerate(spans):
+        with ir.InsertionPoint(span.alloc), span.alloc.location:
+            offset = build.index(offsets[number])
+            type_ = span.alloc.results[0].type
+            view = build.create("memref.view", [type_], [memory, offset])
+        span.alloc.results[0].replace_all_uses_with(view.results[0])
+        for op in (*span.deallocs, span.alloc):
+            op.erase()
+    return arena.size
+
+
+def _add_argument(function: ir.Operation, size: int) -> ir.Value:
+    type_ = ir.MemRefType.get([size], ir.IntegerType.get_signless(8))
+    entries = [*boundary(function, "arg_attrs"), {}]
+    given = function.attributes["function_type"].value
+    made = body(function).add_argument(type_, function.location)
+    whole = ir.FunctionType.get([*given.inputs, type_], given.results)
+    function.attributes["function_type"] = ir.TypeAttr.get(whole)
+    set_boundary(function, "arg_attrs", entries)
+    return made
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A buffer, and the numbers of the first and the last op of the block that have to do with it.
+
+    Even at the beginning, odd at the end: two buffers of one op are needed together.
+    """
+
+    alloc: ir.Operation
+    deallocs: tuple[ir.Operation, ...]
+    size: int
+    first: int
+    last: int
+
+
+def _spans(function: ir.Operation) -> list[_Span]:
+    ops = operations(body(function))
+    uses: list[list[int]] = []
+    deallocs: list[list[ir.Operation]] = []
+    owners: dict[ir.Value, list[int]] = {}
+    allocs: list[ir.Operation] = []
+    for place, op in enumerate(ops):
+        if op.name == "memref.alloc" and _is_plain(op):
+            owners[op.results[0]] = [len(allocs)]
+            allocs.append(op)
+            uses.append([])
+            deallocs.append([])
+            continue
+        touched = {number for value in _values(op) for number in owners.get(value, ())}
+        if op.name == "memref.dealloc":
+            for number in touched:
+                deallocs[number].append(op)
+            continue
+        for number in touched:
+            uses[number].append(place)
+        for result in op.results:
+            if touched and not isinstance(result.type, ir.FloatType):
+                owners[result] = sorted(touched)
+    return [
+        _Span(alloc, tuple(freed), _bytes(alloc), min(used) * 2, max(used) * 2 + 1)
+        for alloc, freed, used in zip(allocs, deallocs, uses, strict=True)
+        if used and len(freed) == 1 and freed[0].operands[0] == alloc.results[0]
+    ]
+
+
+def _values(op: ir.Operation) -> list[ir.Value]:
+    """What the op uses, in its regions too."""
+    found = list(op.operands)
+    for region in op.regions:
+        for block in region:
+            for inner in operations(block):
+                found += _values(inner)
+    return found
+
+
+def _is_plain(op: ir.Operation) -> bool:
+    type_ = op.results[0].type
+    is_known = type_.has_static_shape and not len(op.operands)
+    return is_known and can_be_run(type_.element_type) and "strided" not in str(type_)
+
+
+def _bytes(op: ir.Operation) -> int:
+    type_ = op.results[0].type
+    size = prod(type_.shape) * itemsize(type_.element_type)
+    return -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+
+
+class _Arena:
+    """Which parts are free, in order."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free: list[tuple[int, int]] = []
+
+    def take(self, size: int) -> int:
+        """Where there is room: in the smallest hole, else at the end."""
+        holes = [(length, start) for start, length in self._free if length >= size]
+        if holes:
+            length, start = min(holes)
+            self._free.remove((start, length))
+            if length > size:
+                self._free.append((start + size, length - size))
+            return start
+        last = max(self._free, default=None)
+        start = self.size
+        if last is not None and sum(last) == self.size:  # what is free at the end is a beginning
+            self._free.remove(last)
+            start = last[0]
+        self.size = start + size
+        return start
+
+    def free(self, start: int, size: int) -> None:
+        merged: list[tuple[int, int]] = []
+        for begin, length in sorted([*self._free, (start, size)]):
+            if merged and sum(merged[-1]) == begin:
+                merged[-1] = (merged[-1][0], merged[-1][1] + length)
+            else:
+                merged.append((begin, length))
+        self._free = merged

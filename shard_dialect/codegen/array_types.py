@@ -1,0 +1,67 @@
+"""Element types: numpy's and MLIR's, and tensors of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.model.sharding import Shape
+
+Array = NDArray[np.generic]
+
+_DTYPES: dict[str, np.dtype[np.generic]] = {
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "i1": np.dtype(np.bool_),
+    "i2": np.dtype(ml_dtypes.int2),
+    "i4": np.dtype(ml_dtypes.int4),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "ui2": np.dtype(ml_dtypes.uint2),
+    "ui4": np.dtype(ml_dtypes.uint4),
+    "ui8": np.dtype(np.uint8),
+    "ui16": np.dtype(np.uint16),
+    "ui32": np.dtype(np.uint32),
+    "ui64": np.dtype(np.uint64),
+    "index": np.dtype(np.int64),
+    "complex<f32>": np.dtype(np.complex64),
+    "complex<f64>": np.dtype(np.complex128),
+}
+KNOWN_DTYPES = frozenset(_DTYPES.values())
+
+
+SUB_BYTE_DTYPES = [_DTYPES[name] for name in ("i2", "i4", "ui2", "ui4")]
+"""In memory each of these takes one, of which the other bits mean nothing."""
+
+
+def dtype_of(element: ir.Type) -> np.dtype[np.generic]:
+    """The numpy type of an MLIR element type."""
+    if not can_be_run(element):
+        raise ShardError(f"cannot run on elements of type {element} yet")
+    return _DTYPES[str(element)]
+
+
+def can_be_run(element: ir.Type) -> bool:
+    """Whether there is a numpy type for an MLIR element type."""
+    return str(element) in _DTYPES
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A shape and an element type, written as MLIR does: `2x4xf32`."""
+
+    shape: Shape
+    dtype: np.dtype[np.generic]
+
+    def __str__(self) -> str:
+        name = next(name for name, dtype in _DTYPES.items() if dtype == self.dtype)
+        return "x".join([*map(str, self.shape), name])

@@ -1,0 +1,27 @@
+"""Products of matrices, and convolutions, as calls of BLAS."""
+
+from __future__ import annotations
+
+from shard_dialect.codegen.blas import convolutions, products
+from shard_dialect.codegen.blas.numpy_blas import Gemm
+from shard_dialect.codegen.blas.zero_fill import forget_zeros
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.walk import walk
+
+
+def call_blas(module: ir.Operation) -> list[str]:
+    """Replace what is a product by calls; gives the names of what is called."""
+    called: list[str] = []
+    for op in walk(module):
+        found = products.read(op) or convolutions.read(op)
+        gemm = Gemm.of(found.element) if found else None
+        if found is None or gemm is None:
+            continue
+        if gemm.name not in called:
+            gemm.declare(module)
+            called.append(gemm.name)
+        adds = not forget_zeros(op, op.operands[2])
+        with ir.InsertionPoint(op), op.location:
+            found.write(gemm, adds=adds)
+        op.erase()
+    return called

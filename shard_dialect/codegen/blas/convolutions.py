@@ -1,0 +1,357 @@
+"""Convolutions, and their gradients, as products of matrices.
+
+    linalg.conv_2d_nhwc_hwcf ins(%image, %kernel) outs(%result)
+
+becomes, with `patches` of as many rows and columns as stay in the processor's cache,
+
+    for n, h:
+      patches[w, (kh, kw, c)] = image[n, h + kh, w + kw, c]
+      result[n, h, w, f] += patches[w, (kh, kw, c)] @ kernel[(kh, kw, c), f]
+
+Any op that multiplies and adds is such a product if each loop is of two of the three buffers: *m*
+of the image and the result, *n* of the kernel and the result, *k* of the image and the kernel. The
+image's dimensions may be sums of loops. Which loops stay outside depends on sizes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from shard_dialect.codegen.blas.numpy_blas import Gemm, advanced, is_for_blas
+from shard_dialect.codegen.blas.products import is_multiply_add, permutation, positions
+from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build_loops import counted, generic
+from shard_dialect.ir.numbered import itemsize
+
+_LARGEST = 1 << 18
+"""Bytes of patches."""
+_FEWEST_ROWS, _SHORTEST_ROW = 32, 64
+"""Of patches: no more loops are outside if there would be fewer, or shorter ones."""
+_FEWEST = 8
+"""Columns of the kernel, and of the patches, from which on a product is worth the copies."""
+
+Loops = tuple[int, ...]
+Terms = Mapping[int, int]
+"""An index as a sum: of each loop's number, how many times."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """`result[m, n] += image[of m and k] * kernel[k, n]`."""
+
+    image: ir.Value
+    kernel: ir.Value
+    result: ir.Value
+    reads: tuple[Terms, ...]
+    """The dimensions of the image."""
+    kernel_loops: Loops
+    result_loops: Loops
+    sizes: Mapping[int, int]
+
+    @property
+    def m(self) -> Loops:
+        return tuple(loop for loop in self.result_loops if loop not in self.kernel_loops)
+
+    @property
+    def n(self) -> Loops:
+        return tuple(loop for loop in self.result_loops if loop in self.kernel_loops)
+
+    @property
+    def k(self) -> Loops:
+        return tuple(loop for loop in self.kernel_loops if loop not in self.result_loops)
+
+    @property
+    def element(self) -> ir.Type:
+        return self.image.type.element_type
+
+    def size(self, loops: Sequence[int]) -> int:
+        return prod(self.sizes[loop] for loop in loops)
+
+    def strides(self, order: Loops) -> dict[int, int]:
+        """In elements, of a contiguous buffer of these dimensions."""
+        found, stride = {}, 1
+        for loop in reversed(order):
+            found[loop] = stride
+            stride *= self.sizes[loop]
+        return found
+
+    def write(self, gemm: Gemm, *, adds: bool) -> None:
+        """At the insertion point. `adds`: to what is in the result; else that is not read."""
+        _write(self, gemm, adds)
+
+    def outer(self) -> Loops:
+        """The loops that are not in the patches: from the image's first dimension on.
+
+        Of the larger side first; a product of few rows or of short ones is not worth its call.
+        """
+        found: list[int] = []
+        in_order = [loop for terms in self.reads for loop in terms]
+        sides = {self.m: _FEWEST_ROWS, self.k: _SHORTEST_ROW}
+        while True:
+            inside = {
+                side: self.size([loop for loop in side if loop not in found]) for side in sides
+            }
+            if prod(inside.values()) * itemsize(self.element) <= _LARGEST:
+                return tuple(found)
+            candidates = [
+                (-inside[side], in_order.index(loop), loop)
+                for side, least in sides.items()
+                for loop in side
+                if loop not in found and inside[side] >= least * self.sizes[loop]
+            ]
+            if not candidates:
+                return tuple(found)
+            found.append(min(candidates)[2])
+
+
+def read(op: ir.Operation) -> Convolution | None:
+    """The convolution that `op` is, if it is one that is worth it."""
+    if not op.name.startswith("linalg.") or len(op.operands) != 3 or len(op.results):
+        return None
+    image, kernel, result = op.operands
+    types = [operand.type for operand in op.operands]
+    if not all(map(is_for_blas, types)) or len({str(type_.element_type) for type_ in types}) > 1:
+        return None
+    if not is_multiply_add(op):
+        return None
+    maps = [map_.value for map_ in linalg_queries.get_indexing_maps(op)]
+    kernel_loops, result_loops = map(positions, maps[1:])
+    reads = [_terms(expression) for expression in maps[0].results]
+    known = tuple(terms for terms in reads if terms is not None)
+    if -1 in (*kernel_loops, *result_loops) or len(known) < len(reads):
+        return None
+    sizes = dict(zip(kernel_loops, types[1].shape, strict=True))
+    sizes |= dict(zip(result_loops, types[2].shape, strict=True))
+    found = Convolution(image, kernel, result, known, kernel_loops, result_loops, sizes)
+    return found if _is_product(found) else None
+
+
+def _terms(expression: ir.AffineExpr) -> dict[int, int] | None:
+    """The index as a sum of loops; `None` if it is something else."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return {expression.position: 1}
+    if isinstance(expression, ir.AffineMulExpr):
+        sides = (expression.lhs, expression.rhs)
+        loops = [each.position for each in sides if isinstance(each, ir.AffineDimExpr)]
+        factors = [each.value for each in sides if isinstance(each, ir.AffineConstantExpr)]
+        is_multiple = len(loops) == len(factors) == 1 and factors[0] > 0
+        return {loops[0]: factors[0]} if is_multiple else None
+    if isinstance(expression, ir.AffineAddExpr):
+        parts = [_terms(expression.lhs), _terms(expression.rhs)]
+        left, right = parts
+        if left is None or right is None or left.keys() & right.keys():
+            return None
+        return left | right
+    return None
+
+
+def _is_product(found: Convolution) -> bool:
+    read_loops = [loop for terms in found.reads for loop in terms]
+    is_one = sorted(read_loops) == sorted((*found.m, *found.k))
+    has_once = all(len(set(each)) == len(each) for each in (found.kernel_loops, found.result_loops))
+    is_large = found.size(found.n) >= _FEWEST and found.size(found.k) >= _FEWEST
+    return is_one and has_once and is_large and found.size(found.m) > 0
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """A buffer whose part at each place of the outer loops is a matrix of two kinds of loops."""
+
+    buffer: ir.Value
+    loops: Loops
+    is_transposed: bool
+    leading: int
+    """How many elements lie between two of its rows."""
+
+    @classmethod
+    def of(
+        cls, c: Convolution, buffer: ir.Value, loops: Loops, rows: Loops, columns: Loops
+    ) -> _Matrix | None:
+        """`None` if the loops of a kind do not lie beside each other."""
+        strides = c.strides(loops)
+        for first, second, is_transposed in ((rows, columns, False), (columns, rows, True)):
+            between, within = (_merged(c, strides, each) for each in (first, second))
+            size = c.size(second)
+            if between is None or within is None or (within != 1 and size > 1):
+                continue
+            leading = between if c.size(first) > 1 else size
+            if leading >= size:
+                return cls(buffer, loops, is_transposed, leading)
+        return None
+
+
+def _merged(c: Convolution, strides: Mapping[int, int], loops: Loops) -> int | None:
+    """The stride of several loops as one; `None` if they are not."""
+    several = [loop for loop in loops if c.sizes[loop] > 1]
+    for outer, inner in pairwise(several):
+        if strides[outer] != strides[inner] * c.sizes[inner]:
+            return None
+    return strides[several[-1]] if several else 1
+
+
+def _write(c: Convolution, gemm: Gemm, adds: bool) -> None:
+    outer = c.outer()
+    rows, columns = (tuple(loop for loop in each if loop not in outer) for each in (c.m, c.k))
+    outer_m, outer_k = (tuple(loop for loop in outer if loop in each) for each in (c.m, c.k))
+    kernel = _matrix(c, c.kernel, c.kernel_loops, outer_k, columns, c.n)
+    result = _matrix(c, c.result, c.result_loops, outer_m, rows, c.n, is_read=adds)
+    # In the order in which the image has them they are copied fastest.
+    is_turned = any(loop in rows for loop in c.reads[-1])
+    order = (*columns, *rows) if is_turned else (*rows, *columns)
+    sizes = [c.sizes[loop] for loop in order]
+    patches = build.allocate(ir.MemRefType.get(sizes, c.element)).results[0]
+    if outer_k and not adds:  # each round of those loops adds to what the ones before have made
+        build.fill(reductions.neutral("sum", c.element), result.buffer)
+        adds = True
+    scale = build.scalar(ir.FloatAttr.get(c.element, float(adds))).results[0]
+    pointers = [build.address(each) for each in (patches, kernel.buffer, result.buffer)]
+    m, n, k = c.size(rows), c.size(c.n), c.size(columns)
+
+    def product(places: Mapping[int, ir.Value]) -> None:
+        _copy_patches(c, order, places, patches)
+        a = pointers[0]
+        b, into = (
+            _at(c, pointer, matrix.loops, places)
+            for pointer, matrix in zip(pointers[1:], (kernel, result), strict=True)
+        )
+        leading = (m if is_turned else k, kernel.leading, result.leading)
+        if result.is_transposed:  # the other factor's transpose comes first
+            turned = (not kernel.is_transposed, not is_turned)
+            swapped = (leading[1], leading[0], leading[2])
+            gemm.call(turned, (n, m, k), (b, a, into), scale, swapped)
+        else:
+            gemm.call((is_turned, kernel.is_transposed), (m, n, k), (a, b, into), scale, leading)
+
+    _nest(c, outer, product)
+    if result.buffer != c.result:
+        build.transpose(result.buffer, c.result, permutation(result.loops, c.result_loops))
+    buffers = ((kernel.buffer, c.kernel), (result.buffer, c.result))
+    copies = [made for made, given in buffers if made != given]
+    for each in (patches, *copies):
+        build.create("memref.dealloc", [], [each])
+
+
+def _matrix(
+    c: Convolution,
+    buffer: ir.Value,
+    loops: Loops,
+    outer: Loops,
+    rows: Loops,
+    columns: Loops,
+    *,
+    is_read: bool = True,
+) -> _Matrix:
+    """The buffer as matrices, or a copy in whose order it is such."""
+    found = _Matrix.of(c, buffer, loops, rows, columns)
+    if found is not None:
+        return found
+    order = (*outer, *rows, *columns)
+    copy = _reordered(c, buffer, loops, order, is_read)
+    return _Matrix(copy, order, False, c.size(columns))
+
+
+def _reordered(
+    c: Convolution, buffer: ir.Value, loops: Loops, order: Loops, is_read: bool
+) -> ir.Value:
+    """A copy of the buffer with its dimensions in this order."""
+    type_ = ir.MemRefType.get([c.sizes[loop] for loop in order], buffer.type.element_type)
+    copy = build.allocate(type_).results[0]
+    if is_read:
+        build.transpose(buffer, copy, permutation(loops, order))
+    return copy
+
+
+def _nest(c: Convolution, loops: Loops, write: Callable[[Mapping[int, ir.Value]], None]) -> None:
+    """Loops in each other; `write` is given the index of each."""
+
+    def inner(places: dict[int, ir.Value]) -> None:
+        if len(places) == len(loops):
+            write(places)
+            return
+        loop = loops[len(places)]
+        _, block = counted((0, c.sizes[loop], 1))
+        with ir.InsertionPoint(block):
+            inner(places | {loop: block.arguments[0]})
+            build.create("scf.yield", [], [])
+
+    inner({})
+
+
+def _at(
+    c: Convolution, pointer: ir.Value, order: Loops, places: Mapping[int, ir.Value]
+) -> ir.Value:
+    """Where the matrix begins that the outer loops have come to."""
+    size = itemsize(c.element)
+    for loop, stride in c.strides(order).items():
+        if loop in places:
+            pointer = advanced(pointer, places[loop], stride * size)
+    return pointer
+
+
+def _copy_patches(
+    c: Convolution, loops: Loops, places: Mapping[int, ir.Value], patches: ir.Value
+) -> None:
+    """Fill `patches`, whose dimensions are `loops`, from the part of the image that is there."""
+    part, kept = _part(c, loops, places)
+    numbers = {loop: ir.AffineExpr.get_dim(number) for number, loop in enumerate(loops)}
+    read = ir.AffineMap.get(len(loops), 0, [_sum(terms, numbers) for terms in kept])
+    maps = [read, ir.AffineMap.get_identity(len(loops))]
+    attributes = [ir.AffineMapAttr.get(each) for each in maps]
+    generic([part], patches, attributes, ["parallel"] * len(loops), lambda read, _: read)
+
+
+def _sum(terms: Terms, numbers: Mapping[int, ir.AffineExpr]) -> ir.AffineExpr:
+    parts = [numbers[loop] * factor for loop, factor in terms.items()]
+    total = parts[0]
+    for each in parts[1:]:
+        total = total + each
+    return total
+
+
+def _part(
+    c: Convolution, loops: Loops, places: Mapping[int, ir.Value]
+) -> tuple[ir.Value, list[Terms]]:
+    """What of the image the patches are made of, and which loops go over its dimensions."""
+    strides, _ = c.image.type.get_strides_and_offset()
+    offsets: list[ir.Value] = []
+    static: list[int] = []
+    sizes: list[int] = []
+    kept: list[Terms] = []
+    kept_strides: list[int] = []
+    for terms, stride in zip(c.reads, strides, strict=True):
+        inner = {loop: factor for loop, factor in terms.items() if loop in loops}
+        offset = _offset({loop: each for loop, each in terms.items() if loop in places}, places)
+        static.append(0 if offset is None else ir.ShapedType.get_dynamic_size())
+        offsets += [] if offset is None else [offset]
+        sizes.append(1 + sum((c.sizes[loop] - 1) * factor for loop, factor in inner.items()))
+        if inner:
+            kept.append(inner)
+            kept_strides.append(stride)
+    shape = [size for size, terms in zip(sizes, c.reads, strict=True) if terms.keys() & set(loops)]
+    layout = ir.StridedLayoutAttr.get(ir.ShapedType.get_dynamic_stride_or_offset(), kept_strides)
+    if not offsets:
+        layout = ir.StridedLayoutAttr.get(0, kept_strides)
+    type_ = ir.MemRefType.get(shape, c.element, layout)
+    place = {
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, len(offsets), 0, 0]),
+        "static_offsets": ir.DenseI64ArrayAttr.get(static),
+        "static_sizes": ir.DenseI64ArrayAttr.get(sizes),
+        "static_strides": ir.DenseI64ArrayAttr.get([1] * len(sizes)),
+    }
+    return build.create("memref.subview", [type_], [c.image, *offsets], place).results[0], kept
+
+
+def _offset(terms: Terms, places: Mapping[int, ir.Value]) -> ir.Value | None:
+    """The part of an index that the outer loops make."""
+    total = None
+    for loop, factor in terms.items():
+        operands = [places[loop], build.index(factor)]
+        part = build.create("arith.muli", [ir.IndexType.get()], operands).results[0]
+        if total is not None:
+            part = build.create("arith.addi", [ir.IndexType.get()], [total, part]).results[0]
+        total = part
+    return total

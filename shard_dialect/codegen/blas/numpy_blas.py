@@ -1,0 +1,138 @@
+"""The BLAS that numpy carries: its products of matrices, called from compiled code."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.walk import body
+
+_ROW_MAJOR, _NO_TRANSPOSE, _TRANSPOSE = 101, 111, 112
+_LETTERS = {"f32": "s", "f64": "d"}
+_THREADS = (
+    "scipy_openblas_set_num_threads64_",
+    "openblas_set_num_threads64_",
+    "scipy_openblas_set_num_threads",
+    "openblas_set_num_threads",
+)
+_SYMBOLS = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "scipy_cblas_{}gemm", "cblas_{}gemm")
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    """Numpy's own OpenBLAS, if it carries one."""
+    root = Path(np.__file__).parent
+    for folder in (root.parent / "numpy.libs", root / ".dylibs"):
+        for path in sorted(folder.glob("lib*openblas*")):
+            return ctypes.CDLL(str(path))
+    return None
+
+
+def use_one_thread() -> None:
+    """Have products run on the thread that asks for them, in the whole process.
+
+    Devices are threads, or processes beside each other: more would be in each other's way.
+    """
+    for name in _THREADS:
+        function = getattr(_library(), name, None)
+        if function is not None:
+            function(1)
+            return
+
+
+@cache
+def gemm(element: str) -> tuple[str, int] | None:
+    """The name and the address of the product of `f32` or `f64` matrices, if there is one."""
+    library = _library()
+    if library is None or element not in _LETTERS:
+        return None
+    for pattern in _SYMBOLS:
+        name = pattern.format(_LETTERS[element])
+        function = getattr(library, name, None)
+        if function is not None:
+            return name, ctypes.cast(function, ctypes.c_void_p).value or 0
+    return None
+
+
+def addresses() -> dict[str, int]:
+    """Of all products, by their names."""
+    return dict(found for element in _LETTERS if (found := gemm(element)) is not None)
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """A product of matrices of one element type: a function that is declared where it is called."""
+
+    name: str
+    element: ir.Type
+
+    @classmethod
+    def of(cls, element: ir.Type) -> Gemm | None:
+        found = gemm(str(element))
+        return None if found is None else cls(found[0], element)
+
+    def declare(self, module: ir.Operation) -> None:
+        i32, size = ir.IntegerType.get_signless(32), self._size()
+        i64 = ir.IntegerType.get_signless(64)
+        element = self.element
+        inputs = [i32, i32, i32, size, size, size, element, i64, size, i64, size, element, i64]
+        with ir.InsertionPoint.at_block_begin(body(module)), ir.Location.unknown():
+            build.declare(self.name, ir.FunctionType.get([*inputs, size], []))
+
+    def call(
+        self,
+        transposed: tuple[bool, bool],
+        sizes: tuple[int, int, int],
+        pointers: tuple[ir.Value, ir.Value, ir.Value],
+        scale: ir.Value,
+        leading: tuple[int, int, int] | None = None,
+    ) -> None:
+        """`c = a @ b + scale * c`, of m, n and k; `a` and `b` may lie transposed.
+
+        `leading`: how many elements lie between the rows of each that are in memory, if more than
+        are in one.
+        """
+        m, n, k = sizes
+
+        def number(value: int, type_: ir.Type) -> ir.Value:
+            return build.scalar(ir.IntegerAttr.get(type_, value)).results[0]
+
+        i32, size = ir.IntegerType.get_signless(32), self._size()
+        one = build.scalar(ir.FloatAttr.get(self.element, 1.0)).results[0]
+        kinds = [_TRANSPOSE if each else _NO_TRANSPOSE for each in transposed]
+        leading = leading or (m if transposed[0] else k, k if transposed[1] else n, n)
+        head = [number(value, i32) for value in (_ROW_MAJOR, *kinds)]
+        head += [number(value, size) for value in (m, n, k)]
+        lda, ldb, ldc = (number(max(1, value), size) for value in leading)
+        a, b, c = pointers
+        build.call(self.name, [*head, one, a, lda, b, ldb, scale, c, ldc])
+
+    def _size(self) -> ir.Type:
+        return ir.IntegerType.get_signless(64 if self.name.endswith("64_") else 32)
+
+
+def is_for_blas(type_: ir.Type) -> bool:
+    """Whether it is that of a contiguous buffer of known size, of elements that BLAS has."""
+    return (
+        isinstance(type_, ir.MemRefType)
+        and type_.has_static_shape
+        and type_.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
+        and str(type_.element_type) in _LETTERS
+    )
+
+
+def advanced(pointer: ir.Value, index: ir.Value | None, stride: int) -> ir.Value:
+    """The pointer `index` strides of so many bytes further on."""
+    if index is None:
+        return pointer
+    type_ = pointer.type
+    rounds = build.create("arith.index_cast", [type_], [index]).results[0]
+    step = build.scalar(ir.IntegerAttr.get(type_, stride)).results[0]
+    offset = build.create("arith.muli", [type_], [rounds, step]).results[0]
+    return build.create("arith.addi", [type_], [pointer, offset]).results[0]

@@ -1,0 +1,158 @@
+"""Matrix products of the lowered form as calls into the BLAS that numpy carries.
+
+    linalg.contract indexing_maps = [(b, m, k), (k, n), (b, m, n)] ins(%a, %b) outs(%c)
+
+becomes a call of `cblas_sgemm` on the pointers, with b and m as one dimension. Any contraction
+whose loops are batch, m, n and k loops is one product for each batch index; operands whose
+dimensions do not lie in such an order are transposed into a temporary first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.codegen.blas.numpy_blas import Gemm, advanced, is_for_blas
+from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build_loops import counted
+from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.walk import body, operations
+
+
+@dataclass(frozen=True)
+class Product:
+    """`c += a @ b`: three buffers, for each the loops of its dimensions, and the loops by kind."""
+
+    buffers: tuple[ir.Value, ir.Value, ir.Value]
+    loops: tuple[tuple[int, ...], ...]
+    batch: tuple[int, ...]
+    m: tuple[int, ...]
+    n: tuple[int, ...]
+    k: tuple[int, ...]
+    sizes: dict[int, int]
+    element: ir.Type
+
+    def size(self, loops: Sequence[int]) -> int:
+        return prod(self.sizes[loop] for loop in loops)
+
+    def write(self, gemm: Gemm, *, adds: bool) -> None:
+        """At the insertion point. `adds`: to what is in the third buffer; else that is not read."""
+        _write(self, gemm, adds)
+
+
+def read(op: ir.Operation) -> Product | None:
+    """The product that `op` computes, or `None` if it is no product of static buffers."""
+    if not op.name.startswith("linalg.") or len(op.operands) != 3 or len(op.results):
+        return None
+    types = [operand.type for operand in op.operands]
+    if not all(is_for_blas(type_) for type_ in types):
+        return None
+    element = types[0].element_type
+    if not linalg_queries.isa_contraction_op(op) or not is_multiply_add(op):
+        return None
+    dims = linalg_queries.infer_contraction_dimensions(op)
+    if dims is None or any(type_.element_type != element for type_ in types):
+        return None
+    loops = tuple(positions(map_.value) for map_ in linalg_queries.get_indexing_maps(op))
+    kinds = [set(kind) for kind in (dims.batch, dims.m, dims.n, dims.k)]
+    batch, m, n, k = kinds
+    expected = [batch | m | k, batch | k | n, batch | m | n]
+    # A contraction may also have loops that are of no kind, or repeat one: those stay loops.
+    if [sorted(each) for each in loops] != [sorted(each) for each in expected]:
+        return None
+    sizes = {
+        loop: size
+        for each, type_ in zip(loops, types, strict=True)
+        for loop, size in zip(each, type_.shape, strict=True)
+    }
+    left, right, result = op.operands
+    a, _, c = loops
+    # The loops of each kind in the order in which the result (for k: the left operand) has them.
+    in_result = [tuple(loop for loop in c if loop in kind) for kind in (batch, m, n)]
+    summed = tuple(loop for loop in a if loop in k)
+    batch_loops, rows, columns = in_result
+    return Product((left, right, result), loops, batch_loops, rows, columns, summed, sizes, element)
+
+
+def is_multiply_add(op: ir.Operation) -> bool:
+    """Whether the body of a linalg op is a product that is added up."""
+    names = [inner.name for inner in operations(body(op))]
+    return names == ["arith.mulf", "arith.addf", "linalg.yield"]
+
+
+def positions(map_: ir.AffineMap) -> tuple[int, ...]:
+    """The loops of the dimensions; -1 for one that is no plain loop."""
+    return tuple(
+        expr.position if isinstance(expr, ir.AffineDimExpr) else -1 for expr in map_.results
+    )
+
+
+def _write(p: Product, gemm: Gemm, adds: bool) -> None:
+    a, b, c = p.buffers
+    scale = build.scalar(ir.FloatAttr.get(p.element, float(adds))).results[0]
+    a, a_transposed, a_copy = _arranged(p, a, p.loops[0], p.m, p.k)
+    b, b_transposed, b_copy = _arranged(p, b, p.loops[1], p.k, p.n)
+    c_now, c_transposed, c_copy = _arranged(p, c, p.loops[2], p.m, p.n, is_read=adds)
+    m, n, k = p.size(p.m), p.size(p.n), p.size(p.k)
+    pointers = [build.address(each) for each in (a, b, c_now)]
+    strides = [size * itemsize(p.element) for size in (m * k, k * n, m * n)]
+    with _for_each(p.size(p.batch)) as index:
+        at = [
+            advanced(pointer, index, stride)
+            for pointer, stride in zip(pointers, strides, strict=True)
+        ]
+        if c_transposed:  # c^T = b^T a^T
+            turned = (not b_transposed, not a_transposed)
+            gemm.call(turned, (n, m, k), (at[1], at[0], at[2]), scale)
+        else:
+            gemm.call((a_transposed, b_transposed), (m, n, k), (at[0], at[1], at[2]), scale)
+    if c_copy:
+        build.transpose(c_now, c, permutation((*p.batch, *p.m, *p.n), p.loops[2]))
+    for copy, value in ((a_copy, a), (b_copy, b), (c_copy, c_now)):
+        if copy:
+            build.create("memref.dealloc", [], [value])
+
+
+def _arranged(
+    product: Product,
+    buffer: ir.Value,
+    loops: tuple[int, ...],
+    rows: tuple[int, ...],
+    columns: tuple[int, ...],
+    is_read: bool = True,
+) -> tuple[ir.Value, bool, bool]:
+    """The buffer as a stack of matrices; whether they are transposed, and whether it is a copy."""
+    present = [
+        tuple(loop for loop in kind if loop in loops) for kind in (product.batch, rows, columns)
+    ]
+    batch, rows, columns = present
+    if loops == (*batch, *rows, *columns):
+        return buffer, False, False
+    if loops == (*batch, *columns, *rows):
+        return buffer, True, False
+    order = (*batch, *rows, *columns)
+    type_ = ir.MemRefType.get([product.sizes[loop] for loop in order], product.element)
+    copy = build.allocate(type_).results[0]
+    if is_read:
+        build.transpose(buffer, copy, permutation(loops, order))
+    return copy, False, True
+
+
+def permutation(source: Sequence[int], target: Sequence[int]) -> list[int]:
+    """For each dimension of the target the dimension of the source that it comes from."""
+    return [list(source).index(loop) for loop in target]
+
+
+@contextmanager
+def _for_each(count: int) -> Iterator[ir.Value | None]:
+    """Emit what is inside in a loop; its index, or `None` where there is only one round."""
+    if count == 1:
+        yield None
+        return
+    _, block = counted((0, count, 1))
+    with ir.InsertionPoint(block):
+        yield block.arguments[0]
+        build.create("scf.yield", [], [])

@@ -1,0 +1,271 @@
+"""Elementary functions as arithmetic, which LLVM vectorizes; calls of libm it does not.
+
+    %y = math.exp %x : f32   ->   n = round(x / ln 2), r = x - n ln 2, y = 2^n (1 + r + r^2 P(r))
+
+Within five units in the last place, two mostly; NaN, infinities, zeros and denormals as libm has
+them. The polynomials are those of Cephes and, for `tanh` and `erf` of f32, Eigen's rational
+functions. Other functions and types stay as they are; narrower floats have been made f32 before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import factorial, inf, log, sqrt
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.walk import walk
+
+
+def expand(module: ir.Operation) -> None:
+    """Replace what is in the table by arithmetic."""
+    for op in walk(module):
+        known = _FUNCTIONS.get(op.name)
+        type_ = op.results[0].type if known else None
+        if known is None or str(type_) not in known:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            made = known[str(type_)](_Writer(type_), op.operands[0])
+        op.results[0].replace_all_uses_with(made)
+        op.erase()
+
+
+class _Writer:
+    """Writes arithmetic on floats of one type."""
+
+    def __init__(self, type_: ir.Type) -> None:
+        self.type = type_
+        self.is_double = str(type_) == "f64"
+        self.integer = ir.IntegerType.get_signless(64 if self.is_double else 32)
+        self._contract = {"fastmath": ir.Attribute.parse("#arith.fastmath<contract>")}
+
+    def number(self, value: float) -> ir.Value:
+        return build.scalar(ir.FloatAttr.get(self.type, value)).results[0]
+
+    def whole(self, value: int) -> ir.Value:
+        return build.scalar(ir.IntegerAttr.get(self.integer, value)).results[0]
+
+    def _value(self, value: ir.Value | float) -> ir.Value:
+        return value if isinstance(value, ir.Value) else self.number(value)
+
+    def _binary(self, name: str, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
+        # A product and a sum may be one instruction; nothing else is done otherwise than it says.
+        flags = self._contract if name in ("addf", "subf", "mulf") else {}
+        operands = [self._value(a), self._value(b)]
+        return build.create(f"arith.{name}", [self.type], operands, flags).results[0]
+
+    def add(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
+        return self._binary("addf", a, b)
+
+    def subtract(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
+        return self._binary("subf", a, b)
+
+    def multiply(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
+        return self._binary("mulf", a, b)
+
+    def divide(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
+        return self._binary("divf", a, b)
+
+    def on_bits(self, name: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        other = b if isinstance(b, ir.Value) else self.whole(b)
+        return build.create(f"arith.{name}", [self.integer], [a, other]).results[0]
+
+    def bits(self, value: ir.Value) -> ir.Value:
+        return build.create("arith.bitcast", [self.integer], [value]).results[0]
+
+    def of_bits(self, value: ir.Value) -> ir.Value:
+        return build.create("arith.bitcast", [self.type], [value]).results[0]
+
+    def compare(self, predicate: int, a: ir.Value, b: ir.Value | float) -> ir.Value:
+        i1, i64 = (ir.IntegerType.get_signless(width) for width in (1, 64))
+        attributes = {"predicate": ir.IntegerAttr.get(i64, predicate)}
+        return build.create("arith.cmpf", [i1], [a, self._value(b)], attributes).results[0]
+
+    def select(self, condition: ir.Value, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
+        operands = [condition, self._value(a), self._value(b)]
+        return build.create("arith.select", [self.type], operands).results[0]
+
+    def absolute(self, a: ir.Value) -> ir.Value:
+        return build.create("math.absf", [self.type], [a]).results[0]
+
+    def with_sign(self, a: ir.Value, sign: ir.Value) -> ir.Value:
+        return build.create("math.copysign", [self.type], [a, sign]).results[0]
+
+    def polynomial(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+        """By Horner's scheme, the highest coefficient first."""
+        value = self.number(coefficients[0])
+        for each in coefficients[1:]:
+            value = self.add(self.multiply(value, x), each)
+        return value
+
+    def clamped(self, x: ir.Value, low: float, high: float) -> ir.Value:
+        """NaN becomes `low`: what is done with it in between must be defined."""
+        x = self.select(self.compare(_GREATER, x, low), x, low)
+        return self.select(self.compare(_LESS, x, high), x, high)
+
+    def nan_kept(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return self.select(self.compare(_UNORDERED, x, x), x, y)
+
+    def to_whole(self, x: ir.Value) -> ir.Value:
+        """By way of i32, which more processors convert to."""
+        i32 = ir.IntegerType.get_signless(32)
+        whole = build.create("arith.fptosi", [i32], [x]).results[0]
+        if self.is_double:
+            whole = build.create("arith.extsi", [self.integer], [whole]).results[0]
+        return whole
+
+    def power_of_two(self, exponent: ir.Value) -> ir.Value:
+        """2 to a whole number that a normal float can have as exponent."""
+        bias, width = (1023, 52) if self.is_double else (127, 23)
+        biased = self.on_bits("addi", exponent, bias)
+        return self.of_bits(self.on_bits("shli", biased, width))
+
+
+_EQUAL, _GREATER, _LESS, _UNORDERED = 1, 2, 4, 14
+"""Predicates of `arith.cmpf`."""
+
+_EXP_32 = (
+    1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
+    5.0000001201e-1,
+)  # fmt: skip
+_EXP_64 = tuple(1 / factorial(degree) for degree in range(13, 1, -1))
+_LN_2 = {
+    False: (0.693359375, -2.12194440e-4),
+    True: (6.93147180369123816e-1, 1.90821492927058770e-10),
+}
+_ROUNDS = {False: 1.5 * 2**23, True: 1.5 * 2**52}
+"""Adding it and taking it away leaves a whole number."""
+
+
+def _exp(w: _Writer, x: ir.Value) -> ir.Value:
+    low, high = (-746.0, 710.0) if w.is_double else (-104.0, 89.0)
+    given, x = x, w.clamped(x, low, high)
+    shifted = w.add(w.multiply(x, 1 / log(2)), _ROUNDS[w.is_double])
+    count = w.subtract(shifted, _ROUNDS[w.is_double])
+    for part in _LN_2[w.is_double]:
+        x = w.subtract(x, w.multiply(count, part))
+    value = w.add(_exp_minus_one(w, x), 1.0)
+    # In two steps: the exponents of denormals and of what overflows are out of range for one.
+    exponent = w.to_whole(count)
+    half = w.on_bits("shrsi", exponent, 1)
+    for each in (half, w.on_bits("subi", exponent, half)):
+        value = w.multiply(value, w.power_of_two(each))
+    return w.nan_kept(given, value)
+
+
+def _exp_minus_one(w: _Writer, x: ir.Value) -> ir.Value:
+    """Near zero: up to half of ln 2."""
+    tail = w.polynomial(x, _EXP_64 if w.is_double else _EXP_32)
+    return w.add(w.multiply(tail, w.multiply(x, x)), x)
+
+
+def _expm1(w: _Writer, x: ir.Value) -> ir.Value:
+    is_small = w.compare(_LESS, w.absolute(x), 0.34)
+    near = w.select(is_small, x, 0.0)
+    near = w.select(w.compare(_EQUAL, near, 0.0), near, _exp_minus_one(w, near))
+    return w.select(is_small, near, w.subtract(_exp(w, x), 1.0))
+
+
+_LOG_32 = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+
+
+def _log(w: _Writer, x: ir.Value) -> ir.Value:
+    is_denormal = w.compare(_LESS, x, 2.0**-126)
+    scaled = w.select(is_denormal, w.multiply(x, 2.0**23), x)
+    bits = w.bits(scaled)
+    exponent = w.on_bits("subi", w.on_bits("shrui", bits, 23), 126)
+    count = build.create("arith.sitofp", [w.type], [exponent]).results[0]
+    count = w.subtract(count, w.select(is_denormal, 23.0, 0.0))
+    mantissa = w.of_bits(w.on_bits("ori", w.on_bits("andi", bits, 0x7FFFFF), 0x3F000000))
+    is_low = w.compare(_LESS, mantissa, sqrt(0.5))
+    count = w.subtract(count, w.select(is_low, 1.0, 0.0))
+    m = w.add(w.subtract(mantissa, 1.0), w.select(is_low, mantissa, 0.0))
+    square = w.multiply(m, m)
+    y = w.multiply(w.polynomial(m, _LOG_32), w.multiply(m, square))
+    high, low = _LN_2[False]
+    y = w.add(y, w.multiply(count, low))
+    y = w.subtract(y, w.multiply(square, 0.5))
+    y = w.add(w.add(m, y), w.multiply(count, high))
+    y = w.select(w.compare(_EQUAL, x, inf), x, y)
+    y = w.select(w.compare(_EQUAL, x, 0.0), -inf, y)
+    y = w.select(w.compare(_LESS, x, 0.0), float("nan"), y)
+    return w.nan_kept(x, y)
+
+
+def _log1p(w: _Writer, x: ir.Value) -> ir.Value:
+    """log(u) for u = 1 + x, and what rounding u has lost."""
+    u = w.add(x, 1.0)
+    is_usual = w.compare(_GREATER, u, 0.0)
+    divisor = w.select(is_usual, u, 1.0)
+    lost = w.divide(w.subtract(x, w.subtract(u, 1.0)), divisor)
+    lost = w.select(w.compare(_LESS, w.absolute(lost), 1.0), lost, 0.0)  # infinities lose nothing
+    logarithm = build.create("math.log", [w.type], [u]).results[0] if w.is_double else _log(w, u)
+    return w.select(w.compare(_EQUAL, x, 0.0), x, w.add(logarithm, lost))
+
+
+_TANH_OVER = (
+    -2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
+    1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03,
+)  # fmt: skip
+_TANH_UNDER = (
+    1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03,
+)  # fmt: skip
+
+
+def _odd(
+    w: _Writer, x: ir.Value, most: float, over: Sequence[float], under: Sequence[float]
+) -> ir.Value:
+    """The quotient x P(x²) / Q(x²), which stays the same from `most` on."""
+    bounded = w.clamped(x, -most, most)
+    square = w.multiply(bounded, bounded)
+    above = w.multiply(bounded, w.polynomial(square, over))
+    return w.divide(above, w.polynomial(square, under))
+
+
+def _tanh(w: _Writer, x: ir.Value) -> ir.Value:
+    y = _odd(w, x, 7.90531110763549805, _TANH_OVER, _TANH_UNDER)
+    return w.nan_kept(x, w.select(w.compare(_LESS, w.absolute(x), 4e-4), x, y))
+
+
+_TANH_OVER_64 = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3)
+_TANH_UNDER_64 = (
+    1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3,
+)  # fmt: skip
+
+
+def _tanh_64(w: _Writer, x: ir.Value) -> ir.Value:
+    size = w.absolute(x)
+    square = w.multiply(x, x)
+    ratio = w.divide(w.polynomial(square, _TANH_OVER_64), w.polynomial(square, _TANH_UNDER_64))
+    near = w.add(x, w.multiply(x, w.multiply(square, ratio)))
+    power = _exp(w, w.add(size, size))
+    far = w.with_sign(w.subtract(1.0, w.divide(2.0, w.add(power, 1.0))), x)
+    y = w.select(w.compare(_LESS, size, 0.625), near, far)
+    return w.nan_kept(x, w.select(w.compare(_EQUAL, x, 0.0), x, y))
+
+
+_ERF_OVER = (
+    2.2905065861350646e-4, 3.4082910107109506e-3, 5.0955695062380861e-2, 1.8520832239976145e-1,
+    1.128379143519084,
+)  # fmt: skip
+_ERF_UNDER = (
+    -1.1791602954361697e-7, 2.3547966471313185e-5, 1.0179625278914885e-3, 1.4070470171167667e-2,
+    1.1098505178285362e-1, 4.9746925110067538e-1, 1.0,
+)  # fmt: skip
+
+
+def _erf(w: _Writer, x: ir.Value) -> ir.Value:
+    return w.nan_kept(x, _odd(w, x, 3.7439211627767994, _ERF_OVER, _ERF_UNDER))
+
+
+_FUNCTIONS: dict[str, dict[str, Callable[[_Writer, ir.Value], ir.Value]]] = {
+    "math.erf": {"f32": _erf},
+    "math.exp": {"f32": _exp, "f64": _exp},
+    "math.expm1": {"f32": _expm1, "f64": _expm1},
+    "math.log": {"f32": _log},
+    "math.log1p": {"f32": _log1p, "f64": _log1p},
+    "math.tanh": {"f32": _tanh, "f64": _tanh_64},
+}

@@ -1,0 +1,91 @@
+"""Functions of ours that compiled code calls: by their addresses, in a table that it is given.
+
+    llvm.call @cblas_sgemm(...)    ->    %f = llvm.load %table[3]
+                                         llvm.call %f(...)
+
+So the code may be loaded where there is no linker to tell it where they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.walk import body, operations, walk
+
+BIND = "mesh.bind"
+_TABLE = "mesh.table"
+_TEXT = f"""
+llvm.mlir.global internal @"{_TABLE}"() : !llvm.ptr {{
+  %0 = llvm.mlir.zero : !llvm.ptr
+  llvm.return %0 : !llvm.ptr
+}}
+llvm.func @"{BIND}"(%table: !llvm.ptr) {{
+  %0 = llvm.mlir.addressof @"{_TABLE}" : !llvm.ptr
+  llvm.store %table, %0 : !llvm.ptr, !llvm.ptr
+  llvm.return
+}}
+"""
+
+
+def call_through_table(module: ir.Operation, names: Sequence[str]) -> None:
+    """In the form for LLVM: call the declared functions `names` by their places among these."""
+    numbers = {name: number for number, name in enumerate(names)}
+    first = operations(body(module))[0]
+    parsed = ir.Module.parse(_TEXT)
+    for op in operations(body(parsed.operation)):
+        op.move_before(first)
+    for op in walk(module):
+        if op.name == "llvm.call" and "callee" in op.attributes:
+            number = numbers.get(op.attributes["callee"].value)
+            if number is not None:
+                _call_by_address(op, number)
+    for op in operations(body(module)):
+        if op.name == "llvm.func" and op.attributes["sym_name"].value in numbers:
+            op.erase()
+
+
+def _call_by_address(op: ir.Operation, number: int) -> None:
+    pointer = ir.Type.parse("!llvm.ptr")
+    i64 = ir.IntegerType.get_signless(64)
+    with ir.InsertionPoint(op), op.location:
+        symbol = {"global_name": ir.FlatSymbolRefAttr.get(_TABLE)}
+        table = build.create("llvm.mlir.addressof", [pointer], [], symbol).results[0]
+        table = build.create("llvm.load", [pointer], [table]).results[0]
+        place = {
+            "rawConstantIndices": ir.DenseI32ArrayAttr.get([number]),
+            "elem_type": ir.TypeAttr.get(i64),
+        }
+        slot = build.create("llvm.getelementptr", [pointer], [table], place).results[0]
+        address = build.create("llvm.load", [pointer], [slot]).results[0]
+        attributes = {
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1 + len(op.operands), 0]),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        }
+        types = [result.type for result in op.results]
+        made = build.create("llvm.call", types, [address, *op.operands], attributes)
+    for old, new in zip(op.results, made.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
+
+
+class Table:
+    """The addresses, for as long as the code that was given them may be called."""
+
+    def __init__(self, addresses: Mapping[str, int], names: Sequence[str]) -> None:
+        """Those of `names`; who leaves some out must `add` them before the code is called."""
+        self._names = names
+        self._entries = (ctypes.c_void_p * max(1, len(names)))()
+        self.add(addresses)
+
+    def add(self, addresses: Mapping[str, int]) -> None:
+        for place, name in enumerate(self._names):
+            self._entries[place] = addresses.get(name, self._entries[place])
+
+    def bind(self, packed: Callable[[int], None]) -> None:
+        """Give it to the code, through the function `BIND`, which takes pointers to arguments."""
+        table = ctypes.c_void_p(ctypes.addressof(self._entries))
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(table))
+        packed(ctypes.addressof(arguments))

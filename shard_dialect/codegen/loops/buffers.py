@@ -1,0 +1,171 @@
+"""The buffers of a run of nests: each value gets one, as small as the loops allow, or none.
+
+    t = f(x); y = g(t); t = h(x); z = k(t)    ->    t' = f(x); y = g(t'); t = h(x); z = k(t)
+
+as `t` is another value later on, and the first two could share no loop with the last two. And
+
+    for i: for j: t[i, j] = f(x[i, j])              for i: for j: t[j] = f(x[i, j])
+           for j: y[i, j] = t[i, j] / r[i]    ->           for j: y[i, j] = t[j] / r[i]
+
+where nothing else reads `t`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import prod
+
+from shard_dialect.codegen.loops.fuse import Loop
+from shard_dialect.codegen.loops.nest import Access, Nest
+from shard_dialect.codegen.loops.shared_memory import Memory
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.walk import body
+
+
+class Buffers:
+    """The nests of a run, while their buffers change."""
+
+    def __init__(self, nests: Sequence[Nest], memory: Memory, function: ir.Operation) -> None:
+        self.nests = list(nests)
+        self.freed: list[ir.Operation] = []
+        """To be put behind the run."""
+        self._memory = memory
+        self._function = function
+        self._made: set[ir.Value] = set()
+
+    def rename(self) -> None:
+        """Give each value that a buffer holds in between a buffer of its own."""
+        for value, places in self._places().items():
+            versions: list[list[tuple[int, int]]] = [[]]
+            for number, place in places:
+                if self._overwrites(number, place):
+                    versions.append([])
+                versions[-1].append((number, place))
+            for each in versions[1:-1]:
+                self._replace(each, self._allocated(value.type, self.nests[0].op), ())
+
+    def contract(self, loops: Sequence[Loop]) -> None:
+        """Drop the dimensions that all that touches a buffer has the same index in."""
+        for value, places in self._places().items():
+            if isinstance(value.owner, ir.Block) or self._escapes(value, places):
+                continue
+            dropped = _dropped(self.nests, places, loops)
+            if dropped:
+                type_ = value.type
+                shape = [n for dim, n in enumerate(type_.shape) if dim not in dropped]
+                smaller = ir.MemRefType.get(shape, type_.element_type)
+                self._replace(places, self._allocated(smaller, self.nests[0].op), dropped)
+                self._made.add(value)
+
+    def values(self) -> set[ir.Value]:
+        """All that there were, and are now."""
+        return {access.value for nest in self.nests for access in nest.accesses} | self._made
+
+    def _places(self) -> dict[ir.Value, list[tuple[int, int]]]:
+        """Of each buffer that is written, and is touched as itself alone: by which nest, and where.
+
+        A nest's outputs come after its inputs, so that what is read in place is the value before.
+        """
+        found: dict[int, list[tuple[int, int]]] = {}
+        values: dict[int, set[ir.Value]] = {}
+        for number, nest in enumerate(self.nests):
+            for place, access in enumerate(nest.accesses):
+                found.setdefault(access.root, []).append((number, place))
+                values.setdefault(access.root, set()).add(access.value)
+        loaded = {access.root for nest in self.nests for access in nest.loaded}
+        written = {root for nest in self.nests for root in nest.written} - loaded
+        return {
+            value: found[root]
+            for root in found
+            if root in written and len(values[root]) == 1
+            for value in values[root]
+            if self._memory.root(value) == self._memory.number(value)
+        }
+
+    def _overwrites(self, number: int, place: int) -> bool:
+        """Whether all elements get new values, which do not depend on those before."""
+        nest = self.nests[number]
+        is_output = len(nest.inputs) <= place < len(nest.inputs) + len(nest.outputs)
+        return is_output and not list(body(nest.op).arguments[place].uses)
+
+    def _escapes(self, value: ir.Value, places: Sequence[tuple[int, int]]) -> bool:
+        """Whether there are others than these nests that use it."""
+        ops = [self.nests[number].op for number, _ in places]
+        owners = [use.owner.operation for use in value.uses]
+        return any(owner.name != "memref.dealloc" and owner not in ops for owner in owners)
+
+    def _allocated(self, type_: ir.MemRefType, anchor: ir.Operation) -> ir.Value:
+        size = prod(type_.shape) * 8
+        with ir.InsertionPoint(anchor), anchor.location:
+            if not self._memory.fits_on_stack(size):
+                made = build.allocate(type_)
+                self.freed.append(build.create("memref.dealloc", [], [made.results[0]]))
+                return made.results[0]
+        with ir.InsertionPoint.at_block_begin(body(self._function)), anchor.location:
+            segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
+            return build.create("memref.alloca", [type_], [], segments).results[0]
+
+    def _replace(
+        self, places: Sequence[tuple[int, int]], value: ir.Value, dropped: Sequence[int]
+    ) -> None:
+        root = self._memory.root(value)
+        for number, place in places:
+            nest = self.nests[number]
+            accesses = list(nest.accesses)
+            accesses[place] = _moved(accesses[place], value, root, dropped)
+            nest.op.operands[place] = value
+            count, end = len(nest.inputs), len(nest.inputs) + len(nest.outputs)
+            self.nests[number] = replace(
+                nest, inputs=tuple(accesses[:count]), outputs=tuple(accesses[count:end])
+            )
+
+
+def drop_unread(values: Iterable[ir.Value]) -> None:
+    """Once the loops are written: erase what is stored and never loaded."""
+    for value in values:
+        owner = value.owner
+        if isinstance(owner, ir.Block) or owner.name not in ("memref.alloc", "memref.alloca"):
+            continue
+        users = [use.owner.operation for use in value.uses]
+        if all(
+            user.name == "memref.dealloc"
+            or (user.name == "memref.store" and user.operands[1] == value)
+            for user in users
+        ):
+            for user in users:
+                user.erase()
+            owner.erase()
+
+
+def _moved(access: Access, value: ir.Value, root: int, dropped: Sequence[int]) -> Access:
+    kept = [dim for dim in range(len(access.loops)) if dim not in dropped]
+    loops = tuple(access.loops[dim] for dim in kept)
+    map_ = access.map.get_submap(kept) if access.map and dropped else access.map
+    return Access(root, root, value, loops, map_)
+
+
+def _dropped(
+    nests: Sequence[Nest], places: Sequence[tuple[int, int]], loops: Sequence[Loop]
+) -> list[int]:
+    """The dimensions of a buffer that the loops around all that touches it run over.
+
+    Not those inside of a loop that the buffer has no dimension for: each round of that loop goes on
+    with what the round before has left in all of the buffer.
+
+        for k: for j: m[j] = max(m[j], x[k, j])      needs all of m
+    """
+    numbers = {number for number, _ in places}
+    dropped: list[int] = []
+    while True:
+        around = [loop for loop in loops if numbers <= loop.numbers]
+        if not around:
+            return dropped
+        loops = around[0].inside
+        number, place = places[0]
+        own = next(loop for member, loop in around[0].members if member.number == number)
+        indexed = nests[number].accesses[place].loops
+        if own is None or own not in indexed or nests[number].tiles is not None:
+            return dropped
+        dropped.append(indexed.index(own))

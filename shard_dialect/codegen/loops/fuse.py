@@ -1,0 +1,171 @@
+"""Which nests share which loops: plain values, decided before anything is written.
+
+    for i, j: t[i, j] = exp(x[i, j])            for i:
+    for i:    r[i] = 0                            r[i] = 0
+    for i, j: r[i] += t[i, j]             ->      for j: t[i, j] = exp(x[i, j]); r[i] += t[i, j]
+    for i, j: y[i, j] = t[i, j] / r[i]            for j: y[i, j] = t[i, j] / r[i]
+
+Two nests may share a loop if, of each buffer that one of them writes and the other one touches,
+both touch in a round of the loop only what lies at that round's index, in the same dimension. It
+does not matter whether the loop is a reduction of one of them: what is reduced lacks the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from shard_dialect.codegen.loops.nest import Nest
+
+
+@dataclass(frozen=True)
+class Member:
+    """The nest of a number, and those of its loops that are not open yet, in their order."""
+
+    number: int
+    nest: Nest
+    remaining: tuple[int, ...]
+
+    def inside(self, loop: int) -> Member:
+        return Member(
+            self.number, self.nest, tuple(each for each in self.remaining if each != loop)
+        )
+
+
+@dataclass
+class Loop:
+    """A loop of some members, for each the number that it has there, and what is in it.
+
+    Without a number it is one round of its only member.
+    """
+
+    members: list[tuple[Member, int | None]] = field(default_factory=list)
+    size: int = 1
+    inside: list[Loop] = field(default_factory=list)
+    numbers: set[int] = field(default_factory=set)
+    """Those of the members."""
+    written: set[int] = field(default_factory=set)
+    """The buffers that members write."""
+    touched: dict[int, dict[tuple[int, int | None], None]] = field(default_factory=dict)
+    """Of each buffer its views, each with the dimension that the loop runs over, if it does; in the
+    order of the members, of which many may read one buffer."""
+
+    def add(self, member: Member, number: int | None) -> Loop:
+        """Let a nest join; gives the loop."""
+        self.members.append((member, number))
+        self.numbers.add(member.number)
+        self.written |= member.nest.written
+        for access in member.nest.accesses:
+            is_along = number is not None and number in access.loops
+            place = access.loops.index(number) if is_along else None
+            self.touched.setdefault(access.root, {})[access.view, place] = None
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether others may join."""
+        member, loop = self.members[0]
+        return loop is not None and member.nest.tiles is None
+
+
+def plan(nests: Sequence[Nest]) -> list[Loop]:
+    """The outermost loops, in order."""
+    return _plan([Member(number, nest, nest.order) for number, nest in enumerate(nests)])
+
+
+def _plan(members: Sequence[Member]) -> list[Loop]:
+    loops: list[Loop] = []
+    for member in members:
+        found = _to_join(member, loops)
+        if found is not None:
+            into, loop = found
+            into.add(member, loop)
+        elif member.remaining:
+            loops.append(_alone(member))
+        else:
+            loops.insert(_earliest(member, loops), _alone(member))
+    for each in loops:
+        each.inside = _plan([member.inside(n) for member, n in each.members if n is not None])
+    return loops
+
+
+def _alone(member: Member) -> Loop:
+    if not member.remaining:
+        return Loop().add(member, None)
+    first = member.remaining[0]
+    return Loop(size=member.nest.sizes[first]).add(member, first)
+
+
+def _earliest(member: Member, loops: Sequence[Loop]) -> int:
+    """Where what is done once can be out of the way of loops that may become one."""
+    place = len(loops)
+    while place and not _in_order(member, loops[place - 1]):
+        place -= 1
+    return place
+
+
+def _in_order(member: Member, loop: Loop) -> bool:
+    """Whether one writes what the other reads or writes."""
+    nest = member.nest
+    return not loop.written.isdisjoint(nest.touched) or not nest.written.isdisjoint(loop.touched)
+
+
+def _to_join(member: Member, loops: Sequence[Loop]) -> tuple[Loop, int] | None:
+    """The last loop that shares a buffer with the nest and that it may join, and as which loop.
+
+    Else one that only runs as often: what is made there is soon read together with something else.
+    """
+    unrelated = None
+    for loop in reversed(loops):
+        shared = _shared(member, loop)
+        if shared is not None and _may_join(member, shared, loop):
+            return loop, shared
+        if _in_order(member, loop):
+            break
+        if shared is None and unrelated is None and member.remaining:
+            first = member.remaining[0]
+            unrelated = (loop, first) if _may_join(member, first, loop) else None
+    return unrelated
+
+
+def _shared(member: Member, loop: Loop) -> int | None:
+    """The loop of `member` that runs over the same dimension of the same buffer."""
+    for access in member.nest.accesses:
+        for view, place in loop.touched.get(access.root, ()):
+            if (
+                view == access.view
+                and place is not None
+                and access.loops[place] in member.remaining
+            ):
+                return access.loops[place]
+    return None
+
+
+def _may_join(member: Member, loop: int, into: Loop) -> bool:
+    return (
+        into.is_open
+        and member.nest.tiles is None
+        and member.nest.sizes[loop] == into.size
+        and _keeps_order(member, loop, into)
+        and _apart(member.nest, loop, into)
+    )
+
+
+def _keeps_order(member: Member, loop: int, into: Loop) -> bool:
+    """Whether the loop that is contiguous in memory stays innermost."""
+    if loop != member.remaining[-1] or len(member.remaining) == 1:
+        return True
+    return all(len(other.remaining) == 1 for other, _ in into.members)
+
+
+def _apart(nest: Nest, loop: int, into: Loop) -> bool:
+    """Whether rounds of the loop touch memory apart, of what is written."""
+    for ours in nest.accesses:
+        if ours.root not in nest.written and ours.root not in into.written:
+            continue
+        for view, place in into.touched.get(ours.root, ()):
+            if ours.view != view or place is None or loop not in ours.loops:
+                return False
+            if place != ours.loops.index(loop):
+                return False
+    return True

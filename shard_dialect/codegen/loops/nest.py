@@ -1,0 +1,217 @@
+"""A linalg op on buffers, read as a nest of loops: what it does to which element of which buffer.
+
+    linalg.generic {(i, j) -> (i, j), (i, j) -> (i)} ins(%x) outs(%r), j a reduction
+
+is a nest of sizes (64, 128) that reads %x at (0, 1), the numbers of its loops, and writes %r at
+(0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from shard_dialect.codegen.loops.shared_memory import Memory
+from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.walk import body, operations, walk
+
+ONLY = -1
+_VECTOR = 16
+"""Rounds of an innermost loop that are worth a vector."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """One buffer of a nest, and for each of its dimensions the loop that runs over it."""
+
+    view: int
+    root: int
+    value: ir.Value
+    loops: tuple[int | None, ...]
+    """`None` where the index is more than the number of a round, `ONLY` where it can be but 0."""
+    map: ir.AffineMap | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        return None not in self.loops
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return _shape(self.value)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is no buffer at all, but a number."""
+        return not isinstance(self.value.type, ir.MemRefType)
+
+
+@dataclass(frozen=True)
+class Nest:
+    """`order` is how its loops are best nested alone, outermost first."""
+
+    op: ir.Operation
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+    reductions: frozenset[int]
+    inputs: tuple[Access, ...]
+    outputs: tuple[Access, ...]
+    loaded: tuple[Access, ...]
+    """What the body reads by itself."""
+    tiles: tuple[int, int] | None = None
+    """Two loops of which each is the contiguous one of some buffer, where there are such."""
+
+    @cached_property
+    def accesses(self) -> tuple[Access, ...]:
+        return (*self.inputs, *self.outputs, *self.loaded)
+
+    @cached_property
+    def written(self) -> set[int]:
+        return {access.root for access in self.outputs}
+
+    @cached_property
+    def touched(self) -> set[int]:
+        return {access.root for access in self.accesses}
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether the body has no branches, and no calls."""
+        return all(not list(op.regions) and op.name != "func.call" for op in walk_body(self.op))
+
+
+def walk_body(op: ir.Operation) -> list[ir.Operation]:
+    return operations(body(op))
+
+
+def read(op: ir.Operation, memory: Memory) -> Nest | None:
+    """The nest that `op` is, or `None` if it is something else, or on buffers of unknown size."""
+    if op.name != "linalg.generic" or len(op.results):
+        return None
+    maps = [attribute.value for attribute in linalg_queries.get_indexing_maps(op)]
+    operands = list(op.operands)
+    if not all(_is_static(operand.type) for operand in operands):
+        return None
+    accesses = [_access(v, map_, memory) for v, map_ in zip(operands, maps, strict=True)]
+    count = maps[0].n_dims
+    sizes: dict[int, int] = {}
+    for access, map_ in zip(accesses, maps, strict=True):
+        for loop, size in zip(map(_loop, map_.results), access.shape, strict=True):
+            if loop is not None:
+                sizes[loop] = size
+    if set(range(count)) - sizes.keys() or memory.is_unknown(access.root for access in accesses):
+        return None
+    kinds = [str(kind) for kind in op.attributes["iterator_types"]]
+    inputs = op.attributes["operandSegmentSizes"][0]
+    outputs = accesses[inputs:]
+    single = {loop for loop in sizes if sizes[loop] == 1}
+    parallel = {loop for loop, kind in enumerate(kinds) if "parallel" in kind}
+    if any(not access.is_plain or not parallel <= {*access.loops, *single} for access in outputs):
+        return None
+    loaded = _loaded(op, memory)
+    if loaded is None:
+        return None
+    numbered = tuple(sizes[loop] for loop in range(count))
+    order, tiles = _order(accesses, numbered, parallel)
+    reductions = frozenset(range(count)) - parallel
+    read_only, written = tuple(accesses[:inputs]), tuple(outputs)
+    return Nest(op, numbered, order, reductions, read_only, written, tuple(loaded), tiles)
+
+
+def _access(value: ir.Value, map_: ir.AffineMap, memory: Memory) -> Access:
+    places = zip(map_.results, _shape(value), strict=True)
+    loops = tuple(ONLY if size == 1 else _loop(each) for each, size in places)
+    counted = [loop for loop in loops if loop != ONLY]
+    if len(set(counted)) != len(counted):
+        loops = (None,) * len(loops)
+    return Access(memory.number(value), memory.root(value), value, loops, map_)
+
+
+def _shape(value: ir.Value) -> tuple[int, ...]:
+    return tuple(value.type.shape) if isinstance(value.type, ir.MemRefType) else ()
+
+
+def _is_static(type_: ir.Type) -> bool:
+    if isinstance(type_, ir.MemRefType):
+        return type_.has_static_shape
+    return not isinstance(type_, ir.ShapedType)
+
+
+def _loop(expression: ir.AffineExpr) -> int | None:
+    is_loop = isinstance(expression, ir.AffineDimExpr)
+    return expression.position if is_loop else None
+
+
+def _loaded(op: ir.Operation, memory: Memory) -> list[Access] | None:
+    """The buffers that are read inside; `None` if the body does what loops must keep in order."""
+    found = []
+    for inner in walk(op):
+        if inner.name == "memref.load":
+            value = inner.operands[0]
+            if memory.is_unknown([memory.root(value)]):
+                return None
+            loops = (None,) * len(value.type.shape)
+            found.append(Access(memory.number(value), memory.root(value), value, loops))
+        elif inner.name.startswith(("memref.", "func.")) or inner.name in _ORDERED:
+            return None
+    return found
+
+
+_ORDERED = ("cf.assert", "scf.while", "scf.for")
+
+
+def _order(
+    accesses: Sequence[Access], sizes: tuple[int, ...], parallel: set[int]
+) -> tuple[tuple[int, ...], tuple[int, int] | None]:
+    """The loops of more than one round, the one that most buffers are contiguous along innermost.
+
+    Of those that are equally good one that fills a vector, and the last one, as the op's author
+    wrote. Reductions are inside of the others, so that what is reduced into stays near.
+    """
+    loops = [loop for loop in range(len(sizes)) if sizes[loop] != 1]
+    if not loops:
+        return (), None
+    costs = {loop: sum(_stride_cost(access, loop) for access in accesses) for loop in loops}
+    least = min(costs.values())
+    equal = [loop for loop in loops if costs[loop] == least]
+    innermost = max(equal, key=lambda loop: (min(sizes[loop], _VECTOR), loop))
+    others = sorted((loop for loop in loops if loop != innermost), key=lambda n: n not in parallel)
+    order = (*others, innermost)
+    return order, _tiles(accesses, sizes, parallel) if least else None
+
+
+def _stride_cost(access: Access, loop: int) -> int:
+    """0 where rounds of the loop read one element after the other, or the same one."""
+    if access.map is None or access.is_scalar:
+        return 0
+    mentioned = [
+        place
+        for place, each in enumerate(access.map.results)
+        if access.loops[place] != ONLY and _mentions(each, loop)
+    ]
+    if not mentioned:
+        return 0
+    strides, _ = access.value.type.get_strides_and_offset()
+    is_contiguous = len(mentioned) == 1 and strides[mentioned[0]] == 1
+    return 0 if is_contiguous else 1
+
+
+def _mentions(expression: ir.AffineExpr, loop: int) -> bool:
+    if isinstance(expression, ir.AffineDimExpr):
+        return bool(expression.position == loop)
+    if isinstance(expression, ir.AffineBinaryExpr):
+        return _mentions(expression.lhs, loop) or _mentions(expression.rhs, loop)
+    return False
+
+
+def _tiles(
+    accesses: Sequence[Access], sizes: tuple[int, ...], parallel: set[int]
+) -> tuple[int, int] | None:
+    """The contiguous loops of a transposition: of what is written, and of what is read."""
+    if parallel != set(range(len(sizes))) or any(not access.is_plain for access in accesses):
+        return None
+    last = []
+    for access in accesses:
+        loops = [loop for loop in access.loops if loop is not None and loop != ONLY]
+        if loops and loops[-1] not in last:
+            last.append(loops[-1])
+    return (last[1], last[0]) if len(last) == 2 and min(sizes[a] for a in last) >= 8 else None

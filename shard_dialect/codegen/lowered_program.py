@@ -1,0 +1,325 @@
+"""A program in the lowered form, read: what it takes and gives, and what it communicates."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from shard_dialect.codegen.array_types import Array, TensorType, dtype_of
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import boundary, functions_of, name_of
+from shard_dialect.ir.grids import parts_of
+from shard_dialect.ir.mesh.attributes import (
+    ARGUMENT,
+    COLLECTIVE,
+    DEVICE,
+    HANDLE,
+    PHASE,
+    RANK,
+    RESULT,
+    STAGE,
+    integer,
+    symbol,
+)
+from shard_dialect.ir.mesh.notation import read_axes
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Axes, Grid, Part, Sharding
+from shard_dialect.passes.lower.mpi.mpi_code import BIND
+
+
+@dataclass(frozen=True)
+class Site:
+    """A collective of the program: the step, on which grid, and the local types."""
+
+    step: LocalStep
+    grid: Grid
+    source: TensorType
+    target: TensorType
+    phase: str = ""
+    """"start" or "done", where it is one half of a collective."""
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """One argument or result: its local type, its global type, and how the global one lies."""
+
+    local: TensorType
+    whole: TensorType
+    sharding: Sharding | None
+    """`None`: whole on every device."""
+    stage: Part | None = None
+    """Whose devices alone have it, if it is of a stage of a pipeline."""
+
+    def is_on(self, rank: int, grids: Mapping[str, Grid]) -> bool:
+        """Whether device `rank` has a piece of it."""
+        return self.stage is None or self.stage.holds(rank, grids[self.stage.of])
+
+    def piece(self, rank: int, grids: Mapping[str, Grid]) -> tuple[slice, ...]:
+        """The part of the global tensor that device `rank` holds: no padding."""
+        if self.sharding is None:
+            return (slice(None),) * len(self.whole.shape)
+        return self.sharding.piece(rank, self.whole.shape, grids[self.sharding.grid])
+
+    def taken(self, whole: Array, rank: int, grids: Mapping[str, Grid]) -> Array:
+        """Device `rank`'s piece of the global tensor, padded with zeros to the local shape.
+
+        Nothing but zeros for one that has none.
+        """
+        if not self.is_on(rank, grids):
+            return np.zeros(self.local.shape, self.local.dtype)
+        piece = whole[self.piece(rank, grids)]
+        if piece.shape == self.local.shape:
+            return np.ascontiguousarray(piece)
+        padded = np.zeros(self.local.shape, self.local.dtype)
+        padded[tuple(map(slice, piece.shape))] = piece
+        return padded
+
+    def put(self, local: Array, whole: Array, rank: int, grids: Mapping[str, Grid]) -> None:
+        """Write what device `rank` has of the global tensor there, without padding."""
+        if not self.is_on(rank, grids):
+            return
+        piece = self.piece(rank, grids)
+        whole[piece] = local[tuple(map(slice, whole[piece].shape))]
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A number that native code is told before it runs (`passes.lower.mpi.mpi_code`)."""
+
+    kind: str
+    name: str = ""
+    """Of MPI's type or operation."""
+    group: tuple[Grid, Axes] | None = None
+    """Whose communicator it is."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The function `entry`: its boundary, and the collectives that it calls, in order."""
+
+    entry: str
+    grids: Mapping[str, Grid]
+    arguments: Sequence[Boundary]
+    results: Sequence[Boundary]
+    sites: Mapping[str, Site]
+    """By the name of the runtime function that is called."""
+    ranks: Mapping[str, Grid]
+    """The runtime functions that give a device's rank, and on which grid."""
+    handles: Sequence[Handle]
+    """What native code is to be told; none if the runtime does the collectives."""
+    calls: Sequence[Site]
+    device: int | None = None
+    """The one that it is the program of, if not of all."""
+
+    @classmethod
+    def read(cls, module: ir.Operation, entry: str) -> Program:
+        """Read a module in the lowered form. Raises `ShardError` for what cannot be run."""
+        shardings = Shardings.of(module)
+        function = find_function(module, entry)
+        sites = _sites(module, shardings)
+        declared = [op for op in operations(body(module)) if RANK in op.attributes]
+        ranks = {name_of(op): shardings.grid(symbol(op.attributes[RANK])) for op in declared}
+        functions = {name_of(op): op for op in functions_of(module)}
+        return cls(
+            entry,
+            shardings.grids,
+            _boundary(module, function, ARGUMENT, shardings),
+            _boundary(module, function, RESULT, shardings),
+            sites,
+            ranks,
+            _handles(module, shardings),
+            _calls(functions, entry, sites, (*_RUNTIME, *ranks), {}),
+            integer(function.attributes[DEVICE]) if DEVICE in function.attributes else None,
+        )
+
+    @property
+    def devices(self) -> int:
+        """How many devices the program is for; 1 if it has nothing to do with a grid."""
+        named = {each.sharding.grid for each in (*self.arguments, *self.results) if each.sharding}
+        used = {site.grid for site in self.calls} | {self.grids[name] for name in named}
+        used |= set(self.ranks.values())
+        sizes = sorted({grid.size for grid in used or self.grids.values() if grid.is_static})
+        if len(sizes) > 1:
+            raise ShardError(f"the program is for grids of {sizes[0]} and of {sizes[1]} devices")
+        return sizes[0] if sizes else 1
+
+    def scatter(self, inputs: Sequence[Array], rank: int) -> list[Array]:
+        """Device `rank`'s pieces of the global `inputs`, padded where these do not divide."""
+        return [
+            each.taken(array, rank, self.grids)
+            for array, each in zip(inputs, self.arguments, strict=True)
+        ]
+
+    def gather(self, pieces: Sequence[Sequence[Array]]) -> list[Array]:
+        """The global results from all devices' pieces, by rank."""
+        outputs = []
+        for number, each in enumerate(self.results):
+            whole = np.empty(each.whole.shape, each.whole.dtype)
+            for rank, of_device in enumerate(pieces):
+                each.put(of_device[number], whole, rank, self.grids)
+            outputs.append(whole)
+        return outputs
+
+
+def choose_entry(module: ir.Operation, name: str | None) -> str:
+    """The function to run: `name`, else `main`, else the only public one."""
+    public = [name_of(op) for op in functions_of(module) if _is_public(op)]
+    names = ", ".join(f"@{each}" for each in public) or "none"
+    if name is not None:
+        find_function(module, name)
+        return name
+    if "main" in public:
+        return "main"
+    if len(public) != 1:
+        raise ShardError(
+            f"which function to run is not clear: name one with --entry; there are {names}"
+        )
+    return public[0]
+
+
+def _is_public(op: ir.Operation) -> bool:
+    """JAX says so; what says nothing is, too. But for the function that takes MPI's handles."""
+    if name_of(op) == BIND:
+        return False
+    key = "sym_visibility"
+    return key not in op.attributes or op.attributes[key].value == "public"
+
+
+def find_function(module: ir.Operation, name: str) -> ir.Operation:
+    functions = {name_of(op): op for op in functions_of(module)}
+    if name not in functions:
+        known = ", ".join(f"@{each}" for each in functions) or "none"
+        raise ShardError(f"there is no function @{name} to run; there are {known}")
+    return functions[name]
+
+
+def _boundary(
+    module: ir.Operation, handle: ir.Operation, key: str, shardings: Shardings
+) -> list[Boundary]:
+    """The arguments (or results, which the lowered form has as its last arguments)."""
+    found = []
+    types = handle.attributes["function_type"].value
+    parts = parts_of(module)
+    if types.results:
+        raise error_at(handle.location, f"cannot run a function that returns a {types.results[0]}")
+    for type_, attributes in zip(types.inputs, boundary(handle, "arg_attrs"), strict=True):
+        is_result = RESULT in attributes
+        if is_result != (key == RESULT):
+            continue
+        if not isinstance(type_, ir.MemRefType) or not type_.has_static_shape:
+            raise error_at(
+                handle.location, f"cannot run a function on a {type_}: only tensors of known size"
+            )
+        _check_size(handle, type_)
+        local = _tensor_type(type_)
+        whole, sharding = local, None
+        if key in attributes:
+            global_type = attributes[key].value
+            _check_size(handle, global_type)
+            whole = _tensor_type(global_type)
+            local = TensorType(local.shape, whole.dtype)  # buffers have no signs
+            sharding = shardings.of_type(global_type)
+            if sharding is not None and sharding.partial:
+                raise error_at(
+                    handle.location,
+                    f"cannot run a function whose argument or result is partial: {sharding}",
+                )
+        stage = parts[symbol(attributes[STAGE])] if STAGE in attributes else None
+        found.append(Boundary(local, whole, sharding, stage))
+    return found
+
+
+_MOST_DIMENSIONS = getattr(np, "MAXDIMS", 64)
+
+
+def _check_size(handle: ir.Operation, type_: ir.ShapedType) -> None:
+    """Raise if there is no array for a tensor of the function's boundary."""
+    if len(type_.shape) > _MOST_DIMENSIONS:
+        raise error_at(
+            handle.location,
+            f"cannot run a function on a tensor of {len(type_.shape)} dimensions: there are arrays "
+            f"of up to {_MOST_DIMENSIONS}",
+        )
+    size = prod(type_.shape) * dtype_of(type_.element_type).itemsize
+    if size >= 1 << 63:
+        shape = "x".join(map(str, type_.shape))
+        raise error_at(
+            handle.location,
+            f"cannot run a function on a tensor of shape {shape}: it takes {size} bytes",
+        )
+
+
+def _tensor_type(type_: ir.ShapedType) -> TensorType:
+    return TensorType(tuple(type_.shape), dtype_of(type_.element_type))
+
+
+def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
+    """The declared collectives by the name of their runtime function."""
+    sites = {}
+    for op in operations(body(module)):
+        if COLLECTIVE not in op.attributes:
+            continue
+        what = op.attributes[COLLECTIVE]
+        read = read_local(what["name"].value, what)
+        if read is None:
+            raise error_at(op.location, f"{what['name']} cannot be run yet")
+        source, target = map(_tensor_type, op.attributes["function_type"].value.inputs[:2])
+        phase = what[PHASE].value if PHASE in what else ""
+        sites[name_of(op)] = Site(read[1], shardings.grid(read[0]), source, target, phase)
+    return sites
+
+
+def _handles(module: ir.Operation, shardings: Shardings) -> list[Handle]:
+    found = [op for op in functions_of(module) if name_of(op) == BIND]
+    arguments = [attributes for op in found for attributes in boundary(op, "arg_attrs")]
+    return [_handle(each[HANDLE], shardings) for each in arguments if HANDLE in each]
+
+
+def _handle(what: ir.DictAttr, shardings: Shardings) -> Handle:
+    name = what["name"].value if "name" in what else ""
+    if "grid" not in what:
+        return Handle(what["kind"].value, name)
+    group = shardings.grid(symbol(what["grid"])), read_axes(what["mesh_axis"])
+    return Handle(what["kind"].value, name, group)
+
+
+_RUNTIME = ("dealloc_helper",)
+"""Functions that upstream's passes make, and that call nothing of ours."""
+
+
+def _calls(
+    functions: Mapping[str, ir.Operation],
+    entry: str,
+    sites: Mapping[str, Site],
+    silent: Collection[str],
+    found: dict[str, list[Site] | None],
+) -> list[Site]:
+    """The collectives that `entry` calls, in the order of the text, calls of calls included.
+
+    `found` has those of the functions that were read already; none of those that call this one.
+    """
+    calls: list[Site] = []
+    found[entry] = None
+    for op in walk(functions[entry]):
+        callee = op.attributes["callee"].value if op.name == "func.call" else ""
+        if callee in sites:
+            calls.append(sites[callee])
+        elif callee and callee not in silent:
+            with located(op):
+                if callee not in functions:
+                    raise ShardError(f"cannot run @{callee}: it is only declared")
+                if callee not in found:
+                    _calls(functions, callee, sites, silent, found)
+                called = found[callee]
+                if called is None:
+                    raise ShardError(f"cannot run @{callee}, which calls itself")
+                calls += called
+    found[entry] = calls
+    return calls

@@ -1,0 +1,190 @@
+"""Machine code for a lowered function: made by LLVM here, or loaded from where it was kept."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from shard_dialect.codegen.arena import use_arena
+from shard_dialect.codegen.blas.call_blas import call_blas
+from shard_dialect.codegen.elementary import expand
+from shard_dialect.codegen.function_table import BIND, Table, call_through_table
+from shard_dialect.codegen.inline_functions import inline_small
+from shard_dialect.codegen.loops import mark_parallel, store_padded, to_loops
+from shard_dialect.codegen.lowered_program import Program, find_function
+from shard_dialect.codegen.narrow_floats import convert_by_f32, move_as_bits
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import PassManager, ir, part
+from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
+from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
+from shard_dialect.ir.grids import OPS as GRIDS
+from shard_dialect.ir.mesh.attributes import COLLECTIVE, DEVICE, FORM, RANK
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.lower.control_flow import for_llvm
+from shard_dialect.passes.lower.mpi.mpi_code import BIND as MPI_BIND
+from shard_dialect.passes.lower.mpi.mpi_code import functions_called
+from shard_dialect.processes.supervise import doing
+
+_WIDENED = "builtin.module(math-extend-to-supported-types)"
+# What math-expand-ops makes of powers is wrong, and inexact near 0 of others: only what no one has.
+_TO_LLVM = (
+    "builtin.module(lower-affine,convert-scf-to-cf,"
+    "convert-complex-to-standard,"
+    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},"
+    "expand-strided-metadata,lower-affine,math-expand-ops{ops=clampf,fpowi},convert-math-to-llvm,"
+    "convert-math-to-libm,arith-expand{include-bf16=true},convert-vector-to-llvm,"
+    "convert-complex-to-llvm,finalize-memref-to-llvm,convert-index-to-llvm,convert-arith-to-llvm,"
+    "convert-cf-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,"
+    "reconcile-unrealized-casts,canonicalize)"
+)
+
+
+class Library(Protocol):
+    """Something that code is in."""
+
+    def packed(self, name: str) -> Callable[[int], None]:
+        """The function that takes pointers to the arguments of the function `name`."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """What is to be known of compiled code to call it."""
+
+    program: Program
+    arena: int
+    """Bytes of memory that it works in."""
+    names: tuple[str, ...]
+    """Of the functions of ours that it calls."""
+
+    def started(self, library: Library, addresses: Mapping[str, int]) -> tuple[Table, Entry]:
+        """Where it calls what, and how it is called itself."""
+        table = Table(addresses, self.names)
+        table.bind(library.packed(BIND))
+        return table, library.packed(_called_from_c(self.program.entry))
+
+
+Entry = Callable[[int], None]
+
+
+def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
+    """Compile the function `entry` of a module in the lowered form, which is used up."""
+    module = parsed.operation
+    with module.context, ir.Location.unknown():
+        program = Program.read(module, entry)
+        function = find_function(module, entry)
+        _rename(module, function)
+        inline_small(module)
+        called = call_blas(module)
+        PassManager.parse(_WIDENED).run(module)
+        expand(module)
+        to_loops(module)
+        convert_by_f32(module)
+        arena = use_arena(function)
+        _strip(module, function)
+        answered = (f"_mlir_ciface_{name}" for name in (*program.sites, *program.ranks))
+        names = (*answered, *called, *functions_called(module))
+        try:
+            PassManager.parse(_TO_LLVM).run(module)
+            move_as_bits(module)
+            for_llvm(module)
+            store_padded(module)
+            mark_parallel(module)
+            call_through_table(module, names)
+        except ir.MLIRError as error:
+            raise from_mlir(error) from None
+        for op in walk(module):
+            if not op.name.startswith("llvm."):
+                raise error_at(
+                    op.location,
+                    f"'{op.name}' op cannot be run: there is no lowering to LLVM for it",
+                )
+        doing("LLVM")
+        return Code(program, arena, names), Engine(parsed, entry)
+
+
+class Engine:
+    """Code that LLVM has just made."""
+
+    def __init__(self, module: ir.Module, entry: str) -> None:
+        with reporting(module.context):
+            made = part("execution_engine").ExecutionEngine(module, opt_level=2, enable_pic=True)
+        if not made.raw_lookup(_called_from_c(entry)):
+            raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
+        self._engine = made
+
+    def packed(self, name: str) -> Callable[[int], None]:
+        return _called(self._engine.raw_lookup(name))
+
+    def write_library(self, path: Path) -> bool:
+        """Write it as a shared library; not where there is nothing to link it with."""
+        linker = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if linker is None:
+            return False
+        part_ = path.with_suffix(".o")
+        self._engine.dump_to_object_file(str(part_))
+        command = [linker, "-shared", "-o", str(path), str(part_), "-lm"]
+        try:
+            return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        finally:
+            part_.unlink(missing_ok=True)
+
+
+class SharedLibrary:
+    """Code that was made before. Raises `OSError` if it cannot be loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        self.handle = self._library._handle
+        """The same for the same library, however often it is loaded."""
+
+    def packed(self, name: str) -> Callable[[int], None]:
+        address = ctypes.cast(getattr(self._library, f"_mlir_{name}"), ctypes.c_void_p).value
+        return _called(address or 0)
+
+
+def _called(address: int) -> Callable[[int], None]:
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+
+
+_PREFIX = "mesh.code."
+
+
+def _called_from_c(entry: str) -> str:
+    return f"_mlir_ciface_{_PREFIX}{entry}"
+
+
+def _rename(module: ir.Operation, entry: ir.Operation) -> None:
+    """Give functions names that are nobody else's: a user's @sin is not the one that we call.
+
+    The entry is public, or it would be dropped once what it calls is put in place.
+    """
+    entry.attributes["sym_visibility"] = ir.StringAttr.get("public")
+    functions = [op for op in functions_of(module) if name_of(op) != MPI_BIND]
+    renamed = {name_of(op): f"{_PREFIX}{name_of(op)}" for op in functions}
+    for op in functions:
+        op.attributes["sym_name"] = ir.StringAttr.get(renamed[name_of(op)])
+    for op in walk(module):
+        for key in op.attributes:
+            named = op.attributes[key]
+            if isinstance(named, ir.FlatSymbolRefAttr) and named.value in renamed:
+                op.attributes[key] = ir.FlatSymbolRefAttr.get(renamed[named.value])
+
+
+def _strip(module: ir.Operation, entry: ir.Operation) -> None:
+    """Drop what LLVM does not know: grids, and our attributes."""
+    for op in operations(body(module)):
+        if op.name in GRIDS:
+            op.erase()
+            continue
+        if op.name != "func.func":
+            continue
+        drop_from_boundary(op, "mesh.")
+        for name in (FORM, COLLECTIVE, RANK, DEVICE):
+            if name in op.attributes:
+                del op.attributes[name]
+    entry.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()

@@ -1,0 +1,84 @@
+"""Narrow floats in terms of what every processor has.
+
+LLVM calls functions of a compiler's library for conversions that the processor has no instruction
+for, and for any bf16 that is moved about: this code is linked with no such library.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.walk import walk
+
+_NARROW = ("bf16", "f16")
+_LESS, _MORE_OR_LESS = 4, 6
+"""Ordered predicates of `arith.cmpf`."""
+
+
+def convert_by_f32(module: ir.Operation) -> None:
+    """Have f64 become bf16 or f16, and come of them, by way of f32, with the same result.
+
+    What f32 cannot hold is rounded to the neighbour whose last bit is 1: that bit tells the second
+    rounding on which side of a tie the number was.
+    """
+    for op in walk(module):
+        if op.name not in ("arith.extf", "arith.truncf"):
+            continue
+        given, made = (str(each.type) for each in (op.operands[0], op.results[0]))
+        with ir.InsertionPoint(op), op.location:
+            if given == "f64" and made in _NARROW:
+                op.operands[0] = _to_odd(op.operands[0])
+            elif given in _NARROW and made == "f64":
+                f32 = ir.F32Type.get()
+                op.operands[0] = build.cast("arith.extf", op.operands[0], f32)
+
+
+def _to_odd(value: ir.Value) -> ir.Value:
+    f32, f64, i32 = ir.F32Type.get(), ir.F64Type.get(), ir.IntegerType.get_signless(32)
+    near = build.cast("arith.truncf", value, f32)
+    back = build.cast("arith.extf", near, f64)
+    bits = build.cast("arith.bitcast", near, i32)
+    sizes = [build.cast("math.absf", each, f64) for each in (value, back)]
+    is_farther = build.create("arith.extui", [i32], [_compare(_LESS, *sizes)]).results[0]
+    nearer = build.create("arith.subi", [i32], [bits, is_farther]).results[0]
+    is_rounded = build.create("arith.extui", [i32], [_compare(_MORE_OR_LESS, back, value)])
+    odd = build.create("arith.ori", [i32], [nearer, is_rounded.results[0]]).results[0]
+    return build.cast("arith.bitcast", odd, f32)
+
+
+def _compare(predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
+    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate)
+    bit = ir.IntegerType.get_signless(1)
+    return build.create("arith.cmpf", [bit], [a, b], {"predicate": number}).results[0]
+
+
+def move_as_bits(module: ir.Operation) -> None:
+    """In the form for LLVM: bf16 is 16 bits wherever it is a value.
+
+    Arithmetic on it has been made that of f32 before, so that it is only loaded, stored and chosen.
+    """
+    bits = ir.IntegerType.get_signless(16)
+    for op in walk(module):
+        arguments = [each for region in op.regions for block in region for each in block.arguments]
+        for value in (*arguments, *op.results):
+            if isinstance(value.type, ir.BF16Type):
+                value.set_type(bits)
+        if op.name == "llvm.func" and "bf16" in str(op.attributes["function_type"]):
+            type_ = str(op.attributes["function_type"]).replace("bf16", "i16")
+            op.attributes["function_type"] = ir.Attribute.parse(type_)
+        elif op.name == "llvm.mlir.constant" and isinstance(op.attributes["value"], ir.FloatAttr):
+            _constant_as_bits(op, bits)
+    for op in walk(module):
+        if op.name == "llvm.bitcast" and op.operands[0].type == op.results[0].type:
+            op.results[0].replace_all_uses_with(op.operands[0])
+            op.erase()
+
+
+def _constant_as_bits(op: ir.Operation, bits: ir.Type) -> None:
+    value = op.attributes["value"]
+    if isinstance(value.type, ir.BF16Type):
+        number = np.array(value.value, ml_dtypes.bfloat16).view(np.int16)
+        op.attributes["value"] = ir.IntegerAttr.get(bits, int(number))

@@ -1,0 +1,69 @@
+"""StableHLO's reductions that look for the place of the largest element, or the smallest.
+
+    values, places = reduce (x, iota) by ...         at = np.argmax(x, axis=1).astype(np.int32)
+
+Places that are computed, pieces that are put together for one, are looked up.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from shard_dialect.emit import linalg_ops
+from shard_dialect.emit.writer import Writer
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build, reductions
+from shard_dialect.rules.stablehlo.argmax_search import search_kind
+from shard_dialect.rules.stablehlo.attribute_reading import integers
+
+
+def search(w: Writer, op: ir.Operation) -> None:
+    """A reduction of elements and of their places."""
+    x, places, init, first = op.operands
+    element, dims = x.type.element_type, integers(op, "dimensions")
+    kind = search_kind(op)
+    if kind is None:
+        raise w.refuse(op, "its body joins elements in a way of its own")
+    start = build.splat_value(init)
+    if start is None or not _is_least(start, kind) or not linalg_ops.is_zero(first):
+        raise w.refuse(op, "it starts from something")
+    if len(dims) != 1 or not x.type.shape[dims[0]]:
+        raise w.refuse(op, "it looks along no dimension, or several")
+    (dim,) = dims
+    value, place = op.results
+    text = w.use(x)
+    if list(value.uses):
+        found = linalg_ops.reduction(w, kind, text, dims, element, op)
+        w.define(value, found, linalg_ops.JOINED[kind])
+    # torch orders no bits.
+    ordered = f"{text}.to(torch.int8)" if w.is_torch and str(element) == "i1" else text
+    at = f"{w.module}.arg{kind}({ordered}, {w.pick('axis', 'dim')}={dim})"
+    if not _counts(places, dim):
+        name = w.names.new("at")
+        w.line(f"{name} = {at}")
+        least = w.number(start.value, element)
+        at = f"place_of({text}, {w.use(places)}, {name}, {dim}, {least})"
+    w.define(place, w.cast(at, place.type.element_type, op.location), f"{kind}_at")
+
+
+def _is_least(start: ir.Attribute, kind: str) -> bool:
+    """Whether every element is found before the one that the search starts from."""
+    if isinstance(start.type, ir.FloatType):
+        return bool(start.value == (-inf if kind == "max" else inf))
+    if str(start.type) == "i1":
+        return bool(start.value) == (kind == "min")
+    return bool(start == reductions.identity("max" if kind == "max" else "min", start.type))
+
+
+def _counts(places: ir.Value, dim: int) -> bool:
+    """Whether each element is its place along the dimension."""
+    op = places.owner
+    if isinstance(op, ir.Block):
+        return False
+    if op.name == "stablehlo.iota":
+        return bool(op.attributes["iota_dimension"].value == dim)
+    if op.name != "stablehlo.broadcast_in_dim":
+        return False
+    dims, x = integers(op.operation, "broadcast_dimensions"), op.operands[0]
+    size = places.type.shape[dim]
+    return dim in dims and x.type.shape[dims.index(dim)] == size and _counts(x, dims.index(dim))

@@ -1,0 +1,213 @@
+"""Collectives of the local form: each is a call of a function that is written into the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from shard_dialect.emit import tensor_ops
+from shard_dialect.emit.elementwise import element_of
+from shard_dialect.emit.writer import Writer
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import reductions
+from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.mesh.attributes import symbol
+from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
+from shard_dialect.model import (
+    AllGather,
+    AllReduce,
+    AllSlice,
+    AllToAll,
+    Mask,
+    Permute,
+    ReduceScatter,
+    Reduction,
+    UpdateHalo,
+)
+from shard_dialect.model.axis import whole
+from shard_dialect.model.point_to_point import Receive, Send
+from shard_dialect.model.rooted_collectives import (
+    Broadcast,
+    Gather,
+    Index,
+    Reduce,
+    Scatter,
+    Shift,
+    place_of,
+)
+
+_NAMES = {
+    AllGather: "gathered",
+    AllSlice: "piece",
+    AllReduce: "reduced",
+    ReduceScatter: "scattered",
+    AllToAll: "exchanged",
+    Permute: "passed",
+    UpdateHalo: "widened",
+    Mask: "masked",
+    Broadcast: "shared",
+    Gather: "gathered",
+    Scatter: "piece",
+    Reduce: "reduced",
+    Shift: "shifted",
+    Receive: "received",
+}
+"""What results are called."""
+_OPERATIONS = {
+    "product": ("MPI.PROD", "dist.ReduceOp.PRODUCT"),
+    "max": ("MPI.MAX", "dist.ReduceOp.MAX"),
+    "min": ("MPI.MIN", "dist.ReduceOp.MIN"),
+    "bitwise_and": ("MPI.BAND", "dist.ReduceOp.BAND"),
+    "bitwise_or": ("MPI.BOR", "dist.ReduceOp.BOR"),
+    "bitwise_xor": ("MPI.BXOR", "dist.ReduceOp.BXOR"),
+}
+
+
+_UNSENT = {"mpi4py": "f16", "torch": "i16"}
+"""Elements that the target cannot send or add: MPI, gloo and NCCL have no name for them."""
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The call of a function for a collective, on `x`, by a group of so many along each axis."""
+
+    w: Writer
+    op: ir.Operation
+    x: str
+    group: str
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, w: Writer, op: ir.Operation, grid: str, step: LocalStep) -> _Call:
+        """Raises for elements that the target cannot send."""
+        element = op.operands[0].type.element_type
+        x, made = w.use(op.operands[0]), op.results[0].type.element_type
+        if element != made:  # a reduction to a wider type
+            x, element = w.cast(x, made, op.location), made
+        is_sent = not isinstance(step, (AllSlice, Mask))
+        if is_sent and str(element) == _UNSENT[w.target]:
+            raise w.refuse(op, f"{w.target} cannot send {_UNSENT[w.target]}")
+        axes = tuple(map(whole, step.axes))
+        sizes = w.grids[grid].sizes_along(axes)
+        return cls(w, op, x, w.group(grid, axes), sizes)
+
+    def __call__(self, name: str, *arguments: object) -> str:
+        return f"{name}({', '.join([self.x, self.group, *map(str, arguments)])})"
+
+    def reduced(self, name: str, reduction: Reduction, *arguments: object) -> str:
+        """The same, with what joins two elements if it does not add them."""
+        element = self.op.operands[0].type.element_type
+        if str(element) == "i1":
+            raise self.w.refuse(self.op, f"a reduction {reduction} of elements of type i1")
+        if reduction == "sum":
+            return self(name, *arguments)
+        if reduction == "average" and isinstance(element, ir.FloatType):
+            return f"{self(name, *arguments)} / {self.group}.size"
+        if reduction not in _OPERATIONS:
+            raise self.w.refuse(self.op, f"of the reduction {reduction}")
+        return self(name, *arguments, _OPERATIONS[reduction][self.w.is_torch])
+
+    def member(self, index: Index) -> int:
+        """The number in the group of the one with this index along each axis."""
+        return place_of(index, self.sizes)
+
+
+def collective(w: Writer, op: ir.Operation) -> None:
+    grid, step = _read(op)
+    call = _Call.of(w, op, grid, step)
+    w.define(op.results[0], _CALLS[type(step)](call, step), _NAMES[type(step)])
+
+
+def send(w: Writer, op: ir.Operation) -> None:
+    """A statement: what the op gives is its operand."""
+    grid, step = _read(op)
+    assert isinstance(step, Send), "its name says so"
+    call = _Call.of(w, op, grid, step)
+    w.line(call("send", call.member(step.destination)))
+    w.values[op.results[0]] = call.x
+
+
+def _read(op: ir.Operation) -> tuple[str, LocalStep]:
+    try:
+        read = read_local(op.name, op.attributes)
+    except ShardError as error:
+        raise error_at(op.location, f"'{op.name}' op {error.message}") from None
+    assert read is not None, "only ops of the tables come here"
+    return read
+
+
+def _mask(call: _Call, step: Mask) -> str:
+    element = element_of(call.op.operands[0].type)
+    number = reductions.identity(step.reduction, element).value
+    return call("mask", call.w.number(number, element))
+
+
+def _shift(call: _Call, step: Shift) -> str:
+    partners = [step.partners(member, call.sizes) for member in range(prod(call.sizes))]
+    return call("permute", [-1 if to is None else to for to, _ in partners])
+
+
+def _receive(call: _Call, step: Receive) -> str:
+    return call("receive", *([] if step.source is None else [call.member(step.source)]))
+
+
+_CALLS: dict[type, Callable[[_Call, Any], str]] = {
+    AllGather: lambda call, s: call("all_gather", s.dim),
+    AllSlice: lambda call, s: call("all_slice", s.dim),
+    AllReduce: lambda call, s: call.reduced("all_reduce", s.reduction),
+    ReduceScatter: lambda call, s: call.reduced("reduce_scatter", s.reduction, s.dim),
+    AllToAll: lambda call, s: call("all_to_all", s.target_dim, s.source_dim),
+    Permute: lambda call, s: call("permute", list(s.permutation)),
+    UpdateHalo: lambda call, s: call("update_halo", s.dim, s.low, s.high),
+    Mask: _mask,
+    Broadcast: lambda call, s: call("broadcast_from", call.member(s.root)),
+    Gather: lambda call, s: call("gather_to", s.dim, call.member(s.root)),
+    Scatter: lambda call, s: call("scatter_from", s.dim, call.member(s.root)),
+    Reduce: lambda call, s: call.reduced("reduce_to", s.reduction, call.member(s.root)),
+    Shift: _shift,
+    Receive: _receive,
+}
+
+
+def rank(w: Writer, op: ir.Operation) -> None:
+    w.values[op.results[0]] = "rank"
+
+
+def coordinates(w: Writer, op: ir.Operation) -> None:
+    """The device's index along each of the axes, all if the op names none."""
+    grid = symbol(op.attributes["grid"])
+    axes = tuple(op.attributes["axes"]) if "axes" in op.attributes else ()
+    for result, axis in zip(op.results, axes or range(w.grids[grid].rank), strict=True):
+        text = f"int(np.unravel_index(rank, {w.grid_names[grid]})[{axis}])"
+        w.define(result, text, "index")
+
+
+TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
+    **dict.fromkeys(
+        (
+            "shard.all_gather",
+            "shard.all_slice",
+            "shard.all_reduce",
+            "shard.reduce_scatter",
+            "shard.all_to_all",
+            "shard.update_halo",
+            "shard.broadcast",
+            "shard.gather",
+            "shard.reduce",
+            "shard.scatter",
+            "shard.shift",
+            "shard.recv",
+            "mesh.collective_permute",
+            "mesh.mask",
+            "mesh.start",
+        ),
+        collective,
+    ),
+    "mesh.done": tensor_ops.same,  # what was started was waited for at once
+    "shard.send": send,
+    "shard.process_linear_index": rank,
+    "shard.process_multi_index": coordinates,
+}

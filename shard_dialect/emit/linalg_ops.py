@@ -1,0 +1,359 @@
+"""linalg: each op as a `generic`, and that as a product, or as ops on whole tensors.
+
+iterators [parallel, parallel, reduction]        z = x[:, None, :] * y[None, :, :]
+(d0, d1, d2) -> (d0, d2), (d1, d2), (d0, d1)     r = np.sum(z, axis=(2,))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from shard_dialect.emit import elementwise
+from shard_dialect.emit.writer import Writer
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.walk import operations
+
+REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "and": "all", "or": "any"}
+"""For the op that joins two elements what joins those of a dimension."""
+JOINED = {
+    "add": "summed",
+    "mul": "multiplied",
+    "max": "largest",
+    "min": "smallest",
+    "and": "all_of",
+    "or": "any_of",
+}
+"""What their results are called."""
+_ADD, _MULTIPLY = ("arith.addf", "arith.addi"), ("arith.mulf", "arith.muli")
+
+
+def is_zero(value: ir.Value) -> bool:
+    """Whether every element of the value is known to be zero."""
+    op = value.owner
+    if isinstance(op, ir.Block):
+        return False
+    if is_fill(op):
+        return is_zero(op.operands[0])
+    number = build.splat_value(value) or build.constant_value(value)
+    return isinstance(number, (ir.FloatAttr, ir.IntegerAttr)) and not number.value
+
+
+def is_fill(op: ir.Operation) -> bool:
+    """Whether the op writes one number everywhere."""
+    if op.name != "linalg.generic" or isinstance(op.operands[0].type, ir.ShapedType):
+        return False
+    block = op.regions[0].blocks[0]
+    return (
+        len(op.operands) == 2
+        and operations(block)[0].name == "linalg.yield"
+        and (operations(block)[0].operands[0] == block.arguments[0])
+    )
+
+
+def fill(w: Writer, op: ir.Operation) -> None:
+    """Written where it is used, if it is a number: most often a product starts from it."""
+    number, result = op.operands[0], op.results[0]
+    if number in w.literals:
+        w.literals[result] = w.literals[number]
+        w.values[result] = w.full(result.type, w.literals[number], op.location)
+        return
+    x = w.broadcast(w.use(number), result.type.shape)
+    w.define(result, x)
+
+
+def generic(w: Writer, op: ir.Operation) -> None:
+    inputs, _ = _split(op)
+    if is_fill(op):
+        fill(w, op)
+        return
+    dims = [_dims(w, op, each.value) for each in op.attributes["indexing_maps"]]
+    if _is_product(op, len(inputs)):
+        _product(w, op, dims)
+        return
+    sizes = _sizes(op, dims, op.attributes["indexing_maps"][0].value.n_dims)
+    block = op.regions[0].blocks[0]
+    reduced = _reduced(op)
+    before = dict(w.values)
+    _align(w, op, dims, sizes, len(inputs) if reduced else len(op.operands))
+    *inside, last = operations(block)
+    if reduced:
+        inside = _without_joins(w, op, inside, last, len(inputs))
+    for each in inside:
+        extent = _extent(w, each, sizes)
+        if extent is not None:
+            w.extents[each.results[0]] = extent
+        _body(w, each, sizes)
+    for number, (yielded, result) in enumerate(zip(last.operands, op.results, strict=True)):
+        of = dims[len(inputs) + number]
+        if reduced:
+            accumulator = block.arguments[len(inputs) + number]
+            _reduce(w, op, accumulator, yielded, result, of, reduced, sizes)
+        else:
+            _give(w, yielded, result, of, sizes)
+    w.values = {**before, **{each: w.values[each] for each in op.results}}
+
+
+def _align(
+    w: Writer,
+    op: ir.Operation,
+    dims: Sequence[Sequence[int]],
+    sizes: Sequence[int],
+    count: int,
+) -> None:
+    """Let the body's first `count` arguments be operands with a dimension for each loop."""
+    block = op.regions[0].blocks[0]
+    for argument, operand, of in list(zip(block.arguments, op.operands, dims, strict=True))[:count]:
+        if not isinstance(operand.type, ir.ShapedType):
+            w.values[argument] = w.use(operand)
+            continue
+        w.extents[argument] = tuple(size if dim in of else 1 for dim, size in enumerate(sizes))
+        if len(set(of)) < len(of):
+            raise w.refuse(op, "it reads a diagonal")
+        if list(argument.uses):
+            w.values[argument] = _aligned(w, w.use(operand), of, len(sizes))
+
+
+def _dims(w: Writer, op: ir.Operation, map_: ir.AffineMap) -> list[int]:
+    """The loop of each dimension."""
+    found = []
+    for each in map_.results:
+        if not isinstance(each, ir.AffineDimExpr) and not ir.AffineDimExpr.isinstance(each):
+            raise w.refuse(op, "it reads in windows, or at places that are computed")
+        found.append(ir.AffineDimExpr(each).position)
+    return found
+
+
+def _split(op: ir.Operation) -> tuple[list[ir.Value], list[ir.Value]]:
+    count = op.attributes["operandSegmentSizes"][0]
+    operands = list(op.operands)
+    return operands[:count], operands[count:]
+
+
+def _reduced(op: ir.Operation) -> list[int]:
+    kinds = [str(each) for each in op.attributes["iterator_types"]]
+    return [place for place, kind in enumerate(kinds) if "reduction" in kind]
+
+
+def _sizes(op: ir.Operation, dims: Sequence[Sequence[int]], count: int) -> list[int]:
+    sizes = [1] * count
+    for operand, of in zip(op.operands, dims, strict=True):
+        if isinstance(operand.type, ir.ShapedType):
+            for dim, size in zip(of, operand.type.shape, strict=True):
+                sizes[dim] = size
+    return sizes
+
+
+def _is_product(op: ir.Operation, inputs: int) -> bool:
+    """Whether the body adds what is multiplied, and nothing else."""
+    block = op.regions[0].blocks[0]
+    body = operations(block)
+    if inputs != 2 or len(body) != 3 or len(block.arguments) != 3:
+        return False
+    multiply, add, last = body
+    a, b, out = block.arguments
+    return (
+        multiply.name in _MULTIPLY
+        and add.name in _ADD
+        and str(a.type) != "i1"
+        and set(multiply.operands) == {a, b}
+        and set(add.operands) == {out, multiply.results[0]}
+        and last.operands[0] == add.results[0]
+    )
+
+
+def _product(w: Writer, op: ir.Operation, dims: Sequence[Sequence[int]]) -> None:
+    a, b, init = op.operands
+    text = multiplied(w, w.use(a), w.use(b), *dims)
+    if not is_zero(init):
+        text = f"{w.use(init)} + {text}"
+    w.define(op.results[0], text, "product")
+
+
+def multiplied(
+    w: Writer, a: str, b: str, of_a: Sequence[int], of_b: Sequence[int], of_c: Sequence[int]
+) -> str:
+    """The product of two tensors, summed over what the result has not."""
+    batch = list(of_c[:-2])
+    if len(of_c) >= 2 and list(of_a[:-2]) == batch == list(of_b[:-2]):
+        m, n = of_c[-2:]
+        k = of_a[-1]
+        if list(of_a[-2:]) == [m, k] and list(of_b[-2:]) == [k, n] and k not in of_c:
+            return f"{a} @ {b}"
+    letters = {
+        dim: "bmnkhqdijlopr"[i] for i, dim in enumerate(dict.fromkeys((*of_c, *of_a, *of_b)))
+    }
+    words = ["".join(letters[dim] for dim in each) for each in (of_a, of_b, of_c)]
+    more = "" if w.is_torch else ", optimize=True"
+    return f'{w.module}.einsum("{words[0]},{words[1]}->{words[2]}", {a}, {b}{more})'
+
+
+def _aligned(w: Writer, x: str, dims: Sequence[int], count: int) -> str:
+    """The operand with a dimension for each loop."""
+    x = w.permuted(x, sorted(range(len(dims)), key=lambda place: dims[place]))
+    if len(dims) == count:
+        return x
+    index = ", ".join(":" if dim in dims else "None" for dim in range(count))
+    return f"{x}[{index}]"
+
+
+def _extent(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """The shape of what the op makes of whole tensors: 1 where it does not depend on a loop.
+
+    `None` if it makes a number of numbers.
+    """
+    if op.name == "linalg.index":
+        dim = op.attributes["dim"].value
+        return tuple(size if place == dim else 1 for place, size in enumerate(sizes))
+    shapes = [w.extents[each] for each in op.operands if each in w.extents]
+    return tuple(max(each) for each in zip(*shapes, strict=True)) if shapes else None
+
+
+def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
+    if op.name == "linalg.index":
+        dim = op.attributes["dim"].value
+        made = w.pick(f"np.arange({sizes[dim]})", f"torch.arange({sizes[dim]}, device=device)")
+        if len(sizes) > 1:
+            made = f"{made}.reshape{_extent(w, op, sizes)}"
+        w.define(op.results[0], made, "index")
+    elif op.name == "arith.constant":
+        constant(w, op)
+    elif op.name in elementwise.TABLE:
+        if op.name == "arith.index_cast":
+            to = op.results[0].type
+            w.define(op.results[0], w.cast(w.use(op.operands[0]), to, op.location), "cast")
+        elif op.name == "arith.select":
+            w.define(op.results[0], f"{w.module}.where({', '.join(w.uses(op))})", "selected")
+        else:
+            elementwise.TABLE[op.name](w, op)
+    else:
+        raise w.refuse(op)
+
+
+def constant(w: Writer, op: ir.Operation) -> None:
+    """A number is written where it is used."""
+    result = op.results[0]
+    type_ = result.type
+    dtype = w.dtype(elementwise.element_of(type_), op.location)
+    attribute = op.attributes["value"]
+    if isinstance(attribute, (ir.FloatAttr, ir.IntegerAttr)):
+        number = w.number(attribute.value, type_)
+        w.literals[result] = number
+        w.values[result] = number if w.is_python(type_) else w.scalar(number, type_, op.location)
+        return
+    if not isinstance(attribute, ir.DenseElementsAttr):
+        raise w.refuse(op, "its elements are not in the file")
+    if attribute.is_splat:
+        number = w.number(attribute.get_splat_value().value, type_.element_type)
+        w.literals[result] = number
+        w.values[result] = w.full(type_, number, op.location)
+        return
+    if prod(type_.shape) > _LONGEST:
+        raise w.refuse(op, f"{prod(type_.shape)} elements are too many to be read")
+    if str(type_.element_type) == "bf16":
+        raise w.refuse(op, "it has different elements of type bf16")
+    import numpy as np
+
+    elements = [
+        w.number(each, type_.element_type) for each in np.array(attribute).flatten().tolist()
+    ]
+    flat = f"[{', '.join(elements)}]"
+    made = w.pick(
+        f"np.array({flat}, {dtype})", f"torch.tensor({flat}, dtype={dtype}, device=device)"
+    )
+    shape = "" if len(type_.shape) == 1 else f".reshape{tuple(type_.shape)}"
+    w.define(result, made + shape, "constant")
+
+
+_LONGEST = 1000
+
+
+def _without_joins(
+    w: Writer, op: ir.Operation, inside: list[ir.Operation], last: ir.Operation, inputs: int
+) -> list[ir.Operation]:
+    """The body's ops but those that join an element with what there is so far."""
+    joins = [yielded.owner for yielded in last.operands]
+    accumulators = list(op.regions[0].blocks[0].arguments)[inputs:]
+    for join, accumulator in zip(joins, accumulators, strict=True):
+        named = not isinstance(join, ir.Block) and elementwise.OPS.get(join.name) in REDUCTIONS
+        if (
+            not named
+            or list(join.operands).count(accumulator) != 1
+            or len(list(accumulator.uses)) != 1
+        ):
+            raise w.refuse(op, "its body joins elements in a way of its own")
+        if str(accumulator.type) == "i1" and elementwise.OPS[join.name] not in ("and", "or"):
+            raise w.refuse(op, "of elements of type i1")
+    return [each for each in inside if each not in joins]
+
+
+def _reduce(
+    w: Writer,
+    op: ir.Operation,
+    accumulator: ir.Value,
+    yielded: ir.Value,
+    result: ir.Value,
+    of: Sequence[int],
+    reduced: Sequence[int],
+    sizes: Sequence[int],
+) -> None:
+    join = yielded.owner
+    (given,) = [each for each in join.operands if each != accumulator]
+    kind = elementwise.OPS[join.name]
+    kept = [dim for dim in range(len(sizes)) if dim not in reduced]
+    if sorted(of) != kept:
+        raise w.refuse(op, "its result is not a dimension for each parallel loop")
+    text = reduction(w, kind, _whole(w, given, sizes), reduced, result.type.element_type, op)
+    text = w.permuted(text, [kept.index(dim) for dim in of])
+    init = op.operands[len(list(op.operands)) - len(list(op.results)) + result.result_number]
+    if not (kind == "add" and is_zero(init)):
+        pattern = {"add": "{0} + {1}", "mul": "{0} * {1}", "and": "{0} & {1}", "or": "{0} | {1}"}
+        other = "{m}." + ("maximum" if kind == "max" else "minimum") + "({0}, {1})"
+        text = pattern.get(kind, other).format(w.use(init), text, m=w.module)
+    w.define(result, text, JOINED[kind])
+
+
+def _whole(w: Writer, value: ir.Value, sizes: Sequence[int]) -> str:
+    """The value with an element for each turn of the loops."""
+    x = w.use(value)
+    return x if w.extents.get(value) == tuple(sizes) else w.broadcast(x, sizes)
+
+
+def reduction(
+    w: Writer, kind: str, x: str, dims: Sequence[int], element: ir.Type, op: ir.Operation
+) -> str:
+    """The elements along `dims` joined into one."""
+    name, axes = REDUCTIONS[kind], tuple(dims)
+    if str(element) != "i1" and kind in ("and", "or"):
+        raise w.refuse(op, "bits of integers are joined")
+    dtype = f", dtype={w.dtype(element, op.location)}" if kind in ("add", "mul") else ""
+    if not w.is_torch:
+        return f"np.{name}({x}, axis={axes}{dtype})"
+    if kind in ("max", "min"):
+        return f"torch.a{name}({x}, dim={axes})"
+    if kind == "add":
+        return f"torch.sum({x}, dim={axes}{dtype})"
+    for dim in sorted(axes, reverse=True):
+        x = f"torch.{name}({x}, dim={dim}{dtype})"
+    return x
+
+
+def _give(
+    w: Writer, yielded: ir.Value, result: ir.Value, of: Sequence[int], sizes: Sequence[int]
+) -> None:
+    """The result of a body that only computes."""
+    is_whole = w.extents.get(yielded) == tuple(sizes)
+    text = _whole(w, yielded, sizes)
+    if is_whole and list(of) == sorted(of) and not isinstance(yielded.owner, ir.Block):
+        w.values[result] = text
+        return
+    order = [sorted(of).index(dim) for dim in of]
+    w.define(result, w.permuted(text, order), "transposed" if is_whole else "broadcast")
+
+
+TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
+    "linalg.generic": generic,
+    "arith.constant": constant,
+    "stablehlo.constant": constant,
+}

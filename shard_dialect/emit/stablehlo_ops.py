@@ -1,0 +1,268 @@
+"""StableHLO, but for its elementwise ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shard_dialect.emit import argmax, elementwise, linalg_ops, tensor_ops
+from shard_dialect.emit.writer import Writer
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.walk import operations
+from shard_dialect.rules.stablehlo.attribute_reading import integers, numbers
+
+
+def dot_general(w: Writer, op: ir.Operation) -> None:
+    _check_same(w, op)
+    if w.is_torch and str(op.results[0].type.element_type) == "i1":
+        raise w.refuse(op, "of elements of type i1")
+    a, b = w.uses(op)
+    given = numbers(op, "dot_dimension_numbers", "DotDimensionNumbers")
+    left: dict[int, int] = {}
+    right: dict[int, int] = {}
+    batch = list(zip(given.lhs_batching_dimensions, given.rhs_batching_dimensions, strict=True))
+    summed = list(
+        zip(given.lhs_contracting_dimensions, given.rhs_contracting_dimensions, strict=True)
+    )
+    for number, (i, j) in enumerate([*batch, *summed]):
+        left[i] = right[j] = number
+    result = list(range(len(batch)))
+    count = len(left)
+    for held, operand in ((left, op.operands[0]), (right, op.operands[1])):
+        for dim in range(len(operand.type.shape)):
+            if dim not in held:
+                held[dim] = count
+                result.append(count)
+                count += 1
+    dims = [[held[dim] for dim in sorted(held)] for held in (left, right)]
+    text = linalg_ops.multiplied(w, a, b, dims[0], dims[1], result)
+    w.define(op.results[0], text, "product")
+
+
+def _check_same(w: Writer, op: ir.Operation) -> None:
+    """Raise if a product is to be summed in wider elements than it is made of."""
+    if op.operands[0].type.element_type != op.results[0].type.element_type:
+        raise w.refuse(op, "its result has other elements than its operands")
+
+
+def broadcast_in_dim(w: Writer, op: ir.Operation) -> None:
+    x, type_ = op.operands[0], op.results[0].type
+    if x in w.literals:
+        w.literals[op.results[0]] = w.literals[x]
+        w.values[op.results[0]] = w.full(type_, w.literals[x], op.location)
+        return
+    dims = integers(op, "broadcast_dimensions")
+    shape = [1] * len(type_.shape)
+    for size, dim in zip(x.type.shape, dims, strict=True):
+        shape[dim] = size
+    text = w.permuted(w.use(x), sorted(range(len(dims)), key=lambda place: dims[place]))
+    if shape != list(x.type.shape):
+        text = f"{text}.reshape{tuple(shape)}" if shape else text
+    w.define(op.results[0], w.broadcast(text, type_.shape), "broadcast")
+
+
+def transpose(w: Writer, op: ir.Operation) -> None:
+    order = integers(op, "permutation")
+    w.define(op.results[0], w.permuted(w.use(op.operands[0]), order), "transposed")
+
+
+def iota(w: Writer, op: ir.Operation) -> None:
+    type_, dim = op.results[0].type, op.attributes["iota_dimension"].value
+    size, dtype = type_.shape[dim], w.dtype(type_.element_type, op.location)
+    text = w.pick(
+        f"np.arange({size}, dtype={dtype})", f"torch.arange({size}, dtype={dtype}, device=device)"
+    )
+    if len(type_.shape) > 1:
+        shape = tuple(each if place == dim else 1 for place, each in enumerate(type_.shape))
+        text = w.broadcast(f"{text}.reshape{shape}", type_.shape)
+    w.define(op.results[0], text)
+
+
+def slice_(w: Writer, op: ir.Operation) -> None:
+    lists = [integers(op, name) for name in ("start_indices", "limit_indices", "strides")]
+    index = ", ".join(
+        f"{start}:{end}" if step == 1 else f"{start}:{end}:{step}"
+        for start, end, step in zip(*lists, strict=True)
+    )
+    w.define(op.results[0], f"{w.use(op.operands[0])}[{index or '()'}]", "part")
+
+
+def reverse(w: Writer, op: ir.Operation) -> None:
+    dims = tuple(integers(op, "dimensions"))
+    w.define(op.results[0], f"{w.module}.flip({w.use(op.operands[0])}, {dims})", "reversed")
+
+
+def pad(w: Writer, op: ir.Operation) -> None:
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    low, high, holes = (integers(op, name) for name in names)
+    if any(holes) or min((*low, *high), default=0) < 0:
+        raise w.refuse(op, "it pads between elements, or takes some off")
+    tensor_ops.padded(w, op, low, high, w.literals.get(op.operands[1]) or w.use(op.operands[1]))
+
+
+def _starts(w: Writer, op: ir.Operation, first: int, sizes: Sequence[int]) -> str:
+    """An index of a part that begins at the operands, as far as there is room."""
+    whole = op.operands[0].type.shape
+    found = []
+    for start, size, all_ in zip(list(op.operands)[first:], sizes, whole, strict=True):
+        at = w.literals.get(start) or f"int({w.use(start)})"
+        name = w.names.new("start")
+        w.line(f"{name} = min(max({at}, 0), {all_ - size})")
+        found.append(f"{name} : {name} + {size}")
+    return ", ".join(found) or "()"
+
+
+def dynamic_slice(w: Writer, op: ir.Operation) -> None:
+    index = _starts(w, op, 1, op.results[0].type.shape)
+    w.define(op.results[0], f"{w.use(op.operands[0])}[{index}]", "part")
+
+
+def dynamic_update_slice(w: Writer, op: ir.Operation) -> None:
+    part = w.use(op.operands[1])
+    index = _starts(w, op, 2, op.operands[1].type.shape)
+    w.define(op.results[0], w.fresh(op.operands[0]), "updated")
+    w.line(f"{w.use(op.results[0])}[{index}] = {part}")
+
+
+def _join(w: Writer, op: ir.Operation) -> str:
+    """What the body does to two elements, if it is one op."""
+    block = op.regions[0].blocks[0]
+    join, *rest = operations(block)
+    kind = elementwise.OPS.get(join.name)
+    if (
+        kind not in linalg_ops.REDUCTIONS
+        or len(rest) != 1
+        or len(op.results) != 1
+        or set(join.operands) != set(block.arguments)
+        or rest[0].operands[0] != join.results[0]
+    ):
+        raise w.refuse(op, "its body joins elements in a way of its own")
+    return kind
+
+
+_IDENTITIES = {"add": ("0", "0.0"), "mul": ("1", "1.0"), "and": ("True",), "or": ("False",)}
+
+
+def _with_init(w: Writer, kind: str, init: ir.Value, text: str) -> str:
+    number = w.literals.get(init, "")
+    extreme = {"max": f"-{w.module}.inf", "min": f"{w.module}.inf"}.get(kind)
+    if number in (*_IDENTITIES.get(kind, ()), extreme):
+        return text
+    symbol = {"add": "+", "mul": "*", "and": "&", "or": "|"}.get(kind)
+    if symbol:
+        return f"{w.use(init)} {symbol} {text}"
+    return f"{w.module}.{kind}imum({w.use(init)}, {text})"
+
+
+def reduce(w: Writer, op: ir.Operation) -> None:
+    if len(op.results) == 2:
+        argmax.search(w, op)
+        return
+    kind, dims = _join(w, op), integers(op, "dimensions")
+    x, init = op.operands
+    text = w.use(x)
+    if dims:
+        text = linalg_ops.reduction(w, kind, text, dims, x.type.element_type, op)
+    text = _with_init(w, kind, init, text)
+    w.define(op.results[0], text, linalg_ops.JOINED[kind])
+
+
+def reduce_window(w: Writer, op: ir.Operation) -> None:
+    kind = _join(w, op)
+    x, init = op.operands
+    size = integers(op, "window_dimensions")
+    ones = [1] * len(size)
+    for name in ("base_dilations", "window_dilations"):
+        if integers(op, name, ones) != ones:
+            raise w.refuse(op, "its windows are dilated")
+    text = _padded(w, op, w.use(x), x.type, integers(op, "padding"), init)
+    text = f"windows({text}, {size}, {integers(op, 'window_strides', ones)})"
+    dims = range(len(size), 2 * len(size))
+    text = linalg_ops.reduction(w, kind, text, dims, x.type.element_type, op)
+    text = _with_init(w, kind, init, text)
+    w.define(op.results[0], text, linalg_ops.JOINED[kind])
+
+
+def _padded(
+    w: Writer, op: ir.Operation, x: str, type_: Any, padding: Sequence[int], number: ir.Value | None
+) -> str:
+    """The name of `x` with room around it, if there is to be any."""
+    if not any(padding):
+        return x
+    shape, index = [], []
+    for size, low, high in zip(type_.shape, padding[::2], padding[1::2], strict=True):
+        if min(low, high) < 0:
+            raise w.refuse(op, "it takes elements off")
+        shape.append(size + low + high)
+        index.append(f"{low}:{low + size}")
+    wide = ir.RankedTensorType.get(shape, type_.element_type, loc=op.location)
+    literal = "0" if number is None else w.literals.get(number) or w.use(number)
+    name = w.names.new("padded")
+    w.line(f"{name} = {w.full(wide, literal, op.location)}")
+    w.line(f"{name}[{', '.join(index)}] = {x}")
+    return name
+
+
+def convolution(w: Writer, op: ir.Operation) -> None:
+    _check_same(w, op)
+    given = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
+    space = list(given.input_spatial_dimensions)
+    ones = [1] * len(space)
+    reversal = op.attributes["window_reversal"] if "window_reversal" in op.attributes else ()
+    if integers(op, "lhs_dilation", ones) != ones or op.attributes["batch_group_count"].value != 1:
+        raise w.refuse(op, "its operand is dilated, or grouped by batch")
+    if any(reversal) or (w.is_torch and not 0 < len(space) <= 3):
+        raise w.refuse(op, "its windows are reversed, or not of one to three dimensions")
+    x, kernel = op.operands
+    padding = [0] * (2 * len(x.type.shape))
+    around = integers(op, "padding", [0] * (2 * len(space)))
+    for place, dim in enumerate(space):
+        padding[2 * dim : 2 * dim + 2] = around[2 * place : 2 * place + 2]
+    image = _padded(w, op, w.use(x), x.type, padding, None)
+    image = _turned(
+        w, image, "image", [given.input_batch_dimension, given.input_feature_dimension, *space]
+    )
+    of_kernel = [given.kernel_output_feature_dimension, given.kernel_input_feature_dimension]
+    of_kernel += given.kernel_spatial_dimensions
+    weights = _turned(w, w.use(kernel), "kernel", of_kernel)
+    strides, dilation = (integers(op, each, ones) for each in ("window_strides", "rhs_dilation"))
+    groups = op.attributes["feature_group_count"].value
+    text = f"conv({image}, {weights}, {strides}, {dilation}, {groups})"
+    made = [
+        given.output_batch_dimension,
+        given.output_feature_dimension,
+        *given.output_spatial_dimensions,
+    ]
+    order = [made.index(dim) for dim in range(len(made))]
+    if order != sorted(order):
+        name = w.names.new("convolved")
+        w.line(f"{name} = {text}")
+        text = w.permuted(name, order)
+    w.define(op.results[0], text, "convolved")
+
+
+def _turned(w: Writer, x: str, wanted: str, order: Sequence[int]) -> str:
+    """The name of `x` with its dimensions in another order, if it is another."""
+    text = w.permuted(x, order)
+    if text == x:
+        return x
+    name = w.names.new(wanted)
+    w.line(f"{name} = {text}")
+    return name
+
+
+TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
+    "stablehlo.optimization_barrier": tensor_ops.same,
+    "stablehlo.dot_general": dot_general,
+    "stablehlo.broadcast_in_dim": broadcast_in_dim,
+    "stablehlo.transpose": transpose,
+    "stablehlo.iota": iota,
+    "stablehlo.slice": slice_,
+    "stablehlo.reverse": reverse,
+    "stablehlo.pad": pad,
+    "stablehlo.dynamic_slice": dynamic_slice,
+    "stablehlo.dynamic_update_slice": dynamic_update_slice,
+    "stablehlo.reduce": reduce,
+    "stablehlo.reduce_window": reduce_window,
+    "stablehlo.convolution": convolution,
+}

@@ -1,0 +1,1 @@
+"""Ops that passes build."""

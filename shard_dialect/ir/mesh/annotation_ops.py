@@ -1,0 +1,139 @@
+"""What users write on values and on ops, in the `mesh` vocabulary.
+
+    %1 = "mesh.annotate"(%0) {sharding = [[], [0]], required = true, as_result = true} : ...
+    %1 = "mesh.annotate"(%0) {sharding = [[], [0]], required = true, as_result = false} : ...
+    %1 = "mesh.reshard"(%0) {sharding = [[], [0]]} : ...
+    %2 = linalg.matmul {sharding = [[0], [], [1]]} ins(...
+
+The first says that %0 itself lies so, the second and third that the users of %1 see it so, and the
+fourth how the loops of an op are split. `required = false` makes a hint of an annotation. The
+sharding is on the grid of the function's `mesh_cluster`, or names one itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.mesh.attributes import flag, symbol
+from shard_dialect.ir.mesh.notation import read_axes, read_notation
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, is_sharding, rank_of
+from shard_dialect.ir.user_dialects import is_of_users
+from shard_dialect.model import Annotation, Axes, ShardingError
+
+OPS = ("mesh.annotate", "mesh.reshard")
+"""The ops that say how the one tensor lies that they take and return."""
+LOOPS = "sharding"
+"""The RFC's attribute on an op: the axes of each of its loops."""
+_WITH_THEIR_OWN = ("mesh", "shard", "sdy")
+"""Dialects whose ops have an attribute by this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationOp:
+    """`for_users`: only its result lies so; else its operand does too. A hint is not `required`."""
+
+    said: Annotation
+    for_users: bool
+    required: bool
+
+
+def read_annotation(op: ir.Operation, shardings: Shardings) -> AnnotationOp | None:
+    """What `op` annotates, or `None` if it is no annotation. Raises `ShardingError`."""
+    if op.name not in OPS:
+        return None
+    said = said_in(op, "sharding", op.operands[0].type, shardings)
+    if op.name == "mesh.reshard":
+        return AnnotationOp(said, for_users=True, required=True)
+    return AnnotationOp(
+        said,
+        for_users=not flag(op, "as_result", default=True),
+        required=flag(op, "required", default=True),
+    )
+
+
+def binds(op: ir.Operation) -> Literal["value", "users"] | None:
+    """What an op of `OPS` says how it must lie: the value, or only what its users see of it."""
+    if op.name != "mesh.reshard" and not flag(op, "required", default=True):
+        return None
+    is_of_value = op.name != "mesh.reshard" and flag(op, "as_result", default=True)
+    return "value" if is_of_value else "users"
+
+
+def said_in(op: ir.Operation, key: str, type_: ir.Type, shardings: Shardings) -> Annotation:
+    """What the op's attribute `key` says of a value of `type_`, on its own grid or the default."""
+    attribute = op.attributes[key]
+    if is_sharding(attribute):
+        return shardings.read_annotation(attribute, rank_of(type_))
+    said = read_notation(default_grid(op), attribute, rank_of(type_))
+    return shardings.checked(said, rank_of(type_))
+
+
+def read_loops(op: ir.Operation, shardings: Shardings) -> tuple[str, tuple[Axes, ...]] | None:
+    """The grid and the axes of each loop in an op's `sharding = [[0], []]`, if it has one."""
+    if LOOPS not in op.attributes:
+        return None
+    attribute = op.attributes[LOOPS]
+    if not has_loops(op):
+        if _may_be_its_own(op):
+            return None
+        raise ShardingError(
+            f"attribute '{LOOPS}' must be a list of axes for each loop, as [[0], []], found "
+            f"{attribute}"
+        )
+    loops = tuple(read_axes(each) for each in attribute)
+    grid = default_grid(op)
+    used = [axis for axes in loops for axis in axes]
+    for axis in used:
+        if used.count(axis) > 1:
+            raise ShardingError(f"grid axis {axis} splits two loops in {LOOPS} = {attribute}")
+        if not isinstance(axis, int) or not 0 <= axis < shardings.grid(grid).rank:
+            raise ShardingError(
+                f"{LOOPS} = {attribute} has axis {axis}, which is not in grid "
+                f"{shardings.grid(grid)}"
+            )
+    return grid, loops
+
+
+def _may_be_its_own(op: ir.Operation) -> bool:
+    """Whether an op may have an attribute by the name of the RFC's that means something else."""
+    dialect = op.name.partition(".")[0]
+    return (
+        dialect in _WITH_THEIR_OWN
+        or is_of_users(dialect)
+        or not op.context.is_registered_operation(op.name)
+    )
+
+
+def has_loops(op: ir.Operation) -> bool:
+    """Whether the op has the RFC's attribute, and not one of its own by this name."""
+    if LOOPS not in op.attributes or op.name.partition(".")[0] in _WITH_THEIR_OWN:
+        return False
+    attribute = op.attributes[LOOPS]
+    return isinstance(attribute, ir.ArrayAttr) and all(
+        isinstance(each, ir.ArrayAttr) for each in attribute
+    )
+
+
+def cluster_name(function: ir.Operation) -> str:
+    """The grid that a function's `mesh_cluster` names."""
+    return symbol(function.attributes["mesh_cluster"])
+
+
+def grid_named_by(op: ir.Operation, key: str) -> str:
+    """The grid that the op's attribute `key` names, or the default."""
+    return symbol(op.attributes[key]) if key in op.attributes else default_grid(op)
+
+
+def default_grid(op: ir.Operation) -> str:
+    """The `mesh_cluster` of the function around the op."""
+    function = op.operation.parent
+    while function is not None and "mesh_cluster" not in function.attributes:
+        function = function.parent
+    if function is None:
+        raise ShardingError(
+            "names no grid, and its function has no mesh_cluster: "
+            "write #mesh.shard<@grid, [...]> or give the function {mesh_cluster = @grid}"
+        )
+    return cluster_name(function)

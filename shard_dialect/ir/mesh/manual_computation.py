@@ -1,0 +1,87 @@
+"""Manual computations: regions in which tensors are pieces along some axes of the grid.
+
+    %1 = scf.execute_region -> tensor<16x8xf32> no_inline {
+      %a = "mesh.to_local"(%x) {manual_axes = [0], sharding = #mesh.shard<@g, [[0, 1], []]>} : ...
+      %b = math.tanh %a : tensor<8x8xf32>
+      %y = "mesh.to_global"(%b) {manual_axes = [0], sharding = #mesh.shard<@g, [[0, 1], []]>} : ...
+      scf.yield %y : tensor<16x8xf32>
+    } {mesh.manual_axes = [0]}
+
+One may stand in another: there the axes of both are manual. `model.manual_boundary` says what an
+edge means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.mesh.annotation_ops import default_grid, said_in
+from shard_dialect.ir.mesh.attributes import MANUAL, i64_array, ints
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Annotation, Axes, Edge, Grid, Sharding
+
+TO_LOCAL = "mesh.to_local"
+TO_GLOBAL = "mesh.to_global"
+EDGES = (TO_LOCAL, TO_GLOBAL)
+
+
+def is_manual(op: ir.Operation) -> bool:
+    return op.name == "scf.execute_region" and MANUAL in op.attributes
+
+
+def manual_computations(function: ir.Operation) -> list[ir.Operation]:
+    """Those in a function, each before those inside it."""
+    return [op for op in walk(function) if is_manual(op)]
+
+
+def computations_around(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The manual computations that an op stands in, the innermost first."""
+    around = op.parent
+    while around is not None and around.name != "builtin.module":
+        if is_manual(around.operation):
+            yield around.operation
+        around = around.parent
+
+
+def manual_axes_at(op: ir.Operation) -> tuple[int, ...]:
+    """The axes that are manual where an op stands."""
+    axes = {axis for around in computations_around(op) for axis in ints(around.attributes[MANUAL])}
+    return tuple(sorted(axes))
+
+
+def whole_of(op: ir.Operation) -> ir.Value:
+    """The tensor outside, of an op at an edge."""
+    return op.operands[0] if op.name == TO_LOCAL else op.results[0]
+
+
+def edge_of(op: ir.Operation, shardings: Shardings) -> Edge:
+    """What an op at an edge says. Raises `ShardingError`."""
+    said = said_in(op, "sharding", whole_of(op).type, shardings)
+    return Edge(said, tuple(ints(op.attributes["manual_axes"])), shardings.grid(said.grid))
+
+
+def write_edge(op: ir.Operation, edge: Edge, outside: Sharding, shardings: Shardings) -> None:
+    """Let an op at an edge say that its tensor outside lies as `outside`, on the grid of `edge`."""
+    op.attributes["sharding"] = shardings.write(outside)
+    write_manual_axes(op, "manual_axes", edge.manual)
+
+
+def write_manual_axes(op: ir.Operation, key: str, axes: Axes) -> None:
+    op.attributes[key] = i64_array([axis for axis in axes if isinstance(axis, int)])
+
+
+def grid_of(computation: ir.Operation, shardings: Shardings) -> Grid:
+    """The grid whose axes are manual: the one that its edges name, or those around it do."""
+    for around in (computation, *computations_around(computation)):
+        for op in operations(body(around)):
+            if op.name in EDGES:
+                return edge_of(op, shardings).grid
+    names = list(shardings.grids)[:1]
+    return shardings.grid(names[0] if names else default_grid(computation))
+
+
+def anything(grid: Grid, rank: int) -> Annotation:
+    """Of a tensor that nothing is said of, but that it is on this grid."""
+    return Annotation(Sharding.replicated(grid.name, rank), open=tuple(range(rank)))

@@ -1,0 +1,148 @@
+"""What IRDL cannot say of `mesh` ops: one check an op, run by MLIR wherever it verifies.
+
+These see one op and its types, no grid; `verify` checks the rest against the module's grids.
+"""
+
+from __future__ import annotations
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.grids import read_grid
+from shard_dialect.ir.mesh.attributes import expect, flag, integer, ints
+from shard_dialect.ir.mesh.mesh_collectives import read_collective
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, UPDATE_HALO, Check
+from shard_dialect.ir.mesh.notation import read_axes
+from shard_dialect.ir.shard.local_collectives import kind_of, read_local
+from shard_dialect.model import ShardingError
+from shard_dialect.model.point_to_point import Receive, Send
+
+DIRECTIONS = ("none", "forward", "backward")
+"""Of a barrier, by Shardy's numbers; 3, both, would bar nothing."""
+
+
+def _cluster(op: ir.Operation) -> None:
+    read_grid(op)
+
+
+def _sub_cluster(op: ir.Operation) -> None:
+    offsets, sizes = ints(op.attributes["offsets"]), ints(op.attributes["sizes"])
+    if len(offsets) != len(sizes):
+        raise ShardingError(f"has {len(offsets)} offsets and {len(sizes)} sizes: expected as many")
+    read_grid(op)
+
+
+def _annotate(op: ir.Operation) -> None:
+    flag(op, "required", default=False)
+    flag(op, "as_result", default=True)
+    _ranked(op)
+    for size in list(op.operands)[1:]:
+        if str(size.type) != "i64":
+            raise ShardingError(f"has a size of type {size.type}: expected i64")
+
+
+def _ranked(op: ir.Operation) -> None:
+    type_ = op.operands[0].type
+    if not isinstance(type_, ir.RankedTensorType):
+        raise ShardingError(f"is on a {type_}: expected a ranked tensor")
+
+
+def _group(op: ir.Operation) -> None:
+    _ranked(op)
+    integer(op.attributes["group_id"])
+
+
+def _barrier(op: ir.Operation) -> None:
+    _ranked(op)
+    direction = op.attributes["allowed_direction"].value
+    if direction not in DIRECTIONS:
+        raise ShardingError(
+            f"allows direction '{direction}': expected one of {', '.join(DIRECTIONS)}"
+        )
+
+
+def _place(op: ir.Operation) -> None:
+    if "cluster" in op.attributes:
+        expect(op, "cluster", ir.FlatSymbolRefAttr, "the name of a grid")
+    if "mesh_axis" in op.attributes:
+        axes = ints(op.attributes["mesh_axis"])
+        if len(set(axes)) != len(axes) or min(axes, default=0) < 0:
+            raise ShardingError(f"mesh_axis is {axes}: expected different axes of the grid")
+
+
+def _collective(op: ir.Operation) -> None:
+    if "cluster" in op.attributes:  # of the local form, on plain types
+        expect(op, "cluster", ir.FlatSymbolRefAttr, "the name of a grid")
+        return
+    found = read_collective(op)
+    if found.source.grid != found.target.grid:
+        raise ShardingError(f"goes from grid @{found.source.grid} to @{found.target.grid}")
+    if op.name != UPDATE_HALO and (found.source.halos or found.target.halos):
+        raise ShardingError(f"is on a tensor with halos: only '{UPDATE_HALO}' takes or makes them")
+    expected = found.source
+    for step in found.steps:
+        expected = step.after(expected)
+    if expected != found.target:
+        raise ShardingError(
+            f"gives {expected} from {found.source}, but its result type says {found.target}"
+        )
+    _same_global_tensor(op)
+
+
+def _start(op: ir.Operation) -> None:
+    what = expect(op, "collective", ir.DictAttr, "a dictionary")
+    read = read_local(kind_of(what), what)
+    if read is None or isinstance(read[1], Send | Receive):
+        raise ShardingError(f"starts no collective: {what}")
+    for use in op.results[0].uses:
+        if use.owner.operation.name != "mesh.done":
+            raise ShardingError(
+                f"is not done where a '{use.owner.operation.name}' op uses it: take its 'mesh.done'"
+            )
+
+
+def _done(op: ir.Operation) -> None:
+    owner = op.operands[0].owner
+    if isinstance(owner, ir.Block) or owner.name != "mesh.start":
+        raise ShardingError("waits for what no 'mesh.start' began")
+
+
+def _same_global_tensor(op: ir.Operation) -> None:
+    given, made = op.operands[0].type, op.results[0].type
+    if not isinstance(given, ir.RankedTensorType) or not isinstance(made, ir.RankedTensorType):
+        raise ShardingError(f"takes and gives ranked tensors, found {given} and {made}")
+    if given.shape != made.shape or given.element_type != made.element_type:
+        raise ShardingError("has different global tensors as its operand and its result")
+
+
+def _permute(op: ir.Operation) -> None:
+    _same_global_tensor(op)
+    along = [name for name in ("mesh_axis", "permutation") if name in op.attributes]
+    if len(along) == 1:
+        raise ShardingError(f"has {along[0]} alone: expected mesh_axis and permutation, or neither")
+    same = op.operands[0].type == op.results[0].type
+    if "cluster" in op.attributes:  # of the local form; or that of the stage that it goes to
+        expect(op, "cluster", ir.FlatSymbolRefAttr, "the name of a grid")
+    elif not along and same:
+        raise ShardingError("has no mesh_axis, and its operand and result lie on the same devices")
+    if along:
+        read_axes(op.attributes["mesh_axis"])
+        places = ints(op.attributes["permutation"])
+        if sorted(places) != list(range(len(places))):
+            raise ShardingError(
+                f"permutation is {places}: expected each of 0 to {len(places) - 1} once"
+            )
+
+
+MESH_OPS: dict[str, Check] = {
+    "mesh.cluster": _cluster,
+    "mesh.sub_cluster": _sub_cluster,
+    "mesh.annotate": _annotate,
+    "mesh.reshard": _ranked,
+    "mesh.sharding_group": _group,
+    "mesh.propagation_barrier": _barrier,
+    "mesh.idx": _place,
+    "mesh.size": _place,
+    "mesh.done": _done,
+    "mesh.start": _start,
+    **dict.fromkeys(COLLECTIVES, _collective),
+    "mesh.collective_permute": _permute,
+}

@@ -1,0 +1,232 @@
+"""Between `mesh` ops and the steps of a reshard plan.
+
+AllGather(dim=1, axes=(0,))  <->  "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create
+from shard_dialect.ir.mesh.attributes import i64_array, integer, ints
+from shard_dialect.ir.mesh.mesh_dialect import UPDATE_HALO
+from shard_dialect.ir.mesh.notation import only_sharding, read_axes, read_notation, write_axes
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, read_sharding
+from shard_dialect.model import (
+    REDUCTIONS,
+    AllGather,
+    AllReduce,
+    AllSlice,
+    AllToAll,
+    Axes,
+    CropHalo,
+    Mask,
+    Permute,
+    ReduceScatter,
+    Reduction,
+    Sharding,
+    ShardingError,
+    Step,
+    UpdateHalo,
+)
+from shard_dialect.planner import halo_steps
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """What a `mesh` op does: its steps, and how its operand and its result lie, as typed."""
+
+    steps: tuple[Step, ...]
+    source: Sharding
+    target: Sharding
+
+
+def read_collective(op: ir.Operation) -> Collective:
+    """The collective that a `mesh` op is. A plain type is replicated on the other one's grid."""
+    types = (op.operands[0].type, op.results[0].type)
+    found = [_sharding_in(type_) for type_ in types]
+    grid = next((sharding.grid for sharding in found if sharding), "")
+    source, target = (
+        sharding or Sharding.replicated(grid, type_.rank)
+        for sharding, type_ in zip(found, types, strict=True)
+    )
+    if op.name == UPDATE_HALO:
+        return Collective(halo_steps(source, target), source, target)
+    if op.name == "mesh.collective_permute":
+        return Collective((_read_permute(op, target),), source, target)
+    return Collective(_READ[op.name](op, source), source, target)
+
+
+def _sharding_in(type_: ir.Type) -> Sharding | None:
+    if not isinstance(type_, ir.RankedTensorType):
+        raise ShardingError(f"takes and gives ranked tensors, found {type_}")
+    return None if type_.encoding is None else read_sharding(type_.encoding, type_.rank)
+
+
+def write_steps(
+    steps: Sequence[Step], value: ir.Value, source: Sharding, shardings: Shardings
+) -> ir.Value:
+    """Make the ops of steps on `value`, which lies as `source`, at the current insertion point."""
+    now = source
+    for step in steps:
+        name, attributes = _WRITE[type(step)](step, now)
+        now = step.after(now)
+        value = create(name, [shardings.typed(value.type, now)], [value], attributes).results[0]
+    return value
+
+
+def _read_all_gather(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    by_dim = _lists(op, "mesh_axis", source).split_axes
+    dims = ints(op.attributes["tensor_axis"])
+    gathered = [dim for dim, axes in enumerate(by_dim) if axes]
+    if sorted(dims) != gathered:
+        raise ShardingError(f"mesh_axis gathers dimensions {gathered}, but tensor_axis is {dims}")
+    return tuple(AllGather(dim, by_dim[dim]) for dim in dims)
+
+
+def _read_all_reduce(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    return (AllReduce(_axes(op), _reduction(op)),)
+
+
+def _read_reduce_scatter(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    return (ReduceScatter(_dim(op, "tensor_axis", source), _axes(op), _reduction(op)),)
+
+
+def _read_all_to_all(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    concat, split = _dim(op, "concat_axis", source), _dim(op, "split_axis", source)
+    if concat == split:
+        raise ShardingError(f"split_axis and concat_axis are both {split}: they must differ")
+    return (AllToAll(concat, split, _axes(op)),)
+
+
+def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    target = _lists(op, "sharding", source)
+    made = _sharding_in(op.results[0].type)
+    offsets = made.offsets if made is not None else ()
+    steps: list[Step] = []
+    pairs = zip(source.split_axes, target.split_axes, strict=True)
+    for dim, (have, want) in enumerate(pairs):
+        if want[: len(have)] != have:
+            raise ShardingError(f"cannot split {source} to {target}: {list(have)} is not kept")
+        if len(want) > len(have):
+            at = offsets[dim] if offsets else ()
+            steps.append(AllSlice(dim, want[len(have) :], at))
+    return tuple(steps)
+
+
+def _read_permute(op: ir.Operation, target: Sharding) -> Step:
+    if "mesh_axis" not in op.attributes or "permutation" not in op.attributes:
+        raise ShardingError("goes between grids: that cannot be done yet")
+    places = tuple(ints(op.attributes["permutation"]))
+    return Permute(_axes(op), places, target.split_axes, target.partial, target.reduction)
+
+
+def _read_mask(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
+    return (Mask(_axes(op), _reduction(op)),)
+
+
+def _lists(op: ir.Operation, key: str, source: Sharding) -> Sharding:
+    attribute = op.attributes[key]
+    found = only_sharding(read_notation(source.grid, attribute, source.rank), attribute)
+    if found != Sharding(source.grid, found.split_axes):
+        raise ShardingError(f"{key} is {attribute}: expected the axes of each dimension, no more")
+    return found
+
+
+def _axes(op: ir.Operation) -> Axes:
+    return read_axes(op.attributes["mesh_axis"])
+
+
+def _dim(op: ir.Operation, name: str, source: Sharding) -> int:
+    dim = integer(op.attributes[name])
+    if not 0 <= dim < source.rank:
+        raise ShardingError(f"{name} is {dim}, but the tensor has {source.rank} dimensions")
+    return dim
+
+
+def _reduction(op: ir.Operation) -> Reduction:
+    reduction: str = str(op.attributes["reduction"].value)
+    if reduction not in REDUCTIONS:
+        raise ShardingError(f"reduction is '{reduction}': expected one of {', '.join(REDUCTIONS)}")
+    return reduction
+
+
+_READ: dict[str, Callable[[ir.Operation, Sharding], tuple[Step, ...]]] = {
+    "mesh.all_gather": _read_all_gather,
+    "mesh.all_reduce": _read_all_reduce,
+    "mesh.reduce_scatter": _read_reduce_scatter,
+    "mesh.all_to_all": _read_all_to_all,
+    "mesh.local_split": _read_local_split,
+    "mesh.mask": _read_mask,
+}
+
+
+def _write_all_gather(step: AllGather, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    by_dim = [step.axes if dim == step.dim else () for dim in range(source.rank)]
+    return "mesh.all_gather", {
+        "mesh_axis": ir.ArrayAttr.get([write_axes(axes) for axes in by_dim]),
+        "tensor_axis": i64_array([step.dim]),
+    }
+
+
+def _write_all_reduce(step: AllReduce, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    return "mesh.all_reduce", {
+        "mesh_axis": write_axes(step.axes),
+        "reduction": ir.StringAttr.get(step.reduction),
+    }
+
+
+def _write_reduce_scatter(
+    step: ReduceScatter, source: Sharding
+) -> tuple[str, dict[str, ir.Attribute]]:
+    return "mesh.reduce_scatter", {
+        "mesh_axis": write_axes(step.axes),
+        "reduction": ir.StringAttr.get(step.reduction),
+        "tensor_axis": _i64(step.dim),
+    }
+
+
+def _write_all_to_all(step: AllToAll, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    return "mesh.all_to_all", {
+        "mesh_axis": write_axes(step.axes),
+        "split_axis": _i64(step.target_dim),
+        "concat_axis": _i64(step.source_dim),
+    }
+
+
+def _write_all_slice(step: AllSlice, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    split = step.after(source).split_axes
+    return "mesh.local_split", {"sharding": ir.ArrayAttr.get([write_axes(axes) for axes in split])}
+
+
+def _write_permute(step: Permute, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    return "mesh.collective_permute", {
+        "mesh_axis": write_axes(step.axes),
+        "permutation": i64_array(step.permutation),
+    }
+
+
+def _write_mask(step: Mask, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    return "mesh.mask", {
+        "mesh_axis": write_axes(step.axes),
+        "reduction": ir.StringAttr.get(step.reduction),
+    }
+
+
+_WRITE: dict[type, Callable[..., tuple[str, dict[str, ir.Attribute]]]] = {
+    AllGather: _write_all_gather,
+    AllReduce: _write_all_reduce,
+    ReduceScatter: _write_reduce_scatter,
+    AllToAll: _write_all_to_all,
+    AllSlice: _write_all_slice,
+    Permute: _write_permute,
+    Mask: _write_mask,
+    UpdateHalo: lambda step, source: (UPDATE_HALO, {}),
+    CropHalo: lambda step, source: (UPDATE_HALO, {}),
+}
+
+
+def _i64(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

@@ -1,0 +1,152 @@
+"""Shardings in attributes and in types <-> the model's, each conversion made once.
+
+    #mesh.shard<@g, [[], [0], {max = [1]}]>              <->  Sharding, Annotation
+    tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>          <->  (shape, Sharding)
+
+Parsing and printing attributes are the dearest calls of the bindings (about 15 us), so a
+`Shardings` keeps what it has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDINGS, symbol
+from shard_dialect.ir.mesh.notation import only_sharding, read_notation
+from shard_dialect.model import Annotation, Grid, Sharding, ShardingError
+
+
+class Shardings:
+    """Reads and writes the shardings of one module; `grids` are its grids by name."""
+
+    def __init__(self, grids: dict[str, Grid]) -> None:
+        self.grids = grids
+        self._read: dict[tuple[ir.Attribute, int], Annotation] = {}
+        self._written: dict[Sharding | Annotation, ir.Attribute] = {}
+        self._types: dict[tuple[ir.Type, Sharding | None], ir.Type] = {}
+        self._in_types: dict[ir.Type, Sharding | None] = {}
+
+    @classmethod
+    def of(cls, module: ir.Operation) -> Shardings:
+        return cls(grids_of(module))
+
+    def grid(self, name: str) -> Grid:
+        if name not in self.grids:
+            known = ", ".join(f"@{known}" for known in self.grids) or "none"
+            raise ShardingError(f"grid @{name} is not declared; the module's grids: {known}")
+        return self.grids[name]
+
+    def read(self, attribute: ir.Attribute, rank: int) -> Sharding:
+        """The sharding `#mesh.shard<@g, [...]>` of a tensor of `rank` dimensions, checked."""
+        said = self.read_annotation(attribute, rank)
+        return only_sharding(said, attribute)
+
+    def read_annotation(self, attribute: ir.Attribute, rank: int) -> Annotation:
+        """The same where it may say what propagation may change."""
+        key = (attribute, rank)
+        if key not in self._read:
+            self._read[key] = self.checked(_read(attribute, rank), rank)
+        return self._read[key]
+
+    def checked(self, said: Annotation, rank: int) -> Annotation:
+        """The same annotation; raises unless its grid is declared and has its axes."""
+        said.check(self.grid(said.grid), rank)
+        return said
+
+    def write(self, said: Sharding | Annotation) -> ir.Attribute:
+        if said not in self._written:
+            self._written[said] = ir.Attribute.parse(
+                f"#mesh.shard<{ir.FlatSymbolRefAttr.get(said.grid)}, {said}>"
+            )
+        return self._written[said]
+
+    def of_type(self, type_: ir.Type) -> Sharding | None:
+        """The sharding in a tensor type, or `None` for a plain type."""
+        if type_ not in self._in_types:
+            encoding = type_.encoding if isinstance(type_, ir.RankedTensorType) else None
+            is_ours = encoding is not None and is_sharding(encoding)
+            self._in_types[type_] = self.read(encoding, type_.rank) if is_ours else None
+        return self._in_types[type_]
+
+    def lies(self, type_: ir.RankedTensorType, grid: Grid) -> Sharding:
+        """How a tensor of `type_` lies: one of a plain type is replicated on `grid`."""
+        return self.of_type(type_) or Sharding.replicated(grid.name, type_.rank)
+
+    def of_results(self, op: ir.Operation) -> dict[int, Annotation]:
+        """What is said of an op's results, by result number.
+
+        A list that is longer was left by a pass of MLIR's that dropped results, and says nothing.
+        """
+        if SHARDINGS not in op.attributes or len(op.attributes[SHARDINGS]) != len(op.results):
+            return {}
+        return self._of_values(op.attributes[SHARDINGS], op.results)
+
+    def of_blocks(self, op: ir.Operation) -> list[dict[int, Annotation]]:
+        """What is said of the arguments of each block of its regions; of a function's, but the
+        first. Nothing if blocks, or arguments of one, were dropped since.
+        """
+        if BLOCKS not in op.attributes:
+            return []
+        blocks = [block for region in op.regions for block in region.blocks]
+        blocks = blocks[1:] if op.name == "func.func" else blocks
+        given = list(op.attributes[BLOCKS])
+        if [len(each) for each in given] != [len(block.arguments) for block in blocks]:
+            return []
+        return [
+            self._of_values(each, block.arguments)
+            for each, block in zip(given, blocks, strict=True)
+        ]
+
+    def _of_values(
+        self, given: Iterable[ir.Attribute], values: Iterable[ir.Value]
+    ) -> dict[int, Annotation]:
+        return {
+            number: self.read_annotation(attribute, rank_of(value.type))
+            for number, (attribute, value) in enumerate(zip(given, values, strict=True))
+            if not isinstance(attribute, ir.UnitAttr)
+        }
+
+    def typed(self, type_: ir.RankedTensorType, sharding: Sharding | None) -> ir.RankedTensorType:
+        """The type with this sharding; a plain type for a replicated tensor."""
+        key = (type_, sharding)
+        if key not in self._types:
+            encoding = None if sharding is None or sharding.is_replicated else self.write(sharding)
+            self._types[key] = _tensor(type_.shape, type_.element_type, encoding)
+        return self._types[key]
+
+    def local(self, type_: ir.RankedTensorType) -> ir.RankedTensorType:
+        """The plain type of one device's piece of a tensor of distributed type `type_`."""
+        sharding = self.of_type(type_)
+        if sharding is None:
+            return type_
+        shape = sharding.local_shape(tuple(type_.shape), self.grid(sharding.grid))
+        return _tensor(shape, type_.element_type)
+
+
+def _tensor(
+    shape: Sequence[int], element: ir.Type, encoding: ir.Attribute | None = None
+) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(shape, element, encoding, loc=ir.Location.unknown())
+
+
+def rank_of(type_: ir.Type) -> int:
+    """The dimensions that a sharding of a value of this type speaks of."""
+    return type_.rank if isinstance(type_, ir.RankedTensorType) else 0
+
+
+def is_sharding(attribute: ir.Attribute) -> bool:
+    return str(attribute).startswith("#mesh.shard<")
+
+
+def read_sharding(attribute: ir.Attribute, rank: int) -> Sharding:
+    """The sharding `#mesh.shard<@g, [...]>` of a tensor of `rank` dimensions, its grid unseen."""
+    return only_sharding(_read(attribute, rank), attribute)
+
+
+def _read(attribute: ir.Attribute, rank: int) -> Annotation:
+    if not is_sharding(attribute):
+        raise ShardingError(f"expected #mesh.shard<@grid, [...]>, found {attribute}")
+    grid, axes = (parameter.maybe_downcast() for parameter in ir.DynamicAttr(attribute).params)
+    return read_notation(symbol(grid), axes, rank)

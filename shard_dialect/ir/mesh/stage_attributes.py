@@ -1,0 +1,50 @@
+"""The stages that functions name, `mesh.stage = @a`, and passages, `mesh.stages = [@a, @b]`."""
+
+from __future__ import annotations
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import BOUNDARY, boundary
+from shard_dialect.ir.grids import parts_of
+from shard_dialect.ir.mesh.attributes import STAGE, STAGES, symbol
+from shard_dialect.model import ShardingError
+
+
+def stages_named(op: ir.Operation) -> tuple[str, str] | None:
+    """From which stage to which an op passes its operand, by its `mesh.stages`."""
+    if STAGES not in op.attributes:
+        return None
+    named = op.attributes[STAGES]
+    names = list(named) if isinstance(named, ir.ArrayAttr) else []
+    if len(names) != 2 or not all(isinstance(name, ir.FlatSymbolRefAttr) for name in names):
+        raise ShardingError(f"{STAGES} is {named}: expected the names of two stages")
+    if "cluster" not in op.attributes or "mesh_axis" not in op.attributes:
+        raise ShardingError(f"has {STAGES}, and no cluster or mesh_axis along which they are")
+    return symbol(names[0]), symbol(names[1])
+
+
+def stages_at(function: ir.Operation, key: str) -> list[str | None]:
+    """The stage of each argument, or result, by its `mesh.stage`."""
+    found: list[str | None] = []
+    for entry in boundary(function, key):
+        named = entry.get(STAGE)
+        if named is not None and not isinstance(named, ir.FlatSymbolRefAttr):
+            raise ShardingError(f"{STAGE} is {named}: expected the name of a stage")
+        found.append(None if named is None else symbol(named))
+    return found
+
+
+def check_stages(op: ir.Operation, module: ir.Operation) -> None:
+    """Raise unless the stages that an op or a function names are parts that the module declares."""
+    named: list[str | None] = [*(stages_named(op) or ())]
+    for key in BOUNDARY if op.name == "func.func" else ():
+        named += stages_at(op, key)
+    for name in named:
+        check_stage(name, module)
+
+
+def check_stage(name: str | None, module: ir.Operation) -> None:
+    """Raise unless the module declares a part of a grid by this name."""
+    parts = parts_of(module) if name is not None else {}
+    if name is not None and name not in parts:
+        known = ", ".join(f"@{part}" for part in parts) or "none"
+        raise ShardingError(f"stage @{name} is not declared; the parts of grids: {known}")

@@ -1,0 +1,86 @@
+"""What only jaxlib's bindings read: Shardy's pretty text, and CHLO, which becomes StableHLO."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from shard_dialect.errors import MissingExtra, ShardError
+from shard_dialect.ir.reading.blank_comments import code_of
+
+_PRETTY = re.compile(
+    r'(?<!["#\w.])sdy\.(?:mesh|sharding_constraint|reshard|sharding_group|propagation_barrier|'
+    r"manual_computation|named_computation|return|all_gather|all_slice|all_to_all|all_reduce|"
+    r"collective_permute|reduce_scatter|constant|data_flow_edge)\b"
+)
+_CHLO = re.compile(r'(?<!["#\w.])chlo\.\w')
+_TAKEN_APART = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
+_PLACE = re.compile(r'"-":(\d+):(\d+)')
+
+
+def is_for_jaxlib(text: str) -> bool:
+    """Whether ops of Shardy or of CHLO stand in `text` as these print them."""
+    if "sdy." not in text and "chlo." not in text:
+        return False
+    code = code_of(text)
+    return any(each.search(code) is not None for each in (_PRETTY, _CHLO))
+
+
+def to_generic(text: str, name: str, lines_before: int) -> str:
+    """The module in generic text, each op with its location in `text`, none of CHLO."""
+    bindings, pass_manager = _bindings()
+    context = _context()
+    try:
+        module = bindings.Module.parse(text, context)
+        if "chlo." in text:
+            pass_manager.parse(_TAKEN_APART, context).run(module.operation)
+    except bindings.MLIRError as error:
+        start = f"{name}:{lines_before + 1}:1"
+        for diagnostic in error.error_diagnostics:
+            place = _PLACE.search(str(diagnostic.location))
+            at = f"{name}:{int(place[1]) + lines_before}:{place[2]}" if place else start
+            raise ShardError(_named(diagnostic.message), at) from None
+        raise ShardError(str(error), start) from None
+    generic: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
+    return generic
+
+
+def _named(message: str) -> str:
+    if "Dialect `shard' not found" not in message:
+        return message
+    return (
+        "ops of 'shard' stand beside those of 'sdy' or 'chlo', which only jaxlib reads: it does "
+        "not know them; say how tensors lie as 'sdy' or 'mesh' attributes"
+    )
+
+
+@cache
+def _bindings() -> tuple[Any, Any]:
+    """Jaxlib's `ir` and `PassManager`, which knows StableHLO's passes."""
+    try:
+        from jaxlib.mlir import ir
+        from jaxlib.mlir.dialects import stablehlo
+        from jaxlib.mlir.passmanager import PassManager
+    except ImportError:
+        raise MissingExtra("jaxlib, which reads text of Shardy and CHLO,", "jax") from None
+    stablehlo.register_stablehlo_passes()
+    return ir, PassManager
+
+
+def _context() -> Any:
+    """With all dialects that jaxlib has."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, sdy, stablehlo
+
+    context = ir.Context()
+    context.enable_multithreading(False)  # a thread with an error would wait for the interpreter
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    for dialect in (chlo, sdy, stablehlo):
+        dialect.register_dialect(context)
+    context.load_all_available_dialects()
+    context.allow_unregistered_dialects = True
+    return context

@@ -1,0 +1,50 @@
+"""Where text is wrong that MLIR's parser refuses without a word.
+
+    mesh.cluster @g(rank = 2, dim_sizes = 2x3)
+    ^ the dialects that IRDL defines have no short form: the parser ends here, and says nothing
+
+The parser reads from the left, and up to what it does not like it would tell of the end of the
+text: so the place is the last token of the shortest beginning that is refused without a word.
+"""
+
+from __future__ import annotations
+
+import re
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.reading.blank_comments import code_of
+
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[%@#!^]?[\w.$-]+|\S')
+_OP = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
+
+
+def explained(text: str) -> tuple[int, str]:
+    """The offset in `text` where MLIR ends without a word, and a word on it."""
+    tokens = list(_TOKEN.finditer(code_of(text)))
+    low, high = 0, len(tokens)  # the shortest such beginning has more than `low` tokens
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _is_refused_silently(text[: tokens[middle - 1].end()]):
+            high = middle
+        else:
+            low = middle
+    if not tokens:
+        return 0, "expected a module"
+    last = tokens[high - 1]
+    if _OP.fullmatch(last[0]):
+        return last.start(), (
+            f"'{last[0]}' op has no short form: write it as \"{last[0]}\"(...) {{...}} : "
+            "(...) -> (...)"
+        )
+    return last.start(), f"MLIR does not read on from '{last[0]}', and does not say why"
+
+
+def _is_refused_silently(text: str) -> bool:
+    try:
+        ir.Module.parse(text)
+    except ir.MLIRError as error:
+        return not error.error_diagnostics
+    except ShardError:
+        return False
+    return False

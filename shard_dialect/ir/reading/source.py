@@ -1,0 +1,163 @@
+"""Reading a module from a file: spelled as the bindings parse it, parsed, verified.
+
+MLIR calls text that comes from no file `-`; within `Source.places` the locations in it are shown
+as those of the file, columns included.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from shard_dialect.errors import ShardError, cannot
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.context import load_dialects_of, refuse_unregistered
+from shard_dialect.ir.diagnostics import from_mlir, not_utf8, reporting, showing_locations
+from shard_dialect.ir.reading import jaxlib_reader
+from shard_dialect.ir.reading.parse_failures import explained
+from shard_dialect.ir.reading.spelling import Edit, edits
+from shard_dialect.ir.sdy.sdy_spelling import edits as sdy_edits
+from shard_dialect.ir.verify import verify
+
+STDIN = "-"
+_BYTECODE = b"ML\xefR"
+_SEPARATOR = re.compile(r"^// -----.*\n?", re.MULTILINE)
+_LOCATION = re.compile(r"-:(\d+):(\d+)$")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a file as MLIR is given it, and where it differs from the file's own."""
+
+    name: str
+    text: str | bytes
+    changes: tuple[tuple[int, int, int, int], ...] = ()
+    """(line, characters in front, characters removed, characters added) of each edit, in order."""
+    lines_before: int = 0
+    """Lines of the file in front of this text, where it is one part of several."""
+    problem: ShardError | None = None
+    """What is wrong already with how it is spelled; raised when it is parsed."""
+    pretty: str | None = None
+    """The file's own text, where `text` is what jaxlib made of it."""
+
+    @classmethod
+    def read(cls, path: str) -> Source:
+        """The source at `path`, or standard input for `-`."""
+        return cls._read(path, split=False)[0]
+
+    @classmethod
+    def read_parts(cls, path: str) -> list[Source]:
+        """The parts of the file between lines `// -----`, each a module of its own."""
+        return cls._read(path, split=True)
+
+    @classmethod
+    def _read(cls, path: str, split: bool) -> list[Source]:
+        try:
+            data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+        except OSError as error:
+            raise cannot("read", path, error) from None
+        name = "<stdin>" if path == STDIN else path
+        if data.startswith(_BYTECODE):
+            return [cls(name, data)]
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise ShardError(
+                "is neither UTF-8 text nor MLIR bytecode", f"{name}:{line}:1"
+            ) from None
+
+        sources, start = [], 0
+        for match in _SEPARATOR.finditer(text) if split else ():
+            sources.append(cls.of(text[start : match.start()], name, text.count("\n", 0, start)))
+            start = match.end()
+        return [*sources, cls.of(text[start:], name, text.count("\n", 0, start))]
+
+    @classmethod
+    def of(cls, text: str, name: str = "<string>", lines_before: int = 0) -> Source:
+        """The source in a string."""
+        starts = [0, *(match.end() for match in re.finditer("\n", text))]
+
+        def position(offset: int) -> tuple[int, int]:
+            line = bisect_right(starts, offset)
+            return line, offset - starts[line - 1]
+
+        def place(offset: int) -> str:
+            line, column = position(offset)
+            return f"{name}:{line + lines_before}:{column + 1}"
+
+        try:
+            if jaxlib_reader.is_for_jaxlib(text):
+                generic = jaxlib_reader.to_generic(text, name, lines_before)
+                spelled = _edited(generic, sdy_edits(generic))
+                return cls(name, spelled, lines_before=lines_before, pretty=text)
+            found = sorted([*edits(text, place), *sdy_edits(text)], key=lambda edit: edit.start)
+        except ShardError as error:
+            return cls(name, text, lines_before=lines_before, problem=error)
+        changes = [(*position(e.start), e.removed, len(e.added)) for e in found]
+        return cls(name, _edited(text, found), tuple(changes), lines_before)
+
+    def parse(self) -> ir.Module:
+        """Parse in the current context and verify. Raises a located `ShardError`."""
+        if self.problem:
+            raise self.problem
+        context = ir.Context.current
+        allowed = context.allow_unregistered_dialects
+        load_dialects_of(self.text, context)
+        with self.places(), reporting(context):
+            try:
+                module = ir.Module.parse(self.text)
+            except ir.MLIRError as error:
+                if not error.error_diagnostics:
+                    raise self._unexplained() from None
+                raise from_mlir(error).at(self._start) from None
+            except RuntimeError as error:
+                raise not_utf8(error, self._start) from None
+            if context.allow_unregistered_dialects and not allowed:
+                refuse_unregistered(module.operation)
+            verify(module.operation)
+        return module
+
+    @property
+    def _start(self) -> str:
+        """For errors whose place nobody knows."""
+        return f"{self.name}:{self.lines_before + 1}:1"
+
+    def _unexplained(self) -> ShardError:
+        """The error for what MLIR refuses without a word, with its place."""
+        if isinstance(self.text, bytes):
+            return ShardError("is no MLIR bytecode that these bindings read", self._start)
+        offset, message = explained(self.text)
+        line = self.text.count("\n", 0, offset) + 1
+        column = offset - (self.text.rfind("\n", 0, offset) + 1) + 1
+        return ShardError(message, self._restore(f"-:{line}:{column}"))
+
+    def places(self) -> AbstractContextManager[None]:
+        """Show locations in the text that MLIR was given as those of the file."""
+        return showing_locations(self._restore)
+
+    def _restore(self, location: str) -> str:
+        match = _LOCATION.match(location)
+        if not match:
+            return location
+        line, column = map(int, match.groups())
+        for at, before, removed, added in self.changes:
+            if at == line and column > before + added:
+                column += removed - added
+            elif at == line and column > before:  # inside of what was added
+                column = min(column, before + max(removed, 1))
+        return f"{self.name}:{line + self.lines_before}:{column}"
+
+
+def _edited(text: str, found: Sequence[Edit]) -> str:
+    pieces: list[str] = []
+    end = 0
+    for edit in found:
+        pieces += [text[end : edit.start], edit.added]
+        end = edit.start + edit.removed
+    return "".join(pieces) + text[end:]

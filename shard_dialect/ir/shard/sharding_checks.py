@@ -1,0 +1,285 @@
+"""How tensors lie, in upstream's words: `shard.sharding` and the ops that speak of pieces.
+
+    %s = shard.sharding @g split_axes = [[0]] halo_sizes = [1, 2] : !shard.sharding
+    %1 = shard.shard %0 to %s : tensor<4x8xf32>
+
+Upstream looks at a sharding without its tensor and without its grid's axes, so it never sees that
+they do not fit. `halo_sizes` are two numbers for each split dimension, `sharded_dims_offsets` one
+more than the shards along it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import name_of
+from shard_dialect.ir.mesh.attributes import DYNAMIC, STANDS_FOR
+from shard_dialect.ir.shard.sharding_ops import (
+    Layout,
+    grid_name,
+    group_size,
+    lists,
+    owner,
+    sharding_behind,
+    shown,
+    sizes_in,
+    split_axes,
+)
+from shard_dialect.model import Grid, ShardingError
+from shard_dialect.model.sharding import Sizes
+
+if TYPE_CHECKING:
+    from shard_dialect.ir.mesh.sharding_attributes import Shardings
+
+_LONGEST_CHAIN = 1000
+"""Annotations of annotations that are followed: a module's own body may hold a ring of them."""
+
+
+def shape_of(type_: ir.Type) -> Sizes:
+    return tuple(None if size == DYNAMIC else size for size in type_.shape)
+
+
+def grid_of(op: ir.Operation, shardings: Shardings) -> Grid:
+    """The grid that `op` names; MLIR has found it already, perhaps in a module further in."""
+    name, around = grid_name(op), op.parent
+    while name not in shardings.grids and around is not None:
+        for each in (each for region in around.regions for block in region for each in block):
+            if each.operation.name == "shard.grid" and name_of(each.operation) == name:
+                return Grid(name, sizes_in(each.operation, "shape"))
+        around = around.parent
+    return shardings.grid(name)
+
+
+def check_axes(split: Sequence[Sequence[int]], grid: Grid) -> None:
+    used = [axis for axes in split for axis in axes]
+    for axis in used:
+        if not 0 <= axis < grid.rank:
+            raise ShardingError(
+                f"grid axis {axis} in split axes {lists(split)} is not in grid @{grid.name} "
+                f"of rank {grid.rank}"
+            )
+        if used.count(axis) > 1:
+            raise ShardingError(f"grid axis {axis} is used twice in split axes {lists(split)}")
+
+
+def check_operands(key: str, sizes: Sizes, given: int) -> None:
+    """As many operands as numbers left open: upstream's printer takes it for granted."""
+    if sizes.count(None) != given:
+        raise ShardingError(
+            f"has {given} operands for the {sizes.count(None)} unknown numbers in "
+            f"{key} = {shown(sizes)}"
+        )
+
+
+def check_sharding(op: ir.Operation, shardings: Shardings) -> None:
+    layout, grid = Layout.of(op), grid_of(op, shardings)
+    check_axes(layout.split, grid)
+    for_offsets, for_halos = op.attributes["operandSegmentSizes"]
+    check_operands("sharded_dims_offsets", layout.offsets, for_offsets)
+    check_operands("halo_sizes", layout.halos, for_halos)
+    if layout.halos:
+        _check_halos(layout.halos, len(layout.split_dims))
+    if layout.offsets and grid.is_static:
+        _check_offsets(layout, grid)
+
+
+def _check_halos(halos: Sizes, split: int) -> None:
+    if len(halos) != 2 * split:
+        raise ShardingError(
+            f"has halo_sizes {shown(halos)} for {split} split dimensions: expected {2 * split}, "
+            "two for each"
+        )
+    if any(halo is not None and halo < 0 for halo in halos):
+        raise ShardingError(f"has a negative size in halo_sizes {shown(halos)}")
+
+
+def _check_offsets(layout: Layout, grid: Grid) -> None:
+    by_dim = layout.offsets_by_dim(grid)
+    expected = sum(grid.axes_size(layout.split[dim]) + 1 for dim, _ in by_dim)
+    if len(layout.offsets) != expected:
+        raise ShardingError(
+            f"has {len(layout.offsets)} sharded_dims_offsets {shown(layout.offsets)}: expected "
+            f"{expected}, one more than shards for each split dimension"
+        )
+    for dim, offsets in by_dim:
+        if offsets[0] not in (0, None):
+            raise ShardingError(
+                f"has sharded_dims_offsets {shown(offsets)} along dimension {dim}, which start "
+                f"at {offsets[0]}, not at 0"
+            )
+        for before, after in pairwise([0, *(size for size in offsets if size is not None)]):
+            if after < before:
+                raise ShardingError(
+                    f"has sharded_dims_offsets {shown(offsets)} along dimension {dim}, which go "
+                    f"down from {before} to {after}"
+                )
+
+
+def check_shard(op: ir.Operation, shardings: Shardings) -> None:
+    made_by = sharding_behind(op.operands[1])
+    if made_by is None:
+        raise ShardingError("takes a sharding that no 'shard.sharding' op makes")
+    # Upstream's canonicalization of two annotations of one value looks no further than that op.
+    if made_by != owner(op.operands[1]) and len(_annotations(op.operands[0])) > 1:
+        raise ShardingError(
+            "takes its sharding from another tensor, and annotates a value that is annotated "
+            "twice: give it a 'shard.sharding' of its own"
+        )
+    layout = Layout.of(made_by)
+    _check_fits(layout, shape_of(op.operands[0].type), grid_of(made_by, shardings))
+    _check_agreement(op, layout)
+
+
+def _layout_at(op: ir.Operation) -> Layout | None:
+    """What the annotation `op` says."""
+    made_by = sharding_behind(op.operands[1])
+    return None if made_by is None else Layout.of(made_by)
+
+
+def _check_fits(layout: Layout, shape: Sizes, grid: Grid) -> None:
+    """`layout` is one that a tensor of `shape` can have; `[[]]` stands for a scalar's `[]`."""
+    if len(layout.split) > len(shape) and (shape or layout.split_dims):
+        raise ShardingError(
+            f"has split axes {lists(layout.split)} for {len(layout.split)} dimensions, but the "
+            f"tensor has {len(shape)}"
+        )
+    for place, dim in enumerate(layout.split_dims):
+        size, count = shape[dim], group_size(grid, layout.split[dim])
+        for halo in layout.halos[2 * place : 2 * place + 2]:
+            if size is not None and count is not None and halo is not None and halo > size // count:
+                raise ShardingError(
+                    f"has halo size {halo} on dimension {dim}, whose smallest shard has "
+                    f"{size // count} of its {size} elements"
+                )
+    for dim, offsets in layout.offsets_by_dim(grid) if layout.offsets else ():
+        if offsets and None not in (offsets[-1], shape[dim]) and offsets[-1] != shape[dim]:
+            raise ShardingError(
+                f"has sharded_dims_offsets {shown(offsets)} along dimension {dim}, which end at "
+                f"{offsets[-1]}, not at its size {shape[dim]}"
+            )
+
+
+def _check_agreement(op: ir.Operation, layout: Layout) -> None:
+    """Refuse what upstream's documentation of `shard.shard` calls undefined.
+
+        %1 = shard.shard %0 to %s                       and then, with another %t,
+        %2 = shard.shard %1 to %t                       refused: %0 lies in two ways
+        %2 = shard.shard %0 to %t                       refused: so it does
+        %2 = shard.shard %1 to %t annotate_for_users    fine: %0 is moved for %2's users
+
+    Nor may anything but a repetition follow an annotation for users; what `export-shard` makes of
+    a reshard or of a function's result does.
+    """
+    if STANDS_FOR in op.attributes:
+        return
+    before = _annotation_before(op)
+    for other in [before] if before else _earlier_twins(op):
+        said = _layout_at(other)
+        if said is None or said.lies_like(layout):
+            continue
+        if _for_users(other):
+            raise ShardingError(
+                f"annotates as {layout} what is annotated as {said} for its users: annotate the "
+                "value itself first, and then once for each way that it is used"
+            )
+        if not _for_users(op):
+            raise ShardingError(
+                f"annotates one value as {layout} that is annotated as {said}: they must agree, "
+                "or the later one be for its users (annotate_for_users)"
+            )
+
+
+def _annotation_before(op: ir.Operation) -> ir.Operation | None:
+    """What annotates the op's operand, past those for users that repeat what they follow."""
+    for _ in range(_LONGEST_CHAIN):
+        before = owner(op.operands[0])
+        if before is None or before.name != "shard.shard":
+            return None
+        own, earlier = _layout_at(before), owner(before.operands[0])
+        if not _for_users(before) or earlier is None or earlier.name != "shard.shard":
+            return before
+        repeated = _layout_at(earlier)
+        if own is None or repeated is None or not own.lies_like(repeated):
+            return before
+        op = before
+    return None
+
+
+def _earlier_twins(op: ir.Operation) -> list[ir.Operation]:
+    """The annotations of the same value itself that are not behind `op` in its block."""
+    if _for_users(op):
+        return []
+    return [
+        other
+        for other in _annotations(op.operands[0])
+        if other != op
+        and not _for_users(other)
+        and not (other.block == op.block and op.is_before_in_block(other))
+    ]
+
+
+def _annotations(value: ir.Value) -> list[ir.Operation]:
+    users = [use.owner.operation for use in value.uses]
+    return [user for user in users if user.name == "shard.shard"]
+
+
+def _for_users(op: ir.Operation) -> bool:
+    return "annotate_for_users" in op.attributes
+
+
+def check_shard_shape(op: ir.Operation, shardings: Shardings) -> None:
+    dims, device = sizes_in(op, "dims"), sizes_in(op, "device")
+    for_dims, _, for_device = op.attributes["operandSegmentSizes"]
+    check_operands("dims", dims, for_dims)
+    check_operands("device", device, for_device)
+    if not dims or len(op.results) != len(dims):
+        raise ShardingError(f"has {len(op.results)} results for dims = {shown(dims)}")
+    if any(size is not None and size < 0 for size in dims):
+        raise ShardingError(f"has a negative size in dims = {shown(dims)}")
+    made_by = sharding_behind(op.operands[for_dims])
+    if made_by is None:
+        return
+    grid = grid_of(made_by, shardings)
+    check_coordinates("device", device, grid, range(grid.rank))
+    _check_fits(Layout.of(made_by), dims, grid)
+
+
+def check_coordinates(key: str, device: Sizes, grid: Grid, axes: Sequence[int]) -> None:
+    """`device` is a place along `axes`."""
+    if len(device) != len(axes):
+        raise ShardingError(
+            f"has {len(device)} coordinates in {key} = {shown(device)}, expected {len(axes)}: "
+            f"one for each of the axes {list(axes)} of grid @{grid.name}"
+        )
+    for axis, at in zip(axes, device, strict=True):
+        size = grid.shape[axis]
+        if at is not None and (at < 0 or (size is not None and at >= size)):
+            raise ShardingError(
+                f"has coordinate {at} in {key} = {shown(device)} on axis {axis} of grid "
+                f"@{grid.name}, of size {'?' if size is None else size}"
+            )
+
+
+def check_update_halo(op: ir.Operation, shardings: Shardings) -> None:
+    """The buffer holds the halos too: around each end, and a middle that fills the neighbours'."""
+    grid, split, halos = grid_of(op, shardings), split_axes(op), sizes_in(op, "static_halo_sizes")
+    check_axes(split, grid)
+    check_operands("halo_sizes", halos, len(op.operands) - 1)
+    layout = Layout(grid.name, split, halos, ())
+    _check_halos(halos, len(layout.split_dims))
+    shape = shape_of(op.operands[0].type)
+    if len(split) > len(shape):
+        raise ShardingError(
+            f"has split axes {lists(split)} for {len(split)} dimensions, but its operand has "
+            f"{len(shape)}"
+        )
+    for place, dim in enumerate(layout.split_dims):
+        size, ends = shape[dim], [halo or 0 for halo in halos[2 * place : 2 * place + 2]]
+        if size is not None and any(ends) and sum(ends) >= size:
+            raise ShardingError(
+                f"has halo_sizes {ends} on dimension {dim} of size {size}: there is nothing "
+                "between them"
+            )

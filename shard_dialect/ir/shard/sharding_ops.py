@@ -1,0 +1,152 @@
+"""Upstream's `shard.sharding` <-> a sharding.
+
+    %s = shard.sharding @g split_axes = [[], [0]] halo_sizes = [1, %h] : !shard.sharding
+    [[], [0], {halo = [[], [1, "?"]]}]  and  (%h)
+
+Upstream writes sizes one after the other, for the split dimensions only: two halos for each, and
+offsets one more than the shards along it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create
+from shard_dialect.ir.mesh.attributes import DYNAMIC, symbol
+from shard_dialect.model import Grid, Sharding
+from shard_dialect.model.sharding import Sizes
+
+_LONGEST_CHAIN = 1000
+"""Shardings of shardings that are followed: a module's own body may hold a ring of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What one `shard.sharding` says, as it is written."""
+
+    grid: str
+    split: tuple[tuple[int, ...], ...]
+    halos: Sizes
+    offsets: Sizes
+
+    @classmethod
+    def of(cls, op: ir.Operation) -> Layout:
+        offsets = sizes_in(op, "static_sharded_dims_offsets")
+        halos = sizes_in(op, "static_halo_sizes")
+        return cls(grid_name(op), split_axes(op), halos, offsets)
+
+    @property
+    def split_dims(self) -> list[int]:
+        return [dim for dim, axes in enumerate(self.split) if axes]
+
+    def offsets_by_dim(self, grid: Grid) -> list[tuple[int, Sizes]]:
+        """The offsets of each split dimension; too few where too few are written."""
+        rest = iter(self.offsets)
+        counts = [(dim, group_size(grid, self.split[dim])) for dim in self.split_dims]
+        most = len(self.offsets)  # a group may have more devices than a list has entries
+        return [
+            (dim, tuple(islice(rest, min(size, most) + 1)))
+            for dim, size in counts
+            if size is not None
+        ]
+
+    def sharding(self, rank: int, grid: Grid) -> Sharding:
+        """The same of a tensor of `rank` dimensions; a scalar's `[[]]` speaks of none."""
+        split = (*self.split[:rank], *((),) * (rank - len(self.split)))
+        halos: list[Sizes] = [()] * rank
+        offsets: list[Sizes] = [()] * rank
+        for place, dim in enumerate(self.split_dims):
+            halos[dim] = self.halos[2 * place : 2 * place + 2]
+        for dim, sizes in self.offsets_by_dim(grid):
+            offsets[dim] = sizes
+        return Sharding(self.grid, split, halos=tuple(halos), offsets=tuple(offsets))
+
+    def lies_like(self, other: Layout) -> bool:
+        """Whether the pieces are the same. Halos are copies around a piece, not a part of it."""
+
+        def pieces(layout: Layout) -> tuple[object, ...]:
+            axes = [(dim, layout.split[dim]) for dim in layout.split_dims]
+            return (layout.grid, axes, layout.offsets)
+
+        return pieces(self) == pieces(other)
+
+    def __str__(self) -> str:
+        offsets = f" sharded_dims_offsets = {shown(self.offsets)}" if self.offsets else ""
+        return f"@{self.grid} {lists(self.split)}{offsets}"
+
+
+def lists(split: Sequence[Sequence[int]]) -> str:
+    return str([list(axes) for axes in split])
+
+
+def shown(sizes: Sizes) -> str:
+    return f"[{', '.join('?' if size is None else str(size) for size in sizes)}]"
+
+
+def sizes_in(op: ir.Operation, key: str) -> Sizes:
+    """The numbers of a list like `root = [1, %i]`, none where the op has no such attribute."""
+    values = op.attributes[key] if key in op.attributes else ()
+    return tuple(None if value == DYNAMIC else value for value in values)
+
+
+def group_size(grid: Grid, axes: Sequence[int]) -> int | None:
+    """The number of devices in a group along `axes`, `None` if it is not known."""
+    return None if any(grid.shape[axis] is None for axis in axes) else grid.axes_size(axes)
+
+
+def split_axes(op: ir.Operation) -> tuple[tuple[int, ...], ...]:
+    """The split axes of a `shard.sharding`, one entry for each dimension that it speaks of."""
+    return axis_lists(op.attributes["split_axes"])
+
+
+def axis_lists(attribute: ir.Attribute) -> tuple[tuple[int, ...], ...]:
+    """`#shard<axisarray[[0], []]>`, whose lists the bindings do not read."""
+    text = str(attribute).removeprefix("#shard<axisarray").removesuffix(">")
+    return tuple(tuple(axes) for axes in json.loads(text))
+
+
+def grid_name(op: ir.Operation) -> str:
+    """The grid that a `shard.sharding` is on."""
+    return symbol(op.attributes["grid"])
+
+
+def sharding_behind(value: ir.Value) -> ir.Operation | None:
+    """The `shard.sharding` that makes `value`, or the tensor's whose sharding `value` is."""
+    for _ in range(_LONGEST_CHAIN):
+        op = owner(value)
+        if op is None or op.name == "shard.sharding":
+            return op
+        annotated = owner(op.operands[0]) if op.name == "shard.get_sharding" else None
+        if annotated is None or annotated.name != "shard.shard":
+            return None
+        value = annotated.operands[1]
+    return None
+
+
+def owner(value: ir.Value) -> ir.Operation | None:
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+def write_sharding_op(sharding: Sharding, sizes: Sequence[ir.Value]) -> ir.Value:
+    """Make the `shard.sharding` of a sharding that upstream can say."""
+    offsets = _flat(sharding.offsets)
+    halos = _flat(sharding.halos)
+    dynamic = [len(sizes), 0] if offsets else [0, len(sizes)]
+    lists = [list(axes) for axes in sharding.split_axes] or [[]]
+    attributes = {
+        "grid": ir.FlatSymbolRefAttr.get(sharding.grid),
+        "split_axes": ir.Attribute.parse(f"#shard<axisarray{lists}>"),
+        "static_sharded_dims_offsets": ir.DenseI64ArrayAttr.get(offsets),
+        "static_halo_sizes": ir.DenseI64ArrayAttr.get(halos),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get(dynamic),
+    }
+    type_ = ir.Type.parse("!shard.sharding")
+    return create("shard.sharding", [type_], sizes, attributes).results[0]
+
+
+def _flat(by_dim: Sequence[Sizes]) -> list[int]:
+    return [DYNAMIC if size is None else size for sizes in by_dim for size in sizes]

@@ -1,0 +1,1 @@
+"""What passes are, their options, and the pipelines that run them."""

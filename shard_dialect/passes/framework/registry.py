@@ -1,0 +1,89 @@
+"""The table of the passes by their names, which users may add theirs to."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TypeVar
+
+from shard_dialect.errors import ShardError
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.framework.options import options_of
+
+PASSES = {
+    "import": "vocabularies.import_:Import",
+    "export-shard": "vocabularies.export_shard:ExportShard",
+    "export-mesh": "vocabularies.export_mesh:ExportMesh",
+    "export-sdy": "vocabularies.export_sdy:ExportSdy",
+    "specialize": "specialize.specialize:Specialize",
+    "sink-reshapes": "propagate.sink_reshapes:SinkReshapes",
+    "propagate": "propagate.propagate:Propagate",
+    "split-reductions": "materialize.split_reductions:SplitReductions",
+    "materialize": "materialize.materialize:Materialize",
+    "share-collectives": "optimize.share_collectives:ShareCollectives",
+    "fold-collectives": "optimize.fold_collectives:FoldCollectives",
+    "sink-reductions": "optimize.sink_reductions:SinkReductions",
+    "sink-gathers": "optimize.sink_gathers:SinkGathers",
+    "reduce-to-pieces": "optimize.reduce_to_pieces:ReduceToPieces",
+    "compute-on-slices": "optimize.compute_on_slices:ComputeOnSlices",
+    "optimize-collectives": "optimize.optimize_collectives:OptimizeCollectives",
+    "partition": "partition.partition:Partition",
+    "bundle-collectives": "schedule.bundle_collectives:BundleCollectives",
+    "chunk-products": "schedule.chunk_products:ChunkProducts",
+    "overlap-collectives": "schedule.overlap_collectives:OverlapCollectives",
+    "pick-device": "partition.pick_device:PickDevice",
+    "lower": "lower.lower:Lower",
+    "erase-sharding": "erase_sharding:EraseSharding",
+}
+"""Our passes: `module:Class` in `shard_dialect.passes`, imported when the pass is asked for. They
+stand in the order of the forms that they go through; the last goes back to the start."""
+
+PIPELINES = {
+    "spmd": (
+        "sink-reshapes",
+        "propagate",
+        "split-reductions",
+        "materialize",
+        "optimize-collectives",
+        "partition",
+    )
+}
+"""Names for several passes in a row."""
+
+_registered: dict[str, type[Pass]] = {}
+
+PassClass = TypeVar("PassClass", bound=type[Pass])
+
+
+def register_pass(cls: PassClass) -> PassClass:
+    """Make a pass known by its `name`, to pipelines and to `opt`; usable as a decorator.
+
+    The same class may come again, as it does when its module is loaded anew.
+    """
+    name = getattr(cls, "name", None)
+    if not isinstance(name, str):
+        raise ShardError(f"pass {cls.__name__} has no name: give it one, as in name = 'my-pass'")
+    known = _registered.get(name)
+    is_same = known is not None and _origin(known) == _origin(cls)
+    if name in PASSES or name in PIPELINES or (known is not None and not is_same):
+        raise ShardError(f"there is a pass '{name}' already: {cls.__name__} needs another name")
+    options_of(cls)  # so that what cannot be an option is said here
+    _registered[name] = cls
+    return cls
+
+
+def _origin(cls: type[Pass]) -> tuple[str, str]:
+    return cls.__module__, cls.__qualname__
+
+
+def pass_names() -> tuple[str, ...]:
+    """The names of all passes in Python: ours, then those registered."""
+    return (*PASSES, *_registered)
+
+
+def pass_class(name: str) -> type[Pass]:
+    """The class of the pass called `name`."""
+    if name in _registered:
+        return _registered[name]
+    module, _, cls = PASSES[name].partition(":")
+    found: type[Pass] = getattr(import_module(f"shard_dialect.passes.{module}"), cls)
+    return found

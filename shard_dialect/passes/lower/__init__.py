@@ -1,0 +1,1 @@
+"""From the local form to the lowered form."""

@@ -1,0 +1,193 @@
+"""Sums and products are accumulated in wide enough elements and rounded once. Part of `lower`.
+
+    %r = linalg.reduce { arith.addf } ins(%x : tensor<4x4096xbf16>) outs(%init : tensor<4xbf16>)
+
+becomes, as the sum of 256 and 1 is 256 in bf16,
+
+    %start = arith.extf %init : tensor<4xbf16> to tensor<4xf32>
+    %sum = linalg.generic ins(%x : tensor<4x4096xbf16>) outs(%start : tensor<4xf32>) {
+      %wide = arith.extf %element : bf16 to f32
+      arith.addf %wide, %sum : f32 }
+    %r = arith.truncf %sum : tensor<4xf32> to tensor<4xbf16>
+
+So it is with f16 and bf16, as XLA, torch and BLAS have it, and with long sums of f32, which are
+accumulated in f64, so that their error does not grow with their length. Products of matrices and
+convolutions in f32 are added up in blocks by BLAS, and stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build_loops import elementwise
+from shard_dialect.ir.walk import body, operations, walk
+
+_LONG = 1024
+"""Elements of a sum of f32 from which on it is accumulated in f64."""
+_ACCUMULATES = ("arith.addf", "arith.subf", "arith.mulf")
+_MULTIPLY_ADD = ["arith.mulf", "arith.addf", "linalg.yield"]
+_OF_ELEMENTS = ("arith.", "math.", "linalg.index", "linalg.yield", "tensor.extract")
+"""What may stand in a body that is written for wider elements."""
+
+
+def accumulate_wide(module: ir.Operation) -> None:
+    """Rewrite the reductions of linalg whose elements are too narrow to accumulate in."""
+    for op in walk(module):
+        wide = _accumulator(op) if op.name.startswith("linalg.") and len(op.results) else None
+        if wide is not None:
+            with ir.InsertionPoint(op), op.location:
+                _rewrite(op, wide)
+
+
+def _accumulator(op: ir.Operation) -> ir.Type | None:
+    """The type to accumulate in, if it is not that of the results."""
+    maps = linalg_queries.get_indexing_maps(op)
+    if maps is None or not op.regions or not _is_simple(op):
+        return None
+    count = len(op.results)
+    kinds = {str(result.type.element_type) for result in op.results}
+    outputs = list(body(op).arguments)[-count:]
+    accumulates = any(use.owner.name in _ACCUMULATES for each in outputs for use in each.uses)
+    if not accumulates:
+        return None
+    length = _length(op, [map_.value for map_ in maps])
+    is_long = length >= _LONG and [each.name for each in operations(body(op))] != _MULTIPLY_ADD
+    if is_long and kinds & {"bf16", "f16", "f32"}:
+        return ir.F64Type.get()
+    return ir.F32Type.get() if length > 1 and kinds & {"bf16", "f16"} else None
+
+
+def _is_simple(op: ir.Operation) -> bool:
+    return all(
+        each.name.startswith(_OF_ELEMENTS)
+        and each.name != "arith.bitcast"
+        and not list(each.regions)
+        for each in operations(body(op))
+    )
+
+
+def _length(op: ir.Operation, maps: Sequence[ir.AffineMap]) -> int:
+    """How many elements of the operands one of the results is made of, at most."""
+    kept = {loop for map_ in maps[-len(op.results) :] for loop in _loops(map_)}
+    sizes: dict[int, int] = {}
+    shapes = [list(each.type.shape) if _is_tensor(each) else [] for each in op.operands]
+    for map_, shape in zip(maps, shapes, strict=True):
+        for place, size in zip(map_.results, shape, strict=True):
+            if isinstance(place, ir.AffineDimExpr):
+                sizes[place.position] = size
+    return prod(size for loop, size in sizes.items() if loop not in kept and size > 0)
+
+
+def _loops(map_: ir.AffineMap) -> list[int]:
+    return [each.position for each in map_.results if isinstance(each, ir.AffineDimExpr)]
+
+
+def _is_tensor(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
+
+
+def _rewrite(op: ir.Operation, wide: ir.Type) -> None:
+    """Put a `linalg.generic` that accumulates in `wide` in the op's place."""
+    count = len(op.operands) - len(op.results)
+    operands = list(op.operands)
+    if [each.name for each in operations(body(op))] == _MULTIPLY_ADD:  # BLAS wants one type for all
+        operands = [_widened(each, wide) for each in operands]
+    else:
+        operands[count:] = [_widened(each, wide) for each in operands[count:]]
+    maps = linalg_queries.get_indexing_maps(op)
+    attributes = {
+        "indexing_maps": ir.ArrayAttr.get(list(maps)),
+        "iterator_types": _iterators(op, [map_.value for map_ in maps]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([count, len(op.results)]),
+    }
+    types = [each.type for each in operands[count:]]
+    made = build.create("linalg.generic", types, operands, attributes, regions=1)
+    block = body(op)
+    block.append_to(made.regions[0])
+    _retype(block, operands, wide)
+    for old, new in zip(op.results, made.results, strict=True):
+        old.replace_all_uses_with(_narrowed(new, old.type))
+    op.erase()
+
+
+def _iterators(op: ir.Operation, maps: Sequence[ir.AffineMap]) -> ir.Attribute:
+    if "iterator_types" in op.attributes:
+        return op.attributes["iterator_types"]
+    kept = {loop for map_ in maps[-len(op.results) :] for loop in _loops(map_)}
+    kinds = ["parallel" if loop in kept else "reduction" for loop in range(maps[0].n_dims)]
+    parsed = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
+    return ir.ArrayAttr.get(parsed)
+
+
+def _is_narrow(type_: ir.Type, wide: ir.Type) -> bool:
+    return isinstance(type_, ir.FloatType) and type_.width < wide.width
+
+
+def _widened(value: ir.Value, wide: ir.Type) -> ir.Value:
+    """The tensor, or the number, with elements of the type `wide` if they are narrower floats."""
+    if not _is_tensor(value):
+        return _extended(value, wide) if _is_narrow(value.type, wide) else value
+    if not _is_narrow(value.type.element_type, wide):
+        return value
+    type_ = ir.RankedTensorType.get(value.type.shape, wide)
+    fill = value.owner if not isinstance(value.owner, ir.Block) else None
+    if fill is not None and fill.name == "linalg.fill":
+        known = build.constant_value(fill.operands[0])
+        if isinstance(known, ir.FloatAttr):
+            start = build.scalar(ir.FloatAttr.get(wide, known.value)).results[0]
+            return build.fill(start, build.empty(type_).results[0]).results[0]
+    return elementwise([value], lambda each: _extended(each, wide), type_)
+
+
+def _narrowed(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
+    if value.type == type_:
+        return value
+    element = type_.element_type
+    return elementwise([value], lambda each: build.cast("arith.truncf", each, element), type_)
+
+
+def _extended(value: ir.Value, wide: ir.Type) -> ir.Value:
+    return build.cast("arith.extf", value, wide)
+
+
+def _retype(block: ir.Block, operands: Sequence[ir.Value], wide: ir.Type) -> None:
+    """Have a body compute on floats of type `wide` at least. It rounds only where it says so."""
+    for argument, operand in zip(block.arguments, operands, strict=True):
+        given = operand.type.element_type if _is_tensor(operand) else operand.type
+        if given != argument.type:
+            argument.set_type(given)
+        elif _is_narrow(argument.type, wide):
+            _extend_uses(argument, wide, ir.InsertionPoint.at_block_begin(block))
+    for op in operations(block):
+        if op.name == "arith.extf" and op.operands[0].type == wide:
+            _forward(op, wide)
+        elif not len(op.results) or not _is_narrow(op.results[0].type, wide):
+            continue
+        elif op.name == "arith.constant":
+            value = ir.FloatAttr.get(wide, op.attributes["value"].value)
+            with ir.InsertionPoint(op), op.location:
+                op.results[0].replace_all_uses_with(build.scalar(value).results[0])
+            op.erase()
+        elif op.name in ("arith.truncf", "tensor.extract"):
+            _extend_uses(op.results[0], wide, ir.InsertionPoint.after(op))
+        else:
+            op.results[0].set_type(wide)
+
+
+def _forward(op: ir.Operation, wide: ir.Type) -> None:
+    """Drop an extension of what is already as wide; one to wider floats stays."""
+    if op.results[0].type.width <= wide.width:
+        op.results[0].replace_all_uses_with(op.operands[0])
+        op.erase()
+
+
+def _extend_uses(value: ir.Value, wide: ir.Type, at: ir.InsertionPoint) -> None:
+    uses = list(value.uses)
+    if not uses:
+        return
+    with at, ir.Location.unknown():
+        extended = _extended(value, wide)
+    build.redirect(uses, extended)

@@ -1,0 +1,155 @@
+"""Elements of collectives as the runtimes are given them: of one type, which takes whole bytes, and
+in the order of signed ones.
+
+    %a = linalg.generic ... ins(%x : tensor<4xi4>) { ... arith.extsi %element : i4 to i8 ... }
+    %b = shard.all_reduce %a on @g grid_axes = [0] : tensor<4xi8> -> tensor<4xi8>
+    %0 = linalg.generic ... ins(%b : tensor<4xi8>) { ... arith.trunci %element : i8 to i4 ... }
+
+Sums and products lose the same bits so, and maxima are of the same numbers. The first bit of
+unsigned integers is turned over before a maximum or minimum, and back after it. What is reduced to
+a wider type is converted before, as upstream says (`shard.all_reduce`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import reductions
+from shard_dialect.ir.building.build import create, redirect
+from shard_dialect.ir.building.build_loops import elementwise
+from shard_dialect.ir.building.masking import select
+from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.shard.local_collectives import LocalStep
+from shard_dialect.model import AllReduce, Grid, ReduceScatter
+from shard_dialect.model.rooted_collectives import Reduce, place_of
+from shard_dialect.passes.lower.packed_layout import of_rank, rank_of
+
+_Change = Callable[[ir.Value], ir.Value]
+
+
+def suit_runtimes(op: ir.Operation, step: LocalStep, grid: Grid, function: ir.Operation) -> None:
+    """Change what a collective of `function`, or the start of one, is given, and what it gives."""
+    if isinstance(step, AllReduce | Reduce | ReduceScatter):
+        _widen_before(op)
+        _use_whole_bytes(op)
+        _order_as_signed(op, step, grid, function)
+    else:
+        _use_whole_bytes(op)
+
+
+def _widen_before(op: ir.Operation) -> None:
+    """Convert what a reduction is given to the type of what it gives."""
+    value, made = op.operands[0], op.results[0].type.element_type
+    given = value.type.element_type
+    if given == made:
+        return
+    with ir.InsertionPoint(op), op.location:
+        if isinstance(given, ir.ComplexType):
+            wide = elementwise([value], lambda each: _wider(each, made), _of(made, value))
+        elif isinstance(given, ir.FloatType):
+            wide = _converted(value, "arith.extf", made)
+        else:
+            wide = reductions.as_type(_extended(value, made), _of(made, value))
+        op.operands[0] = wide
+
+
+def _wider(value: ir.Value, type_: ir.ComplexType) -> ir.Value:
+    narrow, part = value.type.element_type, type_.element_type
+    parts = [create(f"complex.{name}", [narrow], [value]).results[0] for name in ("re", "im")]
+    wide = [create("arith.extf", [part], [each]).results[0] for each in parts]
+    return create("complex.create", [type_], wide).results[0]
+
+
+def _extended(value: ir.Value, type_: ir.IntegerType) -> ir.Value:
+    """Signless integers of the width of `type_`. A bit is 0 or 1, and never -1."""
+    element = value.type.element_type
+    has_no_sign = reductions.is_unsigned(element) or element.width == 1
+    bits = reductions.as_type(value, reductions.signless(value.type))
+    name = "arith.extui" if has_no_sign else "arith.extsi"
+    return _converted(bits, name, reductions.signless(type_))
+
+
+def _use_whole_bytes(op: ir.Operation) -> None:
+    """Give a collective integers of 8, 16, 32 or 64 bits, but for i1."""
+    element = op.operands[0].type.element_type
+    if not isinstance(element, ir.IntegerType) or element.width in (1, 8 * itemsize(element)):
+        return
+    plain = reductions.signless(element)
+    wide = ir.IntegerType.get_signless(8 * itemsize(element))
+
+    def narrowed(value: ir.Value) -> ir.Value:
+        return reductions.as_type(_converted(value, "arith.trunci", plain), _of(element, value))
+
+    for each in (op, *_ends(op)):
+        each.results[0].set_type(_of(wide, each.results[0]))
+    _wrap(op, lambda value: _extended(value, wide), narrowed)
+
+
+def _order_as_signed(
+    op: ir.Operation, step: AllReduce | Reduce | ReduceScatter, grid: Grid, function: ir.Operation
+) -> None:
+    """Have a reduction find unsigned maxima and minima."""
+    element = op.operands[0].type.element_type
+    if step.reduction not in ("max", "min") or not reductions.is_unsigned(element):
+        return
+
+    def given(value: ir.Value) -> ir.Value:
+        return _turned(value, _first_bit(element))
+
+    def made(value: ir.Value) -> ir.Value:
+        bit = _first_bit(element)
+        if isinstance(step, Reduce):
+            bit = _at_root(bit, step, grid, function)
+        return _turned(value, bit)
+
+    _wrap(op, given, made)
+
+
+def _wrap(op: ir.Operation, before: _Change, after: _Change) -> None:
+    """`before` what a collective, or the start of one, is given, and `after` what it gives."""
+    with ir.InsertionPoint(op), op.location:
+        op.operands[0] = before(op.operands[0])
+    for end in _ends(op):
+        uses = list(end.results[0].uses)
+        with ir.InsertionPoint.after(end), end.location:
+            changed = after(end.results[0])
+        redirect(uses, changed)
+
+
+def _ends(op: ir.Operation) -> list[ir.Operation]:
+    """The ops that give the results."""
+    if op.name != "mesh.start":
+        return [op]
+    return [use.owner.operation for use in op.results[0].uses]
+
+
+def _of(element: ir.Type, like: ir.Value) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(like.type.shape, element)
+
+
+def _converted(value: ir.Value, name: str, element: ir.Type) -> ir.Value:
+    def convert(each: ir.Value) -> ir.Value:
+        return create(name, [element], [each]).results[0]
+
+    return elementwise([value], convert, _of(element, value))
+
+
+def _first_bit(element: ir.Type) -> ir.Value:
+    """The smallest signed number has this bit, and no other."""
+    return reductions.neutral("max", reductions.signless(element))
+
+
+def _at_root(bit: ir.Value, step: Reduce, grid: Grid, function: ir.Operation) -> ir.Value:
+    """No bit elsewhere: what a reduction gives the others is nothing."""
+    root = place_of(step.root, grid.sizes_along(step.axes))
+    is_root = [int(grid.index_along(rank, step.axes) == root) for rank in range(grid.size)]
+    here = of_rank(is_root, ir.IntegerType.get_signless(1), rank_of(function, grid))
+    return select(here, bit, reductions.neutral("sum", bit.type))
+
+
+def _turned(value: ir.Value, bit: ir.Value) -> ir.Value:
+    """With `bit` of each element the other one."""
+    plain = reductions.as_type(value, reductions.signless(value.type))
+    turned = elementwise([plain], lambda each: reductions.combine("bitwise_xor", each, bit))
+    return reductions.as_type(turned, value.type)

@@ -1,0 +1,79 @@
+"""Ops, most of StableHLO, that upstream converts wrongly or not at all. Part of `lower`.
+
+Each module has functions that write, at the current insertion point, what an op's results are: its
+own where it stays. Some do so in front of upstream's conversion, which is to take what they write;
+others make loops on buffers of what it has left, whose regions it has converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.walk import walk
+from shard_dialect.passes.lower.expansions import (
+    batch_norm,
+    gather_scatter_loops,
+    select_and_scatter,
+    workarounds,
+)
+from shard_dialect.passes.lower.expansions.fft import fft
+from shard_dialect.passes.lower.expansions.matrix_decompositions import cholesky, triangular_solve
+from shard_dialect.passes.lower.expansions.single_elements import compute_elements
+from shard_dialect.passes.lower.expansions.sort import sort
+
+_Expansion = Callable[[ir.Operation], Sequence[ir.Value]]
+_TO_OTHERS: dict[str, _Expansion] = {
+    "bufferization.materialize_in_destination": workarounds.materialize,
+    "stablehlo.add": workarounds.add,
+    "stablehlo.batch_norm_grad": batch_norm.grad,
+    "stablehlo.batch_norm_inference": batch_norm.inference,
+    "stablehlo.batch_norm_training": batch_norm.training,
+    "stablehlo.concatenate": workarounds.concat,
+    "stablehlo.dynamic_slice": gather_scatter_loops.signed_places,
+    "stablehlo.dynamic_update_slice": gather_scatter_loops.signed_places,
+    "stablehlo.gather": gather_scatter_loops.gather,
+    "stablehlo.reduce": workarounds.reduce,
+    "stablehlo.scatter": gather_scatter_loops.signed_places,
+    "stablehlo.select_and_scatter": select_and_scatter.keep,
+    "stablehlo.slice": workarounds.slice_,
+    "tensor.concat": workarounds.concat,
+}
+_TO_LOOPS: dict[str, _Expansion] = {
+    "stablehlo.cholesky": cholesky,
+    "stablehlo.fft": fft,
+    "stablehlo.scatter": gather_scatter_loops.scatter,
+    "stablehlo.select_and_scatter": select_and_scatter.select_and_scatter,
+    "stablehlo.sort": sort,
+    "stablehlo.triangular_solve": triangular_solve,
+}
+
+
+def to_other_ops(module: ir.Operation) -> None:
+    """Before upstream's conversion."""
+    _expand(module, _TO_OTHERS)
+
+
+def to_loops(module: ir.Operation) -> None:
+    """Behind it, and right before bufferization, which must see what the loops read.
+
+    The passes before that would fold a buffer that loops fill into what reads it.
+    """
+    _expand(module, _TO_LOOPS)
+    compute_elements(module)
+
+
+def _expand(module: ir.Operation, table: Mapping[str, _Expansion]) -> None:
+    found = [op for op in walk(module) if op.name in table]
+    if found:
+        for dialect in ("arith", "bufferization", "complex", "linalg", "math", "memref", "scf"):
+            ir.Context.current.dialects[dialect]  # loads it
+        ir.Context.current.dialects["tensor"]
+    for op in reversed(found):
+        with ir.InsertionPoint(op), op.location:
+            values = table[op.name](op)
+        if list(values) == list(op.results):
+            continue
+        for old, new in zip(op.results, values, strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()

@@ -1,0 +1,90 @@
+"""`stablehlo.batch_norm_*` as the formulas that the specification has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.rules.stablehlo.attribute_reading import integer
+from shard_dialect.rules.stablehlo.index_arithmetic import broadcast, joined, repeated
+
+
+class _Features:
+    """The elements of a tensor by the feature that they are of."""
+
+    def __init__(self, op: ir.Operation) -> None:
+        self.whole = op.operands[0].type
+        self.feature = integer(op, "feature_index")
+        self.others = [dim for dim in range(self.whole.rank) if dim != self.feature]
+        self.vector = build.resized(self.whole, [self.whole.shape[self.feature]])
+        self.epsilon = repeated(op.attributes["epsilon"].value, self.whole)
+        self.count = prod(self.whole.shape[dim] for dim in self.others)
+
+    def wide(self, vector: ir.Value) -> ir.Value:
+        """Each feature's number at all of its elements."""
+        return broadcast(vector, self.whole.shape, [self.feature])
+
+    def sum(self, value: ir.Value) -> ir.Value:
+        """Of each feature's elements."""
+        if not self.others:
+            return value
+        scalar = build.resized(self.whole, [])
+        along = {"dimensions": ir.DenseI64ArrayAttr.get(self.others)}
+        zero = repeated(0, scalar)
+        made = build.create("stablehlo.reduce", [self.vector], [value, zero], along, regions=1)
+        block = made.regions[0].blocks.append(scalar, scalar, arg_locs=[made.location] * 2)
+        with ir.InsertionPoint(block):
+            total = joined(block.arguments[0], block.arguments[1], "add")
+            build.create("stablehlo.return", [], [total])
+        return made.results[0]
+
+    def mean(self, value: ir.Value) -> ir.Value:
+        return joined(self.sum(value), repeated(self.count, self.vector), "divide")
+
+    def deviation(self, variance: ir.Value) -> ir.Value:
+        """The square root of the variance, wide, and a little more than zero."""
+        moved = joined(self.wide(variance), self.epsilon, "add")
+        return build.create("stablehlo.sqrt", [self.whole], [moved]).results[0]
+
+
+def inference(op: ir.Operation) -> Sequence[ir.Value]:
+    return [_normalized(_Features(op), *op.operands)]
+
+
+def training(op: ir.Operation) -> Sequence[ir.Value]:
+    features = _Features(op)
+    operand, scale, offset = op.operands
+    mean = features.mean(operand)
+    centered = joined(operand, features.wide(mean), "subtract")
+    variance = features.mean(joined(centered, centered, "multiply"))
+    return [_normalized(features, operand, scale, offset, mean, variance), mean, variance]
+
+
+def _normalized(
+    features: _Features,
+    operand: ir.Value,
+    scale: ir.Value,
+    offset: ir.Value,
+    mean: ir.Value,
+    variance: ir.Value,
+) -> ir.Value:
+    centered = joined(operand, features.wide(mean), "subtract")
+    normal = joined(centered, features.deviation(variance), "divide")
+    scaled = joined(features.wide(scale), normal, "multiply")
+    return joined(scaled, features.wide(offset), "add")
+
+
+def grad(op: ir.Operation) -> Sequence[ir.Value]:
+    """Of the operand, the scale and the offset."""
+    features = _Features(op)
+    operand, scale, mean, variance, given = op.operands
+    centered = joined(operand, features.wide(mean), "subtract")
+    deviation = features.deviation(variance)
+    normal = joined(centered, deviation, "divide")
+    tilted = joined(given, normal, "multiply")
+    even, tilt = (features.wide(features.mean(each)) for each in (given, tilted))
+    rest = joined(joined(given, even, "subtract"), joined(tilt, normal, "multiply"), "subtract")
+    factor = joined(features.wide(scale), deviation, "divide")
+    return [joined(factor, rest, "multiply"), features.sum(tilted), features.sum(given)]

@@ -1,0 +1,223 @@
+"""The Fourier transform of a row of complex numbers, one prime factor of its size at a time.
+
+Of `n` elements `x`, the transforms of length `l` of every `n/l`-th of them are known,
+
+    y[j, k] = sum over t < l of x[k + (n/l) t] w_l^(j t)        w_l = exp(-2 pi i / l)
+
+from `y = x` with `l = 1` on; those of length `p l` are, with `m = n / (p l)`,
+
+    y'[j, k] = sum over q < p of y[j mod l, k + m q] w_(p l)^(j q)
+
+So `n` elements take `n` times the sum of the prime factors of `n` products. Where one of these is
+large, the row is instead convolved with a chirp (Bluestein's algorithm),
+
+    y[j] = c[j] sum over k of x[k] c[k] / c[j - k]              c[k] = exp(-pi i k^2 / n)
+
+by transforms of as many elements as the next power of two of `2 n` says.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import cos, pi, sin
+from typing import TypeAlias
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build, reductions
+from shard_dialect.passes.lower.expansions import loop_code
+from shard_dialect.passes.lower.expansions.loop_code import Values
+
+Load: TypeAlias = Callable[[ir.Value], ir.Value]
+Store: TypeAlias = Callable[[ir.Value, ir.Value], object]
+Transform: TypeAlias = Callable[[Load, int, Store], None]
+"""Takes what reads an element, how many are wanted, and what stores one."""
+
+_LARGE = 256
+"""Prime factors from here on take longer than four transforms of twice as many elements."""
+
+
+def transform_of(element: ir.ComplexType, size: int, *, is_inverse: bool) -> Transform:
+    if max(_prime_factors(size), default=1) >= _LARGE:
+        return _Convolution.of(element, size, is_inverse=is_inverse).transform
+    return _Row.of(element, size, is_inverse=is_inverse).transform
+
+
+def number(real: ir.Value, imaginary: ir.Value) -> ir.Value:
+    element = ir.ComplexType.get(real.type)
+    return build.create("complex.create", [element], [real, imaginary]).results[0]
+
+
+def _op(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    return build.create(f"complex.{name}", [a.type], [a, b]).results[0]
+
+
+def _conjugate(value: ir.Value) -> ir.Value:
+    return build.create("complex.conj", [value.type], [value]).results[0]
+
+
+def _scaled(value: ir.Value, factor: float) -> ir.Value:
+    real = value.type.element_type
+    scale = build.scalar(ir.FloatAttr.get(real, factor)).results[0]
+    return _op("mul", value, number(scale, reductions.neutral("sum", real)))
+
+
+@dataclass(frozen=True)
+class _Waves:
+    """Complex numbers of length 1, by their angles."""
+
+    cosines: ir.Value
+    sines: ir.Value
+
+    @classmethod
+    def of(cls, element: ir.ComplexType, angles: list[float]) -> _Waves:
+        real = element.element_type
+        type_ = ir.RankedTensorType.get([len(angles)], real)
+        listed = [array("f" if real.width == 32 else "d", map(wave, angles)) for wave in (cos, sin)]
+        dense = [ir.DenseElementsAttr.get(each, type=type_) for each in listed]
+        return cls(*(build.buffer_of(build.scalar(each).results[0]) for each in dense))
+
+    def at(self, place: ir.Value) -> ir.Value:
+        return number(loop_code.load(self.cosines, [place]), loop_code.load(self.sines, [place]))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Memory for a row, twice: each stage reads one half of it, and writes the other."""
+
+    halves: ir.Value
+    roots: _Waves
+    """The powers of the root of unity."""
+    scale: float
+
+    @classmethod
+    def of(cls, element: ir.ComplexType, size: int, *, is_inverse: bool) -> _Row:
+        turn = (2 if is_inverse else -2) * pi / size
+        halves = build.allocate(ir.MemRefType.get([2, size], element)).results[0]
+        roots = _Waves.of(element, [turn * k for k in range(size)])
+        return cls(halves, roots, 1 / size if is_inverse else 1)
+
+    @property
+    def size(self) -> int:
+        return int(self.halves.type.shape[1])
+
+    def transform(self, load: Load, wanted: int, store: Store) -> None:
+        def take(place: ir.Value, _: Values) -> Values:
+            loop_code.store(load(place), self.halves, [0, place])
+            return []
+
+        loop_code.loop(0, self.size, [], take)
+        known = [
+            loop_code.index(1),
+            loop_code.index(0),
+        ]  # the length so far, and which half is of that
+        for factor, count in Counter(_prime_factors(self.size)).items():
+            known = loop_code.loop(0, count, known, partial(self._stage, factor))
+
+        def put(place: ir.Value, _: Values) -> Values:
+            value = loop_code.load(self.halves, [known[1], place])
+            store(value if self.scale == 1 else _scaled(value, self.scale), place)
+            return []
+
+        loop_code.loop(0, wanted, [], put)
+
+    def _stage(self, factor: int, _: ir.Value, known: Values) -> Values:
+        """From transforms of `length` to those of `factor` times as many elements."""
+        length, source = known
+        step = loop_code.joined("divsi", self.size // factor, length)
+        target = loop_code.joined("xori", source, 1)
+        zero = reductions.neutral("sum", self.halves.type.element_type)
+
+        def write(places: Values, _: Values) -> Values:
+            turn, start, k = places
+            j = loop_code.joined("addi", loop_code.joined("muli", turn, length), start)
+            first = loop_code.joined("muli", loop_code.joined("muli", start, factor), step)
+            first = loop_code.joined("addi", first, k)
+            more = loop_code.joined("muli", j, step)
+
+            def add(q: ir.Value, carried: Values) -> Values:
+                total, power = carried
+                at = loop_code.joined("addi", first, loop_code.joined("muli", q, step))
+                product = _op(
+                    "mul", loop_code.load(self.halves, [source, at]), self.roots.at(power)
+                )
+                after = loop_code.joined("addi", power, more)
+                less = loop_code.joined("subi", after, self.size)
+                is_less = loop_code.less(after, self.size)
+                return [_op("add", total, product), loop_code.chosen(is_less, after, less)]
+
+            total, _power = loop_code.loop(0, factor, [zero, loop_code.index(0)], add)
+            place = loop_code.joined("addi", more, k)
+            loop_code.store(total, self.halves, [target, place])
+            return []
+
+        loop_code.nest([factor, length, step], write)
+        return [loop_code.joined("muli", length, factor), target]
+
+
+@dataclass(frozen=True)
+class _Convolution:
+    size: int
+    row: _Row
+    """Of more elements; its inverse is that of the conjugates, conjugated."""
+    chirp: _Waves
+    kernel: ir.Value
+    """What the spectrum of a row is multiplied by."""
+    spectrum: ir.Value
+
+    @classmethod
+    def of(cls, element: ir.ComplexType, size: int, *, is_inverse: bool) -> _Convolution:
+        turn = (1 if is_inverse else -1) * pi / size
+        row = _Row.of(element, 1 << (2 * size - 1).bit_length(), is_inverse=False)
+        chirp = _Waves.of(element, [turn * (k * k % (2 * size)) for k in range(size)])
+        memory = ir.MemRefType.get([row.size], element)
+        kernel, spectrum = (build.allocate(memory).results[0] for _ in range(2))
+        made = cls(size, row, chirp, kernel, spectrum)
+        scale = 1 / row.size / (size if is_inverse else 1)
+
+        def around(place: ir.Value) -> ir.Value:
+            distance = loop_code.joined("minsi", place, loop_code.joined("subi", row.size, place))
+            return made._inside(distance, lambda near: _conjugate(chirp.at(near)))
+
+        row.transform(
+            around,
+            row.size,
+            lambda value, place: loop_code.store(_scaled(value, scale), kernel, [place]),
+        )
+        return made
+
+    def _inside(self, place: ir.Value, load: Load) -> ir.Value:
+        """Zero past the end of the row."""
+        value = load(loop_code.joined("minsi", place, self.size - 1))
+        is_inside = loop_code.less(place, self.size)
+        return loop_code.chosen(is_inside, value, reductions.neutral("sum", value.type))
+
+    def transform(self, load: Load, wanted: int, store: Store) -> None:
+        def multiply(value: ir.Value, place: ir.Value) -> None:
+            product = _op("mul", value, loop_code.load(self.kernel, [place]))
+            loop_code.store(_conjugate(product), self.spectrum, [place])
+
+        self.row.transform(
+            lambda place: self._inside(place, lambda at: _op("mul", load(at), self.chirp.at(at))),
+            self.row.size,
+            multiply,
+        )
+        self.row.transform(
+            lambda place: loop_code.load(self.spectrum, [place]),
+            wanted,
+            lambda value, at: store(_op("mul", _conjugate(value), self.chirp.at(at)), at),
+        )
+
+
+def _prime_factors(size: int) -> list[int]:
+    """From the smallest on."""
+    found, factor = [], 2
+    while factor * factor <= size:
+        while size % factor == 0:
+            found.append(factor)
+            size //= factor
+        factor += 1
+    return [*found, size] if size > 1 else found

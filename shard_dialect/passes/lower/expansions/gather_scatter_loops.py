@@ -1,0 +1,140 @@
+"""`stablehlo.gather` and `stablehlo.scatter`: one element of a slice after the other.
+
+    for each place of the slices:
+      at = indices[the place, but for its part in a slice] + the place in the slice
+      gather:   result[place] = operand[at], where slices that are not inside are moved
+      scatter:  operand[at] = join(operand[at], slices[place]), if that is inside
+
+A gather is an op of linalg, which is fused with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build_loops import generic
+from shard_dialect.passes.lower.expansions import loop_code
+from shard_dialect.passes.lower.expansions.loop_code import Number, Values
+from shard_dialect.rules.stablehlo.gather_scatter import Numbers
+from shard_dialect.rules.stablehlo.index_arithmetic import converted, joined, repeated
+
+_LARGEST = 2**63 - 1
+_FIRST_PLACE = {"stablehlo.dynamic_slice": 1, "stablehlo.dynamic_update_slice": 2}
+
+
+def signed_places(op: ir.Operation) -> Sequence[ir.Value]:
+    """Unsigned indices, of a scatter or of a slice at a dynamic place, as signed ones."""
+    if op.name in _FIRST_PLACE:
+        numbers = range(_FIRST_PLACE[op.name], len(op.operands))
+    else:
+        numbers = range(len(op.operands) // 2, len(op.operands) // 2 + 1)
+    for number in numbers:
+        op.operands[number] = _signed(op.operands[number])
+    return list(op.results)
+
+
+def _signed(indices: ir.Value) -> ir.Value:
+    """Those that are too large for that are past the end in any case."""
+    element = indices.type.element_type
+    if not isinstance(element, ir.IntegerType) or not element.is_unsigned:
+        return indices
+    if element.width == 64:
+        indices = joined(indices, repeated(_LARGEST, indices.type), "minimum")
+    return converted(indices, ir.IntegerType.get_signless(64))
+
+
+def gather(op: ir.Operation) -> Sequence[ir.Value]:
+    operand, indices = op.operands[0], _signed(op.operands[1])
+    type_ = op.results[0].type
+    given, lengths = Numbers.of_gather(op), list(op.attributes["slice_sizes"])
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
+
+    def look(_: ir.Value) -> ir.Value:
+        places = [_round(dim) for dim in range(type_.rank)]
+        starts = _starts(given, type_.shape, indices.type, _read_tensor(indices), places)
+        for dim in given.indexed:
+            last = operand.type.shape[dim] - lengths[dim]
+            starts[dim] = loop_code.joined("minsi", loop_code.joined("maxsi", starts[dim], 0), last)
+        return _read_tensor(operand)(_in_slice(given, starts, places, operand.type.rank))
+
+    into = build.empty(type_).results[0]
+    return list(generic([], into, [identity], ["parallel"] * type_.rank, look).results)
+
+
+def _round(dim: int) -> ir.Value:
+    number = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
+    return build.create("linalg.index", [ir.IndexType.get()], [], number).results[0]
+
+
+def _read_tensor(tensor: ir.Value) -> Callable[[Sequence[Number]], ir.Value]:
+    element = tensor.type.element_type
+
+    def read(places: Sequence[Number]) -> ir.Value:
+        operands = [tensor, *map(loop_code.index, places)]
+        return build.create("tensor.extract", [element], operands).results[0]
+
+    return read
+
+
+def scatter(op: ir.Operation) -> Sequence[ir.Value]:
+    count = len(op.operands) // 2
+    operands, indices = list(op.operands)[:count], build.buffer_of(op.operands[count])
+    slices = list(map(build.buffer_of, list(op.operands)[count + 1 :]))
+    results = list(map(loop_code.copy, operands))
+    given = Numbers.of_scatter(op)
+    sizes, shape = slices[0].type.shape, operands[0].type.shape
+
+    def read(places: Sequence[Number]) -> ir.Value:
+        return loop_code.load(indices, places)
+
+    def write(places: Values, _: Values) -> Values:
+        starts = _starts(given, sizes, indices.type, read, places)
+        at = _in_slice(given, starts, places, len(shape))
+
+        def join() -> Values:
+            elements = [loop_code.load(each, at) for each in results]
+            elements += [loop_code.load(each, places) for each in slices]
+            for value, into in zip(loop_code.applied(op, 0, elements), results, strict=True):
+                loop_code.store(value, into, at)
+            return []
+
+        inside = [loop_code.is_inside(at[dim], shape[dim]) for dim in given.indexed]
+        return loop_code.only_if(loop_code.all_of(inside), join)
+
+    loop_code.nest(sizes, write)
+    return [build.tensor_of(each) for each in results]
+
+
+def _starts(
+    given: Numbers,
+    sizes: Sequence[int],
+    indices: ir.ShapedType,
+    read: Callable[[Sequence[Number]], ir.Value],
+    places: Values,
+) -> dict[int, ir.Value]:
+    """Where the slice that is at `places` begins, along the operand's dimensions that have such."""
+    batches = given.batches(tuple(sizes), tuple(indices.shape))
+    starts = {of: places[dim] for dim, (of, _) in batches.items() if of is not None}
+    for number, of in enumerate(given.indexed):
+        at: list[Number] = [places[dim] for dim in batches]
+        if given.index_vector < indices.rank:
+            at.insert(given.index_vector, number)
+        element = read(at)
+        is_index = isinstance(element.type, ir.IndexType)
+        cast = ([ir.IndexType.get()], [element])
+        starts[of] = element if is_index else build.create("arith.index_cast", *cast).results[0]
+    return starts
+
+
+def _in_slice(given: Numbers, starts: dict[int, ir.Value], places: Values, rank: int) -> Values:
+    """The place in the operand."""
+    offsets = {of: places[dim] for dim, of in given.windows(rank).items()}
+    found = []
+    for dim in range(rank):
+        known = [each[dim] for each in (starts, offsets) if dim in each]
+        found.append(
+            loop_code.joined("addi", *known) if len(known) == 2 else [*known, loop_code.index(0)][0]
+        )
+    return found

@@ -1,0 +1,144 @@
+"""What the loops are written with: indices, buffers, and the regions of ops, on single elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build_loops import counted
+from shard_dialect.ir.walk import operations
+
+Number: TypeAlias = int | ir.Value
+Values: TypeAlias = list[ir.Value]
+
+
+def index(number: Number) -> ir.Value:
+    return build.index(number) if isinstance(number, int) else number
+
+
+def bit(value: bool) -> ir.Value:
+    return build.scalar(ir.IntegerAttr.get(ir.IntegerType.get_signless(1), int(value))).results[0]
+
+
+def joined(name: str, a: Number, b: Number) -> ir.Value:
+    """The op `arith.name` of two indices, or of two values of another type."""
+    operands = [index(a), index(b)]
+    return build.create(f"arith.{name}", [operands[0].type], operands).results[0]
+
+
+def less(a: Number, b: Number) -> ir.Value:
+    """Whether an index is less than another one, both signed."""
+    return build.compare("slt", index(a), index(b))
+
+
+def is_inside(place: Number, size: int) -> ir.Value:
+    """Whether an index is one of `size` elements."""
+    return joined("andi", less(-1, place), less(place, size))
+
+
+def chosen(condition: ir.Value, yes: Number, no: Number) -> ir.Value:
+    operands = [condition, index(yes), index(no)]
+    return build.create("arith.select", [operands[1].type], operands).results[0]
+
+
+def negated(condition: ir.Value) -> ir.Value:
+    return joined("xori", condition, bit(True))
+
+
+def all_of(conditions: Sequence[ir.Value]) -> ir.Value:
+    if not conditions:
+        return bit(True)
+    first, *others = conditions
+    for other in others:
+        first = joined("andi", first, other)
+    return first
+
+
+def loop(
+    begin: Number,
+    end: Number,
+    carried: Sequence[ir.Value],
+    write: Callable[[ir.Value, Values], Sequence[ir.Value]],
+) -> Values:
+    """`write` gives what the next round is to carry; what comes out is what the last one does."""
+    made, block = counted((begin, end, 1), carried)
+    with ir.InsertionPoint(block):
+        build.create("scf.yield", [], list(write(block.arguments[0], list(block.arguments)[1:])))
+    return list(made.results)
+
+
+def nest(
+    sizes: Sequence[Number],
+    write: Callable[[Values, Values], Sequence[ir.Value]],
+    carried: Sequence[ir.Value] = (),
+) -> Values:
+    """Loops in each other, the last one innermost, over all places in a tensor of these sizes."""
+
+    def inner(places: Values, now: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        if len(places) == len(sizes):
+            return write(places, list(now))
+        size = sizes[len(places)]
+        return loop(0, size, now, lambda place, now: inner([*places, place], now))
+
+    return list(inner([], carried))
+
+
+def only_if(
+    condition: ir.Value,
+    write: Callable[[], Sequence[ir.Value]],
+    others: Sequence[ir.Value] = (),
+) -> Values:
+    """What `write` gives where the condition holds, else `others`."""
+    made = build.create("scf.if", [value.type for value in others], [condition], regions=2)
+    then, otherwise = (region.blocks.append() for region in made.regions)
+    with ir.InsertionPoint(then):
+        build.create("scf.yield", [], list(write()))
+    with ir.InsertionPoint(otherwise):
+        build.create("scf.yield", [], list(others))
+    return list(made.results)
+
+
+def room(type_: ir.ShapedType, *more: int) -> ir.Value:
+    """Memory for a tensor; for as many as `more` says."""
+    shape = [*more, *type_.shape]
+    return build.allocate(ir.MemRefType.get(shape, type_.element_type)).results[0]
+
+
+def copy(tensor: ir.Value) -> ir.Value:
+    """Memory that holds what the tensor does."""
+    into = room(tensor.type)
+    build.copy(build.buffer_of(tensor), into)
+    return into
+
+
+def load(source: ir.Value, places: Sequence[Number]) -> ir.Value:
+    operands = [source, *map(index, places)]
+    return build.create("memref.load", [source.type.element_type], operands).results[0]
+
+
+def store(value: ir.Value, into: ir.Value, places: Sequence[Number]) -> None:
+    build.create("memref.store", [], [value, into, *map(index, places)])
+
+
+def applied(op: ir.Operation, region: int, elements: Sequence[ir.Value]) -> Values:
+    """What a region of `op`, which is on tensors of no dimensions, makes of elements."""
+    types = [argument.type for argument in op.regions[region].blocks[0].arguments]
+    singles = [
+        build.create("tensor.from_elements", [type_], [value]).results[0]
+        for type_, value in zip(types, elements, strict=True)
+    ]
+    copied = op.clone()  # behind what its code is to read
+    (block,) = copied.regions[region].blocks
+    for argument, single in zip(block.arguments, singles, strict=True):
+        argument.replace_all_uses_with(single)
+    *ops, end = operations(block)
+    for each in ops:
+        each.move_before(copied)
+    made = [
+        build.create("tensor.extract", [value.type.element_type], [value]).results[0]
+        for value in end.operands
+    ]
+    copied.erase()
+    return made

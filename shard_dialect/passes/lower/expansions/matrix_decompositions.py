@@ -1,0 +1,186 @@
+"""`stablehlo.cholesky` and `stablehlo.triangular_solve`: row by row, of each matrix of a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build, reductions
+from shard_dialect.passes.lower.expansions import loop_code
+from shard_dialect.passes.lower.expansions.loop_code import Number, Values
+from shard_dialect.rules.stablehlo.attribute_reading import numbers
+
+
+def _op(name: str, *operands: ir.Value) -> ir.Value:
+    """Of two elements of one type: sub, mul, div."""
+    type_ = operands[0].type
+    full = f"complex.{name}" if isinstance(type_, ir.ComplexType) else f"arith.{name}f"
+    return build.create(full, [type_], operands).results[0]
+
+
+def _root(value: ir.Value) -> ir.Value:
+    dialect = "complex" if isinstance(value.type, ir.ComplexType) else "math"
+    return build.create(f"{dialect}.sqrt", [value.type], [value]).results[0]
+
+
+def _conjugate(value: ir.Value) -> ir.Value:
+    if not isinstance(value.type, ir.ComplexType):
+        return value
+    return build.create("complex.conj", [value.type], [value]).results[0]
+
+
+def _is_positive(value: ir.Value) -> ir.Value:
+    """Whether the real part is greater than zero: no NaN is."""
+    if isinstance(value.type, ir.ComplexType):
+        value = build.create("complex.re", [value.type.element_type], [value]).results[0]
+    zero = reductions.neutral("sum", value.type)
+    bit = ir.IntegerType.get_signless(1)
+    ogt = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _OGT)
+    return build.create("arith.cmpf", [bit], [value, zero], {"predicate": ogt}).results[0]
+
+
+_OGT = 2
+"""The number of arith.cmpf's predicate "ordered and greater than"."""
+
+
+def _nan(type_: ir.Type) -> ir.Value:
+    is_complex = isinstance(type_, ir.ComplexType)
+    part = ir.FloatAttr.get(type_.element_type if is_complex else type_, math.nan)
+    one = build.scalar(part).results[0]
+    return build.create("complex.create", [type_], [one, one]).results[0] if is_complex else one
+
+
+def _less_products(
+    start: ir.Value, begin: Number, end: Number, factors: Callable[[ir.Value], Sequence[ir.Value]]
+) -> ir.Value:
+    """`start` less the sum of the products of what `factors` gives for `begin`, ... `end`."""
+
+    def subtract(place: ir.Value, rest: Values) -> Values:
+        return [_op("sub", rest[0], _op("mul", *factors(place)))]
+
+    return loop_code.loop(begin, end, [start], subtract)[0]
+
+
+def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
+    """The lower triangle `l` of `a = l l^H`, or the upper one `l^H`; the other triangle is zeros.
+
+    l[j, j] = sqrt(a[j, j] - sum of l[j, k] conj(l[j, k]), k < j)
+    l[i, j] = (a[i, j] - sum of l[i, k] conj(l[j, k]), k < j) / l[j, j]
+
+    All elements are NaN of a matrix that is not positive definite, as XLA has it; StableHLO leaves
+    it open.
+    """
+    a = build.buffer_of(op.operands[0])
+    made = loop_code.room(a.type)
+    *batch, size, _ = a.type.shape
+    is_lower = "lower" in op.attributes and op.attributes["lower"].value
+
+    def matrix(places: Values, _: Values) -> Values:
+        def at(row: ir.Value, column: ir.Value) -> Values:
+            return [*places, row, column] if is_lower else [*places, column, row]
+
+        def read(source: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
+            value = loop_code.load(source, at(row, column))
+            return value if is_lower else _conjugate(value)
+
+        def write(row: ir.Value, column: ir.Value, value: ir.Value) -> Values:
+            loop_code.store(value if is_lower else _conjugate(value), made, at(row, column))
+            return []
+
+        def rest(row: ir.Value, column: ir.Value) -> ir.Value:
+            return _less_products(
+                read(a, row, column),
+                0,
+                column,
+                lambda k: (read(made, row, k), _conjugate(read(made, column, k))),
+            )
+
+        def column_of(column: ir.Value, is_definite: Values) -> Values:
+            square = rest(column, column)
+            root = _root(square)
+            write(column, column, root)
+            zero = reductions.neutral("sum", a.type.element_type)
+            loop_code.loop(0, column, [], lambda row, _: write(row, column, zero))
+            below = loop_code.joined("addi", column, 1)
+            loop_code.loop(
+                below,
+                size,
+                [],
+                lambda row, _: write(row, column, _op("div", rest(row, column), root)),
+            )
+            return [loop_code.joined("andi", is_definite[0], _is_positive(square))]
+
+        (is_definite,) = loop_code.loop(0, size, [loop_code.bit(True)], column_of)
+        nan = _nan(a.type.element_type)
+        loop_code.only_if(
+            loop_code.negated(is_definite),
+            lambda: loop_code.nest([size, size], lambda at, _: write(at[0], at[1], nan)),
+        )
+        return []
+
+    loop_code.nest(batch, matrix)
+    return [build.tensor_of(made)]
+
+
+@dataclass(frozen=True)
+class _Solve:
+    is_left: bool
+    is_lower: bool
+    """Of `op(a)` as it stands, or where it is on the right as its transpose does."""
+    has_unit_diagonal: bool
+    is_transposed: bool
+    """Whether `op(a)`, or the transpose of one on the right, is read with places exchanged."""
+    is_conjugated: bool
+
+    @classmethod
+    def of(cls, op: ir.Operation) -> _Solve:
+        left, lower, unit = (
+            op.attributes[name].value for name in ("left_side", "lower", "unit_diagonal")
+        )
+        kind = numbers(op, "transpose_a", "TransposeAttr").value
+        is_transposed = (kind != "NO_TRANSPOSE") == left
+        return cls(left, lower != is_transposed, unit, is_transposed, kind == "ADJOINT")
+
+
+def triangular_solve(op: ir.Operation) -> Sequence[ir.Value]:
+    """`op(a) x = b`, or `x op(a) = b`, which is `op(a)^T x^T = b^T`.
+
+    x[i] = (b[i] - sum of a[i, k] x[k]) / a[i, i], over those k that are solved already: from the
+    first on where the matrix is lower, else from the last on.
+    """
+    a, b = map(build.buffer_of, op.operands)
+    x = loop_code.room(b.type)
+    how = _Solve.of(op)
+    *batch, size, _ = a.type.shape
+    columns = b.type.shape[-1 if how.is_left else -2]
+
+    def column(places: Values, _: Values) -> Values:
+        *of_batch, other = places
+
+        def coefficient(row: ir.Value, k: ir.Value) -> ir.Value:
+            place = (k, row) if how.is_transposed else (row, k)
+            value = loop_code.load(a, [*of_batch, *place])
+            return _conjugate(value) if how.is_conjugated else value
+
+        def at(row: ir.Value) -> Values:
+            return [*of_batch, row, other] if how.is_left else [*of_batch, other, row]
+
+        def solve(number: ir.Value, _: Values) -> Values:
+            row = number if how.is_lower else loop_code.joined("subi", size - 1, number)
+            value = _less_products(
+                loop_code.load(b, at(row)),
+                0 if how.is_lower else loop_code.joined("addi", row, 1),
+                row if how.is_lower else size,
+                lambda k: (coefficient(row, k), loop_code.load(x, at(k))),
+            )
+            if not how.has_unit_diagonal:
+                value = _op("div", value, coefficient(row, row))
+            loop_code.store(value, x, at(row))
+            return []
+
+        return loop_code.loop(0, size, [], solve)
+
+    loop_code.nest([*batch, columns], column)
+    return [build.tensor_of(x)]

@@ -1,0 +1,68 @@
+"""Instances of ops that upstream's conversion does wrongly, or not at all, as others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.walk import operations
+from shard_dialect.rules.stablehlo.index_arithmetic import broadcast, joined
+
+
+def add(op: ir.Operation) -> Sequence[ir.Value]:
+    """Of bits it is `or`, which upstream makes `xor`."""
+    if str(op.results[0].type.element_type) != "i1":
+        return list(op.results)
+    a, b = op.operands
+    return [joined(a, b, "or")]
+
+
+def slice_(op: ir.Operation) -> Sequence[ir.Value]:
+    """Of no elements, which upstream looks for in the tensor, where they have no place."""
+    is_empty = 0 in op.results[0].type.shape
+    return build.empty(op.results[0].type).results if is_empty else list(op.results)
+
+
+def materialize(op: ir.Operation) -> Sequence[ir.Value]:
+    """A copy in a tensor's place: upstream refuses some that must be there."""
+    return list(build.copy(*op.operands).results) if len(op.results) else []
+
+
+def concat(op: ir.Operation) -> Sequence[ir.Value]:
+    """Of tensors some of which are empty: upstream puts each at a place, and these have none."""
+    (result,) = op.results
+    if 0 in result.type.shape:
+        return build.empty(result.type).results
+    parts = [each for each in op.operands if 0 not in each.type.shape]
+    if len(parts) == len(op.operands):
+        return [result]
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    return build.create(op.name, [result.type], parts, attributes).results
+
+
+def reduce(op: ir.Operation) -> Sequence[ir.Value]:
+    """Of no elements: the start. Along no dimension: each element is joined with the start."""
+    count = len(op.operands) // 2
+    values, starts = list(op.operands)[:count], list(op.operands)[count:]
+    is_empty = 0 in values[0].type.shape
+    if list(op.attributes["dimensions"]) and not is_empty:
+        return list(op.results)
+    wide = [broadcast(s, r.type.shape, []) for s, r in zip(starts, op.results, strict=True)]
+    return wide if is_empty else [_mapped(op, [*wide, *values], each) for each in range(count)]
+
+
+def _mapped(op: ir.Operation, operands: Sequence[ir.Value], number: int) -> ir.Value:
+    """One of the values that the op's region makes of each element."""
+    copied = op.clone()
+    (block,) = copied.regions[0].blocks
+    end = operations(block)[-1]
+    type_ = op.results[number].type
+    dims = {"dimensions": ir.DenseI64ArrayAttr.get(list(range(type_.rank)))}
+    made = build.create("stablehlo.map", [type_], operands, dims, regions=1)
+    with ir.InsertionPoint(end), end.location:
+        build.create("stablehlo.return", [], [end.operands[number]])
+    end.erase()
+    block.append_to(made.regions[0])
+    copied.erase()
+    return made.results[0]

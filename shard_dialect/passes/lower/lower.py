@@ -1,0 +1,233 @@
+"""From local to lowered: collectives are runtime calls, tensors are buffers.
+
+    %1 = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 1
+           : tensor<4x4xf32> -> tensor<4x8xf32>
+
+becomes, with the declaration once for all calls like it
+
+    func.func private @mesh_all_gather_0(memref<4x4xf32>, memref<8x4xf32>) attributes {
+      llvm.emit_c_interface,
+      mesh.collective = {gather_axis = 0 : index, grid = @g, grid_axes = array<i16: 0>,
+                         name = "shard.all_gather"}}
+
+    %a = memref.alloc() : memref<8x4xf32>
+    call @mesh_all_gather_0(%0, %a)
+
+and code that puts the two rows of %a beside each other (see `rows`).
+
+The runtimes (in-process devices, mpi4py, torch.distributed) give the declared functions their
+bodies; with `target=mpi` they get ones that call MPI (see `native_mpi`).
+Results are written to buffers that the caller gives, as the last arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
+from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import from_mlir
+from shard_dialect.ir.function import (
+    boundary,
+    form_of,
+    functions_of,
+    refuse_form,
+    set_boundary,
+    set_form,
+)
+from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.lower.accumulate import accumulate_wide
+from shard_dialect.passes.lower.control_flow import keep_endless, switches_to_ifs, to_scf
+from shard_dialect.passes.lower.copy_loop_carried import copy_what_is_carried
+from shard_dialect.passes.lower.decompose_linalg import take_apart
+from shard_dialect.passes.lower.expansions import to_loops, to_other_ops
+from shard_dialect.passes.lower.lower_collectives import call_collectives, use_rows_everywhere
+from shard_dialect.passes.lower.mpi.native_mpi import give_bodies
+from shard_dialect.passes.lower.separate_buffers import keep_apart
+from shard_dialect.passes.lower.signless import drop_signs
+from shard_dialect.passes.schedule.collective_blocks import collectives_kept
+from shard_dialect.passes.specialize.device_positions import to_arithmetic
+
+_FROM_STABLEHLO = (
+    "builtin.module(stablehlo-legalize-to-linalg,"
+    "func.func(canonicalize,empty-tensor-to-alloc-tensor,cse))"
+)
+# Buffers are freed in regions only; and blocks that are never reached cannot be lifted.
+_FROM_BRANCHES = "builtin.module(func.func(canonicalize,lift-cf-to-scf))"
+_TO_LINALG = (
+    "builtin.module("
+    "func.func(tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
+    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor),"
+    # Before anything merges them (`in_place`).
+    "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg))"
+)
+_TO_BUFFERS = (
+    "builtin.module("
+    "one-shot-bufferize{{copy-before-write={} allow-return-allocs-from-loops"
+    " bufferize-function-boundaries"
+    " function-boundary-type-conversion=identity-layout-map}})"
+)
+_TO_ARGUMENTS = (
+    "builtin.module("
+    # Callers give the buffers of results: fresh ones would be paged in at every run.
+    "buffer-results-to-out-params{modify-public-functions=true hoist-static-allocs=true},"
+    "buffer-deallocation-pipeline,canonicalize,cse)"
+)
+
+
+@dataclass(frozen=True)
+class Lower(Pass):
+    """Make collectives calls of runtime functions, and tensors buffers."""
+
+    name = "lower"
+    target: Literal["runtime", "mpi"] = "runtime"
+    """Who does the collectives: whichever runtime runs the program, or code that calls MPI."""
+    copy_before_write: bool = False
+    """Write to no buffer twice: slower, and right whatever the analysis of buffers overlooks."""
+
+    def rewrite(self, module: ir.Operation) -> None:
+        handles = [op for op in functions_of(module) if form_of(op) != "lowered"]
+        if handles:
+            self._lower(module, handles)
+        if self.target == "mpi":
+            give_bodies(module)
+
+    def _lower(self, module: ir.Operation, handles: list[ir.Operation]) -> None:
+        for handle in handles:
+            form = form_of(handle)
+            if form != "local" and any(_is_sharded(op) for op in walk(handle)):
+                raise refuse_form(handle, ": run --spmd before --lower")
+            _note_boundary(handle)
+            set_form(handle, "lowered")
+            to_scf(handle)
+            keep_endless(handle)
+        try:
+            with collectives_kept(module):
+                to_arithmetic(module)
+                use_rows_everywhere(module)
+                _to_linalg(module)
+                switches_to_ifs(module)
+                take_apart(module)
+                _read_scales_alike(module)
+                PassManager.parse(_TO_LINALG).run(module)
+                drop_signs(module)
+                accumulate_wide(module)
+                keep_apart(module)
+                copy_what_is_carried(module)
+                to_loops(module)
+                call_collectives(module)
+            copies = "true" if self.copy_before_write else "false"
+            PassManager.parse(_TO_BUFFERS.format(copies)).run(module)
+            for handle in functions_of(module):
+                _return_apart(handle)
+            PassManager.parse(_TO_ARGUMENTS).run(module)
+            for handle in functions_of(module):
+                _copy_by_loops(handle)
+                set_form(handle, "lowered")  # upstream's passes make functions, too
+        except ir.MLIRError as error:
+            raise _named(from_mlir(error)) from None
+
+
+def _named(error: ShardError) -> ShardError:
+    """The same error in words of ours, if it is that an op is no code on buffers."""
+    shown = error.notes[0].message if error.notes else ""
+    found, target = _OP.match(shown), _CALLED.search(shown)
+    if error.message != _NOT_BUFFERIZED or found is None:
+        return error
+    name = f"'{found[1]}' op" + (f" of @{target[1]}" if target else "")
+    return ShardError(
+        f"{name} cannot be lowered: there is no code for it that a device could run",
+        error.location,
+    )
+
+
+_NOT_BUFFERIZED = "op was not bufferized"
+_OP = re.compile(r'see current operation:\s*(?:%[^"]*= )?"([^"]+)"')
+_CALLED = re.compile(r'\bcall_target_name = "([^"]+)"')
+
+
+def _to_linalg(module: ir.Operation) -> None:
+    """Leave no branches between blocks, and nothing of StableHLO."""
+    dialects = {op.name.partition(".")[0] for op in walk(module)}
+    if "cf" in dialects:
+        PassManager.parse(_FROM_BRANCHES).run(module)
+        keep_endless(module)
+        for op in walk(module):
+            if op.name == "ub.poison" and isinstance(op.results[0].type, ir.RankedTensorType):
+                with ir.InsertionPoint(op), op.location:
+                    unread = build.empty(op.results[0].type)
+                op.results[0].replace_all_uses_with(unread.results[0])
+                op.erase()
+    to_other_ops(module)
+    if "stablehlo" in dialects:
+        know_stablehlo_passes()
+        PassManager.parse(_FROM_STABLEHLO).run(module)
+
+
+def _is_sharded(op: ir.Operation) -> bool:
+    return op.name.startswith("mesh.") or op.name in ("shard.shard", "shard.sharding")
+
+
+def _read_scales_alike(module: ir.Operation) -> None:
+    """Hide a constant shift where the multiplier is none: upstream makes an empty tensor of it."""
+    for op in [each for each in walk(module) if each.name == "tosa.rescale"]:
+        scales = list(op.operands)[1:3]
+        known = [build.constant_value(scale) is not None for scale in scales]
+        if known[0] == known[1]:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            copied = build.allocate_copy(scales[known.index(True)])
+        op.operands[1 + known.index(True)] = copied.results[0]
+
+
+def _return_apart(handle: ir.Operation) -> None:
+    """Copy what is returned twice: upstream's pass for results crashes on it."""
+    terminator = operations(body(handle))[-1]
+    seen: list[ir.Value] = []
+    for place, value in enumerate(terminator.operands):
+        if value in seen and isinstance(value.type, ir.MemRefType):
+            with ir.InsertionPoint(terminator), terminator.location:
+                into = build.allocate(value.type).results[0]
+                build.create("memref.copy", [], [value, into])
+            terminator.operands[place] = into
+        seen.append(value)
+
+
+def _copy_by_loops(handle: ir.Operation) -> None:
+    """Copy parts of buffers in loops: what MLIR would call for them is in no library here."""
+    for op in walk(handle):
+        types = [operand.type for operand in op.operands]
+        if op.name == "memref.copy" and any(not _is_contiguous(type_) for type_ in types):
+            with ir.InsertionPoint(op), op.location:
+                build.copy(*op.operands)
+            op.erase()
+
+
+def _is_contiguous(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.MemRefType) and "strided" not in str(type_.layout)
+
+
+def _note_boundary(handle: ir.Operation) -> None:
+    """Say which buffers are arguments and which results: bufferization makes arguments of both.
+
+    Partitioned functions say so already, with their global types.
+    """
+    type_ = handle.attributes["function_type"].value
+    for key, name, types in (
+        ("arg_attrs", ARGUMENT, type_.inputs),
+        ("res_attrs", RESULT, type_.results),
+    ):
+        entries = boundary(handle, key)
+        for attributes, each in zip(entries, types, strict=True):
+            if not isinstance(each, ir.RankedTensorType):
+                continue
+            attributes.setdefault(name, ir.TypeAttr.get(each))
+            if name == ARGUMENT:
+                # The caller's arrays: bufferization would compute in place on them.
+                attributes["bufferization.writable"] = ir.BoolAttr.get(False)
+        set_boundary(handle, key, entries)

@@ -1,0 +1,1 @@
+"""The lowered form's runtime functions as calls of native MPI."""

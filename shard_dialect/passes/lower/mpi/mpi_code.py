@@ -1,0 +1,184 @@
+"""Code that calls MPI's functions on buffers, with the handles of whichever MPI runs it.
+
+    func.func @mesh_mpi_bind(%0: i64 {mesh.handle = {kind = "rank"}},
+                             %1: i64 {mesh.handle = {kind = "group", grid = @g,
+                                                     grid_axes = array<i16: 0>}}, ...)
+
+is called once, before all else, with the numbers and handles that its arguments describe. Then
+
+    %code = call @MPI_Allgather(%from, %count, %type, %to, %count, %type, %group)
+    scf.if %failed { call @mesh_mpi_failed(%code) }
+
+All handles are passed as 64 bits: where an implementation has some of 32, these are the lower half
+of what is in the register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.mesh.attributes import FORM, HANDLE
+from shard_dialect.ir.walk import body, operations
+
+BIND = "mesh_mpi_bind"
+FAILED = "mesh_mpi_failed"
+"""Called with the error code of one of MPI's functions: it must not return."""
+_STATUS = 8
+"""64-bit numbers that hold any `MPI_Status`."""
+
+
+def functions_called(module: ir.Operation) -> list[str]:
+    """The functions of MPI that a module declares, and the one for errors."""
+    declared = [op for op in operations(body(module)) if op.name == "func.func"]
+    names = [op.attributes["sym_name"].value for op in declared]
+    return [name for name in names if name.startswith("MPI_") or name == FAILED]
+
+
+class Mpi:
+    """What the code of a module needs of MPI: handles, functions, and tables by rank."""
+
+    def __init__(self, module: ir.Operation) -> None:
+        self.module = module
+        self._handles: list[ir.Attribute] = []
+        self._tables = 0
+        self._kept = 0
+        self._declared: set[str] = set()
+
+    def handle(self, kind: str, **more: ir.Attribute) -> ir.Value:
+        """A number that whoever runs the code gives it."""
+        described = ir.DictAttr.get({"kind": ir.StringAttr.get(kind), **more})
+        type_ = ir.MemRefType.get([], bits(64))
+        if described not in self._handles:
+            self._handles.append(described)
+            nothing = {"initial_value": ir.UnitAttr.get()}
+            self._global(_slot(len(self._handles) - 1), type_, nothing)
+        slot = _get(_slot(self._handles.index(described)), type_)
+        return build.create("memref.load", [bits(64)], [slot]).results[0]
+
+    def named(self, kind: str, name: str) -> ir.Value:
+        """The handle of one of MPI's types (`i32`, `f64`) or operations (`sum`)."""
+        return self.handle(kind, name=ir.StringAttr.get(name))
+
+    def of_rank(self, numbers: Sequence[int]) -> ir.Value:
+        """The number of this device, of those of all, as an `i32`."""
+        if len(set(numbers)) == 1:
+            return number(numbers[0])
+        type_ = ir.MemRefType.get([len(numbers)], bits(32))
+        content = ir.RankedTensorType.get([len(numbers)], bits(32))
+        attributes = [ir.IntegerAttr.get(bits(32), each) for each in numbers]
+        name = f"mesh_by_rank_{self._tables}"
+        self._tables += 1
+        listed = ir.DenseElementsAttr.get(attributes, content)
+        self._global(name, type_, {"initial_value": listed, "constant": ir.UnitAttr.get()})
+        rank = self.handle("rank")
+        index = build.create("arith.index_cast", [ir.IndexType.get()], [rank]).results[0]
+        return build.create("memref.load", [bits(32)], [_get(name, type_), index]).results[0]
+
+    def member(self, places: Sequence[int]) -> ir.Value:
+        """Whom this device talks with, of the places by rank; with no one where that is -1."""
+        place = self.of_rank(places)
+        if min(places) >= 0:
+            return place
+        no_one = build.create("arith.trunci", [bits(32)], [self.handle("no_one")]).results[0]
+        is_there = build.compare("sge", place, number(0))
+        return build.create("arith.select", [bits(32)], [is_there, place, no_one]).results[0]
+
+    def kept(self, type_: ir.MemRefType, initial: ir.Attribute | None = None) -> ir.Value:
+        """A buffer of the module's own, which keeps what is in it from run to run."""
+        name = f"mesh_kept_{self._kept}"
+        self._kept += 1
+        self._global(name, type_, {"initial_value": initial or ir.UnitAttr.get()})
+        return _get(name, type_)
+
+    def call(self, name: str, *arguments: ir.Value | int) -> None:
+        """Call a function of MPI, `int` for numbers of 32 bits, and see whether it failed."""
+        values = [number(each) if isinstance(each, int) else each for each in arguments]
+        self._declare(name, [value.type for value in values], [bits(32)])
+        self._declare(FAILED, [bits(32)], [])
+        code = build.call(name, values, [bits(32)]).results[0]
+        with when(build.compare("ne", code, number(0))):
+            build.call(FAILED, [code])
+
+    def status(self) -> ir.Value:
+        """The address of memory for an `MPI_Status`, which no one reads."""
+        segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
+        type_ = ir.MemRefType.get([_STATUS], bits(64))
+        return address(build.create("memref.alloca", [type_], [], segments).results[0])
+
+    def write_bind(self) -> None:
+        """Define the function that takes the handles that were asked for."""
+        arguments = [bits(64)] * len(self._handles)
+        attributes = {
+            "sym_name": ir.StringAttr.get(BIND),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(arguments, [])),
+            "arg_attrs": ir.ArrayAttr.get(
+                [ir.DictAttr.get({HANDLE: each}) for each in self._handles]
+            ),
+            "llvm.emit_c_interface": ir.UnitAttr.get(),
+            FORM: ir.StringAttr.get("lowered"),
+        }
+        with ir.Location.unknown():
+            with ir.InsertionPoint(body(self.module)):
+                made = build.create("func.func", [], [], attributes, regions=1)
+            locations = [ir.Location.unknown()] * len(arguments)
+            block = made.regions[0].blocks.append(*arguments, arg_locs=locations)
+            with ir.InsertionPoint(block):
+                for place, value in enumerate(block.arguments):
+                    slot = _get(_slot(place), ir.MemRefType.get([], bits(64)))
+                    build.create("memref.store", [], [value, slot])
+                build.create("func.return", [], [])
+
+    def _global(self, name: str, type_: ir.MemRefType, more: dict[str, ir.Attribute]) -> None:
+        attributes = {
+            "sym_name": ir.StringAttr.get(name),
+            "sym_visibility": ir.StringAttr.get("private"),
+            "type": ir.TypeAttr.get(type_),
+            **more,
+        }
+        with ir.InsertionPoint.at_block_begin(body(self.module)), ir.Location.unknown():
+            build.create("memref.global", [], [], attributes)
+
+    def _declare(self, name: str, inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> None:
+        if name in self._declared:
+            return
+        self._declared.add(name)
+        type_ = ir.FunctionType.get(list(inputs), list(results))
+        with ir.InsertionPoint.at_block_begin(body(self.module)), ir.Location.unknown():
+            build.declare(name, type_)
+
+
+def bits(width: int) -> ir.Type:
+    return ir.IntegerType.get_signless(width)
+
+
+def number(value: int, width: int = 32) -> ir.Value:
+    return build.scalar(ir.IntegerAttr.get(bits(width), value)).results[0]
+
+
+def address(buffer: ir.Value, offset: int = 0) -> ir.Value:
+    """Where the elements of a contiguous buffer begin, or `offset` bytes further, as an `i64`."""
+    begin = build.address(buffer)
+    if not offset:
+        return begin
+    return build.create("arith.addi", [bits(64)], [begin, number(offset, 64)]).results[0]
+
+
+@contextmanager
+def when(condition: ir.Value) -> Iterator[None]:
+    """Emit what is inside for where the condition holds."""
+    op = build.create("scf.if", [], [condition], regions=2)
+    with ir.InsertionPoint(op.regions[0].blocks.append()):
+        yield
+        build.create("scf.yield", [], [])
+
+
+def _slot(place: int) -> str:
+    return f"mesh_mpi_handle_{place}"
+
+
+def _get(name: str, type_: ir.MemRefType) -> ir.Value:
+    symbol = {"name": ir.FlatSymbolRefAttr.get(name)}
+    return build.create("memref.get_global", [type_], [], symbol).results[0]

@@ -1,0 +1,385 @@
+"""Bodies for the runtime functions of the lowered form that do their collectives in native MPI.
+
+    func.func private @mesh_all_reduce_0(%from: memref<8xf32>, %to: memref<8xf32>) {
+      MPI_Allreduce(%from, %to, 8, f32, sum, group)
+    }
+
+What MPI does not reduce as MLIR does (half precision, of which it knows nothing, and the maximum of
+floats, which must be no number where one is none) the devices exchange and reduce themselves. Of
+what is begun here and waited for there MPI's own nonblocking calls are used where there is one;
+else all is done where it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import name_of, set_form
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.mesh.attributes import COLLECTIVE, PHASE, RANK
+from shard_dialect.ir.mesh.notation import write_axes
+from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Grid,
+    Permute,
+    ReduceScatter,
+    Reduction,
+    UpdateHalo,
+)
+from shard_dialect.model.point_to_point import TAG, Receive, Send
+from shard_dialect.model.rooted_collectives import (
+    Broadcast,
+    Gather,
+    Reduce,
+    Scatter,
+    Shift,
+    place_of,
+)
+from shard_dialect.passes.lower.mpi.mpi_buffers import clear, copy, free, join_rows, new_buffer
+from shard_dialect.passes.lower.mpi.mpi_code import BIND, FAILED, Mpi, address, bits, number, when
+from shard_dialect.planner.halos import halo_messages
+
+_MOST = 2**31 - 1
+"""Elements that MPI's functions can count."""
+_NO_ONE = -1
+
+
+def give_bodies(module: ir.Operation) -> None:
+    """Let the declared runtime functions call MPI."""
+    grids = grids_of(module)
+    mpi = Mpi(module)
+    declared = [op for op in operations(body(module)) if _is_runtime_function(op)]
+    if declared:
+        _refuse_names_of_ours(module)
+    for op in declared:
+        del op.attributes["llvm.emit_c_interface"]
+        types = op.attributes["function_type"].value.inputs
+        block = op.regions[0].blocks.append(*types, arg_locs=[op.location] * len(types))
+        with located(op), ir.InsertionPoint(block), op.location:
+            if RANK in op.attributes:
+                rank = mpi.handle("rank")
+                index = build.create("arith.index_cast", [ir.IndexType.get()], [rank])
+                build.create("func.return", [], [index.results[0]])
+            else:
+                _write(mpi, op.attributes[COLLECTIVE], grids, list(block.arguments))
+                build.create("func.return", [], [])
+        set_form(op, "lowered")
+    if declared:
+        mpi.write_bind()
+
+
+def _refuse_names_of_ours(module: ir.Operation) -> None:
+    for op in operations(body(module)):
+        if "sym_name" in op.attributes and name_of(op) in (BIND, FAILED):
+            raise error_at(
+                op.location,
+                f"@{name_of(op)} is there already, which native MPI code is to have: lower all "
+                "functions of a module at once, and call none of them so",
+            )
+
+
+def _is_runtime_function(op: ir.Operation) -> bool:
+    is_declared = op.name == "func.func" and len(op.regions[0].blocks) == 0
+    return is_declared and (COLLECTIVE in op.attributes or RANK in op.attributes)
+
+
+def _write(
+    mpi: Mpi, what: ir.DictAttr, grids: dict[str, Grid], buffers: Sequence[ir.Value]
+) -> None:
+    read = read_local(what["name"].value, what)
+    assert read is not None, "the verifier has read it"
+    grid, step = grids[read[0]], read[1]
+    phase = what[PHASE].value if PHASE in what else ""
+    site = _Site(mpi, step, grid, *buffers[:2], *([address(buffers[2])] if phase else []))
+    if max(site.count, prod(site.target.type.shape)) > _MOST:
+        raise ShardError(f"{step.kind} of {site.source.type}: MPI counts {_MOST} elements at most")
+    if not phase or (site.begins and phase == "start"):
+        _WRITE[type(step)](site)
+    elif site.begins:
+        mpi.call("MPI_Wait", site.request, mpi.status())
+    elif phase == "start":
+        _WRITE[type(step)](_Site(mpi, step, grid, *buffers[:2]))
+
+
+@dataclass(frozen=True)
+class _Site:
+    """A step, in a group of `size` devices, from one contiguous buffer to another."""
+
+    mpi: Mpi
+    step: LocalStep
+    grid: Grid
+    source: ir.Value
+    target: ir.Value
+    request: ir.Value | None = None
+    """Where MPI's request is between start and done."""
+
+    @property
+    def size(self) -> int:
+        return self.grid.axes_size(self.step.axes)
+
+    @property
+    def places(self) -> list[int]:
+        """Of each device the place in its group."""
+        return [self.grid.index_along(rank, self.step.axes) for rank in range(self.grid.size)]
+
+    @property
+    def element(self) -> ir.Type:
+        return self.source.type.element_type
+
+    @property
+    def count(self) -> int:
+        """The elements that this device gives."""
+        return prod(self.source.type.shape)
+
+    @property
+    def root(self) -> int:
+        assert isinstance(self.step, Broadcast | Gather | Reduce | Scatter), "it has a root"
+        return place_of(self.step.root, self.grid.sizes_along(self.step.axes))
+
+    @property
+    def begins(self) -> bool:
+        """Whether MPI has a nonblocking call that is all of the step."""
+        match self.step:
+            case UpdateHalo() | Send() | Receive():
+                return False
+            case AllReduce(reduction=kind) | Reduce(reduction=kind) | ReduceScatter(reduction=kind):
+                return _is_known(kind, self.element)
+        return True
+
+    def type(self) -> ir.Value:
+        """MPI's type of the elements, where they are only moved: an integer of their size."""
+        return self.mpi.named("type", _MOVED[itemsize(self.element)])
+
+    def group(self) -> ir.Value:
+        grid = ir.FlatSymbolRefAttr.get(self.grid.name)
+        return self.mpi.handle("group", grid=grid, mesh_axis=write_axes(self.step.axes))
+
+    def call(self, name: str, *arguments: ir.Value | int) -> None:
+        """Call one of MPI's collectives in the group, or begin it."""
+        group = self.group()
+        if self.request is None:
+            self.mpi.call(f"MPI_{name}", *arguments, group)
+        else:
+            self.mpi.call(f"MPI_I{name.lower()}", *arguments, group, self.request)
+
+    def pass_on(self, sent: ir.Value, got: ir.Value, count: int, to: Callable[[int], int]) -> None:
+        """Send `count` elements to the member `to(place)`, and get as many, at two addresses."""
+        origins = {to(place): place for place in range(self.size)}
+        dest = self.mpi.member([to(place) for place in self.places])
+        source = self.mpi.member([origins.get(place, _NO_ONE) for place in self.places])
+        type_ = self.type()
+        arguments = (sent, count, type_, dest, 0, got, count, type_, source, 0, self.group())
+        if self.request is None:
+            self.mpi.call("MPI_Sendrecv", *arguments, self.mpi.status())
+        else:
+            self.mpi.call("MPI_Isendrecv", *arguments, self.request)
+
+    def is_root(self) -> ir.Value:
+        return build.compare("eq", self.mpi.of_rank(self.places), number(self.root))
+
+
+def _all_gather(site: _Site) -> None:
+    _gather_rows(site, site.source, site.target)
+
+
+def _gather_rows(site: _Site, source: ir.Value, target: ir.Value) -> None:
+    count, type_ = prod(source.type.shape), site.type()
+    site.call("Allgather", address(source), count, type_, address(target), count, type_)
+
+
+def _all_to_all(site: _Site) -> None:
+    _exchange_rows(site, site.source, site.target)
+
+
+def _exchange_rows(site: _Site, source: ir.Value, target: ir.Value) -> None:
+    count, type_ = prod(source.type.shape) // site.size, site.type()
+    site.call("Alltoall", address(source), count, type_, address(target), count, type_)
+
+
+def _all_reduce(site: _Site) -> None:
+    assert isinstance(site.step, AllReduce), "the table says so"
+    kind = site.step.reduction
+    if _is_known(kind, site.element):
+        _reduce_in_mpi(site, "Allreduce", kind)
+    elif site.count % site.size == 0:  # each reduces its part
+        rows, part = new_buffer(site.count, site.source), new_buffer(_part(site), site.source)
+        _exchange_rows(site, site.source, rows)
+        join_rows(rows, site.size, part, kind)
+        _gather_rows(site, part, site.target)
+        free(rows)
+        free(part)
+    else:
+        rows = new_buffer(site.count * site.size, site.source)
+        _gather_rows(site, site.source, rows)
+        join_rows(rows, site.size, site.target, kind)
+        free(rows)
+
+
+def _part(site: _Site) -> int:
+    return site.count // site.size
+
+
+def _reduce_scatter(site: _Site) -> None:
+    assert isinstance(site.step, ReduceScatter), "the table says so"
+    kind = site.step.reduction
+    if _is_known(kind, site.element):
+        _reduce_in_mpi(site, "Reduce_scatter_block", kind)
+        return
+    rows = new_buffer(site.count, site.source)
+    _exchange_rows(site, site.source, rows)
+    join_rows(rows, site.size, site.target, kind)
+    free(rows)
+
+
+def _reduce(site: _Site) -> None:
+    assert isinstance(site.step, Reduce), "the table says so"
+    kind = site.step.reduction
+    clear(site.target)
+    if _is_known(kind, site.element):
+        _reduce_in_mpi(site, "Reduce", kind, site.root)
+        return
+    rows = new_buffer(site.count * site.size, site.source)
+    type_ = site.type()
+    sent = (address(site.source), site.count, type_)
+    site.call("Gather", *sent, address(rows), site.count, type_, site.root)
+    with when(site.is_root()):
+        join_rows(rows, site.size, site.target, kind)
+    free(rows)
+
+
+def _reduce_in_mpi(site: _Site, name: str, kind: Reduction, *root: int) -> None:
+    element = str(site.element)
+    type_ = site.mpi.named("type", _REDUCED.get(element, element))
+    operation = site.mpi.named("op", kind)
+    count = prod(site.target.type.shape)
+    site.call(name, address(site.source), address(site.target), count, type_, operation, *root)
+
+
+def _broadcast(site: _Site) -> None:
+    with when(site.is_root()):
+        copy(site.source, site.target)
+    site.call("Bcast", address(site.target), site.count, site.type(), site.root)
+
+
+def _gather(site: _Site) -> None:
+    clear(site.target)
+    given = (address(site.source), site.count, site.type())
+    site.call("Gather", *given, address(site.target), site.count, given[2], site.root)
+
+
+def _scatter(site: _Site) -> None:
+    count, type_ = _part(site), site.type()
+    given = (address(site.source), count, type_)
+    site.call("Scatter", *given, address(site.target), count, type_, site.root)
+
+
+def _permute(site: _Site) -> None:
+    assert isinstance(site.step, Permute), "the table says so"
+    permutation = site.step.permutation
+    buffers = address(site.source), address(site.target)
+    site.pass_on(*buffers, site.count, lambda place: permutation[place])
+
+
+def _shift(site: _Site) -> None:
+    step = site.step
+    assert isinstance(step, Shift), "the table says so"
+    sizes = site.grid.sizes_along(step.axes)
+
+    def to(place: int) -> int:
+        found = step.partners(place, sizes)[0]
+        return _NO_ONE if found is None else found
+
+    clear(site.target)
+    site.pass_on(address(site.source), address(site.target), site.count, to)
+
+
+def _send(site: _Site) -> None:
+    """MPI reads a copy, until the message is received: the next one from here waits for that."""
+    step = site.step
+    assert isinstance(step, Send), "the table says so"
+    mpi, sizes = site.mpi, site.grid.sizes_along(step.axes)
+    given = mpi.kept(ir.MemRefType.get(site.source.type.shape, site.element))
+    request = address(mpi.kept(ir.MemRefType.get([1], bits(64))))
+    none = ir.DenseElementsAttr.get_splat(
+        ir.RankedTensorType.get([1], bits(32)), ir.IntegerAttr.get(bits(32), 0)
+    )
+    was_sent = mpi.kept(ir.MemRefType.get([1], bits(32)), none)
+    first = build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), 0)).results[0]
+    sent = build.create("memref.load", [bits(32)], [was_sent, first]).results[0]
+    with when(build.compare("ne", sent, number(0))):
+        mpi.call("MPI_Wait", request, mpi.status())
+    build.create("memref.store", [], [number(1), was_sent, first])
+    copy(site.source, given)
+    copy(site.source, site.target)
+    to = place_of(step.destination, sizes)
+    what = (address(given), site.count, site.type())
+    mpi.call("MPI_Isend", *what, to, TAG, site.group(), request)
+
+
+def _receive(site: _Site) -> None:
+    step = site.step
+    assert isinstance(step, Receive), "the table says so"
+    mpi, origin = site.mpi, step.source
+    if origin is None:
+        source = build.create("arith.trunci", [bits(32)], [mpi.handle("anyone")]).results[0]
+    else:
+        source = number(place_of(origin, site.grid.sizes_along(step.axes)))
+    what = (address(site.target), site.count, site.type())
+    mpi.call("MPI_Recv", *what, source, TAG, site.group(), mpi.status())
+
+
+def _update_halo(site: _Site) -> None:
+    assert isinstance(site.step, UpdateHalo), "the table says so"
+    copy(site.source, site.target)
+    rows = site.target.type.shape[0]
+    row = prod(site.target.type.shape[1:])
+
+    def at(place: int) -> ir.Value:
+        return address(site.target, place * row * itemsize(site.element))
+
+    for each in halo_messages(site.step, rows):
+        to = [place + each.to for place in range(site.size)]
+        there = [place if 0 <= place < site.size else _NO_ONE for place in to]
+        site.pass_on(at(each.sent), at(each.put), each.count * row, there.__getitem__)
+
+
+_WRITE: dict[type, Callable[[_Site], None]] = {
+    AllGather: _all_gather,
+    AllReduce: _all_reduce,
+    ReduceScatter: _reduce_scatter,
+    AllToAll: _all_to_all,
+    Permute: _permute,
+    UpdateHalo: _update_halo,
+    Broadcast: _broadcast,
+    Gather: _gather,
+    Reduce: _reduce,
+    Scatter: _scatter,
+    Shift: _shift,
+    Send: _send,
+    Receive: _receive,
+}
+_MOVED = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "complex<f64>"}
+"""The type that MPI moves elements of so many bytes as."""
+_REDUCED = {"index": "i64", "i1": "i8"}
+"""The type that MPI reduces elements as, where it is another."""
+
+
+def _is_known(reduction: Reduction, element: ir.Type) -> bool:
+    """Whether MPI reduces such elements as MLIR does."""
+    if reduction == "average":
+        return False
+    if isinstance(element, ir.IntegerType | ir.IndexType):
+        return True
+    is_wide = str(element) in ("f32", "f64", "complex<f32>", "complex<f64>")
+    return is_wide and reduction in ("sum", "product")

@@ -1,0 +1,198 @@
+"""Collectives of the local form along the first dimension, so that what is exchanged is contiguous.
+
+    %1 = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 1
+           : tensor<4x4xf32> -> tensor<4x8xf32>
+
+becomes, with a row of the pieces for each device,
+
+    %a = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 0
+           : tensor<4x4xf32> -> tensor<8x4xf32>
+    %b = tensor.expand_shape %a : tensor<8x4xf32> into tensor<2x4x4xf32>
+    %c = linalg.transpose %b permutation = [1, 0, 2] : tensor<4x2x4xf32>
+    %1 = tensor.collapse_shape %c : tensor<4x2x4xf32> into tensor<4x8xf32>
+
+What a device takes of what it has, a slice or a mask, is looked up by its rank: no one talks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build_loops import elementwise
+from shard_dialect.ir.building.masking import select
+from shard_dialect.ir.reading.spelling import scatter_dim
+from shard_dialect.ir.shard.local_collectives import LocalStep, described
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model import (
+    AllGather,
+    AllSlice,
+    AllToAll,
+    Grid,
+    Mask,
+    ReduceScatter,
+    UpdateHalo,
+)
+from shard_dialect.model.rooted_collectives import Gather, Scatter
+from shard_dialect.model.sharding import Shape
+
+_Unpack = Callable[[ir.Value], ir.Value]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What a collective is given, and what it makes, where it goes along the first dimension."""
+
+    operand: ir.Value
+    shape: Shape
+    unpack: _Unpack
+    attributes: dict[str, ir.Attribute] = field(default_factory=dict)
+    """Those that name dimensions."""
+
+
+def use_rows(op: ir.Operation, step: LocalStep, grid: Grid, function: ir.Operation) -> None:
+    """Replace a collective of `function`, whose step has been read, by one along dimension 0."""
+    if isinstance(step, AllSlice | Mask):
+        with ir.InsertionPoint(op), op.location:
+            _replace(op, _own(op.operands[0], step, grid, rank_of(function, grid)))
+        return
+    with ir.InsertionPoint(op), op.location:
+        rows = _rows(op.operands[0], op.results[0].type.shape, step, grid)
+        if rows is None:
+            return
+        type_ = build.resized(op.results[0].type, rows.shape)
+        what = {each.name: each.attr for each in described(op)} | rows.attributes
+        if op.name == "mesh.start":
+            attributes = {"collective": ir.DictAttr.get(what)}
+        else:
+            attributes = {name: each for name, each in what.items() if name != "name"}
+        made = build.create(op.name, [type_], [rows.operand], attributes).results[0]
+        if op.name != "mesh.start":
+            _replace(op, rows.unpack(made))
+            return
+    for use in list(op.results[0].uses):
+        done = use.owner.operation
+        with ir.InsertionPoint(done), done.location:
+            got = build.create("mesh.done", [type_], [made]).results[0]
+            _replace(done, rows.unpack(got))
+    op.erase()
+
+
+def _replace(op: ir.Operation, value: ir.Value) -> None:
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
+
+
+def _rows(value: ir.Value, result: Sequence[int], step: LocalStep, grid: Grid) -> _Rows | None:
+    """`None` where it goes along the first dimension already, or along none."""
+    shape, made = tuple(value.type.shape), tuple(result)
+    count = grid.axes_size(step.axes)
+    match step:
+        case AllGather(dim=dim) | Gather(dim=dim) if dim:
+            return _Rows(
+                value,
+                (count * shape[0], *shape[1:]),
+                lambda got: _joined(got, count, shape, dim),
+                {"gather_axis": _index(0)},
+            )
+        case ReduceScatter(dim=dim) | Scatter(dim=dim) if dim:
+            rows = _cut(value, dim, count)
+            return _Rows(rows, made, lambda got: got, {scatter_dim(): _index(0)})
+        case AllToAll(source_dim=joined, target_dim=cut) if joined or cut:
+            rows = _cut(value, cut, count)
+            part = (*shape[:cut], shape[cut] // count, *shape[cut + 1 :])
+            return _Rows(
+                rows,
+                tuple(rows.type.shape),
+                lambda got: _joined(got, count, part, joined),
+                {"concat_axis": _index(0), "split_axis": _index(0)},
+            )
+        case UpdateHalo(dim=dim) if dim:
+            first = _moved(value, dim, 0)
+            return _Rows(
+                first,
+                tuple(first.type.shape),
+                lambda got: _moved(got, 0, dim),
+                {"split_axes": ir.Attribute.parse(f"#shard<axisarray{[list(step.axes)]}>")},
+            )
+    return None
+
+
+def _cut(value: ir.Value, dim: int, count: int) -> ir.Value:
+    """The `count` parts along a dimension, one behind the other along the first."""
+    shape = list(value.type.shape)
+    split = _reshaped(value, [*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :]])
+    rows = list((moved := _moved(split, dim, 0)).type.shape)
+    return _reshaped(moved, [rows[0] * rows[1], *rows[2:]])
+
+
+def _joined(value: ir.Value, count: int, part: Shape, dim: int) -> ir.Value:
+    """`count` parts, one behind the other along the first dimension, joined along `dim`."""
+    shape = [*part[:dim], count * part[dim], *part[dim + 1 :]]
+    return _reshaped(_moved(_reshaped(value, [count, *part]), 0, dim), shape)
+
+
+def _moved(value: ir.Value, dim: int, to: int) -> ir.Value:
+    """The transposed tensor whose dimension `to` is dimension `dim` of `value`."""
+    shape = list(value.type.shape)
+    permutation = [each for each in range(len(shape)) if each != dim]
+    permutation.insert(to, dim)
+    type_ = build.resized(value.type, [shape[each] for each in permutation])
+    if _has_same_order(shape, permutation):
+        return _reshaped(value, list(type_.shape))
+    into = build.empty(type_).results[0]
+    return build.transpose(value, into, permutation).results[0]
+
+
+def _has_same_order(shape: Sequence[int], permutation: Sequence[int]) -> bool:
+    """Whether the transposed elements lie in memory as before: only dimensions of 1 have moved."""
+    kept = [dim for dim in permutation if shape[dim] != 1]
+    return kept == sorted(kept) or 0 in shape
+
+
+def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    if list(value.type.shape) == list(shape):
+        return value
+    return build.unflat(build.flat(value), shape)
+
+
+def _own(value: ir.Value, step: AllSlice | Mask, grid: Grid, rank: ir.Value) -> ir.Value:
+    """This device's part of what all in its group have."""
+    places = [grid.index_along(each, step.axes) for each in range(grid.size)]
+    if isinstance(step, AllSlice):
+        size = value.type.shape[step.dim] // grid.axes_size(step.axes)
+        begin = of_rank([place * size for place in places], ir.IndexType.get(), rank)
+        return build.part_of(value, begin, size, step.dim)
+    is_first = of_rank([int(not place) for place in places], _bit(), rank)
+    other = reductions.neutral(step.reduction, value.type.element_type)
+    return elementwise([value], lambda each: select(is_first, each, other))
+
+
+def of_rank(numbers: Sequence[int], type_: ir.Type, rank: ir.Value) -> ir.Value:
+    """The number of this device, of those of all."""
+    if len(set(numbers)) == 1:
+        return build.scalar(ir.IntegerAttr.get(type_, numbers[0])).results[0]
+    table = ir.RankedTensorType.get([len(numbers)], type_)
+    attributes = [ir.IntegerAttr.get(type_, number) for number in numbers]
+    listed = build.scalar(ir.DenseElementsAttr.get(attributes, table)).results[0]
+    return build.create("tensor.extract", [type_], [listed, rank]).results[0]
+
+
+def rank_of(function: ir.Operation, grid: Grid) -> ir.Value:
+    """This device's rank, asked for once in a function."""
+    first = operations(body(function))[0]
+    if first.name == "shard.process_linear_index":
+        return first.results[0]
+    name = {"grid": ir.FlatSymbolRefAttr.get(grid.name)}
+    with ir.InsertionPoint(first), first.location:
+        return build.create("shard.process_linear_index", [ir.IndexType.get()], [], name).results[0]
+
+
+def _bit() -> ir.Type:
+    return ir.IntegerType.get_signless(1)
+
+
+def _index(value: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IndexType.get(), value)

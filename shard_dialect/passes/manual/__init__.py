@@ -1,0 +1,1 @@
+"""Manual computations, through propagation, materialization and partition."""

@@ -1,0 +1,291 @@
+"""What the devices do together in a manual computation, as the collectives of the local form.
+
+    %1 = "stablehlo.all_reduce"(%0) {replica_groups = dense<[[0, 2], [1, 3]]>} ({add})
+      becomes, on a grid of 2x2
+    %1 = shard.all_reduce %0 on @g grid_axes = [0]
+
+Devices are numbered as ranks are: by `replica_groups` and `source_target_pairs`, and by
+`partition_id`, which is looked up in a table that each device has its entry of. A device that no
+one sends to in a permutation gets zeros. Upstream's own collectives stay as they are.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.masking import as_index
+from shard_dialect.ir.mesh.annotation_ops import grid_named_by
+from shard_dialect.ir.mesh.attributes import STAGES, ints
+from shard_dialect.ir.mesh.manual_computation import manual_axes_at
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.shard.local_collectives import LOCAL_COLLECTIVES, read_local, write_local
+from shard_dialect.model import (
+    AllGather,
+    AllReduce,
+    AllSlice,
+    AllToAll,
+    Axes,
+    Grid,
+    Permute,
+    ReduceScatter,
+    Reduction,
+    ShardingError,
+    Step,
+)
+from shard_dialect.planner import axes_of_groups, moves_of_pairs
+from shard_dialect.rules.partitioning import places
+from shard_dialect.rules.stablehlo.attribute_reading import integer
+from shard_dialect.rules.stablehlo.combiner import combiner
+
+_OF_LOCAL_FORM = (
+    "shard.neighbors_linear_indices",
+    "shard.process_linear_index",
+    "shard.process_multi_index",
+)
+PLACES = ("mesh.idx", "stablehlo.partition_id", *_OF_LOCAL_FORM)
+"""Ops that say which device this is; those of the local form stay as they are."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A step for each operand; devices at the places `unsent` get zeros instead."""
+
+    step: Step
+    unsent: tuple[int, ...] = ()
+
+
+def is_between_devices(op: ir.Operation) -> bool:
+    """Whether an op is about single devices: what it means on global tensors is not said."""
+    return op.name in _READ or op.name in _UNKNOWN or op.name in PLACES or is_local(op)
+
+
+def is_local(op: ir.Operation) -> bool:
+    """Whether it is a collective of the local form."""
+    return op.name in LOCAL_COLLECTIVES or (
+        op.name == "mesh.collective_permute"
+        and "cluster" in op.attributes
+        and STAGES not in op.attributes
+    )
+
+
+def check_between_devices(op: ir.Operation, grid: Grid) -> None:
+    """Raise `ShardingError` unless it is known what the op does, along manual axes."""
+    manual = manual_axes_at(op)
+    if op.name in _UNKNOWN:
+        raise ShardingError(f"'{op.name}' op is not supported yet: no collective does the same")
+    if op.name in ("stablehlo.partition_id", *_OF_LOCAL_FORM):
+        named = list(op.attributes["axes"]) if "axes" in op.attributes else []
+        among = named or range(grid.rank)
+        axes: Axes = tuple(axis for axis in among if grid.axes_size((axis,)) > 1)
+    elif op.name == "mesh.idx":
+        axes = _index_axes(op, grid)
+    elif is_local(op):
+        found = read_local(op.name, {key: op.attributes[key] for key in op.attributes})
+        if found is None:
+            raise ShardingError(f"'{op.name}' op is not supported yet in a manual computation")
+        axes = found[1].axes
+    else:
+        axes = _read(op, grid, manual).step.axes
+    free = sorted({axis for axis in axes if isinstance(axis, int)} - set(manual))
+    if free:
+        raise ShardingError(
+            f"'{op.name}' op tells devices apart along axes {free} of grid {grid}, which are not "
+            f"manual here: manual axes are {list(manual)}"
+        )
+
+
+def write_exchange(op: ir.Operation, grid: Grid, shardings: Shardings) -> None:
+    """Replace an op of a manual computation, on pieces by now, by what the local form has."""
+    if is_local(op) or op.name in _OF_LOCAL_FORM:
+        return
+    with ir.InsertionPoint(op), op.location:
+        if op.name == "mesh.idx":
+            grid = shardings.grid(grid_named_by(op, "cluster"))
+            made = [_index(_index_axes(op, grid), grid)]
+        elif op.name == "stablehlo.partition_id":
+            made = [_rank(op.results[0].type, grid)]
+        else:
+            found = _read(op, grid, manual_axes_at(op))
+            pairs = zip(op.operands, op.results, strict=True)
+            made = [_written(found, value, result.type, grid) for value, result in pairs]
+    for result, value in zip(op.results, made, strict=True):
+        result.replace_all_uses_with(value)
+    op.erase()
+
+
+def _written(found: Exchange, value: ir.Value, type_: ir.Type, grid: Grid) -> ir.Value:
+    step = found.step
+    if grid.axes_size(step.axes) == 1:
+        return value
+    if isinstance(step, AllToAll) and step.source_dim == step.target_dim:
+        return _exchanged_in_place(step, value, grid)
+    if isinstance(step, Permute) and step.permutation == tuple(range(len(step.permutation))):
+        made = value
+    else:
+        made = write_local(step, grid.name, value, type_)
+    return _zeroed(made, found, grid) if found.unsent else made
+
+
+def _exchanged_in_place(step: AllToAll, value: ir.Value, grid: Grid) -> ir.Value:
+    """An exchange along one dimension: the parts of it for each device are a dimension before."""
+    type_ = value.type
+    shape, dim, count = list(type_.shape), step.source_dim, grid.axes_size(step.axes)
+    parts = [*shape[:dim], count, 1, shape[dim] // count, *shape[dim + 1 :]]
+    apart = _stablehlo("reshape", build.resized(type_, parts), value)
+    parts[dim : dim + 2] = [1, count]
+    moved = write_local(
+        AllToAll(dim + 1, dim, step.axes), grid.name, apart, build.resized(type_, parts)
+    )
+    return _stablehlo("reshape", type_, moved)
+
+
+def _zeroed(value: ir.Value, found: Exchange, grid: Grid) -> ir.Value:
+    """Zeros on the devices that nothing was sent to."""
+    count = grid.axes_size(found.step.axes)
+    unsent = set(found.unsent)
+    sent = [int(place not in unsent) for place in places(count)]
+    own = _own(sent, found.step.axes, grid)
+    bits = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+    was_sent = _stablehlo("convert", bits, _scalar(own))
+    type_ = value.type
+    zeros = reductions.neutrals("sum", type_)
+    return _stablehlo("select", type_, was_sent, value, zeros)
+
+
+def _rank(type_: ir.RankedTensorType, grid: Grid) -> ir.Value:
+    """This device's number, as a tensor of no dimensions."""
+    own = _own(places(grid.size), tuple(range(grid.rank)), grid)
+    return _stablehlo("convert", type_, _scalar(own))
+
+
+def _index(axes: Axes, grid: Grid) -> ir.Value:
+    return as_index(_own(places(grid.axes_size(axes)), axes, grid))
+
+
+def _own(numbers: Sequence[int], axes: Axes, grid: Grid) -> ir.Value:
+    """This device's of the numbers of all places along `axes`, in a tensor of one."""
+    integer32 = ir.IntegerType.get_signless(32)
+    table = build.scalar(ir.DenseElementsAttr.get(array("i", numbers), type=integer32)).results[0]
+    if len(numbers) == 1:
+        return table
+    return write_local(AllSlice(0, axes), grid.name, table, build.resized(table.type, [1]))
+
+
+def _scalar(value: ir.Value) -> ir.Value:
+    return _stablehlo("reshape", build.resized(value.type, []), value)
+
+
+def _stablehlo(name: str, type_: ir.Type, *operands: ir.Value) -> ir.Value:
+    return build.create(f"stablehlo.{name}", [type_], operands).results[0]
+
+
+def _index_axes(op: ir.Operation, grid: Grid) -> Axes:
+    axes = ints(op.attributes["mesh_axis"]) if "mesh_axis" in op.attributes else ()
+    return tuple(axes or range(grid.rank))
+
+
+# Reading
+
+
+def _read(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> Exchange:
+    found = _READ[op.name](op, grid, manual)
+    count = grid.axes_size(found.step.axes)
+    for operand, result in zip(op.operands, op.results, strict=True):
+        shape = tuple(operand.type.shape)
+        made = found.step.local_shape_after(shape, count)
+        if isinstance(found.step, AllToAll) and found.step.source_dim == found.step.target_dim:
+            made = shape
+        if prod(made) != prod(tuple(result.type.shape)):
+            raise ShardingError(
+                f"'{op.name}' op makes {result.type} of {operand.type}, but among groups of "
+                f"{count} devices it would be of shape {list(made)}"
+            )
+    return found
+
+
+def _groups(op: ir.Operation, grid: Grid, *, is_ordered: bool) -> Axes:
+    """The axes of the op's `replica_groups`."""
+    attribute = op.attributes["replica_groups"]
+    if not isinstance(attribute, ir.DenseElementsAttr):
+        raise ShardingError(f"'{op.name}' op has groups that are not listed: {attribute}")
+    count, size = attribute.type.shape
+    numbers = (
+        [attribute.get_splat_value().value] * (count * size)
+        if attribute.is_splat
+        else list(attribute)
+    )
+    groups = [numbers[at : at + size] for at in range(0, count * size, size)] if size else []
+    axes = axes_of_groups(groups, grid, is_ordered=is_ordered)
+    if axes is None:
+        order = ", in the order of these axes" if is_ordered else ""
+        raise ShardingError(
+            f"'{op.name}' op has replica_groups {groups}: expected all groups of devices along "
+            f"some axes of grid {grid}{order}"
+        )
+    return axes
+
+
+def _all_reduce(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> Exchange:
+    return Exchange(AllReduce(_groups(op, grid, is_ordered=False), _reduction(op)))
+
+
+def _reduction(op: ir.Operation) -> Reduction:
+    kind = combiner(op, 1)
+    if kind is None:
+        raise ShardingError(
+            f"'{op.name}' op joins elements of {op.operands[0].type} in a way that no collective "
+            "does: expected one sum, product, maximum, minimum or bitwise op, of numbers"
+        )
+    return kind
+
+
+def _all_gather(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> Exchange:
+    axes = _groups(op, grid, is_ordered=True)
+    return Exchange(AllGather(integer(op, "all_gather_dim"), axes))
+
+
+def _reduce_scatter(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> Exchange:
+    axes = _groups(op, grid, is_ordered=True)
+    return Exchange(ReduceScatter(integer(op, "scatter_dimension"), axes, _reduction(op)))
+
+
+def _all_to_all(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> Exchange:
+    axes = _groups(op, grid, is_ordered=True)
+    source, target = (integer(op, f"{name}_dimension") for name in ("concat", "split"))
+    return Exchange(AllToAll(source, target, axes))
+
+
+def _collective_permute(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> Exchange:
+    attribute = op.attributes["source_target_pairs"]
+    numbers = list(attribute)
+    if attribute.is_splat:
+        numbers = [attribute.get_splat_value().value] * prod(attribute.type.shape)
+    pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
+    found = moves_of_pairs(pairs, grid, manual)
+    if found is None:
+        raise ShardingError(
+            f"'{op.name}' op has source_target_pairs {[list(pair) for pair in pairs]}: expected "
+            f"the same within all groups of devices along some axes of grid {grid}"
+        )
+    return Exchange(Permute(found.axes, found.permutation), found.unsent)
+
+
+_READ: dict[str, Callable[[ir.Operation, Grid, Sequence[int]], Exchange]] = {
+    "stablehlo.all_gather": _all_gather,
+    "stablehlo.all_reduce": _all_reduce,
+    "stablehlo.all_to_all": _all_to_all,
+    "stablehlo.collective_permute": _collective_permute,
+    "stablehlo.reduce_scatter": _reduce_scatter,
+}
+_UNKNOWN = (
+    "stablehlo.collective_broadcast",
+    "stablehlo.cross-replica-sum",
+    "stablehlo.recv",
+    "stablehlo.replica_id",
+    "stablehlo.send",
+)

@@ -1,0 +1,1 @@
+"""From the propagated form to the distributed form."""

@@ -1,0 +1,160 @@
+"""How an op can lie: what each of its operands must be, and what its results are then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import takewhile
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.model import Axes, Grid, Sharding, ShardingError, ShardingRule, SubAxis
+from shard_dialect.model.sharding import Shape
+from shard_dialect.passes.materialize.type_consistency import assignment_of, partial_too
+from shard_dialect.rules import rule_of
+from shard_dialect.rules.partial_values import carries
+
+
+@dataclass(frozen=True)
+class Lay:
+    """The shardings of an op's operands and results; `None` for what is no tensor."""
+
+    operands: tuple[Sharding | None, ...]
+    results: tuple[Sharding | None, ...]
+    flops: float
+    """Of one device; 0 where the op is no product."""
+    elements: int
+    """That one device works on: of the largest operand or result."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Finds how ops lie by their rules. With `narrow`, conversions may round partial sums."""
+
+    shardings: Shardings
+    narrow: bool = False
+
+    def lies(self, value: ir.Value, grid: Grid) -> Sharding | None:
+        """By its type; `None` for what is no tensor."""
+        is_tensor = isinstance(value.type, ir.RankedTensorType)
+        return self.shardings.lies(value.type, grid) if is_tensor else None
+
+    def now(self, op: ir.Operation, grid: Grid) -> Lay | None:
+        """How `op` lies; `None` where it has no rule, or only its type says what it makes."""
+        rule = rule_of(op)
+        if rule is None or build.is_constant(op) or op.name == "tensor.empty":
+            return None
+        operands = tuple(self.lies(value, grid) for value in op.operands)
+        results = tuple(self.lies(value, grid) for value in op.results)
+        return self._lay(op, rule, self._assignment(op, rule, grid), operands, results, grid)
+
+    def with_operand(
+        self, op: ir.Operation, place: int, sharding: Sharding, grid: Grid
+    ) -> Lay | None:
+        """How `op` lies if its operand number `place` lies as `sharding`, if it can."""
+        rule = rule_of(op)
+        if rule is None or rule.operands[place] is None:
+            return None
+        same = frozenset(i for i, v in enumerate(op.operands) if v == op.operands[place])
+        carried: frozenset[int] | None = frozenset()
+        if sharding.partial:
+            carried = carries(op, rule, same, sharding.reduction, narrow=self.narrow)
+        if carried is None:
+            return None
+        try:
+            assignment = self._changed(op, rule, rule.operands[place], sharding, grid)
+            return self._of(op, rule, assignment, sharding, carried, grid)
+        except ShardingError:
+            return None
+
+    def with_result(
+        self, op: ir.Operation, number: int, sharding: Sharding, grid: Grid
+    ) -> Lay | None:
+        """How `op` lies if its result lies as `sharding`, if it can."""
+        rule = rule_of(op)
+        if rule is None or rule.results[number] is None or sharding.partial:
+            return None
+        try:
+            assignment = self._changed(op, rule, rule.results[number], sharding, grid)
+            found = self._of(op, rule, assignment, sharding, frozenset(), grid)
+        except ShardingError:
+            return None
+        return found if found and found.results[number] == sharding else None
+
+    def _assignment(self, op: ir.Operation, rule: ShardingRule, grid: Grid) -> list[Axes]:
+        operands = [self.shardings.of_type(value.type) for value in op.operands]
+        results = [self.shardings.of_type(value.type) for value in op.results]
+        return list(assignment_of(op, rule, operands, results, grid))
+
+    def _changed(
+        self,
+        op: ir.Operation,
+        rule: ShardingRule,
+        dims: tuple[tuple[int, ...], ...] | None,
+        sharding: Sharding,
+        grid: Grid,
+    ) -> list[Axes]:
+        """The assignment if the tensor of `dims` lies as `sharding`, the rest as it does.
+
+        An axis that split another factor splits that one no more.
+        """
+        assert dims is not None
+        assignment = self._assignment(op, rule, grid)
+        new = rule.factors_of(dims, sharding.with_partial(()), grid)
+        taken = {axis for axes in new.values() for axis in axes}
+        for factor, axes in enumerate(assignment):
+            assignment[factor] = tuple(takewhile(lambda axis: axis not in taken, axes))
+        for factor in {factor for dim in dims for factor in dim}:
+            assignment[factor] = new.get(factor, ())
+        for factor, axes in enumerate(assignment):
+            if axes and (factor in rule.unsplit or rule.sizes[factor] % grid.axes_size(axes)):
+                raise ShardingError("is not split so")
+        return assignment
+
+    def _of(
+        self,
+        op: ir.Operation,
+        rule: ShardingRule,
+        assignment: list[Axes],
+        carried: Sharding,
+        places: frozenset[int],
+        grid: Grid,
+    ) -> Lay | None:
+        axes = [axis for each in assignment for axis in each]
+        kinds = {kind for factor, kind in rule.reductions if assignment[factor]}
+        if len(axes) != len(set(axes)) or len(kinds) > 1:
+            return None
+        parts = carried if places else None
+        results = [
+            partial_too(rule.result_sharding(number, tuple(assignment), grid), parts)
+            for number in range(len(rule.results))
+        ]
+        operands = []
+        for number in range(len(rule.operands)):
+            given = rule.operand_sharding(number, tuple(assignment), grid)
+            if number in rule.inits:
+                given = results[rule.inits.index(number)]
+            elif number in places:
+                given = partial_too(given, parts)
+            operands.append(given)
+        return self._lay(op, rule, assignment, tuple(operands), tuple(results), grid)
+
+    def _lay(
+        self,
+        op: ir.Operation,
+        rule: ShardingRule,
+        assignment: list[Axes],
+        operands: tuple[Sharding | None, ...],
+        results: tuple[Sharding | None, ...],
+        grid: Grid,
+    ) -> Lay | None:
+        elements = 0
+        for value, sharding in zip((*op.operands, *op.results), operands + results, strict=True):
+            if sharding is not None:
+                shape: Shape = tuple(value.type.shape)
+                if sharding.uneven_dim(shape, grid) is not None or sharding.halos:
+                    return None
+                if any(isinstance(axis, SubAxis) for axis in sharding.axes):
+                    return None  # in this form the grid is fine enough as it is
+                elements = max(elements, sharding.local_elements(shape, grid))
+        return Lay(operands, results, rule.flops(tuple(assignment), grid), elements)

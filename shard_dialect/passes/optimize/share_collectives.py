@@ -1,0 +1,46 @@
+"""One reshard for all that want the same.
+
+%1 = "mesh.all_gather"(%0)
+%2 = "mesh.all_gather"(%0)      is %1
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.mesh.mesh_dialect import is_reshard
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.walk import operations
+from shard_dialect.passes.optimize.resharded_ops import users
+from shard_dialect.passes.optimize.rewrite_reshards import CollectivePass
+
+
+@dataclass(frozen=True)
+class ShareCollectives(CollectivePass):
+    """Make equal reshards of one value one."""
+
+    name = "share-collectives"
+
+    def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
+        """Use the first equal reshard of the block instead of later ones."""
+        alike = [
+            user
+            for user in users(reshard.operands[0])
+            if is_reshard(user) and user.block == reshard.block and _does_the_same(user, reshard)
+        ]
+        if len(alike) < 2:
+            return False
+        first = next(op for op in operations(reshard.block) if op in alike)
+        for op in alike:
+            if op != first:
+                op.results[0].replace_all_uses_with(first.results[0])
+        return True
+
+
+def _does_the_same(a: ir.Operation, b: ir.Operation) -> bool:
+    return _what(a) == _what(b)
+
+
+def _what(op: ir.Operation) -> tuple[str, dict[str, ir.Attribute], ir.Type]:
+    return op.name, {name: op.attributes[name] for name in op.attributes}, op.results[0].type

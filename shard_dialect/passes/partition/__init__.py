@@ -1,0 +1,1 @@
+"""From the distributed form to the local form."""

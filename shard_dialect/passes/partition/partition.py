@@ -1,0 +1,240 @@
+"""From distributed to local: the program that each device runs, on its pieces.
+
+    %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
+           : (tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4x8xf32>
+
+becomes, on a grid of two
+
+    %1 = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 1
+           : tensor<4x4xf32> -> tensor<4x8xf32>
+
+Types lose their sharding and shrink to one device's piece; `mesh` collectives become upstream's
+`shard` ones; a slice of a splat constant becomes a smaller constant. Everything else is the same
+op on smaller tensors, which its rule says it may be; around a lookup in a split table what it finds
+in another piece is made zero. Pieces of a dimension that does not divide are padded at their end,
+and what a sum would find there is made zero (`rules.padding`). A halo is exchanged in a larger
+tensor, which holds around the piece what is to be found at the ends of the whole one. Types that a
+rule does not allow together (after an edit by hand, say) are refused. The global types stay in
+`mesh.argument` and `mesh.result`, for those who run the program.
+
+Where a function has stages, each device does the work of its own in branches
+(`passes.partition.stage_branches`).
+
+A function may be given whole arguments instead (`arguments=whole`): each device takes its pieces of
+them by its index, in `shard.all_slice`; and may give whole results (`results=whole`), gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.function import (
+    boundary,
+    form_of,
+    functions_of,
+    name_of,
+    refuse_form,
+    returns_of,
+    set_boundary,
+    set_form,
+    update_type,
+)
+from shard_dialect.ir.grids import parts_of, write_grid
+from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
+from shard_dialect.ir.mesh.manual_computation import computations_around, grid_of
+from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
+from shard_dialect.ir.mesh.mesh_dialect import is_reshard
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.numbered import read_function
+from shard_dialect.ir.region_flow import FLOWS
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model import (
+    Grid,
+    ShardingError,
+)
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.manual.device_collectives import (
+    check_between_devices,
+    is_between_devices,
+    write_exchange,
+)
+from shard_dialect.passes.manual.manual_bodies import inline_bodies
+from shard_dialect.passes.materialize.sharding_casts import take_casts_back
+from shard_dialect.passes.materialize.type_consistency import (
+    check_can_be_cut,
+    check_flows,
+    check_manual_axes,
+    check_types,
+)
+from shard_dialect.passes.partition.global_boundary import give_whole, not_called, take_whole
+from shard_dialect.passes.partition.op_shards import cut_of
+from shard_dialect.passes.partition.partition_collectives import cut_collective
+from shard_dialect.passes.partition.stage_branches import branch_by_stage
+from shard_dialect.passes.stages.stages_to_grid import has_stages
+from shard_dialect.rules import Cut, cutting_of
+from shard_dialect.rules.padding import fill_padding
+from shard_dialect.rules.window_shards import read_windows
+
+
+@dataclass(frozen=True)
+class Partition(Pass):
+    """Cut the program to one device's shapes, with upstream's collectives."""
+
+    name = "partition"
+
+    arguments: Literal["pieces", "whole"] = "pieces"
+    """What devices are given: pieces; or whole tensors, of which each takes its piece, where no
+    other function calls."""
+    results: Literal["pieces", "whole"] = "pieces"
+    """What they give back: pieces; or whole tensors, gathered on every device, alike."""
+
+    def rewrite(self, module: ir.Operation) -> None:
+        shardings = Shardings.of(module)
+        parts = parts_of(module)
+        for handle in not_called(module):
+            if form_of(handle) == "distributed":
+                with located(handle):
+                    self._make_whole(handle, shardings)
+        for handle in functions_of(module):
+            form = form_of(handle)
+            if form in ("local", "lowered"):
+                continue
+            if form != "distributed":
+                raise refuse_form(
+                    handle, ": run --propagate and --materialize first, or --spmd for all"
+                )
+            take_casts_back(handle)
+            check_can_be_cut(handle, shardings)
+            check_manual_axes(handle, shardings)
+            check_flows(read_function(handle), shardings)
+            _partition(handle, shardings)
+            branch_by_stage(handle, parts, shardings)
+        _use_upstream_grids(module, shardings)
+
+    def _make_whole(self, handle: ir.Operation, shardings: Shardings) -> None:
+        if self.arguments == "whole":
+            take_whole(handle, shardings)
+        if self.results == "whole":
+            if has_stages(handle):
+                raise ShardingError(
+                    f"@{name_of(handle)} has stages, whose devices alone have the results: they "
+                    "cannot be whole on every device"
+                )
+            give_whole(handle, shardings)
+
+
+def _partition(handle: ir.Operation, shardings: Shardings) -> None:
+    ops = list(_computing(handle))
+    # In step with `ops`: as a key an op would not do, its hash changes with its operands.
+    collectives: list[Collective | None] = []
+    cuts: list[Cut | None] = []
+    grids: list[Grid | None] = []
+    for op in ops:
+        with located(op):
+            rule = check_types(op, shardings)
+            collectives.append(read_collective(op) if is_reshard(op) else None)
+            cuts.append(cut_of(op, rule, shardings) if rule is not None else None)
+            grids.append(_grid_apart(op, shardings))
+    with located(handle):
+        _cut_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
+        for end in returns_of(handle)[:1]:
+            _cut_boundary(handle, "res_attrs", RESULT, end.operands)
+    with located(handle):
+        _cut_arguments(handle, shardings)
+    for op, collective, cut, grid in zip(ops, collectives, cuts, grids, strict=True):
+        with located(op):
+            if collective is not None:
+                cut_collective(op, collective, shardings)
+                continue
+            _cut_arguments(op, shardings)
+            _cut_results(op, shardings)
+            if grid is not None:
+                write_exchange(op, grid, shardings)
+            elif cut is not None:
+                _adapt(cut)
+    inline_bodies(handle)
+    update_type(handle)
+    set_form(handle, "local")
+
+
+def _grid_apart(op: ir.Operation, shardings: Shardings) -> Grid | None:
+    """The grid whose devices an op of a manual computation tells apart, if it is such an op."""
+    around = next(computations_around(op), None) if is_between_devices(op) else None
+    if around is None:
+        return None
+    grid = grid_of(around, shardings)
+    check_between_devices(op, grid)
+    return grid
+
+
+def _adapt(cut: Cut) -> None:
+    """Let an op, on pieces by now, do what it did on whole tensors."""
+    fill_padding(cut)
+    read_windows(cut)
+    function = cutting_of(cut.op)
+    if function is not None:
+        function(cut)
+
+
+def _computing(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The ops that compute on tensors: those in loops and branches too, not those in bodies."""
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in operations(block):
+                yield inner
+                if inner.name in FLOWS:
+                    yield from _computing(inner)
+
+
+def _cut_arguments(op: ir.Operation, shardings: Shardings) -> None:
+    for region in op.regions:
+        for block in region.blocks:
+            for argument in block.arguments:
+                _cut_value(argument, shardings)
+
+
+def _cut_boundary(handle: ir.Operation, key: str, name: str, values: Sequence[ir.Value]) -> None:
+    entries = boundary(handle, key)
+    for attributes, value in zip(entries, values, strict=True):
+        if isinstance(value.type, ir.RankedTensorType):
+            attributes[name] = ir.TypeAttr.get(value.type)
+    set_boundary(handle, key, entries)
+
+
+def _cut_value(value: ir.Value, shardings: Shardings) -> None:
+    if isinstance(value.type, ir.RankedTensorType):
+        value.set_type(shardings.local(value.type))
+
+
+def _cut_results(op: ir.Operation, shardings: Shardings) -> None:
+    if build.is_constant(op) and shardings.of_type(op.results[0].type) is not None:
+        _cut_constant(op, shardings)
+    for result in op.results:
+        _cut_value(result, shardings)
+
+
+def _cut_constant(op: ir.Operation, shardings: Shardings) -> None:
+    """A constant whose type has a sharding; only a splat is the same in every piece."""
+    key = build.CONSTANTS[op.name]
+    whole = op.attributes[key]
+    if not build.is_splat(whole):
+        raise ShardingError(
+            'is a constant with a sharding in its type: take a "mesh.local_split" of a plain one'
+        )
+    op.attributes[key] = build.resplat(whole, shardings.local(op.results[0].type))
+
+
+def _use_upstream_grids(module: ir.Operation, shardings: Shardings) -> None:
+    """Replace `mesh.cluster` by `shard.grid`: upstream's collectives look for that."""
+    for op in operations(body(module)):
+        if op.name != "mesh.cluster":
+            continue
+        grid = shardings.grid(name_of(op))
+        with ir.InsertionPoint(op), op.location:
+            write_grid(grid)
+        op.erase()

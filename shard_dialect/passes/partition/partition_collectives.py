@@ -1,0 +1,132 @@
+"""From the `mesh` collectives of the distributed form to the `shard` ones of the local form.
+
+Pieces are padded where devices do not divide a dimension, or where they begin at offsets: what is
+to be cut is padded before, and what is put together loses its padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.masking import as_index
+from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.mesh.mesh_collectives import Collective
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.shard.local_collectives import write_local
+from shard_dialect.model import (
+    AllGather,
+    AllSlice,
+    AllToAll,
+    CropHalo,
+    Grid,
+    ReduceScatter,
+    Sharding,
+    Step,
+    UpdateHalo,
+)
+from shard_dialect.passes.partition.op_shards import own_number
+
+
+def cut_collective(op: ir.Operation, collective: Collective, shardings: Shardings) -> None:
+    """Replace a `mesh` op, read before its operand was cut, by the `shard` ops of its steps."""
+    now = collective.source
+    grid = shardings.grid(now.grid)
+    global_type, value = op.results[0].type, op.operands[0]
+    with ir.InsertionPoint(op), op.location:
+        for step in collective.steps:
+            before, now = now, step.after(now)
+            type_ = shardings.local(shardings.typed(global_type, now))
+            splat = _splat_constant(value) if isinstance(step, AllSlice) else None
+            if splat is not None:
+                value = build.constant_like(value, type_)
+                continue
+            if isinstance(step, UpdateHalo):
+                content = reductions.neutral(step.fill, type_.element_type)
+                value = build.with_room(value, type_, step.dim, step.low, content)
+            elif isinstance(step, CropHalo):
+                begin = before.halo(step.dim)[0] - step.low
+                value = build.part_of(value, begin, type_.shape[step.dim], step.dim)
+            if grid.axes_size(step.axes) > 1:
+                with located(op):
+                    value = _written(step, before, grid, value, global_type, type_)
+    op.results[0].replace_all_uses_with(value)
+    source = op.operands[0].owner
+    op.erase()
+    if not isinstance(source, ir.Block) and _splat_constant(source.results[0]) is not None:
+        _drop_if_unused(source.operation)
+
+
+def _written(
+    step: Step,
+    before: Sharding,
+    grid: Grid,
+    value: ir.Value,
+    whole: ir.RankedTensorType,
+    type_: ir.RankedTensorType,
+) -> ir.Value:
+    """The op of a step, from a tensor that lies as `before` to one of the local `type_`."""
+    if isinstance(step, AllSlice) and step.offsets:
+        return _cut_at_offsets(step, grid, value, type_)
+    count = grid.axes_size(step.axes)
+    made = list(type_.shape)
+    if isinstance(step, AllSlice | ReduceScatter | AllToAll):
+        dim = step.target_dim if isinstance(step, AllToAll) else step.dim
+        value = _padded(value, dim, made[dim] * count)
+    if isinstance(step, AllGather | AllToAll):
+        dim = step.source_dim if isinstance(step, AllToAll) else step.dim
+        made[dim] = value.type.shape[dim] * count
+    written = write_local(step, grid.name, value, build.resized(type_, made))
+    if isinstance(step, AllGather) and before.offsets and before.offsets[step.dim]:
+        bounds = before.bounds(step.dim, whole.shape[step.dim], grid)
+        return _closed_up(written, step.dim, bounds, type_)
+    for dim, size in enumerate(type_.shape):
+        if size != made[dim]:
+            written = build.part_of(written, 0, size, dim)
+    return written
+
+
+def _cut_at_offsets(
+    step: AllSlice, grid: Grid, value: ir.Value, type_: ir.RankedTensorType
+) -> ir.Value:
+    """A slice as large as the largest piece, from where this device's begins."""
+    size = type_.shape[step.dim]
+    begins = [offset or 0 for offset in step.offsets[:-1]]
+    value = _padded(value, step.dim, value.type.shape[step.dim] + size)
+    begin = as_index(own_number(begins, step.axes, grid.name))
+    return build.part_of(value, begin, size, step.dim)
+
+
+def _closed_up(
+    gathered: ir.Value, dim: int, bounds: Sequence[int], type_: ir.RankedTensorType
+) -> ir.Value:
+    """Padded pieces, one behind the other, without what is between them."""
+    value = build.empty(type_).results[0]
+    room = gathered.type.shape[dim] // (len(bounds) - 1)
+    for device, (begin, end) in enumerate(pairwise(bounds)):
+        if end > begin:
+            piece = build.part_of(gathered, device * room, end - begin, dim)
+            value = build.put_into(value, piece, dim, begin)
+    return value
+
+
+def _padded(value: ir.Value, dim: int, size: int) -> ir.Value:
+    """With more elements at the end of a dimension."""
+    shape = list(value.type.shape)
+    if shape[dim] == size:
+        return value
+    shape[dim] = size
+    into = build.resized(value.type, shape)
+    return build.with_room(value, into, dim, 0, reductions.neutral("sum", into.element_type))
+
+
+def _splat_constant(value: ir.Value) -> ir.Attribute | None:
+    attribute = build.constant_value(value)
+    return attribute if attribute is not None and build.is_splat(attribute) else None
+
+
+def _drop_if_unused(op: ir.Operation) -> None:
+    if not any(True for _ in op.results[0].uses):
+        op.erase()

@@ -1,0 +1,1 @@
+"""From the annotated form to the propagated form."""

@@ -1,0 +1,227 @@
+"""What the user said about one function, from which propagation infers the rest.
+
+Said by annotation ops and by attributes, those of the propagated form too, which is read again
+after other passes have changed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at, located, warn
+from shard_dialect.ir.mesh import annotation_ops
+from shard_dialect.ir.mesh.annotations import Statement, merged, said_of_results, statements
+from shard_dialect.ir.mesh.attributes import SHARDINGS, STAGES
+from shard_dialect.ir.mesh.manual_computation import (
+    EDGES,
+    TO_GLOBAL,
+    computations_around,
+    grid_of,
+    manual_axes_at,
+)
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.numbered import Function, Op
+from shard_dialect.ir.walk import walk
+from shard_dialect.model import Annotation, Grid, Sharding, ShardingError
+from shard_dialect.model.axis import whole
+from shard_dialect.passes.manual.device_collectives import check_between_devices, is_between_devices
+
+_SCALAR_CODE = ("linalg", "stablehlo", "tosa")
+"""Dialects whose regions, where no values flow through them, hold no tensors but what they read
+from outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """How a value is to lie, if facts do not say otherwise."""
+
+    value: int
+    said: Annotation
+    location: ir.Location
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is said of each value of a function, by its number, and what is only wished.
+
+    `constrained` are values of which only their users are told something, all of them the same and
+    final: as well they may lie so themselves. `returned` is what is said of the function's results.
+    """
+
+    known: dict[int, Annotation]
+    hints: tuple[Hint, ...]
+    constrained: dict[int, Annotation]
+    returned: dict[int, Annotation]
+
+
+def read_facts(function: Function, shardings: Shardings) -> Facts:
+    """Read and check them. Raises a located `ShardError`."""
+    _refuse_what_is_not_annotated(function, shardings)
+    numbers = {value.handle: number for number, value in enumerate(function.values)}
+    every = statements(function, shardings)
+    for each in every:
+        if each.value not in numbers:
+            raise error_at(each.location, "an annotation inside of this region is not read yet")
+    if any(op.name in EDGES for op in function.ops):
+        _refuse_manual_axes(every)
+    said = [each for each in every if _holds(each, function, numbers[each.value])]
+    known = {numbers[value]: both for value, both in merged(said).items()}
+    for each in said:
+        if each.strength == "weak":
+            known.setdefault(numbers[each.value], each.said)
+    hints = [
+        Hint(numbers[each.value], each.said, each.location)
+        for each in said
+        if each.strength == "hint"
+    ]
+    returned = said_of_results(function.handle, shardings)
+    return Facts(known, tuple(hints), _constrained(function, known, shardings), returned)
+
+
+def _constrained(
+    function: Function, known: dict[int, Annotation], shardings: Shardings
+) -> dict[int, Annotation]:
+    found: dict[int, set[Annotation]] = {}
+    for op in function.ops:
+        if op.name != "mesh.annotate" or op.operands[0] in known:
+            continue
+        with located(op.handle):
+            annotated = annotation_ops.read_annotation(op.handle, shardings)
+        if annotated is not None and annotated.for_users and annotated.required:
+            found.setdefault(op.operands[0], set()).add(annotated.said)
+    return {
+        value: said
+        for value, (said, *others) in found.items()
+        if not others and not said.open and not said.sharding.partial
+    }
+
+
+def _holds(each: Statement, function: Function, number: int) -> bool:
+    """Whether a statement can be true; raises where one that binds cannot."""
+    try:
+        _check(each, function, number)
+    except ShardError as error:
+        if each.strength != "hint":
+            raise
+        warn(f"the hint {each.said} cannot hold: {error.message}", each.location)
+        return False
+    return True
+
+
+def _check(each: Statement, function: Function, number: int) -> None:
+    """Refuse what propagation cannot start from."""
+    sharding = each.said.sharding
+    if function.values[number].shape is None:
+        raise error_at(
+            each.location,
+            f"sharding {sharding} is on a tensor of unknown size: give sizes, with --specialize",
+        )
+    if number in function.arguments and sharding.partial:
+        raise error_at(
+            each.location,
+            f"an argument is annotated {sharding}: only a value that an op makes can be partial",
+        )
+    try:
+        refuse_pieces(sharding)
+    except ShardingError as error:
+        raise error_at(each.location, error.message) from None
+
+
+def _refuse_what_is_not_annotated(function: Function, shardings: Shardings) -> None:
+    for op in function.ops:
+        if is_between_devices(op.handle):
+            _check_place(op, shardings)
+        elif op.name == "mesh.collective_permute" and STAGES not in op.handle.attributes:
+            raise error_at(op.location, f"'{op.name}' op is read, but not propagated yet")
+        elif op.name in EDGES:
+            _check_edge(op, function)
+        if not op.blocks and not op.name.startswith(_SCALAR_CODE) and len(op.handle.regions):
+            _refuse_inside(op, walk(op.handle))
+        elif op.captures:
+            _refuse_inside(op, [inner for inner, _, _ in op.captures])
+
+
+def _refuse_manual_axes(said: Iterable[Statement]) -> None:
+    """Raise where a tensor that is a piece along an axis is said to be split along it again."""
+    for each in said:
+        manual = _manual_axes_of(each.value)
+        twice = sorted({whole(axis) for axis in each.said.sharding.axes} & set(manual))
+        if twice:
+            raise error_at(
+                each.location,
+                f"a tensor is annotated {each.said} in a manual computation, where it is a piece "
+                f"along axes {twice} already",
+            )
+
+
+def _manual_axes_of(value: ir.Value) -> Sequence[int]:
+    """The axes that a value is a piece along."""
+    if isinstance(value.owner, ir.Block):
+        return manual_axes_at(value.owner.owner.operation)
+    maker = value.owner.operation
+    return manual_axes_at(maker.parent if maker.name == TO_GLOBAL else maker)
+
+
+def _check_place(op: Op, shardings: Shardings) -> None:
+    """Refuse what tells devices apart, but along the manual axes of where it stands."""
+    around = next(computations_around(op.handle), None)
+    if around is None:
+        if op.name.startswith("stablehlo."):
+            return  # it stays as it is, and is refused where it would be lowered
+        raise error_at(op.location, f"'{op.name}' op is of the local form: here tensors are global")
+    with located(op.handle):
+        check_between_devices(op.handle, grid_of(around, shardings))
+
+
+def _check_edge(op: Op, function: Function) -> None:
+    kinds = [function.values[value].kind for value in (*op.operands, *op.results)]
+    if any(kind.is_tensor and kind.shape is None for kind in kinds):
+        raise error_at(op.location, f"'{op.name}' op is on a tensor of unknown size")
+
+
+def _refuse_inside(op: Op, found: Iterable[ir.Operation]) -> None:
+    """Refuse what speaks of sharding in a region through which no values are known to flow."""
+    for inner in found:
+        is_ours = inner.name.startswith(("mesh.", "shard."))
+        if is_ours or SHARDINGS in inner.attributes or annotation_ops.has_loops(inner):
+            raise error_at(
+                inner.location,
+                f"'{inner.name}' op is inside a region of a '{op.name}' op: that is not read yet",
+            )
+
+
+def default_grid(function: Function, shardings: Shardings) -> Grid:
+    """The grid of what nothing is said of: the function's, or the module's first."""
+    names = list(shardings.grids)[:1]
+    if "mesh_cluster" in function.handle.attributes:
+        names = [annotation_ops.cluster_name(function.handle)]
+    if not names:
+        raise error_at(
+            function.handle.location,
+            "the module has no grid: declare one, as in `shard.grid @grid(shape = 2x4)`",
+        )
+    return shardings.grid(names[0])
+
+
+def check_grid(grid: Grid, function: Function) -> Grid:
+    """The same grid; raises unless its sizes are known."""
+    if not grid.is_static:
+        raise error_at(
+            function.handle.location,
+            f"grid {grid} of function @{function.name} has unknown sizes: give them, to opt with "
+            "--specialize=grid=..., to run with --grid=...",
+        )
+    return grid
+
+
+def refuse_pieces(sharding: Sharding) -> None:
+    """Raise for pieces that overlap, or of sizes that are not known: none are kept yet."""
+    if sharding.halos:
+        raise ShardingError(
+            f"cannot cut a tensor as {sharding}: halos are exchanged where an op reads them"
+        )
+    if any(None in each for each in sharding.offsets):
+        raise ShardingError(f"cannot cut a tensor as {sharding}: its offsets are not known yet")

@@ -1,0 +1,37 @@
+"""Named computations taken apart: propagation goes through them as if they were not there.
+
+%1 = scf.execute_region -> tensor<4xf32> no_inline {       %0 = math.tanh %x
+  %0 = math.tanh %x                                        %1 = "mesh.annotate"(%0) ...
+  scf.yield %0
+} {mesh.named_computation = "f", mesh.shardings = [...]}
+"""
+
+from __future__ import annotations
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import annotate
+from shard_dialect.ir.mesh.attributes import NAMED, SHARDINGS
+from shard_dialect.ir.walk import body, operations, walk
+
+
+def inline_named(function: ir.Operation) -> None:
+    """Put what the function's named computations hold in their place."""
+    for op in reversed(walk(function)):  # what is inside goes first
+        if op.name == "scf.execute_region" and NAMED in op.attributes:
+            _inline(op)
+
+
+def _inline(op: ir.Operation) -> None:
+    *inside, terminator = operations(body(op))
+    given = list(terminator.operands)
+    for each in inside:
+        each.move_before(op)
+    said = list(op.attributes[SHARDINGS]) if SHARDINGS in op.attributes else []
+    with ir.InsertionPoint(op), op.location:
+        for number, sharding in enumerate(said):
+            is_tensor = isinstance(given[number].type, ir.RankedTensorType)
+            if is_tensor and not isinstance(sharding, ir.UnitAttr):
+                given[number] = annotate(given[number], sharding, as_result=False)
+    for result, value in zip(op.results, given, strict=True):
+        result.replace_all_uses_with(value)
+    op.erase()

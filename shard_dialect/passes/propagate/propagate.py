@@ -1,0 +1,290 @@
+"""From annotated to propagated: give every tensor value a sharding.
+
+    func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
+      %s = shard.sharding @g split_axes = [[], [0]] : !shard.sharding
+      %0 = shard.shard %w to %s : tensor<8x16xf32>
+      %1 = linalg.matmul ins(%x, %0 ...) outs(%zero ...) -> tensor<4x16xf32>
+
+becomes, the annotations still in place, what was inferred in attributes
+
+    func.func @main(%x: ... {mesh.sharding = #mesh.shard<@g, [[], []]>}, %w: ...
+      %1 = linalg.matmul {mesh.shardings = [#mesh.shard<@g, [[], [0]]>]} ins(...
+
+The module is read once into a graph (`mirror`), the graph is brought to its fixed point
+(`propagation`), and what came of it is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import location_text, warn
+from shard_dialect.ir.function import (
+    boundary,
+    form_of,
+    functions_of,
+    set_boundary,
+    set_form,
+    update_type,
+)
+from shard_dialect.ir.mesh import annotation_ops
+from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.numbered import Block, Function, Op, read_functions
+from shard_dialect.ir.region_flow import FLOWS
+from shard_dialect.model import Annotation, Grid, Sharding
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.manual.manual_bodies import open_bodies
+from shard_dialect.passes.propagate.constraints import Facts, check_grid, default_grid, read_facts
+from shard_dialect.passes.propagate.inline_named import inline_named
+from shard_dialect.passes.propagate.module_graph import Mirror, mirror
+from shard_dialect.passes.propagate.soft_constraints import followed
+from shard_dialect.passes.propagate.split_constants import SplitConstants
+from shard_dialect.passes.specialize.separate_calls import Calls
+from shard_dialect.passes.stages.stages_to_grid import lay_stages
+from shard_dialect.passes.vocabularies.import_ import import_annotations
+from shard_dialect.propagation.engine import Engine
+from shard_dialect.propagation.graph import NOTHING
+from shard_dialect.propagation.schedule import STRATEGIES
+from shard_dialect.propagation.upstream_order import Traversal, Upstream
+
+
+@dataclass(frozen=True)
+class Propagate(Pass):
+    """Complete the annotations: give every tensor value a sharding, as attributes."""
+
+    name = "propagate"
+
+    strategy: Literal["basic", "aggressive", "op-priority", "user-priority", "cost"] = "cost"
+    """How far to go, and how conflicts are resolved: see docs/propagation.md."""
+
+    traversal: Literal["forward", "backward", "forward-backward", "backward-forward"] | None = None
+    """In place of a strategy: each op once in each direction, as upstream's
+    `sharding-propagation` has it."""
+
+    remarks: bool = False
+    """Tell of conflicts: the op, both sides, which had its way, and why."""
+
+    explain: str | None = None
+    """Tell where a value's sharding came from: `%3` as printed, `@f:%3`, or a line of the file."""
+
+    def __post_init__(self) -> None:
+        if self.traversal is not None and self.strategy != type(self).strategy:
+            raise ShardError(
+                f"pass 'propagate' has strategy={self.strategy} and traversal={self.traversal}: "
+                "give one of the two"
+            )
+
+    def rewrite(self, module: ir.Operation) -> None:
+        names = import_annotations(module)
+        lay_stages(module)
+        if "scf.execute_region" in names:
+            Calls(module).refuse_recursion()
+            open_bodies(module)
+        calls = Calls(module)
+        if "func.call" in names:
+            calls.separate()
+        handles = [
+            handle
+            for handle in functions_of(module)
+            if form_of(handle) in ("annotated", "propagated")
+        ]
+        for handle in handles if "scf.execute_region" in names else ():
+            inline_named(handle)
+        done = complete(handles, Shardings.of(module), self.strategy, self.traversal)
+        if done is not None and (self.remarks or self.explain):
+            self._report(module, *done)
+        calls.join()
+
+    def _report(self, module: ir.Operation, mirrored: Mirror, engine: Engine) -> None:
+        from shard_dialect.passes.propagate.propagation_report import Report  # for those who ask
+
+        report = Report(module, mirrored, engine)
+        if self.remarks:
+            report.remark_conflicts()
+        if self.explain:
+            report.explain(self.explain)
+
+
+def complete(
+    handles: Sequence[ir.Operation],
+    shardings: Shardings,
+    strategy: str = "cost",
+    traversal: Traversal | None = None,
+) -> tuple[Mirror, Engine] | None:
+    """Bring functions to the propagated form; what they say already stays.
+
+    Gives what knows how it went, if there were functions.
+    """
+    functions = read_functions(handles)
+    facts = [read_facts(function, shardings) for function in functions]
+    if not functions:
+        return None
+    grids = [_grid_of(*each, shardings) for each in zip(functions, facts, strict=True)]
+    if traversal is None:
+        mirrored = mirror(functions, facts, grids, shardings)
+        engine = Engine(mirrored.graph, shardings.grids, STRATEGIES[strategy])
+    else:  # what is said to users stays apart, and constants are values like others
+        apart = [replace(each, constrained={}) for each in facts]
+        mirrored = mirror(functions, apart, grids, shardings, copies_constants=False)
+        engine = Upstream(mirrored.graph, shardings.grids, traversal)
+    engine.run()
+    for number, each in enumerate(facts):
+        _follow_hints(engine, mirrored, number, each)
+    SplitConstants(mirrored, engine, shardings, grids[0].name).run()
+    for number, function in enumerate(functions):
+        _Writer(mirrored, number, engine, grids[number], shardings).write(function)
+    return mirrored, engine
+
+
+def _grid_of(function: Function, facts: Facts, shardings: Shardings) -> Grid:
+    """The grid of the values that nothing reaches: the one that is spoken of, or the default."""
+    names = sorted({said.grid for said in (*facts.known.values(), *facts.returned.values())})
+    for name in names:
+        check_grid(shardings.grid(name), function)
+    if len(names) == 1:
+        return shardings.grid(names[0])
+    return check_grid(default_grid(function, shardings), function)
+
+
+def _follow_hints(engine: Engine, mirrored: Mirror, number: int, facts: Facts) -> None:
+    """Let each hint hold where facts left room for it; say which ones they overrule."""
+    overruled = []
+    for hint in facts.hints:
+        value = mirrored.number_of(number, hint.value)
+        if value == NOTHING:
+            continue  # a constant: each of its users has it as it likes
+        both = followed(engine.known(value), hint.said)
+        if both is None:
+            overruled.append((hint, value))
+        else:
+            engine.learn(value, both)
+    if facts.hints:
+        engine.settle()
+    told = set()
+    for hint, value in overruled:
+        place = location_text(hint.location)
+        if place not in told:  # one op may speak of two values
+            told.add(place)
+            found = engine.known(value)
+            warn(
+                f"the hint {hint.said} is overruled: other annotations make the value "
+                f"{found.sharding if found else 'replicated'}",
+                hint.location,
+            )
+
+
+@dataclass
+class _Writer:
+    """Writes what is known of one function's values."""
+
+    mirrored: Mirror
+    number: int
+    engine: Engine
+    grid: Grid
+    shardings: Shardings
+    _attributes: dict[tuple[int, int], ir.Attribute] = field(default_factory=dict)
+
+    def write(self, function: Function) -> None:
+        self.function = function
+        self._boundary("arg_attrs", [self._known(value) for value in function.arguments])
+        exits = [self.mirrored.exits.get((self.number, place)) for place in range(self._results())]
+        self._boundary("res_attrs", [self._lies(place, at) for place, at in enumerate(exits)])
+        self._blocks(function.handle, function.blocks[1:])
+        for op in function.ops:
+            self._op(op)
+        update_type(function.handle)
+        set_form(function.handle, "propagated")
+
+    def _op(self, op: Op) -> None:
+        if op.results and any(self._is_sized(value) for value in op.results):
+            entries = [self._attribute(value) for value in op.results]
+            op.handle.attributes[SHARDINGS] = ir.ArrayAttr.get(entries)
+        elif op.name in FLOWS and SHARDINGS in op.handle.attributes:
+            del op.handle.attributes[SHARDINGS]  # of results that are gone
+        self._blocks(op.handle, op.blocks)
+
+    def _blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
+        if BLOCKS in handle.attributes:
+            del handle.attributes[BLOCKS]
+        if any(self._is_sized(value) for block in blocks for value in block.arguments):
+            handle.attributes[BLOCKS] = ir.ArrayAttr.get(
+                [
+                    ir.ArrayAttr.get([self._attribute(value) for value in block.arguments])
+                    for block in blocks
+                ]
+            )
+
+    def _is_sized(self, value: int) -> bool:
+        return self.function.values[value].shape is not None
+
+    def _attribute(self, value: int) -> ir.Attribute:
+        shape = self.function.values[value].shape
+        if shape is None:
+            return ir.UnitAttr.get()
+        key = (self.engine.number(self.mirrored.number_of(self.number, value)), len(shape))
+        if key not in self._attributes:
+            known = self._known(value)
+            assert known is not None, "a tensor of known size"
+            self._attributes[key] = self.shardings.write(known)
+        return self._attributes[key]
+
+    def _known(self, value: int) -> Sharding | None:
+        """How a value lies; `None` for what is no tensor of known size."""
+        if not self._is_sized(value):
+            return None
+        found = self.engine.known(self.mirrored.number_of(self.number, value))
+        return found.sharding if found is not None else self._whole(value)
+
+    def _whole(self, value: int) -> Sharding:
+        return Sharding.replicated(self.grid.name, len(self.function.values[value].shape or ()))
+
+    def _results(self) -> int:
+        return len(self.function.handle.attributes["function_type"].value.results)
+
+    def _lies(self, place: int, exit_value: int | None) -> Sharding | None:
+        """How a result lies for callers: as is said, or what is returned."""
+        returned = [end.operands[place] for end in self.function.returns]
+        if exit_value is None or not returned:
+            return self._known(returned[0]) if returned else None
+        found = self.engine.known(exit_value)
+        return found.sharding if found is not None else self._whole(returned[0])
+
+    def _boundary(self, key: str, known: Sequence[Sharding | None]) -> None:
+        entries = boundary(self.function.handle, key)
+        for place, (sharding, attributes) in enumerate(zip(known, entries, strict=True)):
+            if sharding is None:
+                continue
+            whole = sharding.with_partial(())  # callers cannot sum up pieces
+            if SHARDING in attributes:
+                said = self.shardings.read_annotation(attributes[SHARDING], whole.rank)
+                whole = (said.meet(Annotation(whole)) or said).sharding
+            else:
+                whole = self._even(key, place, whole)
+            attributes[SHARDING] = self.shardings.write(whole)
+        set_boundary(self.function.handle, key, entries)
+
+    def _even(self, key: str, place: int, sharding: Sharding) -> Sharding:
+        """As much of an inferred sharding as divides: callers are not to deal with padding.
+
+        One that an annotation op says of the value is not inferred.
+        """
+        if key == "arg_attrs":
+            value = self.function.arguments[place]
+        else:
+            value = self.function.returns[0].operands[place]
+        shape = self.function.values[value].shape or ()
+        even = sharding.even_part(shape, self.shardings.grid(sharding.grid))
+        return sharding if even != sharding and value in self._annotated() else even
+
+    def _annotated(self) -> set[int]:
+        """The values that annotation ops say something binding of."""
+        found: set[int] = set()
+        for op in self.function.ops:
+            if op.name in annotation_ops.OPS and (bound := annotation_ops.binds(op.handle)):
+                found.update(op.results, op.operands[:1] if bound == "value" else ())
+        return found

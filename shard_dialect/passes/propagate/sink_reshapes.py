@@ -1,0 +1,144 @@
+"""Merged dimensions taken apart around elementwise ops.
+
+    %1 = stablehlo.reshape %0 : (tensor<8x4x16xf32>) -> tensor<32x16xf32>
+    %2 = stablehlo.tanh %1 : tensor<32x16xf32>
+    %3 = stablehlo.reshape %2 : (tensor<32x16xf32>) -> tensor<8x4x16xf32>
+
+becomes
+
+    %2 = stablehlo.tanh %0 : tensor<8x4x16xf32>
+
+Were %0 split along the dimension of 4 and not along that of 8, a piece of %1 would be strided,
+which no sharding can say. An elementwise op computes the same on any shape, so the reshape moves
+behind it, and where one follows that undoes it both are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create
+from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.mesh.annotation_ops import has_loops
+from shard_dialect.ir.walk import walk
+from shard_dialect.model.sharding import Shape
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.rules import rule_of
+from shard_dialect.rules.reshape_factors import reshaped
+
+_RESHAPE = "stablehlo.reshape"
+_DIALECTS = ("stablehlo.", "arith.", "math.")
+"""Those whose elementwise ops have no more shape than their types."""
+_CONSTANTS = ("arith.constant", "stablehlo.constant")
+
+
+@dataclass(frozen=True)
+class SinkReshapes(Pass):
+    """Move reshapes that merge dimensions behind elementwise ops, and drop those that undo them."""
+
+    name = "sink-reshapes"
+
+    def rewrite(self, module: ir.Operation) -> None:
+        for function in functions_of(module):
+            if form_of(function) == "annotated":
+                _sink(function)
+
+
+def _sink(function: ir.Operation) -> None:
+    for op in walk(function):
+        if op.name == _RESHAPE:
+            _undo(op)
+        elif op.name.startswith(_DIALECTS):
+            merged = list(_merges(op))
+            if merged and _is_elementwise(op):
+                _compute_before(op, merged[0])
+    for op in reversed(walk(function)):
+        if op.name == _RESHAPE and not any(True for _ in op.results[0].uses):
+            op.erase()
+
+
+def _merges(op: ir.Operation) -> Iterator[ir.Value]:
+    """What an op takes before a reshape merged its dimensions."""
+    for operand in op.operands:
+        source = _before_reshape(operand)
+        if source is not None and _is_merge(_shape(source), _shape(operand)):
+            yield source
+
+
+def _before_reshape(value: ir.Value) -> ir.Value | None:
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != _RESHAPE:
+        return None
+    if _is_spoken_of(owner.operation):
+        return None
+    source: ir.Value = owner.operation.operands[0]
+    return source if _shape(source) is not None else None
+
+
+def _is_merge(before: Shape | None, after: Shape | None) -> bool:
+    """Whether each dimension is some dimensions of before, and one is more than one."""
+    if before is None or after is None or len(after) >= len(before):
+        return False
+    rule = reshaped(before, after)
+    if rule is None or rule.unsplit or rule.operands[0] is None or rule.results[0] is None:
+        return False
+    is_kept = all(len(dim) <= 1 for dim in rule.operands[0])
+    return is_kept and any(len(dim) > 1 for dim in rule.results[0])
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    """One result, and all operands of its shape: the same is computed on another shape."""
+    if len(op.results) != 1 or op.name in _CONSTANTS or _is_spoken_of(op):
+        return False
+    shape = _shape(op.results[0])
+    if shape is None or any(_shape(operand) != shape for operand in op.operands):
+        return False
+    rule = rule_of(op)
+    return rule is not None and rule.role == "elementwise"
+
+
+def _is_spoken_of(op: ir.Operation) -> bool:
+    """Whether something is said of the op or its result, which is of the shape that it has."""
+    return has_loops(op) or any(name.startswith(("mesh.", "sdy.")) for name in op.attributes)
+
+
+def _compute_before(op: ir.Operation, source: ir.Value) -> None:
+    """Compute the op on the shape of `source`, and reshape its result."""
+    shape = source.type.shape
+    with ir.InsertionPoint(op), op.location:
+        operands = [_as(operand, shape) for operand in op.operands]
+        made = op.clone().operation
+        for place, operand in enumerate(operands):
+            made.operands[place] = operand
+        result = op.results[0].type
+        made.results[0].set_type(_type(result, shape))
+        back = create(_RESHAPE, [result], [made.results[0]]).results[0]
+    op.results[0].replace_all_uses_with(back)
+    op.erase()
+
+
+def _as(value: ir.Value, shape: list[int]) -> ir.Value:
+    """A value in another shape: as it was before its reshape, or reshaped."""
+    source = _before_reshape(value)
+    if source is not None and list(source.type.shape) == list(shape):
+        return source
+    return create(_RESHAPE, [_type(value.type, shape)], [value]).results[0]
+
+
+def _undo(op: ir.Operation) -> None:
+    """Let the users of a reshape of a reshape back to what it was have that."""
+    source = None if _is_spoken_of(op) else _before_reshape(op.operands[0])
+    if source is not None and source.type == op.results[0].type:
+        op.results[0].replace_all_uses_with(source)
+
+
+def _type(like: ir.RankedTensorType, shape: list[int]) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(list(shape), like.element_type, loc=ir.Location.unknown())
+
+
+def _shape(value: ir.Value) -> Shape | None:
+    type_ = value.type
+    is_plain = isinstance(type_, ir.RankedTensorType) and type_.encoding is None
+    return tuple(type_.shape) if is_plain and type_.has_static_shape else None

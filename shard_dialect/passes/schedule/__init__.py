@@ -1,0 +1,1 @@
+"""Passes on the local form: when each collective starts and ends."""

@@ -1,0 +1,130 @@
+"""Small all-reduces that do not depend on each other are one.
+
+    %2 = shard.all_reduce %0 : tensor<4xf32>
+    %3 = shard.all_reduce %1 : tensor<2x3xf32>
+      becomes
+    %a = tensor.concat dim(0) %0, (collapsed) %1 : tensor<10xf32>
+    %b = shard.all_reduce %a : tensor<10xf32>
+    %2, %3 = slices of %b, in their shapes
+
+The bytes are the same, a latency is saved. In the local form, where tensors are plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.walk import operations
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.schedule.collective_blocks import (
+    blocks_of,
+    local_functions,
+    made_at,
+    needed_at,
+)
+
+_KIND = "shard.all_reduce"
+
+
+@dataclass(frozen=True)
+class BundleCollectives(Pass):
+    """Join small all-reduces of one kind and group."""
+
+    name = "bundle-collectives"
+
+    bytes: int = 65536
+    """Of one bundle, at most."""
+
+    def rewrite(self, module: ir.Operation) -> None:
+        for handle in local_functions(module):
+            for bundle in bundles(handle, self.bytes):
+                _join(bundle)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """An all-reduce, with the places in its block of what makes its operand and first needs it."""
+
+    op: ir.Operation
+    ready: int
+    needed: int
+
+
+@dataclass
+class Bundle:
+    """All-reduces that are done at once, in front of `at`, the first op that needs one."""
+
+    members: list[_Member]
+    at: ir.Operation
+
+
+def bundles(function: ir.Operation, most: int) -> list[Bundle]:
+    """The all-reduces of `function` that can be one, in bundles of up to `most` bytes."""
+    blocks = blocks_of(function, lambda op: op.name == _KIND)
+    return [bundle for block in blocks for bundle in _bundles(block, most)]
+
+
+def _bundles(block: ir.Block, most: int) -> Iterator[Bundle]:
+    """Each all-reduce takes those after it that are ready before one of the bundle is needed."""
+    order = list(operations(block))
+    left = _members(order, most)
+    while left:
+        first, *rest = left
+        bundle, size, needed, left = [first], _bytes(first.op), first.needed, []
+        for each in rest:
+            soonest = min(needed, each.needed)
+            fits = size + _bytes(each.op) <= most and _key(each.op) == _key(first.op)
+            if fits and max(member.ready for member in (*bundle, each)) < soonest:
+                bundle.append(each)
+                size, needed = size + _bytes(each.op), soonest
+            else:
+                left.append(each)
+        if len(bundle) > 1:
+            yield Bundle(bundle, order[needed])
+
+
+def _members(order: Sequence[ir.Operation], most: int) -> list[_Member]:
+    """The small all-reduces among the ops of a block."""
+    made, needed = made_at(order), needed_at(order)
+    return [
+        _Member(op, made.get(op.operands[0], -1), needed[op.results[0]])
+        for op in order
+        if op.name == _KIND
+        and op.operands[0].type.has_static_shape
+        and op.results[0] in needed
+        and 0 < _bytes(op) <= most
+    ]
+
+
+def _key(op: ir.Operation) -> object:
+    attributes = {name: str(op.attributes[name]) for name in op.attributes}
+    return tuple(sorted(attributes.items())), str(op.operands[0].type.element_type)
+
+
+def _bytes(op: ir.Operation) -> int:
+    type_ = op.operands[0].type
+    return prod(type_.shape) * itemsize(type_.element_type)
+
+
+def _join(bundle: Bundle) -> None:
+    ops = [member.op for member in bundle.members]
+    attributes = {name: ops[0].attributes[name] for name in ops[0].attributes}
+    with ir.InsertionPoint(bundle.at), ops[0].location:
+        flat = [build.flat(op.operands[0]) for op in ops]
+        sizes = [each.type.shape[0] for each in flat]
+        type_ = ir.RankedTensorType.get([sum(sizes)], flat[0].type.element_type)
+        dim = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
+        joined = build.create("tensor.concat", [type_], flat, dim).results[0]
+        reduced = build.create(_KIND, [type_], [joined], attributes).results[0]
+        start = 0
+        for op, size in zip(ops, sizes, strict=True):
+            piece = build.part_of(reduced, start, size)
+            op.results[0].replace_all_uses_with(build.unflat(piece, op.results[0].type.shape))
+            start += size
+    for op in ops:
+        op.erase()

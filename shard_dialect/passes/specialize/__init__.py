@@ -1,0 +1,1 @@
+"""Sizes that a program leaves open, given and inferred."""

@@ -1,0 +1,234 @@
+"""From arguments of known shape to all that is made of them.
+
+    func.func @main(%x: tensor<4xf32>)
+      %c = tensor.cast %x : tensor<4xf32> to tensor<?xf32>
+      %e = math.exp %c : tensor<?xf32>                      %e = math.exp %x : tensor<4xf32>
+
+MLIR's canonicalization moves casts past the ops of `tensor`, and folds the sizes that programs
+compute; TOSA and StableHLO have passes that infer (`inferred`). The rules of others are ours
+(`shape_rules`), and so is the way through calls: each call has its callee to itself meanwhile, and
+callees that came out alike are one function again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
+from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import error_at, from_mlir
+from shard_dialect.ir.function import is_private, name_of, returns_of, update_type
+from shard_dialect.ir.walk import body, has_own_body, operations, walk
+from shard_dialect.passes.specialize.inferred_shapes import Inference, family_of, put_constant
+from shard_dialect.passes.specialize.known_shapes import (
+    Known,
+    behind,
+    common,
+    differ,
+    is_ranked,
+    shape_behind,
+    shape_of,
+)
+from shard_dialect.passes.specialize.separate_calls import Calls, callee_of
+from shard_dialect.passes.specialize.shape_rules import PROMISE, refuse_promise, rule_of
+
+_FOLD = "builtin.module(canonicalize)"
+_TO_STATIC = (
+    "builtin.module(func.func(stablehlo-canonicalize-dynamism,stablehlo-check-shape-assertions),"
+    "canonicalize)"
+)
+_BARRIER, _HIDES = "mesh.propagation_barrier", "mesh.hides"
+"""On a barrier that is in the way of a pattern, and is none of the program's."""
+
+
+def leaves_open(module: ir.Operation) -> bool:
+    """Whether any tensor is of unknown size."""
+    return any(
+        is_ranked(each) and not each.type.has_static_shape
+        for op in walk(module)
+        for each in op.results
+    )
+
+
+def spread(module: ir.Operation, entry: str) -> None:
+    """Let all that can be have a known shape. Public functions but `entry` keep their types.
+
+    Raises a located `ShardError` where shapes do not agree, and for functions that call themselves.
+    """
+    names = {op.name for op in walk(module)}
+    try:
+        calls = Calls(module)
+        calls.separate()
+        while True:
+            with _hidden_starts(module):
+                _run(_FOLD, module)
+            if not _Walk(calls, entry).finds():
+                break
+        _check(module)
+        if any(name.startswith("stablehlo.") for name in names):
+            _run(_TO_STATIC, module)
+    except ir.MLIRError as error:
+        raise from_mlir(error) from None
+    calls.join(_text)
+
+
+def _run(pipeline: str, module: ir.Operation) -> None:
+    if "stablehlo" in pipeline:
+        know_stablehlo_passes()
+    PassManager.parse(pipeline).run(module)
+
+
+def _text(function: ir.Operation) -> str:
+    """The function but for its name."""
+    text: str = function.get_asm(use_local_scope=True)
+    return text.replace(f"@{name_of(function)}(", "@(", 1)
+
+
+@contextmanager
+def _hidden_starts(module: ir.Operation) -> Iterator[None]:
+    """Casts are not seen by loops that begin with what they make.
+
+    Upstream would let what goes around have the shape from before the cast, whether rounds keep it
+    or not.
+    """
+    direction = {"allowed_direction": ir.StringAttr.get("none"), _HIDES: ir.UnitAttr.get()}
+    for op in walk(module):
+        for place, value in enumerate(op.operands) if op.name == "scf.for" else ():
+            if is_ranked(value) and not value.type.has_static_shape:
+                with ir.InsertionPoint(op), op.location:
+                    made = build.create(_BARRIER, [value.type], [value], direction)
+                op.operands[place] = made.results[0]
+    yield
+    for op in walk(module):
+        if _HIDES in op.attributes:
+            op.results[0].replace_all_uses_with(op.operands[0])
+            op.erase()
+
+
+class _Walk:
+    """One go through the functions of a module, each behind the call of it."""
+
+    def __init__(self, calls: Calls, entry: str) -> None:
+        self._functions = calls.functions
+        self._entry = entry
+        self._known = Known()
+        self._inference = Inference(self._known)
+        self._row: tuple[str | None, list[ir.Operation]] = (None, [])
+        """Ops of one family that stand one after the other."""
+        self._calls: list[ir.Operation] = []
+        found = [op for function in self._functions.values() for op in walk(function)]
+        names = (op.attributes[key] for op in found for key in op.attributes)
+        self._times = Counter(
+            each.value for each in names if isinstance(each, ir.FlatSymbolRefAttr)
+        )
+        """How often functions are named: by calls, or by others, which want their type."""
+
+    def finds(self) -> bool:
+        """Whether anything is known that was not."""
+        for name, function in self._functions.items():
+            if not self._is_called_once(name):
+                self._go(function)
+        for call in self._calls:
+            self._take_from(call)
+        return self._known.changed
+
+    def _is_called_once(self, name: str) -> bool:
+        """Whether the function is there for one call, which says what its arguments are."""
+        is_there = name in self._functions and name != self._entry
+        return is_there and self._times[name] == 1 and is_private(self._functions[name])
+
+    def _go(self, function: ir.Operation) -> None:
+        path = [(function, iter(_in_order(body(function).region)))]
+        calls: list[ir.Operation] = []
+        while path:
+            function, ops = path[-1]
+            op = next(ops, None)
+            if op is None:
+                path.pop()
+                self._return_from(function)
+                if calls:
+                    self._take_from(calls.pop())
+                continue
+            self._note(family_of(op), op)
+            if op.name == "func.call":
+                self._calls.append(op)
+                if self._is_called_once(callee_of(op)):
+                    callee = self._functions[callee_of(op)]
+                    self._give_to(callee, op)
+                    path.append((callee, iter(_in_order(body(callee).region))))
+                    calls.append(op)
+            elif family_of(op) is None and (rule := rule_of(op.name)):
+                rule(op, self._known)
+
+    def _note(self, family: str | None, op: ir.Operation) -> None:
+        """Go on with the row of ops that this one belongs to, or end it."""
+        before, row = self._row
+        if family != before:
+            if before is not None:
+                self._inference.of(before, row)
+            self._row = (family, [])
+        if family is not None:
+            self._row[1].append(op)
+
+    def _give_to(self, callee: ir.Operation, call: ir.Operation) -> None:
+        """The arguments are as the operands of the one call, and constants where these are."""
+        block = body(callee)
+        for place, argument in enumerate(list(block.arguments)):
+            operand = call.operands[place]
+            if not is_ranked(operand):
+                continue
+            shape = shape_behind(operand)
+            self._known.set_operand(call, place, shape)
+            self._known.set(argument, shape)
+            put_constant(argument, operand, self._known)
+        update_type(callee)
+
+    def _return_from(self, function: ir.Operation) -> None:
+        name = name_of(function)
+        if name != self._entry and not self._is_called_once(name):
+            return
+        ends = returns_of(function)
+        for place, type_ in enumerate(function.attributes["function_type"].value.results):
+            if isinstance(type_, ir.RankedTensorType) and ends:
+                shape = common([shape_behind(end.operands[place]) for end in ends])
+                for end in ends:
+                    self._known.set_operand(end, place, shape)
+        update_type(function)
+
+    def _take_from(self, call: ir.Operation) -> None:
+        callee = self._functions.get(callee_of(call))
+        if callee is None:  # it is only declared
+            return
+        types = callee.attributes["function_type"].value.results
+        ends = returns_of(callee) if self._is_called_once(callee_of(call)) else []
+        for place, (result, type_) in enumerate(zip(list(call.results), types, strict=True)):
+            if isinstance(type_, ir.RankedTensorType):
+                self._known.set(result, shape_of(type_))
+            if len(ends) == 1:
+                put_constant(result, ends[0].operands[place], self._known)
+
+
+def _in_order(region: ir.Region) -> Iterator[ir.Operation]:
+    """The ops of a region, each in front of what it holds; and once more behind it."""
+    for block in region.blocks:
+        for op in operations(block):
+            holds = has_own_body(op.name) and family_of(op) is None
+            regions = list(op.regions) if holds else []
+            yield op  # which may go
+            for inner in regions:
+                yield from _in_order(inner)
+            if regions:
+                yield op
+
+
+def _check(module: ir.Operation) -> None:
+    """Raise for loops that may not keep a shape, and for casts that cannot be."""
+    for op in walk(module):
+        if op.name == PROMISE:
+            raise refuse_promise(op)
+        if op.name == "tensor.cast":
+            source, made = behind(op.operands[0]).type, op.results[0].type
+            if differ(source, made):
+                raise error_at(op.location, f"'tensor.cast' op makes a {made} of a {source}")

@@ -1,0 +1,321 @@
+"""What ops say of the shapes of what they take and make, as far as MLIR's own passes do not.
+
+    %e = math.exp %c : tensor<?xf32>                    all have the shape that one is known to have
+    %w = scf.while (%a = %c) : ...                      %a has that of %c, if the round ends so
+
+What goes around a loop has the shape that it begins with, it is assumed, and what the round ends in
+is behind a *promise*, which nothing folds. Where it is seen to have that shape, the promise
+goes: so it is in each round. One that stays is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.mesh import annotation_ops
+from shard_dialect.ir.mesh.manual_computation import TO_GLOBAL, TO_LOCAL, edge_of
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.region_flow import branches_of
+from shard_dialect.ir.walk import operations
+from shard_dialect.passes.specialize.known_shapes import (
+    MOST,
+    Known,
+    Shape,
+    adds,
+    behind,
+    common,
+    is_ranked,
+    merged,
+    shape_behind,
+    shape_of,
+    with_shape,
+)
+
+_Rule = Callable[[ir.Operation, Known], None]
+
+PROMISE = "builtin.unrealized_conversion_cast"
+_ENDS = ("scf.yield", "stablehlo.return", "tosa.yield")
+
+
+def rule_of(name: str) -> _Rule | None:
+    """The rule for ops of this name."""
+    if name.startswith(("arith.", "math.", "complex.")):
+        return _elementwise
+    if name.startswith("linalg."):
+        return _structured
+    return _RULES.get(name)
+
+
+def _elementwise(op: ir.Operation, known: Known) -> None:
+    """All tensors that `op` takes and makes have one shape."""
+    places = [place for place, each in enumerate(op.operands) if is_ranked(each)]
+    results = [each for each in op.results if is_ranked(each)]
+    shapes = [shape_behind(op.operands[place]) for place in places]
+    shapes += [shape_of(each.type) for each in results]
+    shape = merged(shapes, op)
+    for place in places:
+        known.set_operand(op, place, shape)
+    for result in results:
+        known.set(result, shape)
+
+
+def _in_pairs(op: ir.Operation, known: Known) -> None:
+    """Each result is as its operand."""
+    for place, result in enumerate(op.results):
+        if is_ranked(result):
+            shape = merged([shape_behind(op.operands[place]), shape_of(result.type)], op)
+            known.set_operand(op, place, shape)
+            known.set(result, shape)
+
+
+def _structured(op: ir.Operation, known: Known) -> None:
+    """Dimensions along one loop have one size; results have those of what they are written to."""
+    maps = [each.value for each in linalg_queries.get_indexing_maps(op) or ()]
+    operands = list(op.operands)
+    if len(maps) != len(operands) or not all(map(is_ranked, operands[-len(op.results) :])):
+        return
+    sizes: dict[ir.AffineExpr, int] = {}
+    for map_, operand in zip(maps, operands, strict=True):
+        for expression, size in zip(map_.results, _sizes(operand), strict=False):
+            if size is None or not isinstance(expression, ir.AffineDimExpr):
+                continue
+            if sizes.setdefault(expression, size) != size:
+                raise error_at(
+                    op.location,
+                    f"'{op.name}' op has a loop of {sizes[expression]} and of {size} elements",
+                )
+    for place, (map_, operand) in enumerate(zip(maps, operands, strict=True)):
+        if is_ranked(operand):
+            known.set_operand(op, place, tuple(sizes.get(each) for each in map_.results))
+    written_to = list(op.operands)[len(operands) - len(op.results) :]
+    for result, target in zip(op.results, written_to, strict=True):
+        known.set(result, shape_of(target.type))
+
+
+def _sizes(operand: ir.Value) -> Shape:
+    return shape_behind(operand) if is_ranked(operand) else ()
+
+
+def _concat(op: ir.Operation, known: Known) -> None:
+    """Alike but for one dimension, which is the sum of all."""
+    dim = ir.IntegerAttr(op.attributes["dim"]).value
+    shapes = [shape_behind(each) for each in op.operands]
+    sizes = [shape[dim] for shape in shapes]
+    counted = [each for each in sizes if each is not None]
+    total = sum(counted) if len(counted) == len(sizes) else None
+    if total is not None and total > MOST:
+        raise error_at(op.location, f"'{op.name}' op makes {total} elements along a dimension")
+    shapes.append(shape_of(op.results[0].type))
+    rest = merged([(*each[:dim], *each[dim + 1 :]) for each in shapes], op)
+    for place, size in enumerate(sizes):
+        known.set_operand(op, place, (*rest[:dim], size, *rest[dim:]))
+    known.set(op.results[0], (*rest[:dim], total, *rest[dim:]))
+
+
+def _reshape(op: ir.Operation, known: Known) -> None:
+    """What is reshaped has the sizes that constants in a tensor say."""
+    sizes = op.operands[1]
+    known.take_what_is_known(op)
+    constant = build.constant_value(sizes)
+    if isinstance(constant, ir.DenseIntElementsAttr):
+        known.set(op.results[0], tuple(constant))
+    elif not isinstance(sizes.owner, ir.Block) and sizes.owner.name == "tensor.from_elements":
+        known.set(op.results[0], tuple(map(_size, sizes.owner.operands)))
+
+
+def _splat(op: ir.Operation, known: Known) -> None:
+    """What repeats an element as often as constants say; those are part of its type then."""
+    element, *operands = op.operands
+    sizes = iter(operands)
+    before = op.results[0].type
+    shape = tuple(_size(next(sizes)) if each is None else each for each in shape_of(before))
+    if not adds(shape, op.results[0]):
+        return
+    kept = [each for each in operands if _size(each) is None]
+    with ir.InsertionPoint(op), op.location:
+        made = build.create(op.name, [with_shape(before, shape)], [element, *kept])
+        cast = build.create("tensor.cast", [before], made.results)
+    op.results[0].replace_all_uses_with(cast.results[0])
+    op.erase()
+    known.changed = True
+
+
+def _size(value: ir.Value) -> int | None:
+    """The size that is a constant."""
+    constant = build.constant_value(value)
+    return None if constant is None else int(ir.IntegerAttr(constant).value)
+
+
+def _edge(op: ir.Operation, known: Known) -> None:
+    """What goes into a manual computation is cut, what comes out put together."""
+    if not is_ranked(op.operands[0]):
+        return
+    shape = shape_behind(op.operands[0])
+    module = op
+    while module.parent is not None:
+        module = module.parent.operation
+    with located(op):
+        edge = edge_of(op, Shardings(grids_of(module)))
+        counts = [edge.grid.axes_size(axes) for axes in edge.held]
+        made = tuple(
+            None if size is None else _piece(size, count) if op.name == TO_LOCAL else size * count
+            for size, count in zip(shape, counts, strict=True)
+        )
+    known.set_operand(op, 0, shape)
+    known.set(op.results[0], made)
+
+
+def _piece(size: int, count: int) -> int:
+    if size % count:
+        raise ShardError(f"a dimension of size {size} is not cut in {count}")
+    return size // count
+
+
+def _branch(op: ir.Operation, known: Known) -> None:
+    """What comes out of several regions."""
+    last = [operations(block)[-1] for region in op.regions for block in region.blocks]
+    ends = [each for each in last if each.name in _ENDS]
+    for place, result in enumerate(op.results):
+        if is_ranked(result):
+            shape = common([shape_behind(end.operands[place]) for end in ends])
+            for end in ends:
+                known.set_operand(end, place, shape)
+            known.set(result, shape)
+
+
+def _branch_on(op: ir.Operation, known: Known) -> None:
+    """The same where the regions are given operands, behind the condition."""
+    for place, operand in enumerate(list(op.operands)[1:], 1):
+        if is_ranked(operand):
+            shape = shape_behind(operand)
+            known.set_operand(op, place, shape)
+            for region in op.regions:
+                known.set(region.blocks[0].arguments[place - 1], shape)
+    _branch(op, known)
+
+
+def _jump(op: ir.Operation, known: Known) -> None:
+    """What a block is given, from wherever it is entered."""
+    for successor, _ in branches_of(op):
+        ways = [
+            (end, places)
+            for block in successor.predecessors
+            for end in operations(block)[-1:]
+            for target, places in branches_of(end)
+            if target == successor
+        ]
+        for number, argument in enumerate(successor.arguments):
+            if is_ranked(argument):
+                shape = common([shape_behind(end.operands[each[number]]) for end, each in ways])
+                for end, each in ways:
+                    known.set_operand(end, each[number], shape)
+                known.set(argument, shape)
+
+
+def _for(op: ir.Operation, known: Known) -> None:
+    block = op.regions[0].blocks[0]
+    end = operations(block)[-1]
+    for place, result in enumerate(op.results):
+        _go_around(known, (op, 3 + place), (end, place), [block.arguments[1 + place], result])
+
+
+def _while(op: ir.Operation, known: Known) -> None:
+    """What the condition lets through comes out, and goes into the round."""
+    before, after = (region.blocks[0] for region in op.regions)
+    condition, end = operations(before)[-1], operations(after)[-1]
+    for place, argument in enumerate(before.arguments):
+        _go_around(known, (op, place), (end, place), [argument])
+    for place, (argument, result) in enumerate(zip(after.arguments, op.results, strict=True), 1):
+        if is_ranked(result):
+            shape = shape_behind(condition.operands[place])
+            known.set_operand(condition, place, shape)
+            known.set(argument, shape)
+            known.set(result, shape)
+
+
+def _state(op: ir.Operation, known: Known) -> None:
+    """A loop whose condition and body both see what goes around."""
+    condition, block = (region.blocks[0] for region in op.regions)
+    end = operations(block)[-1]
+    for place, result in enumerate(op.results):
+        seen = [condition.arguments[place], block.arguments[place], result]
+        _go_around(known, (op, place), (end, place), seen)
+
+
+_Operand = tuple[ir.Operation, int]
+
+
+def _go_around(known: Known, start: _Operand, end: _Operand, seen: Sequence[ir.Value]) -> None:
+    """`seen` have the shape that the loop starts with, if what each round ends in keeps a promise
+    to have it.
+    """
+    op, place = start
+    if not is_ranked(seen[0]):
+        return
+    shape = shape_behind(op.operands[place])
+    before = seen[0].type
+    known.set_operand(op, place, shape)
+    for each in seen:
+        known.set(each, shape)
+    if seen[0].type != before:
+        _promise(*end, seen[0].type)
+
+
+def _promise(end: ir.Operation, place: int, type_: ir.Type) -> None:
+    value = end.operands[place]
+    owner = value.owner
+    if not isinstance(owner, ir.Block) and owner.name == PROMISE:
+        value = owner.operands[0]
+    with ir.InsertionPoint(end), end.location:
+        end.operands[place] = build.create(PROMISE, [type_], [value]).results[0]
+
+
+def _keep(op: ir.Operation, known: Known) -> None:
+    """Drop a promise that is kept."""
+    promised = op.results[0]
+    source = behind(op.operands[0])
+    if source.type == promised.type:
+        promised.replace_all_uses_with(source)
+        op.erase()
+        known.changed = True
+
+
+def refuse_promise(op: ir.Operation) -> Exception:
+    """The error for a promise that is not kept."""
+    loop = next(use.owner for use in op.results[0].uses).parent
+    return error_at(
+        loop.location,
+        f"the loop begins with a {op.results[0].type}, and goes on with a "
+        f"{behind(op.operands[0]).type} that is not known to be one",
+    )
+
+
+_RULES: dict[str, _Rule] = {
+    **dict.fromkeys((*annotation_ops.OPS, "mesh.propagation_barrier"), _elementwise),
+    PROMISE: _keep,
+    TO_GLOBAL: _edge,
+    TO_LOCAL: _edge,
+    "mesh.sharding_group": lambda op, known: known.take_what_is_known(op),
+    "cf.br": _jump,
+    "cf.cond_br": _jump,
+    "cf.switch": _jump,
+    "scf.execute_region": _branch,
+    "scf.for": _for,
+    "scf.if": _branch,
+    "scf.index_switch": _branch,
+    "scf.while": _while,
+    "stablehlo.case": _branch,
+    "stablehlo.if": _branch,
+    "stablehlo.optimization_barrier": _in_pairs,
+    "stablehlo.while": _state,
+    "tensor.concat": _concat,
+    "tensor.reshape": _reshape,
+    "tensor.splat": _splat,
+    "tosa.cond_if": _branch_on,
+    "tosa.while_loop": _state,
+}

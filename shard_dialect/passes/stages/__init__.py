@@ -1,0 +1,1 @@
+"""Pipeline stages: sub-clusters that each run a part of the program."""

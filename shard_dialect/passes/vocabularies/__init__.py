@@ -1,0 +1,1 @@
+"""Reading and writing the three vocabularies: `mesh`, `shard` and `sdy`."""

@@ -1,0 +1,87 @@
+"""What the passes `export-shard`, `export-mesh` and `export-sdy` share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, refuse_form
+from shard_dialect.ir.grids import AXIS_NAMES
+from shard_dialect.ir.mesh.annotation_ops import AnnotationOp, has_loops, read_annotation
+from shard_dialect.ir.mesh.attributes import FORM, SHARDING, STANDS_FOR
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
+from shard_dialect.ir.verify import check_agreement
+from shard_dialect.ir.walk import walk
+from shard_dialect.model import Annotation
+from shard_dialect.passes.vocabularies.import_ import import_annotations
+
+
+def prepare(module: ir.Operation) -> Shardings:
+    """Bring what is to be exported to our own vocabulary. Raises for the later forms."""
+    import_annotations(module)
+    for function in functions_of(module):
+        if form_of(function) not in ("annotated", "propagated"):
+            raise refuse_form(function, ": only annotated and propagated ones are exported")
+    shardings = Shardings.of(module)
+    check_agreement(module, shardings)
+    return shardings
+
+
+def said_by_ops(
+    module: ir.Operation, shardings: Shardings
+) -> Iterator[tuple[ir.Operation, AnnotationOp]]:
+    """The annotation ops of a module, with what they say."""
+    for op in walk(module):
+        with located(op):
+            said = read_annotation(op, shardings)
+        if said is not None:
+            yield op, said
+
+
+def all_said(
+    module: ir.Operation, shardings: Shardings
+) -> Iterator[tuple[ir.Location, Annotation]]:
+    """Every sharding that a module says, wherever it says it, and where."""
+    for op, annotated in said_by_ops(module, shardings):
+        yield op.location, annotated.said
+    for op in walk(module):
+        with located(op):
+            for said in shardings.of_results(op).values():
+                yield op.location, said
+        if op.name != "func.func":
+            continue
+        type_ = op.attributes["function_type"].value
+        for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
+            for entry, each in zip(boundary(op, key), types, strict=True):
+                if SHARDING in entry:
+                    yield op.location, shardings.read_annotation(entry[SHARDING], rank_of(each))
+
+
+def refuse(location: ir.Location, what: str, target: str) -> ShardError:
+    """The error for what the target vocabulary has no words for."""
+    return error_at(location, f"{what} cannot be said in {target}")
+
+
+def refuse_what_is_left(module: ir.Operation, target: str) -> None:
+    """Raise for an attribute of ours that an export has not turned into one of the target's."""
+    for op in walk(module):
+        names = [each for each in op.attributes if each.startswith("mesh.") and each not in _KEPT]
+        if op.name == "func.func":
+            names += [each for key in BOUNDARY for entry in boundary(op, key) for each in entry]
+            names = [each for each in names if each.startswith("mesh.") and each not in _KEPT]
+        if names:
+            raise refuse(op.location, f"{names[0]} of '{op.name}' op", target)
+        if has_loops(op):
+            raise refuse(op.location, f"how the loops of '{op.name}' op are split", target)
+
+
+_KEPT = (AXIS_NAMES, FORM, STANDS_FOR)
+"""Attributes by which `import` finds the way back."""
+
+
+def refuse_ops(module: ir.Operation, names: tuple[str, ...], target: str) -> None:
+    for op in walk(module):
+        if op.name in names:
+            raise refuse(op.location, f"'{op.name}' op", target)

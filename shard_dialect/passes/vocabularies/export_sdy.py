@@ -1,0 +1,330 @@
+"""From any vocabulary to Shardy's `sdy`, in generic text, which jaxlib parses.
+
+    "mesh.cluster"() {axis_names = ["x"], ...}      "sdy.mesh"() {mesh = #sdy.mesh<["x"=2]>, ...}
+    %1 = "mesh.annotate"(%0)                        %1 = "sdy.sharding_constraint"(%0)
+      {sharding = #mesh.shard<@g, [[0]]>, ...}        {sharding = #sdy.sharding<@g, [{"x"}]>}
+
+An annotation of a value itself becomes a constraint without uses, which says the same to Shardy. An
+axis without a name gets one: `axis_0`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import create
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
+from shard_dialect.ir.grids import read_grid
+from shard_dialect.ir.mesh.annotation_ops import read_annotation, said_in
+from shard_dialect.ir.mesh.attributes import MANUAL, NAMED, RULE, SHARDING, SHARDINGS
+from shard_dialect.ir.mesh.mesh_checks import DIRECTIONS
+from shard_dialect.ir.mesh.notation import read_axes
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
+from shard_dialect.ir.reading.string_literals import quoted
+from shard_dialect.ir.sdy import ops as sdy
+from shard_dialect.ir.sdy.convert import to_sdy
+from shard_dialect.ir.sdy.syntax import mesh_body
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Annotation, Sharding, ShardingError
+from shard_dialect.model.axis import whole
+from shard_dialect.model.rule_text import write_rule
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.vocabularies.export_common import (
+    prepare,
+    refuse,
+    refuse_ops,
+    refuse_what_is_left,
+)
+
+_TARGET = "Shardy's sdy dialect"
+_BEYOND = ("mesh.collective_permute", "mesh.idx", "mesh.size", "mesh.sub_cluster")
+
+
+@dataclass(frozen=True)
+class ExportSdy(Pass):
+    """Write annotations and shardings in Shardy's vocabulary, or refuse what it cannot say."""
+
+    name = "export-sdy"
+
+    def rewrite(self, module: ir.Operation) -> None:
+        shardings = prepare(module)
+        refuse_ops(module, _BEYOND, _TARGET)
+        module.context.allow_unregistered_dialects = True
+        exporter = _Exporter(shardings)
+        for op in reversed(walk(module)):  # what is inside goes first
+            with located(op):
+                exporter.convert(op)
+        refuse_what_is_left(module, _TARGET)
+
+
+def _rule(op: ir.Operation) -> ir.Attribute:
+    """The op's own rule in Shardy's text, which gives the sizes and knows no kinds of reduction."""
+    written = sdy.rule_for(op, op.attributes[RULE].value)
+    for what, tensors in (("operands", op.operands), ("results", op.results)):
+        if not len(tensors):
+            raise ShardingError(
+                f"a rule of an op without {what} cannot be said in {_TARGET}: remove {RULE}"
+            )
+    for _, kind in written.rule.reductions:
+        if kind != "sum":
+            raise ShardingError(
+                f"a rule that reduces by {kind} cannot be said in {_TARGET}: it has sums only"
+            )
+    return ir.Attribute.parse(f"#sdy.op_sharding_rule<{write_rule(written)}>")
+
+
+class _Exporter:
+    def __init__(self, shardings: Shardings) -> None:
+        self.shardings = shardings
+
+    def convert(self, op: ir.Operation) -> None:
+        if op.name == "func.func":
+            self._boundary(op)
+        if RULE in op.attributes:
+            op.attributes[sdy.RULE] = _rule(op)
+            del op.attributes[RULE]
+        if SHARDINGS in op.attributes:
+            per_value = self._per_value(op)
+            del op.attributes[SHARDINGS]
+            if NAMED in op.attributes:
+                op.attributes[_OUT] = per_value
+            else:
+                op.attributes[sdy.SHARDING] = per_value
+        if op.name in _CONVERT:
+            with ir.InsertionPoint(op), op.location:
+                _CONVERT[op.name](self, op)
+
+    def _boundary(self, op: ir.Operation) -> None:
+        type_ = op.attributes["function_type"].value
+        for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
+            entries = boundary(op, key)
+            for entry, each in zip(entries, types, strict=True):
+                if SHARDING in entry:
+                    said = self.shardings.read_annotation(entry.pop(SHARDING), rank_of(each))
+                    entry[sdy.SHARDING] = self._sharding(said)
+            set_boundary(op, key, entries)
+
+    def _text(self, said: Annotation) -> str:
+        return str(to_sdy(said, self.shardings.grid(said.grid)))
+
+    def _sharding(self, said: Annotation) -> ir.Attribute:
+        return ir.Attribute.parse(f"#sdy.sharding{self._text(said)}")
+
+    def _list(self, texts: Sequence[str]) -> ir.Attribute:
+        return ir.Attribute.parse(f"#sdy.sharding_per_value<[{', '.join(texts)}]>")
+
+    def _per_value(self, op: ir.Operation) -> ir.Attribute:
+        """The shardings of an op's results; one that says nothing is open everywhere."""
+        if not len(op.results):  # on the one device of a maximal mesh
+            said = self.shardings.read_annotation(op.attributes[SHARDINGS][0], 0)
+            return self._list([self._text(said)])
+        found = self.shardings.of_results(op)
+        grid = next((said.grid for said in found.values()), None)
+        grid = grid or next(iter(self.shardings.grids))
+        texts = []
+        for number, result in enumerate(op.results):
+            rank = rank_of(result.type)
+            nothing = Annotation(Sharding.replicated(grid, rank), open=tuple(range(rank)))
+            texts.append(self._text(found.get(number, nothing)))
+        return self._list(texts)
+
+    def cluster(self, op: ir.Operation) -> None:
+        grid = read_grid(op)
+        assert grid is not None, "a cluster declares a grid"
+        if not grid.is_static:
+            raise refuse(op.location, f"grid {grid}, of unknown sizes,", _TARGET)
+        mesh = ir.Attribute.parse(f"#sdy.mesh{mesh_body(grid)}")
+        create("sdy.mesh", [], [], {"sym_name": ir.StringAttr.get(grid.name), "mesh": mesh})
+        op.erase()
+
+    def annotation(self, op: ir.Operation) -> None:
+        annotated = read_annotation(op, self.shardings)
+        assert annotated is not None, f"{op.name} is an annotation"
+        if not annotated.required:
+            raise refuse(op.location, f"the hint {annotated.said}", _TARGET)
+        value = op.operands[0]
+        name = "sdy.reshard" if op.name == "mesh.reshard" else "sdy.sharding_constraint"
+        said = {"sharding": self._sharding(annotated.said)}
+        if sdy.SHARDING in op.attributes:
+            said[sdy.SHARDING] = op.attributes[sdy.SHARDING]
+        new = create(name, [value.type], [value], said).results[0]
+        op.results[0].replace_all_uses_with(new if annotated.for_users else value)
+        op.erase()
+
+    def group(self, op: ir.Operation) -> None:
+        i64 = ir.IntegerType.get_signless(64)
+        number = ir.IntegerAttr.get(i64, op.attributes["group_id"].value)
+        create("sdy.sharding_group", [], [op.operands[0]], {"group_id": number})
+        op.erase()
+
+    def barrier(self, op: ir.Operation) -> None:
+        value = op.operands[0]
+        number = DIRECTIONS.index(op.attributes["allowed_direction"].value)
+        i32 = ir.IntegerType.get_signless(32)
+        direction = {"allowed_direction": ir.IntegerAttr.get(i32, number)}
+        if sdy.SHARDING in op.attributes:
+            direction[sdy.SHARDING] = op.attributes[sdy.SHARDING]
+        new = create("sdy.propagation_barrier", [value.type], [value], direction)
+        op.results[0].replace_all_uses_with(new.results[0])
+        op.erase()
+
+    def region(self, op: ir.Operation) -> None:
+        if MANUAL in op.attributes:
+            self._manual(op)
+        elif NAMED in op.attributes:
+            self._named(op)
+
+    def _manual(self, op: ir.Operation) -> None:
+        inside = operations(body(op))
+        into = [each for each in inside if each.name == "mesh.to_local"]
+        out = [value.owner.operation for value in inside[-1].operands if _is_made(value)]
+        if len(out) != len(op.results) or any(each.name != "mesh.to_global" for each in out):
+            raise ShardingError("has a manual computation that gives what no 'mesh.to_global' made")
+        for each in inside[:-1]:
+            if each.name == "mesh.to_global" and any(
+                use.owner.operation != inside[-1] for use in each.results[0].uses
+            ):
+                raise ShardingError("has a manual computation that reads a 'mesh.to_global'")
+        _take_constants_in(op)
+        _refuse_captures(op, [each.operands[0] for each in into])
+        manual = [whole(axis) for axis in read_axes(op.attributes[MANUAL])]
+        attributes = {
+            "in_shardings": self._list([self._crossing(each, 0) for each in into]),
+            "out_shardings": self._list([self._crossing(each, 1) for each in out]),
+            "manual_axes": self._manual_axes([*into, *out], manual),
+        }
+        operands = [each.operands[0] for each in into]
+        arguments = [each.results[0] for each in into]
+        results = [each.operands[0] for each in out]
+        self._replace("sdy.manual_computation", op, attributes, operands, arguments, results)
+
+    def _crossing(self, op: ir.Operation, side: int) -> str:
+        """What a `to_local` or `to_global` says of the global tensor."""
+        whole_type = (op.operands[0] if side == 0 else op.results[0]).type
+        return self._text(said_in(op, "sharding", whole_type, self.shardings))
+
+    def _manual_axes(self, crossings: Sequence[ir.Operation], axes: Sequence[int]) -> ir.Attribute:
+        names = []
+        for op in crossings:
+            whole_type = (op.operands[0] if op.name == "mesh.to_local" else op.results[0]).type
+            grid = self.shardings.grid(said_in(op, "sharding", whole_type, self.shardings).grid)
+            if grid.rank:
+                names = [grid.axis_name(axis) for axis in axes]
+                break
+        else:
+            some = next((grid for grid in self.shardings.grids.values() if grid.rank), None)
+            names = [some.axis_name(axis) for axis in axes] if some else []
+        listed = ", ".join(map(quoted, names))
+        return ir.Attribute.parse(f"#sdy<manual_axes{{{listed}}}>")
+
+    def _named(self, op: ir.Operation) -> None:
+        operands = _captured(op)
+        attributes = {"name": op.attributes[NAMED]}
+        if _OUT in op.attributes:
+            attributes["out_shardings"] = op.attributes[_OUT]
+        results = list(operations(body(op))[-1].operands)
+        self._replace("sdy.named_computation", op, attributes, operands, operands, results)
+
+    def _replace(
+        self,
+        name: str,
+        op: ir.Operation,
+        attributes: dict[str, ir.Attribute],
+        operands: Sequence[ir.Value],
+        arguments: Sequence[ir.Value],
+        results: Sequence[ir.Value],
+    ) -> None:
+        """Make the computation, with a block whose arguments stand for `arguments` in there."""
+        _refuse_calls(op)
+        types = [result.type for result in op.results]
+        new = create(name, types, operands, attributes, regions=1)
+        locations = [op.location] * len(arguments)
+        block = new.regions[0].blocks.append(*[v.type for v in arguments], arg_locs=locations)
+        *moved, terminator = operations(body(op))
+        for each in moved:
+            block.append(each)
+        stands = dict(zip(arguments, block.arguments, strict=True))
+        with ir.InsertionPoint(block), terminator.location:
+            create("sdy.return", [], results)
+        terminator.erase()  # it uses what is erased below
+        for user in walk(new):
+            for place, operand in enumerate(user.operands):
+                if operand in stands:
+                    user.operands[place] = stands[operand]
+        for each in moved:
+            if each.name in ("mesh.to_global", "mesh.to_local"):
+                each.erase()
+        for old, made in zip(op.results, new.results, strict=True):
+            old.replace_all_uses_with(made)
+        op.erase()
+
+
+_OUT = "mesh.out_shardings"
+"""For a moment on a named region: what its results are said to be."""
+
+
+def _is_made(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block)
+
+
+def _captured(op: ir.Operation) -> list[ir.Value]:
+    """The values from outside that the op's region reads, in the order of their first use."""
+    inside = {result for each in walk(op) for result in each.results}
+    for each in walk(op):
+        for region in each.regions:
+            inside |= {argument for block in region.blocks for argument in block.arguments}
+    found: dict[ir.Value, None] = {}
+    for each in walk(op):
+        for operand in each.operands:
+            if operand not in inside:
+                found[operand] = None
+    return list(found)
+
+
+def _refuse_calls(op: ir.Operation) -> None:
+    """MLIR looks no function up through the region of an op that it does not know."""
+    for each in walk(op):
+        if each.name == "func.call":
+            raise error_at(
+                each.location, "'func.call' op is in a region to be Shardy's: run --inline first"
+            )
+
+
+def _take_constants_in(op: ir.Operation) -> None:
+    """Make the constants that the region reads from outside in it: `cse` takes them out."""
+    for value in _captured(op):
+        maker = value.owner
+        is_constant = not isinstance(maker, ir.Block) and build.is_constant(maker.operation)
+        readers = [use.owner.operation for use in value.uses] if is_constant else []
+        inside = [
+            each for each in readers if each.name != "mesh.to_local" and each in list(walk(op))
+        ]
+        if inside:
+            with ir.InsertionPoint.at_block_begin(body(op)), op.location:
+                copy = maker.operation.clone().results[0]
+            for each in inside:
+                each.replace_uses_of_with(value, copy)
+
+
+def _refuse_captures(op: ir.Operation, given: Sequence[ir.Value]) -> None:
+    allowed = set(given)
+    for value in _captured(op):
+        if value not in allowed:
+            raise ShardingError(
+                f"has a manual computation that reads a {value.type} from outside: expected only "
+                "what 'mesh.to_local' takes"
+            )
+
+
+_CONVERT: dict[str, Callable[[_Exporter, ir.Operation], None]] = {
+    "mesh.annotate": _Exporter.annotation,
+    "mesh.cluster": _Exporter.cluster,
+    "mesh.propagation_barrier": _Exporter.barrier,
+    "mesh.reshard": _Exporter.annotation,
+    "mesh.sharding_group": _Exporter.group,
+    "scf.execute_region": _Exporter.region,
+}

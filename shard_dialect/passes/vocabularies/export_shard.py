@@ -1,0 +1,167 @@
+"""From any vocabulary to upstream's `shard`.
+
+    "mesh.cluster"() {sym_name = "g", ...}        shard.grid @g(shape = 2)
+    %1 = "mesh.annotate"(%0)                      %s = shard.sharding @g split_axes = [[0]]
+      {sharding = #mesh.shard<@g, [[0]]>}         %1 = shard.shard %0 to %s : tensor<4xf32>
+
+Upstream says everything by `shard.shard`: one that stands for an attribute of ours has
+`mesh.stands_for`, by which `import` finds the way back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create
+from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.function import boundary, functions_of, returns_of, set_boundary
+from shard_dialect.ir.grids import read_grid, write_grid
+from shard_dialect.ir.mesh.attributes import SHARDING, SHARDINGS, STANDS_FOR
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
+from shard_dialect.ir.shard.sharding_ops import write_sharding_op
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Annotation, SubAxis
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.vocabularies.export_common import (
+    prepare,
+    refuse,
+    refuse_ops,
+    refuse_what_is_left,
+    said_by_ops,
+)
+
+_TARGET = "upstream's shard dialect"
+_BEYOND = (
+    "mesh.collective_permute",
+    "mesh.idx",
+    "mesh.propagation_barrier",
+    "mesh.sharding_group",
+    "mesh.size",
+    "mesh.sub_cluster",
+    "mesh.to_global",
+    "mesh.to_local",
+)
+
+
+@dataclass(frozen=True)
+class ExportShard(Pass):
+    """Write annotations and shardings in upstream's vocabulary, or refuse what it cannot say."""
+
+    name = "export-shard"
+
+    def rewrite(self, module: ir.Operation) -> None:
+        shardings = prepare(module)
+        refuse_ops(module, _BEYOND, _TARGET)
+        _export_grids(module)
+        for op in walk(module):
+            _export_results(op, shardings)
+        for function in functions_of(module):
+            _export_boundary(function, shardings)
+        for op, annotated in said_by_ops(module, shardings):
+            if not annotated.required:
+                raise refuse(op.location, f"the hint {annotated.said}", _TARGET)
+            with ir.InsertionPoint(op), op.location:
+                new = _shard(
+                    op.operands[0],
+                    annotated.said,
+                    list(op.operands)[1:],
+                    for_users=annotated.for_users,
+                    stands_for="reshard" if op.name == "mesh.reshard" else None,
+                )
+            op.results[0].replace_all_uses_with(new)
+            op.erase()
+        refuse_what_is_left(module, _TARGET)
+
+
+def _export_grids(module: ir.Operation) -> None:
+    for op in operations(body(module)):
+        grid = read_grid(op) if op.name == "mesh.cluster" else None
+        if grid is None:
+            continue
+        if grid.device_ids or not grid.rank:
+            raise refuse(op.location, f"grid @{grid.name}, with devices in an order,", _TARGET)
+        with ir.InsertionPoint(op), op.location:
+            write_grid(grid)
+        op.erase()
+
+
+def _export_results(op: ir.Operation, shardings: Shardings) -> None:
+    """A sharding that is said of an op's result becomes a `shard.shard` behind it."""
+    if SHARDINGS not in op.attributes:
+        return
+    with located(op):
+        found = shardings.of_results(op)
+    del op.attributes[SHARDINGS]
+    for number, said in found.items():
+        with ir.InsertionPoint.after(op), op.location:
+            _interpose(op.results[number], said, "op")
+
+
+def _export_boundary(function: ir.Operation, shardings: Shardings) -> None:
+    block = body(function)
+    entries = boundary(function, "arg_attrs")
+    first = operations(block)[0]
+    for argument, entry in zip(block.arguments, entries, strict=True):
+        if SHARDING in entry:
+            said = shardings.read_annotation(entry.pop(SHARDING), rank_of(argument.type))
+            with ir.InsertionPoint(first), function.location:
+                _interpose(argument, said, "argument")
+    set_boundary(function, "arg_attrs", entries)
+    entries = boundary(function, "res_attrs")
+    for place, entry in enumerate(entries):
+        if SHARDING not in entry:
+            continue
+        attribute = entry.pop(SHARDING)
+        for end in returns_of(function):
+            value = end.operands[place]
+            if not isinstance(value.type, ir.RankedTensorType):
+                continue
+            said = shardings.read_annotation(attribute, rank_of(value.type))
+            with ir.InsertionPoint(end), function.location:
+                end.operands[place] = _shard(value, said, for_users=True, stands_for="result")
+    set_boundary(function, "res_attrs", entries)
+
+
+def _interpose(value: ir.Value, said: Annotation, stands_for: str) -> None:
+    """Let all uses of `value` see it as `said`. Scalars are whole."""
+    if not isinstance(value.type, ir.RankedTensorType):
+        return
+    users = [(use.owner.operation, use.operand_number) for use in value.uses]
+    new = _shard(value, said, stands_for=stands_for)
+    for user, place in users:
+        user.operands[place] = new
+
+
+def _shard(
+    value: ir.Value,
+    said: Annotation,
+    sizes: list[ir.Value] | None = None,
+    *,
+    for_users: bool = False,
+    stands_for: str | None = None,
+) -> ir.Value:
+    """`shard.sharding` and `shard.shard` at the insertion point."""
+    _refuse_what_upstream_lacks(said)
+    attributes: dict[str, ir.Attribute] = {}
+    if for_users:
+        attributes["annotate_for_users"] = ir.UnitAttr.get()
+    if stands_for:
+        attributes[STANDS_FOR] = ir.StringAttr.get(stands_for)
+    made = write_sharding_op(said.sharding, sizes or [])
+    return create("shard.shard", [value.type], [value, made], attributes).results[0]
+
+
+def _refuse_what_upstream_lacks(said: Annotation) -> None:
+    sharding = said.sharding
+    lacks = None
+    if sharding.fill != "sum":
+        lacks = "what fills a halo"
+    elif sharding.partial:
+        lacks = f"the partial {sharding.reduction}"
+    elif any(isinstance(axis, SubAxis) for axis in sharding.axes):
+        lacks = "a sub-axis"
+    elif said != Annotation(sharding):
+        lacks = "what is open, its priorities and replicated axes"
+    if lacks:
+        raise refuse(ir.Location.current, f"{lacks} of {said}", _TARGET)

@@ -1,0 +1,56 @@
+"""From any vocabulary to our own: the annotated form in the `mesh` dialect.
+
+    shard.grid @g(shape = 2x4)                               "mesh.cluster"() {sym_name = "g", ...}
+    %s = shard.sharding @g split_axes = [[0]]                %1 = "mesh.annotate"(%0)
+    %1 = shard.shard %0 to %s : tensor<4xf32>                  {sharding = #mesh.shard<@g, [[0]]>}
+
+    "sdy.sharding_constraint"(%0) {sharding = ...}           "mesh.annotate"(%0) {as_result = false}
+
+What is ours already is spelled in one way, and what is no annotation stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.verify import check_agreement
+from shard_dialect.ir.walk import walk
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.vocabularies.import_mesh import import_mesh
+from shard_dialect.passes.vocabularies.import_sdy import import_sdy
+from shard_dialect.passes.vocabularies.import_shard import import_shard
+
+_COMPOSITE = "stablehlo.composite"
+"""What others may do as a whole is done here as what it is made of."""
+_FROM_COMPOSITES = "builtin.module(func.func(stablehlo-legalize-composite-to-call))"
+
+
+@dataclass(frozen=True)
+class Import(Pass):
+    """Turn upstream's `shard` and Shardy's `sdy` annotations into the `mesh` dialect's."""
+
+    name = "import"
+
+    def rewrite(self, module: ir.Operation) -> None:
+        import_annotations(module)
+        check_agreement(module, Shardings.of(module))
+
+
+def import_annotations(module: ir.Operation) -> set[str]:
+    """Change `module` in place; the names of the ops in it.
+
+    Raises a located `ShardError` for what cannot be said.
+    """
+    ops = walk(module)
+    for import_one in (import_shard, import_sdy):
+        if import_one(module, ops):
+            ops = walk(module)
+    names = {op.name for op in ops}  # the last part drops some of them
+    import_mesh(module)
+    if _COMPOSITE in names:  # not before: annotations that nobody reads would go
+        know_stablehlo_passes()
+        PassManager.parse(_FROM_COMPOSITES).run(module)
+        names = names - {_COMPOSITE} | {"func.call"}
+    return names

@@ -1,0 +1,181 @@
+"""Our own annotations in their one spelling: the last part of the pass `import`.
+
+    tensor<4xf32, #mesh.shard<@g, [[0]]>>      becomes an attribute of the argument, or of the op
+    "mesh.annotate"(%0) {sharding = [[0]]}     names its grid, and says whether it is required
+
+What an annotation of a value itself gives is that value, so all later uses go through it; one for
+its users that has none is dropped.
+"""
+
+from __future__ import annotations
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import annotate, is_constant
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import (
+    BOUNDARY,
+    boundary,
+    form_of,
+    functions_of,
+    set_boundary,
+    update_type,
+)
+from shard_dialect.ir.mesh.annotation_ops import OPS, default_grid
+from shard_dialect.ir.mesh.attributes import SHARDING, SHARDINGS, flag
+from shard_dialect.ir.mesh.notation import read_notation
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, is_sharding, rank_of
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Annotation
+
+
+def import_mesh(module: ir.Operation) -> None:
+    shardings = Shardings.of(module)
+    forms = {form_of(function) for function in functions_of(module)}
+    for op in operations(body(module)):
+        is_declared = op.name == "func.func" and not len(op.regions[0].blocks)
+        if is_declared and forms <= {"annotated"}:  # else they are called with types of these forms
+            _declared_types_to_attributes(op, shardings)
+    for function in functions_of(module):
+        if form_of(function) == "annotated":
+            _boundary_to_attributes(function, shardings)
+            annotations = _types_to_attributes(function, shardings)
+            for op in reversed(annotations):  # one without uses may be the only use of another
+                with located(op):
+                    _spell_out(op, shardings)
+
+
+def _boundary_to_attributes(function: ir.Operation, shardings: Shardings) -> None:
+    """A sharding in the type of an argument is an attribute here."""
+    type_ = function.attributes["function_type"].value
+    for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
+        entries = boundary(function, key)
+        for entry, each in zip(entries, types, strict=True):
+            if SHARDING in entry:
+                said = shardings.read_annotation(entry[SHARDING], rank_of(each))
+                entry[SHARDING] = shardings.write(said)
+        set_boundary(function, key, entries)
+    entries = boundary(function, "arg_attrs")
+    for argument, entry in zip(body(function).arguments, entries, strict=True):
+        sharding = shardings.of_type(argument.type)
+        if sharding is not None:
+            said = Annotation(sharding)
+            if SHARDING in entry:
+                said = _both(
+                    said, shardings.read_annotation(entry[SHARDING], sharding.rank), function
+                )
+            entry[SHARDING] = shardings.write(said)
+            argument.set_type(shardings.typed(argument.type, None))
+    set_boundary(function, "arg_attrs", entries)
+
+
+def _types_to_attributes(function: ir.Operation, shardings: Shardings) -> list[ir.Operation]:
+    """A sharding in a type is an attribute of the op; gives the annotations that were there."""
+    annotations = []
+    for op in walk(function):
+        if op.name in OPS:
+            annotations.append(op)
+        _results_to_attributes(op, shardings)
+        for region in op.regions if len(op.regions) else ():
+            for block in region.blocks:
+                _arguments_to_annotations(block, op, shardings)
+    for block in list(function.regions[0].blocks)[1:]:
+        _arguments_to_annotations(block, function, shardings)
+    update_type(function)
+    return annotations
+
+
+def _arguments_to_annotations(block: ir.Block, op: ir.Operation, shardings: Shardings) -> None:
+    """Arguments of other blocks than a function's first have no attributes."""
+    for argument in block.arguments:
+        sharding = shardings.of_type(argument.type)
+        if sharding is None:
+            continue
+        argument.set_type(shardings.typed(argument.type, None))
+        users = [(use.owner.operation, use.operand_number) for use in argument.uses]
+        with ir.InsertionPoint.at_block_begin(block), op.location:
+            new = annotate(argument, shardings.write(sharding), as_result=True)
+        for user, place in users:
+            user.operands[place] = new
+
+
+def _declared_types_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
+    type_ = op.attributes["function_type"].value
+    plain: list[list[ir.Type]] = []
+    for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
+        entries = boundary(op, key)
+        plain.append([])
+        for each, entry in zip(types, entries, strict=True):
+            sharding = shardings.of_type(each)
+            if sharding is not None:
+                said = Annotation(sharding)
+                if SHARDING in entry:
+                    said = _both(said, shardings.read_annotation(entry[SHARDING], each.rank), op)
+                entry[SHARDING] = shardings.write(said)
+            plain[-1].append(each if sharding is None else shardings.typed(each, None))
+        set_boundary(op, key, entries)
+    op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*plain))
+
+
+def _results_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
+    found = {}
+    for number, result in enumerate(op.results):
+        sharding = shardings.of_type(result.type)
+        if sharding is not None:
+            found[number] = Annotation(sharding)
+    if not found and SHARDINGS not in op.attributes:
+        return
+    said = shardings.of_results(op)
+    if not found and not said:
+        return
+    if found and is_constant(op):
+        raise error_at(op.location, "a constant's type has a sharding: annotate its result instead")
+    if op.name == "mesh.collective_permute" and "mesh_axis" not in op.attributes and found:
+        op.attributes["cluster"] = ir.FlatSymbolRefAttr.get(found[0].grid)
+    for number, each in found.items():
+        said[number] = _both(each, said[number], op) if number in said else each
+        op.results[number].set_type(shardings.typed(op.results[number].type, None))
+    told = {number: each for number, each in said.items() if not each.says_nothing}
+    op.attributes[SHARDINGS] = ir.ArrayAttr.get(
+        [
+            shardings.write(told[number]) if number in told else ir.UnitAttr.get()
+            for number in range(len(op.results))
+        ]
+    )
+
+
+def _both(a: Annotation, b: Annotation, op: ir.Operation) -> Annotation:
+    both = a.meet(b)
+    if both is None:
+        raise error_at(op.location, f"one value is annotated {a} and {b}: they must agree")
+    return both
+
+
+def _spell_out(op: ir.Operation, shardings: Shardings) -> None:
+    value, result = op.operands[0], op.results[0]
+    attribute = op.attributes["sharding"]
+    if not is_sharding(attribute):
+        said = read_notation(default_grid(op), attribute, value.type.rank)
+        op.attributes["sharding"] = shardings.write(shardings.checked(said, value.type.rank))
+    else:
+        said = shardings.read_annotation(attribute, value.type.rank)
+        op.attributes["sharding"] = shardings.write(said)
+    if op.name != "mesh.annotate":
+        return
+    itself = flag(op, "as_result", default=True)
+    op.attributes["as_result"] = ir.BoolAttr.get(itself)
+    op.attributes["required"] = ir.BoolAttr.get(flag(op, "required", default=True))
+    if itself:
+        replace_uses_after(value, result, op)
+    elif not any(True for _ in result.uses):
+        op.erase()
+
+
+def replace_uses_after(value: ir.Value, new: ir.Value, op: ir.Operation) -> None:
+    """Let the uses of `value` that come after `op` in its block, or inside there, be of `new`."""
+    for use in list(value.uses):
+        user = use.owner.operation
+        around = user
+        while around.parent is not None and around.block != op.block:
+            around = around.parent
+        if around.parent is not None and op.is_before_in_block(around):
+            user.operands[use.operand_number] = new

@@ -1,0 +1,151 @@
+"""Upstream's annotations to ours: part of the pass `import`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.function import boundary, name_of, set_boundary
+from shard_dialect.ir.grids import read_grid, write_cluster
+from shard_dialect.ir.mesh.attributes import SHARDING, SHARDINGS, STANDS_FOR, symbol
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.shard.sharding_ops import Layout, grid_name, sharding_behind
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model import Annotation, ShardingError
+
+_SHARDINGS = ("shard.get_sharding", "shard.sharding")
+"""Ops without a use once the annotations are ours; last to first made."""
+
+
+def import_shard(module: ir.Operation, ops: Sequence[ir.Operation]) -> bool:
+    """Change the module, whose `ops` these are; whether there was anything to change."""
+    ours = [op for op in ops if op.name.startswith("shard.")]
+    if not ours:
+        return False
+    shardings = Shardings.of(module)
+    annotations, others = [], []
+    for op in ours:
+        if op.name == "shard.shard":
+            with located(op):
+                annotations.append((op, _made_by(op)))
+        else:
+            others.append(op)
+    importer = _Importer(shardings)
+    # Those that stand for an attribute go last: the op that gets it is ours by then.
+    for op, made in sorted(annotations, key=lambda each: STANDS_FOR in each[0].attributes):
+        with located(op):
+            importer.convert(op, made)
+    importer.write_boundaries()
+    _import_grids(module, _without_unused(others))
+    return True
+
+
+def _made_by(op: ir.Operation) -> ir.Operation:
+    made = sharding_behind(op.operands[1])
+    if made is None:
+        raise ShardingError("takes a sharding that no 'shard.sharding' op makes")
+    return made
+
+
+class _Importer:
+    """Converts annotations; `boundaries` has what arguments and results get, to be written once."""
+
+    def __init__(self, shardings: Shardings) -> None:
+        self.shardings = shardings
+        self.boundaries: dict[tuple[str, str], list[dict[str, ir.Attribute]]] = {}
+        self.functions: dict[str, ir.Operation] = {}
+
+    def convert(self, op: ir.Operation, made: ir.Operation) -> None:
+        source = op.operands[0]
+        rank = source.type.rank
+        sharding = Layout.of(made).sharding(rank, self.shardings.grid(grid_name(made)))
+        attribute = self.shardings.write(self.shardings.checked(Annotation(sharding), rank))
+        stands_for = op.attributes[STANDS_FOR].value if STANDS_FOR in op.attributes else None
+        give_back = _GIVE_BACK.get(stands_for) if stands_for else None
+        with ir.InsertionPoint(op), op.location:
+            if stands_for == "reshard":
+                made_of = {"sharding": attribute}
+                new = create("mesh.reshard", [source.type], [source], made_of).results[0]
+            elif give_back and give_back(self, op, attribute):
+                new = source
+            else:
+                for_users = "annotate_for_users" in op.attributes
+                new = annotate(source, attribute, list(made.operands), as_result=not for_users)
+        op.results[0].replace_all_uses_with(new)
+        op.erase()
+
+    def to_argument(self, op: ir.Operation, sharding: ir.Attribute) -> bool:
+        """Give the sharding to the argument that it was of; whether there is one."""
+        value = op.operands[0]
+        if not isinstance(value.owner, ir.Block):
+            return False
+        return self._to_boundary(value.owner.owner, "arg_attrs", value.arg_number, sharding)
+
+    def to_result(self, op: ir.Operation, sharding: ir.Attribute) -> bool:
+        uses = list(op.results[0].uses)
+        if len(uses) != 1 or uses[0].owner.operation.name != "func.return":
+            return False
+        function = uses[0].owner.operation.parent
+        return self._to_boundary(function, "res_attrs", uses[0].operand_number, sharding)
+
+    def _to_boundary(
+        self, function: ir.Operation, key: str, place: int, sharding: ir.Attribute
+    ) -> bool:
+        function = function.operation
+        if function.name != "func.func":
+            return False
+        name = name_of(function)
+        self.functions[name] = function
+        entries = self.boundaries.setdefault((name, key), boundary(function, key))
+        entries[place][SHARDING] = sharding
+        return True
+
+    def write_boundaries(self) -> None:
+        for (name, key), entries in self.boundaries.items():
+            set_boundary(self.functions[name], key, entries)
+
+    def to_op(self, op: ir.Operation, sharding: ir.Attribute) -> bool:
+        value = op.operands[0]
+        if isinstance(value.owner, ir.Block):
+            return False
+        maker = value.owner.operation
+        given = [ir.UnitAttr.get()] * len(maker.results)
+        if SHARDINGS in maker.attributes:
+            given = list(maker.attributes[SHARDINGS])
+        given[value.result_number] = sharding
+        maker.attributes[SHARDINGS] = ir.ArrayAttr.get(given)
+        return True
+
+
+_GIVE_BACK: dict[str, Callable[[_Importer, ir.Operation, ir.Attribute], bool]] = {
+    "argument": _Importer.to_argument,
+    "op": _Importer.to_op,
+    "result": _Importer.to_result,
+}
+
+
+def _without_unused(ops: Sequence[ir.Operation]) -> list[ir.Operation]:
+    """Drop the shardings that no op takes any more; the other ops."""
+    left = list(ops)
+    for name in _SHARDINGS:
+        kept = []
+        for op in left:
+            if op.name == name and not any(True for _ in op.results[0].uses):
+                op.erase()
+            else:
+                kept.append(op)
+        left = kept
+    return left
+
+
+def _import_grids(module: ir.Operation, left: Sequence[ir.Operation]) -> None:
+    """Make clusters of the grids, but of those that upstream's ops still look for."""
+    kept = {symbol(op.attributes["grid"]) for op in left if "grid" in op.attributes}
+    for op in operations(body(module)):
+        grid = read_grid(op) if op.name == "shard.grid" else None
+        if grid is not None and grid.name not in kept:
+            with ir.InsertionPoint(op), op.location:
+                write_cluster(grid)
+            op.erase()

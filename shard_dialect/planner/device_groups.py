@@ -1,0 +1,116 @@
+"""From lists of devices, as StableHLO's collectives have them, to axes of the grid.
+
+@g(2x4)    [[0, 1, 2, 3], [4, 5, 6, 7]]              along axis 1
+           [[0, 4, 1, 5, 2, 6, 3, 7]]                along axes 1 and 0
+           0 -> 1 -> 2 -> 3 -> 0, 4 -> 5 -> ... 4    along axis 1, place i to place i + 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shard_dialect.model.axis import Axes
+from shard_dialect.model.grid import Grid
+from shard_dialect.planner.permutation import MOST_PLACES
+
+Groups = Sequence[Sequence[int]]
+
+
+def axes_of_groups(groups: Groups, grid: Grid, *, is_ordered: bool) -> Axes | None:
+    """The axes that the groups are along, `None` if there are none such.
+
+    Major to minor by the order of the members where that counts.
+
+    >>> axes_of_groups([[0, 4, 1, 5], [2, 6, 3, 7]], Grid("g", (2, 2, 2)), is_ordered=True)
+    (2, 0)
+    >>> axes_of_groups([[0, 1], [3, 2]], Grid("g", (2, 2)), is_ordered=True)
+    >>> axes_of_groups([[0, 1], [3, 2]], Grid("g", (2, 2)), is_ordered=False)
+    (1,)
+    """
+    if any(not 0 <= rank < grid.size for group in groups for rank in group) or not groups:
+        return None
+    places = [grid.coordinates(rank) for rank in groups[0]]
+    axes = _by_first_change(places) if is_ordered else tuple(sorted(_moving(places, grid)))
+    if len(groups) * grid.axes_size(axes) != grid.size:
+        return None  # before all are listed, which are no more than those that are given
+    expected = grid.groups(axes)
+    if is_ordered:
+        is_alike = set(map(tuple, groups)) == set(expected)
+    else:
+        is_alike = set(map(frozenset, groups)) == set(map(frozenset, expected))
+    return axes if is_alike else None
+
+
+def _moving(places: Sequence[tuple[int, ...]], grid: Grid) -> set[int]:
+    """The axes along which these places differ."""
+    return {axis for axis in range(grid.rank) if len({place[axis] for place in places}) > 1}
+
+
+def _by_first_change(places: Sequence[tuple[int, ...]]) -> Axes:
+    """The axes along which these places differ, the one that changes first last."""
+    found: list[int] = []
+    for place in places:
+        moved = (axis for axis, at in enumerate(place) if at != places[0][axis])
+        found += [axis for axis in moved if axis not in found]
+    return tuple(reversed(found))
+
+
+class Moves(NamedTuple):
+    """Within each group along `axes`, what place i has goes to place `permutation[i]`.
+
+    Places in `unsent` get what no one was asked to send them.
+    """
+
+    axes: Axes
+    permutation: tuple[int, ...]
+    unsent: tuple[int, ...] = ()
+
+
+def moves_of_pairs(pairs: Groups, grid: Grid, manual: Sequence[int] = ()) -> Moves | None:
+    """What pairs of a source and a target say, if it is the same in all groups along some axes.
+
+    Along as few axes as that takes, or else along all that are `manual`.
+
+    >>> moves_of_pairs([[0, 1], [1, 0], [2, 3], [3, 2]], Grid("g", (2, 2)))
+    Moves(axes=(1,), permutation=(1, 0), unsent=())
+    >>> moves_of_pairs([[0, 1], [2, 3]], Grid("g", (2, 2)))
+    Moves(axes=(1,), permutation=(1, 0), unsent=(0,))
+    >>> moves_of_pairs([[0, 1], [1, 0]], Grid("g", (2, 2)))
+    >>> moves_of_pairs([[0, 1], [1, 0]], Grid("g", (2, 2)), (0, 1))
+    Moves(axes=(0, 1), permutation=(1, 0, 2, 3), unsent=(2, 3))
+    """
+    if any(not 0 <= rank < grid.size for pair in pairs for rank in pair):
+        return None
+    if len({s for s, _ in pairs}) != len(pairs) or len({t for _, t in pairs}) != len(pairs):
+        return None
+    moving: set[int] = set()
+    for pair in pairs:
+        moving |= _moving([grid.coordinates(rank) for rank in pair], grid)
+    target_of = {pair[0]: pair[1] for pair in pairs}
+    for axes in (sorted(moving), sorted(manual)):
+        found = _alike_along(target_of, grid, tuple(axes))
+        if found is not None:
+            return found
+    return None
+
+
+def _alike_along(target_of: dict[int, int], grid: Grid, axes: Axes) -> Moves | None:
+    """What each group along `axes` does, if it is the same in all."""
+    count = grid.axes_size(axes)
+    if count > MOST_PLACES or grid.size > count * len(target_of):
+        return None  # in each group someone sends, or the others do otherwise
+    found: set[tuple[int | None, ...]] = set()
+    for group in grid.groups(axes):
+        place_of = {rank: place for place, rank in enumerate(group)}
+        targets = [target_of.get(rank) for rank in group]
+        if any(target is not None and target not in place_of for target in targets):
+            return None
+        found.add(tuple(None if each is None else place_of[each] for each in targets))
+    if len(found) != 1:
+        return None
+    places = found.pop()
+    unsent = [place for place in range(len(places)) if place not in places]
+    left = iter(unsent)
+    full = tuple(next(left) if target is None else target for target in places)
+    return Moves(axes, full, tuple(unsent))

@@ -1,0 +1,168 @@
+"""Steps from one layout to another, found without a search: right, and often the cheapest.
+
+Partial values are reduced first (they are the largest pieces), free slices come before the
+exchanges and gathers that they make cheaper. The search compares its bound with these, and where a
+grid has too many axes for a search they are the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shard_dialect.model.collectives import (
+    AllGather,
+    AllReduce,
+    AllSlice,
+    AllToAll,
+    Mask,
+    ReduceScatter,
+    Step,
+)
+from shard_dialect.planner.layout import Layout, Problem, Run, free_axes
+
+
+def greedy(problem: Problem) -> list[Step]:
+    """The steps from the problem's source to its target."""
+    steps: list[Step] = []
+    now = problem.source
+    while (step := _next_step(problem, now)) is not None:
+        now = applied(step, now)
+        steps.append(step)
+    assert now == problem.target, f"the plan of {problem} ends at {now}"
+    return steps
+
+
+def applied(step: Step, layout: Layout) -> Layout:
+    """What `step` leaves of `layout`."""
+    split, partial = list(layout[0]), layout[1]
+    axes: Run = step.axes  # type: ignore[assignment]  # numbers here
+    match step:
+        case AllGather(dim=dim):
+            split[dim] = split[dim][: -len(axes)]
+        case AllSlice(dim=dim):
+            split[dim] += axes
+        case AllReduce():
+            partial = tuple(axis for axis in partial if axis not in axes)
+        case ReduceScatter(dim=dim):
+            partial = tuple(axis for axis in partial if axis not in axes)
+            split[dim] += axes
+        case AllToAll(source_dim=dim, target_dim=to):
+            split[dim] = split[dim][: -len(axes)]
+            split[to] += axes
+        case Mask():
+            partial = tuple(sorted(partial + axes))
+        case _:
+            raise AssertionError(f"{step} is no step of this search")
+    return tuple(split), partial
+
+
+def _next_step(problem: Problem, now: Layout) -> Step | None:
+    if now == problem.target:
+        return None
+    return (
+        _reduce(problem, now)
+        or _slice(problem, now)
+        or _exchange(problem, now)
+        or _gather(problem, now)
+        or Mask(tuple(axis for axis in problem.target[1] if axis not in now[1]))
+    )
+
+
+def _reduce(problem: Problem, now: Layout) -> Step | None:
+    pending = tuple(axis for axis in now[1] if axis not in problem.target[1])
+    if not pending:
+        return None
+    for dim, axes in enumerate(_wanted(problem, now)):
+        run = _leading(axes, pending)
+        if run and _leads_on(problem, now, dim, run):
+            return ReduceScatter(dim, run)
+    return AllReduce(pending)
+
+
+def _slice(problem: Problem, now: Layout) -> Step | None:
+    free = free_axes(problem, now)
+    for dim, axes in enumerate(_wanted(problem, now)):
+        run = _leading(axes, free)
+        if run and _leads_on(problem, now, dim, run):
+            return AllSlice(dim, run)
+    return None
+
+
+def _exchange(problem: Problem, now: Layout) -> Step | None:
+    wanted = _wanted(problem, now)
+    for dim, extra in enumerate(_unwanted(problem, now)):
+        for start in range(len(extra)):
+            suffix = extra[start:]
+            for to, axes in enumerate(wanted):
+                if (
+                    axes[: len(suffix)] == suffix
+                    and problem.may_join(now, dim, suffix)
+                    and _leads_on(problem, now, to, suffix)
+                ):
+                    return AllToAll(dim, to, suffix)
+    return None
+
+
+def _gather(problem: Problem, now: Layout) -> Step | None:
+    for dim, extra in enumerate(_unwanted(problem, now)):
+        if extra:
+            return AllGather(dim, extra)
+    return None
+
+
+def _leads_on(problem: Problem, now: Layout, dim: int, axes: Run) -> bool:
+    """Whether `axes` can split `dim`, in pieces that those of the target nest in."""
+    after = problem.count(now[0][dim] + axes)
+    goal = problem.count(problem.target[0][dim])
+    return problem.may_split(now, dim, axes) and problem.nests(dim, after, goal)
+
+
+def _wanted(problem: Problem, now: Layout) -> list[Run]:
+    """For each dimension the axes that are still to be added at its minor end.
+
+    None while a dimension holds axes that must go first: [[1]] to [[0, 1]] wants nothing yet.
+    """
+    return [
+        want[len(have) :] if not extra and want[: len(have)] == have else ()
+        for have, want, extra in zip(
+            now[0], problem.target[0], _unwanted(problem, now), strict=True
+        )
+    ]
+
+
+def _unwanted(problem: Problem, now: Layout) -> list[Run]:
+    """For each dimension the axes past the common major part, which must go.
+
+    All of them where unequal pieces do not nest in those of the common part.
+    """
+    found = []
+    for dim, (have, want) in enumerate(zip(now[0], problem.target[0], strict=True)):
+        kept = common_prefix(have, want)
+        outer, inner, goal = map(problem.count, (have[:kept], have, want))
+        if have != want and not (
+            problem.nests(dim, outer, inner) and problem.nests(dim, outer, goal)
+        ):
+            kept = 0
+        found.append(have[kept:])
+    return found
+
+
+def common_prefix(a: Sequence[object], b: Sequence[object]) -> int:
+    """How many leading axes `a` and `b` share.
+
+    >>> common_prefix((0, 1, 2), (0, 2))
+    1
+    """
+    count = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        count += 1
+    return count
+
+
+def _leading(axes: Run, allowed: Run) -> Run:
+    count = 0
+    while count < len(axes) and axes[count] in allowed:
+        count += 1
+    return axes[:count]

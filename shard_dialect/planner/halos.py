@@ -1,0 +1,69 @@
+"""Steps between shardings that differ in their halos only.
+
+    [[0], []]  ->  [[0], [], {halo = [[1, 2], []]}]                  update_halo
+    [[0], [], {halo = [[1, 2], []]}]  ->  [[0], [], {halo = [[0, 2], []]}]     crop_halo
+
+A dimension that is to have more than there is begins from nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shard_dialect.model.collectives import CropHalo, ReshardError, Step, UpdateHalo
+from shard_dialect.model.sharding import Sharding
+
+
+def halo_steps(source: Sharding, target: Sharding) -> tuple[Step, ...]:
+    """The crops, and then the exchanges. Raises `ReshardError` where more than halos differs."""
+    if source.bare != target.bare:
+        raise ReshardError(f"{source} and {target} differ in more than halos")
+    if source.partial and (source.halos or target.halos):
+        raise ReshardError(f"parts of a {source.reduction} have no halos, found {source}")
+    crops: list[Step] = []
+    updates: list[Step] = []
+    for dim, axes in enumerate(source.split_axes):
+        have, want = source.halo(dim), target.halo(dim)
+        is_part = want[0] <= have[0] and want[1] <= have[1]
+        kept = want if is_part and source.fill == target.fill else (0, 0)
+        if kept != have:
+            crops.append(CropHalo(dim, *kept))
+        if kept != want:
+            updates.append(UpdateHalo(dim, axes, *want, target.fill))
+    return (*crops, *updates)
+
+
+@dataclass(frozen=True, slots=True)
+class HaloMessage:
+    """Rows from `sent` on go to the device `to` places on; others come from as many before."""
+
+    sent: int
+    count: int
+    put: int
+    """Where those that come are put."""
+    to: int
+
+
+def halo_messages(step: UpdateHalo, rows: int) -> tuple[HaloMessage, ...]:
+    """What a device tells others of its `rows`, halos included: near ones first.
+
+    >>> for each in halo_messages(UpdateHalo(0, (0,), low=3, high=1), rows=6):
+    ...     print(each)
+    HaloMessage(sent=3, count=2, put=1, to=1)
+    HaloMessage(sent=3, count=1, put=5, to=-1)
+    HaloMessage(sent=4, count=1, put=0, to=2)
+    >>> halo_messages(UpdateHalo(0, (0,), low=0, high=0), rows=0)
+    ()
+    """
+    end = rows - step.high
+    size = end - step.low
+    messages = []
+    furthest = -(-max(step.low, step.high) // size) if size else 0
+    for distance in range(1, furthest + 1):
+        past = (distance - 1) * size  # what nearer devices have of the halo
+        down, up = (min(max(halo - past, 0), size) for halo in (step.low, step.high))
+        if down:
+            messages.append(HaloMessage(end - down, down, step.low - past - down, distance))
+        if up:
+            messages.append(HaloMessage(step.low, up, end + past, -distance))
+    return tuple(messages)

@@ -1,0 +1,156 @@
+"""Every step from a layout, and every step to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, permutations
+
+from shard_dialect.model.collectives import (
+    AllGather,
+    AllReduce,
+    AllSlice,
+    AllToAll,
+    Mask,
+    ReduceScatter,
+    Step,
+)
+from shard_dialect.planner.layout import Layout, Problem, Run, free_axes
+
+Move = tuple[Step, Layout, int]
+"""A step, where it leads (or, backwards, whence it comes), and its cost."""
+
+
+def forward(problem: Problem, layout: Layout, labels: Sequence[object]) -> Iterator[Move]:
+    """Every step from `layout`; free axes with one label are as good as each other."""
+    partial = layout[1]
+    free = free_axes(problem, layout)
+    held = problem.elements(layout)
+    for axes in _subsets(partial):
+        n = problem.count(axes)
+        yield AllReduce(axes), _less(layout, axes), 2 * (n - 1) * held * problem.unit // n
+    masks = tuple(axis for axis in problem.target[1] if axis in free)
+    if masks:
+        yield Mask(masks), (layout[0], tuple(sorted(partial + masks))), 0
+    for dim, run in enumerate(layout[0]):
+        wanted = problem.target[0][dim][len(run) :]
+        for axes in _runs(free, labels, wanted):
+            if problem.may_split(layout, dim, axes):
+                yield AllSlice(dim, axes), _with(layout, (dim, run + axes)), 0
+        for axes in _runs(partial, labels, wanted):
+            if problem.may_split(layout, dim, axes):
+                after = _with(_less(layout, axes), (dim, run + axes))
+                cost = (problem.count(axes) - 1) * problem.elements(after) * problem.unit
+                yield ReduceScatter(dim, axes), after, cost
+        yield from _from_dim(problem, layout, dim)
+
+
+def _from_dim(problem: Problem, layout: Layout, dim: int) -> Iterator[Move]:
+    """The gathers of `dim`, and the exchanges of its axes."""
+    run = layout[0][dim]
+    held = problem.elements(layout)
+    for start in range(len(run)):
+        kept, axes = run[:start], run[start:]
+        n = problem.count(axes)
+        if not problem.may_join(layout, dim, axes):
+            continue
+        yield AllGather(dim, axes), _with(layout, (dim, kept)), (n - 1) * held * problem.unit
+        for to, there in enumerate(layout[0]):
+            if to != dim and problem.may_split(layout, to, axes):
+                after = _with(layout, (dim, kept), (to, there + axes))
+                yield AllToAll(dim, to, axes), after, _exchange(problem, layout, after, to, n)
+
+
+def backward(problem: Problem, layout: Layout, labels: Sequence[object]) -> Iterator[Move]:
+    """Every step that leads to `layout`, with the layout that it comes from."""
+    split, partial = layout
+    free = free_axes(problem, layout)
+    held = problem.elements(layout)
+    for axes in _choices(free, labels):
+        n = problem.count(axes)
+        summed = (split, tuple(sorted(partial + axes)))
+        yield AllReduce(axes), summed, 2 * (n - 1) * held * problem.unit // n
+    for axes in _subsets(partial):
+        yield Mask(axes), _less(layout, axes), 0
+    for dim, run in enumerate(split):
+        for axes in _runs(free, labels, ()):
+            before = _with(layout, (dim, run + axes))
+            if problem.may_join(before, dim, axes):
+                cost = (problem.count(axes) - 1) * problem.elements(before) * problem.unit
+                yield AllGather(dim, axes), before, cost
+        yield from _to_dim(problem, layout, dim)
+
+
+def _to_dim(problem: Problem, layout: Layout, dim: int) -> Iterator[Move]:
+    """What gave `dim` its minor axes: slices, reductions, exchanges."""
+    run = layout[0][dim]
+    held = problem.elements(layout)
+    for start in range(len(run)):
+        kept, axes = run[:start], run[start:]
+        n = problem.count(axes)
+        before = _with(layout, (dim, kept))
+        if not problem.may_split(before, dim, axes):
+            continue
+        yield AllSlice(dim, axes), before, 0
+        summed = (before[0], tuple(sorted(layout[1] + axes)))
+        yield ReduceScatter(dim, axes), summed, (n - 1) * held * problem.unit
+        for origin, there in enumerate(layout[0]):
+            lay = _with(before, (origin, there + axes))
+            if origin != dim and problem.may_join(lay, origin, axes):
+                yield AllToAll(origin, dim, axes), lay, _exchange(problem, lay, layout, dim, n)
+
+
+def _with(layout: Layout, *dims: tuple[int, Run]) -> Layout:
+    split = list(layout[0])
+    for dim, axes in dims:
+        split[dim] = axes
+    return tuple(split), layout[1]
+
+
+def _less(layout: Layout, axes: Run) -> Layout:
+    """Without the partial `axes`."""
+    return layout[0], tuple(axis for axis in layout[1] if axis not in axes)
+
+
+def _exchange(problem: Problem, before: Layout, after: Layout, dim: int, n: int) -> int:
+    """The cost of an all-to-all that splits `dim`: n - 1 parts of the piece, padded alike."""
+    had = problem.piece(dim, problem.count(before[0][dim]))
+    gets = problem.piece(dim, problem.count(after[0][dim]))
+    return (n - 1) * (problem.elements(before) // max(had, 1)) * gets * problem.unit
+
+
+def _subsets(axes: Run) -> Iterator[Run]:
+    for count in range(1, len(axes) + 1):
+        yield from combinations(axes, count)
+
+
+def _choices(axes: Run, labels: Sequence[object]) -> Iterator[Run]:
+    """One subset for each multiset of labels."""
+    seen = set()
+    for chosen in _subsets(axes):
+        key = tuple(labels[axis] for axis in chosen)
+        if key not in seen:
+            seen.add(key)
+            yield chosen
+
+
+_FEW = 3
+
+
+def _runs(axes: Run, labels: Sequence[object], wanted: Run) -> Iterator[Run]:
+    """Orders of axes to split a dimension by: all of them where there are few.
+
+    Of many only single ones, and the run that is `wanted` there.
+    """
+    kinds = {labels[axis] for axis in axes}
+    longest = len(axes) if len(axes) <= _FEW or len(kinds) == 1 else 1
+    seen = set()
+    for count in range(1, longest + 1):
+        orders = [axes[:count]] if len(kinds) == 1 else permutations(axes, count)
+        for run in orders:
+            key = tuple(labels[axis] for axis in run)
+            if key not in seen:
+                seen.add(key)
+                yield run
+    leading = next((at for at, axis in enumerate(wanted) if axis not in axes), len(wanted))
+    if longest < leading:
+        yield wanted[:leading]

@@ -1,0 +1,371 @@
+"""The cheapest steps from one sharding of a tensor to another, found before any IR is made.
+
+    [[0], []]  ->  [[], [0]]        all_to_all dim 0 to 1 axes [0]
+    [[0], []]  ->  [[1], []]        collective_permute axes [0, 1] to [[1], [], []]
+    [[], []]   ->  [[0], [], {halo = [[1, 2], []]}]
+                                    all_slice dim 0 axes [0]; update_halo dim 0 axes [0] [1, 2]
+
+`plan` compares bytes moved, then the number of steps, then memory at the peak. It is exact, that
+is, no sequence of steps (with at most one permutation) is better, up to `EXACT` layouts looked at;
+beyond that the plan is what the search on whole axes, or without a search the greedy choice, finds:
+right, but maybe not the cheapest (`Plan.exact` is false).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import gcd, prod
+
+from shard_dialect.model.axis import SubAxis, whole
+from shard_dialect.model.collectives import (
+    AllGather,
+    AllReduce,
+    AllSlice,
+    AllToAll,
+    Mask,
+    ReduceScatter,
+    ReshardError,
+    Step,
+)
+from shard_dialect.model.grid import Grid
+from shard_dialect.model.refinement import Refinement
+from shard_dialect.model.sharding import Reduction, Shape, Sharding
+from shard_dialect.planner.greedy import applied, common_prefix, greedy
+from shard_dialect.planner.halos import halo_steps
+from shard_dialect.planner.layout import Layout, Problem, Run
+from shard_dialect.planner.permutation import may_permute, permute, without_ones
+from shard_dialect.planner.search import (
+    SearchTooLong,
+    Way,
+    cheapest,
+    cheapest_with_permute,
+    missing,
+)
+
+EXACT = 2000
+"""How many layouts one search may look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps of one reshard, and the bytes that they move per device.
+
+    The steps name axes of `grid`: that of the shardings, or a finer one (`model.refinement`) where
+    the plan is cheaper on sub-axes.
+    """
+
+    steps: tuple[Step, ...]
+    bytes_moved: int
+    grid: Grid
+    exact: bool = True
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.steps)) or "nothing"
+
+
+@lru_cache(maxsize=65536)
+def plan(
+    source: Sharding,
+    target: Sharding,
+    shape: Shape,
+    itemsize: int,
+    grid: Grid,
+    sub_axes: bool = True,
+    limit: int = EXACT,
+) -> Plan:
+    """The cheapest steps from `source` to `target` for a tensor of global `shape` on `grid`.
+
+    `itemsize` is in bytes. Without `sub_axes` the steps name axes that the shardings have. A search
+    looks at no more than `limit` layouts.
+    Raises `ReshardError` for shardings of two grids, `ShardingError` for halos and offsets of sizes
+    that are not known. A plan from or to offsets is right, and may not be the cheapest.
+    """
+    _refuse(source, target)
+    if source == target:
+        return Plan((), 0, grid)
+    if source.offsets or target.offsets:
+        return _with_offsets(source, target, shape, itemsize, grid, limit)
+    if source.halos or target.halos:
+        return _with_halos(source, target, shape, itemsize, grid, limit)
+    used = [axis for axis in (*source.axes, *target.axes) if isinstance(axis, SubAxis)]
+    coarse = Refinement.of(grid, used)
+    if coarse is not None:
+        grid, source, target = coarse.fine, coarse.refined(source), coarse.refined(target)
+    if any(_cut(each, grid) != each for each in (source, target)):
+        return _but_for_ones(source, target, shape, itemsize, grid, sub_axes, limit)
+    best, bound = _on_whole_axes(source, target, shape, itemsize, grid, limit)
+    finest = Refinement.finest(grid) if sub_axes else None
+    if finest is None or (best.bytes_moved <= bound and len(best.steps) == 1):
+        return best
+    fine, _ = _on_whole_axes(
+        finest.refined(source), finest.refined(target), shape, itemsize, finest.fine, limit
+    )
+    cheaper = (fine.bytes_moved, len(fine.steps)) < (best.bytes_moved, len(best.steps))
+    return fine if cheaper else replace(best, exact=fine.exact)
+
+
+def _cut(sharding: Sharding, grid: Grid) -> Sharding:
+    """Without the axes of size 1, which cut nothing."""
+    split = tuple(without_ones(axes, grid) for axes in sharding.split_axes)
+    return replace(sharding, split_axes=split)
+
+
+def _but_for_ones(
+    source: Sharding,
+    target: Sharding,
+    shape: Shape,
+    itemsize: int,
+    grid: Grid,
+    sub_axes: bool,
+    limit: int,
+) -> Plan:
+    """A plan as if no axis had size 1, each device keeping its piece where one comes or goes.
+
+    Or one that takes them for axes like others, if that is shorter.
+    """
+    best, _ = _on_whole_axes(source, target, shape, itemsize, grid, limit)
+    between = plan(_cut(source, grid), _cut(target, grid), shape, itemsize, grid, sub_axes, limit)
+    fine = Refinement.finest(grid) if between.grid != grid else None
+    if fine is not None:
+        grid, source, target = fine.fine, fine.refined(source), fine.refined(target)
+    begin, end = _cut(source, grid), _cut(target, grid)
+    steps = [
+        *([permute(source, begin, grid)] if source != begin else []),
+        *between.steps,
+        *([permute(end, target, grid)] if target != end else []),
+    ]
+    if (between.bytes_moved, len(steps)) < (best.bytes_moved, len(best.steps)):
+        return replace(between, steps=tuple(steps))
+    return replace(best, exact=between.exact and best.bytes_moved == between.bytes_moved)
+
+
+def bytes_moved(
+    steps: Sequence[Step], source: Sharding, shape: Shape, itemsize: int, grid: Grid
+) -> int:
+    """The bytes per device that `steps` move, of a tensor of global `shape` lying as `source`.
+
+    Where pieces are unequal, those of the largest piece, padded to what the step cuts evenly.
+    """
+    moved, now = 0, source
+    for step in steps:
+        operand = operand_shape(step, now, shape, grid)
+        moved += step.bytes_moved(grid.axes_size(step.axes), operand, itemsize)
+        now = step.after(now)
+    return moved
+
+
+def operand_shape(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Shape:
+    """What a device gives to `step`: the largest piece, padded to what the step cuts evenly.
+
+    >>> operand_shape(ReduceScatter(0, (0,)), Sharding("g", ((),), (0,)), (7,), Grid("g", (4,)))
+    (8,)
+    """
+    operand = list(now.local_shape(shape, grid))
+    if isinstance(step, ReduceScatter | AllToAll):
+        dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
+        count = grid.axes_size(step.axes)
+        operand[dim] = step.after(now).local_shape(shape, grid)[dim] * count
+    return tuple(operand)
+
+
+def _refuse(source: Sharding, target: Sharding) -> None:
+    if source.grid != target.grid:
+        raise ReshardError(
+            f"cannot reshard from grid @{source.grid} to grid @{target.grid}: "
+            "both shardings must be on one grid"
+        )
+
+
+def _with_offsets(
+    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
+) -> Plan:
+    """Dimensions whose pieces begin at offsets are put together first, and are cut last.
+
+    The steps name whole axes of `grid`.
+    """
+    if any(isinstance(axis, SubAxis) for axis in (*source.axes, *target.axes)):
+        raise ReshardError(f"cannot reshard from {source} to {target}: offsets beside sub-axes")
+    gathers = tuple(
+        AllGather(dim, source.split_axes[dim]) for dim, at in enumerate(source.offsets) if at
+    )
+    slices = tuple(
+        AllSlice(dim, target.split_axes[dim], at) for dim, at in enumerate(target.offsets) if at
+    )
+    first, last = source, target
+    for gather in gathers:
+        first = gather.after(first)
+    for cut in slices:
+        last = last.with_dim(cut.dim, ())
+    between = plan(first, last, shape, itemsize, grid, False, limit)
+    steps = (*gathers, *between.steps, *slices)
+    return Plan(steps, bytes_moved(steps, source, shape, itemsize, grid), grid, between.exact)
+
+
+def _with_halos(
+    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
+) -> Plan:
+    """Crops of halos, what there is to do without any, and then the halos that are missing.
+
+    The steps name whole axes of `grid`, or of its refinement by the sub-axes in use.
+    """
+    used = [axis for axis in (*source.axes, *target.axes) if isinstance(axis, SubAxis)]
+    coarse = Refinement.of(grid, used)
+    if coarse is not None:
+        source, target = coarse.refined(source), coarse.refined(target)
+        return _with_halos(source, target, shape, itemsize, coarse.fine, limit)
+    if source.bare == target.bare:
+        steps, exact = halo_steps(source, target), True
+    else:
+        between = plan(source.bare, target.bare, shape, itemsize, grid, False, limit)
+        crops, updates = halo_steps(source, source.bare), halo_steps(target.bare, target)
+        steps, exact = (*crops, *between.steps, *updates), between.exact
+    moved = bytes_moved(steps, source, shape, itemsize, grid)
+    return Plan(steps, moved, grid, exact)
+
+
+def _on_whole_axes(
+    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
+) -> tuple[Plan, int]:
+    """The best plan on the axes of `grid`, and the bytes that no plan without permutation beats."""
+    between = target
+    if source.partial and target.partial and source.reduction != target.reduction:
+        between = target.with_partial(())
+    problem, axes, scale = _problem(source, between, shape, grid)
+    found = _solve(problem, limit)
+    steps: list[Step] = []
+    now = source
+    kind = source.reduction if source.partial else between.reduction
+    for each in found.steps:
+        step = named(each, now, kind, axes, grid)
+        steps.append(step)
+        now = step.after(now)
+    if between != target:
+        steps.append(Mask(target.partial, target.reduction))
+        now = steps[-1].after(now)
+    assert now == target, f"the plan from {source} to {target} ends at {now}"
+    moved = bytes_moved(steps, source, shape, itemsize, grid)
+    bound = found.bound * scale * itemsize // problem.unit
+    return Plan(tuple(steps), moved, grid, found.exact), bound
+
+
+def _problem(
+    source: Sharding, target: Sharding, shape: Shape, grid: Grid
+) -> tuple[Problem, Run, int]:
+    """What is to be searched: without the axes that stay where they are, sizes as small as can be.
+
+    Also the axes of the grid that the problem's are, and how many elements of the tensor one of
+    the problem's stands for.
+    """
+    kept: set[object] = set()
+    sizes, uneven = [], []
+    for size, have, want in zip(shape, source.split_axes, target.split_axes, strict=True):
+        even = size % grid.axes_size(have) == 0 and size % grid.axes_size(want) == 0
+        common = have[: common_prefix(have, want)] if even else ()
+        kept.update(common)
+        sizes.append(size // grid.axes_size(common))
+        uneven.append(not even)
+    if not any(uneven):
+        kept |= set(source.partial) & set(target.partial)
+    barred = {*grid.stage_axes} - {*source.axes, *target.axes}
+    axes = tuple(axis for axis in range(grid.rank) if axis not in {*kept, *barred})
+    numbers = {axis: number for number, axis in enumerate(axes)}
+    devices = grid.axes_size(axes)
+    small = tuple(
+        size if odd else gcd(size, devices) for size, odd in zip(sizes, uneven, strict=True)
+    )
+
+    def layout(sharding: Sharding) -> Layout:
+        split = tuple(
+            tuple(numbers[whole(axis)] for axis in run if axis not in kept)
+            for run in sharding.split_axes
+        )
+        return split, tuple(numbers[whole(axis)] for axis in sharding.partial if axis not in kept)
+
+    problem = Problem(
+        tuple(grid.axes_size((axis,)) for axis in axes),
+        small,
+        tuple(uneven),
+        layout(source),
+        layout(target),
+    )
+    return problem, axes, prod(sizes) // prod(small)
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    steps: tuple[Step | Layout, ...]
+    """A layout is the target of a permutation."""
+    bound: int
+    exact: bool
+
+
+@lru_cache(maxsize=65536)
+def _solve(problem: Problem, limit: int) -> _Solution:
+    bound = missing(problem)
+    steps = greedy(problem)
+    most = _cost(problem, steps)
+    if len(steps) == 1 and most <= bound:
+        return _Solution(tuple(steps), bound, True)
+    exact = True
+    try:
+        way = cheapest(problem, limit)
+    except SearchTooLong:
+        exact = False
+        way = Way(tuple(steps), (most, len(steps), 0))
+    best = _Solution(way.steps, bound, exact)
+    if way.cost[0] <= bound and len(way.steps) <= 2 and not _may_permute_at_once(problem):
+        return best
+    try:
+        meeting = cheapest_with_permute(problem, problem, way.cost[0], limit)
+    except SearchTooLong:
+        return replace(best, exact=False)
+    if meeting is not None and meeting.cost[:2] < way.cost[:2]:
+        begin, end = (Sharding("", *layout) for layout in (meeting.source, meeting.target))
+        if not may_permute(begin, end, Grid("", problem.sizes)):
+            return replace(best, exact=False)
+        return replace(best, steps=(*meeting.to.steps, meeting.target, *meeting.away.steps))
+    return best
+
+
+def _may_permute_at_once(problem: Problem) -> bool:
+    (source, partial), (target, wanted) = problem.source, problem.target
+    pairs = zip((*source, partial), (*target, wanted), strict=True)
+    return all(problem.count(have) == problem.count(want) for have, want in pairs)
+
+
+def _cost(problem: Problem, steps: Sequence[Step]) -> int:
+    moved, now = 0, problem.source
+    for step in steps:
+        n = problem.count(step.axes)  # type: ignore[arg-type]  # numbers here
+        after = applied(step, now)
+        operand = problem.elements(now)
+        if isinstance(step, ReduceScatter | AllToAll):
+            dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
+            had = problem.piece(dim, problem.count(now[0][dim]))
+            operand = operand // had * problem.piece(dim, problem.count(after[0][dim])) * n
+        moved += step.bytes_moved(n, (operand,), problem.unit)
+        now = after
+    return moved
+
+
+def named(step: Step | Layout, now: Sharding, kind: Reduction, axes: Run, grid: Grid) -> Step:
+    """A step of the search in the grid's axes."""
+    if isinstance(step, tuple):
+        return _permute(step, now, kind, axes, grid)
+    found = replace(step, axes=tuple(axes[axis] for axis in step.axes))  # type: ignore[index]
+    if isinstance(found, AllReduce | ReduceScatter | Mask):
+        return replace(found, reduction=kind)
+    return found
+
+
+def _permute(layout: Layout, now: Sharding, kind: Reduction, axes: Run, grid: Grid) -> Step:
+    fixed = [tuple(axis for axis in run if axis not in axes) for run in now.split_axes]
+    split = tuple(
+        stays + tuple(axes[axis] for axis in run)
+        for stays, run in zip(fixed, layout[0], strict=True)
+    )
+    partial = tuple(axis for axis in now.partial if axis not in axes)
+    partial += tuple(axes[axis] for axis in layout[1])
+    return permute(now, Sharding(now.grid, split, partial, kind), grid)

@@ -1,0 +1,1 @@
+"""Child processes, the ranks of a job, launchers, and output files."""

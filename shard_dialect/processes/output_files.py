@@ -1,0 +1,85 @@
+"""Files that are written: whole, and once what they hold is known to be right, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from errno import EISDIR
+from io import BytesIO
+from pathlib import Path
+from secrets import token_hex
+from typing import BinaryIO
+
+from shard_dialect.errors import ShardError, cannot
+from shard_dialect.processes.supervise import WRITES, tell
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The file at `path`, through links; until it is whole it is one of another name beside it.
+
+    That name is nobody else's, and told to who watches this process: to remove it if that is ended.
+    """
+
+    path: str
+
+    def check(self, reads: Iterable[str]) -> None:
+        """Raise `ShardError` if it is one of the files `reads`, by whatever name, or cannot be."""
+        for other in reads:
+            if _is_same(self.path, other):
+                raise ShardError(f"'{self.path}' would be read and written over")
+        target = self._target
+        try:
+            if target.is_dir():
+                raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+            target.parent.stat()
+        except OSError as error:
+            raise cannot("write", self.path, error) from None
+
+    def replace(self, write: Callable[[BinaryIO], object]) -> None:
+        """Write all of it, and only then put it where the old one was. Raises `ShardError`."""
+        try:
+            if not self._target.exists() or self._target.is_file():
+                self._replace(write)
+                return
+            data = BytesIO()  # a device stays what it is, and has no places to go back to
+            write(data)
+            self._target.write_bytes(data.getvalue())
+        except OSError as error:
+            raise cannot("write", self.path, error) from None
+
+    @property
+    def _target(self) -> Path:
+        return Path(os.path.realpath(self.path))
+
+    def _replace(self, write: Callable[[BinaryIO], object]) -> None:
+        target = self._target
+        partial = target.with_name(f".{token_hex(16)}.partial")
+        is_there = target.exists()
+        if is_there:
+            os.close(os.open(target, os.O_WRONLY))  # one that must not be written is not replaced
+        tell(WRITES, str(partial.absolute()))
+        with open(os.open(partial, _FLAGS, 0o666), "wb") as file:
+            try:
+                if is_there:
+                    os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
+                write(file)
+                file.close()  # what cannot be written may be known only now
+                partial.replace(target)
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
+        tell(WRITES)
+
+
+def _is_same(path: str, other: str) -> bool:
+    """Whether two names are of one file, which may have several, or may not be there yet."""
+    if os.path.realpath(path) == os.path.realpath(other):
+        return True
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False

@@ -1,0 +1,338 @@
+"""A rank's program in a child process, watched: whatever ends it, all ranks of its job end.
+
+The parent does nothing but watch, so that it can say what a crashed child no longer can, and end
+one that hangs in compiled code. It is the parent that the launcher started: where a child is
+killed, the launcher sees a process that ends with status 1.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import NoReturn
+
+from shard_dialect.errors import flush, say, shown
+from shard_dialect.processes import jobs
+from shard_dialect.processes.exit_messages import told
+from shard_dialect.processes.guard import Guard
+from shard_dialect.processes.launchers import Rank, end_job, ends_by_itself
+from shard_dialect.processes.supervise import (
+    WRITES,
+    Progress,
+    crash_of,
+    end_with,
+    heard,
+    is_watched,
+    listened,
+    remove,
+    signalled,
+    tell,
+)
+
+_ALONE = Rank(0, 1)
+_STATE, _FAILED, _LOST = "!state", "!failed", "!lost"
+"""What the child tells, beside what it is doing."""
+_TICK = 0.1
+_LINGER = 5.0
+_UNANSWERED = "nobody answers for {:.0f} s where the ranks of this job meet"
+
+
+def state(name: str) -> None:
+    """In the child: tell how far it is, by a name of `jobs.STATES`."""
+    tell(_STATE, name)
+
+
+def fail(text: str, *, is_lost: bool = False) -> None:
+    """In the child: tell that it has failed, or that it has lost another rank, which has."""
+    tell(_LOST if is_lost else _FAILED, text)
+
+
+def end(text: str) -> NoReturn:
+    """In the child: fail, and go."""
+    fail(text)
+    leave()
+
+
+def leave() -> NoReturn:
+    """In the child, once it has failed: leaving as usual would wait for the others."""
+    flush()
+    os._exit(1)
+
+
+def can_watch() -> bool:
+    """Whether this process may go on as a child: it has no threads, and no MPI of its own yet."""
+    if not hasattr(os, "fork") or not hasattr(socket, "SO_PEERCRED") or is_watched():
+        return False
+    mpi = sys.modules.get("mpi4py.MPI")
+    torch = sys.modules.get("torch")
+    return (
+        threading.active_count() == 1
+        and not (mpi and mpi.Is_initialized())
+        and not (torch and (torch.cuda.is_initialized() or torch.distributed.is_initialized()))
+    )
+
+
+def watched(rank: Rank | None, timeout: float = math.inf) -> None:
+    """Go on in a child process; the parent ends with it, with status 0 or 1.
+
+    `rank` is `None` for a program that has no others. What takes longer than `timeout`, in seconds,
+    fails. What the child was writing when it was ended is removed (`processes/output_files.py`).
+    """
+    flush()
+    job = rank.job if rank else ""
+    guard = Guard(job, jobs.killed(rank.number) if rank else "error: the program was killed")
+    read, write = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        guard.close()
+        end_with(parent)
+        listened(write)
+        return
+    os.close(write)
+    status = 1
+    try:
+        status = _Watch(child, read, rank, guard, timeout).run()
+    except Exception as error:
+        say(told(error))
+    finally:
+        guard.left()
+        flush()
+        os._exit(status)
+
+
+class _Watch:
+    def __init__(
+        self,
+        child: int,
+        pipe: int,
+        rank: Rank | None,
+        guard: Guard,
+        timeout: float,
+    ) -> None:
+        self._child = child
+        self._pipe = pipe
+        self._rank = rank or _ALONE
+        self._is_launched = rank is not None
+        self._guard = guard
+        self._timeout = timeout
+        self._begun = time.monotonic()
+        self._is_greeted = False
+        self._launcher = os.getppid()
+        self._selector = selectors.DefaultSelector()
+        self._hub: jobs.Hub | None = None
+        self._hub_rank = self._rank.number
+        self._doing = ("", "its start")
+        self._progress = Progress(draws=self._rank.number == 0)
+        self._rest = b""
+        self._partial = ""
+        """The file that the child is writing."""
+        self._signals: list[int] = []
+        self._status: int | None = None
+        """The child's, as `os.waitpid` has it, once it has ended."""
+        self._has_told = False
+        self._is_done = False
+        self._is_ended = False
+
+    @property
+    def _has_left(self) -> bool:
+        """Whether there is nothing more to tell the hub."""
+        return self._is_ended or (self._is_done and self._status == 0)
+
+    def run(self) -> int:
+        self._handle_signals()
+        os.set_blocking(self._pipe, False)
+        self._selector.register(self._pipe, selectors.EVENT_READ, self._listen)
+        try:
+            self._link = self._meet()
+        except jobs.NoMeetingError as error:
+            self._end()
+            if self._rank.number == 0 or not self._rank.is_all_here:  # else rank 0 says it
+                say(f"error: {error}")
+            return 1
+        self._selector.register(self._link, selectors.EVENT_READ, self._hear)
+        self._say("started")
+        while not self._has_left:
+            self._wait()
+            self._attend()
+        self._selector.unregister(self._link)
+        self._link.close()
+        while self._hub is not None and not self._hub.is_over:
+            self._wait()
+        if self._hub is not None and self._hub.has_failed:
+            self._end()
+            end_job()
+        elif self._is_ended and not ends_by_itself():
+            time.sleep(_LINGER)  # to go before the hub has asked would be another failure
+        return 1 if self._is_ended else 0
+
+    def _wait(self) -> None:
+        for key, _ in self._selector.select(_TICK):
+            if key.fd in self._selector.get_map():  # one of the others may have closed it
+                key.data()
+        self._progress.look()
+        if self._hub is not None:
+            self._hub.look()
+
+    def _handle_signals(self) -> None:
+        woken, wake = os.pipe()
+        for end in (woken, wake):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self._selector.register(woken, selectors.EVENT_READ, lambda: os.read(woken, 4096))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _: self._signals.append(number))
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _meet(self) -> socket.socket:
+        """A link to the hub of the job, which is here if nobody else has it."""
+        job = self._rank.job
+        while job:
+            listener = jobs.take(job)
+            if listener is not None:
+                return self._have_hub(listener)
+            link = jobs.connect(job)
+            if link is not None:
+                return link
+            self._give_up_meeting()
+            time.sleep(0.01)  # it is there, and does not listen yet; or it has just gone
+        return self._have_hub(None)
+
+    def _have_hub(self, listener: socket.socket | None) -> socket.socket:
+        self._is_greeted = True
+        self._guard.guarded()
+        left = self._guard.left
+        self._hub = jobs.Hub(self._selector, self._rank, self._timeout, listener, left)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._hub.add(theirs)
+        return ours
+
+    def _give_up_meeting(self) -> None:
+        """Raise if nobody has answered for too long, or this process is asked to end."""
+        seconds = time.monotonic() - self._begun
+        if self._signals:
+            raise jobs.NoMeetingError(signalled(self._signals[0]).removeprefix("error: "))
+        if seconds > self._timeout:
+            raise jobs.NoMeetingError(jobs.too_long(self._timeout).removeprefix("error: "))
+        if seconds > self._patience:
+            raise jobs.NoMeetingError(_UNANSWERED.format(self._patience))
+
+    @property
+    def _patience(self) -> float:
+        return jobs.MEET * max(1.0, self._rank.here / (os.cpu_count() or 1))
+
+    def _say(self, kind: str, text: str = "") -> None:
+        jobs.send(self._link, f"{self._rank.number}\n{kind}\n{text}")
+
+    def _listen(self) -> None:
+        """Read what the child tells."""
+        try:
+            said = os.read(self._pipe, 65536)
+        except BlockingIOError:
+            return
+        if not said:
+            self._progress.begin("")
+            self._selector.unregister(self._pipe)
+            return
+        *lines, self._rest = (self._rest + said).split(b"\n")
+        for line in lines:
+            first, second = heard(line)
+            if first == WRITES:
+                self._partial = second
+            elif first == _STATE:
+                self._is_done = second == "done"
+                self._say(second)
+            elif first in (_FAILED, _LOST):
+                self._has_told = True
+                self._say("failed" if first == _FAILED else "lost", second)
+            else:
+                self._doing = (first or self._doing[0], second)
+                self._progress.begin(second)
+
+    def _hear(self) -> None:
+        """Read what the hub says: its rank, and then the end."""
+        said = jobs.receive(self._link)
+        if said == jobs.END:
+            self._end()
+        elif said is not None:
+            self._is_greeted = True
+            self._hub_rank = int(said)
+        elif not self._has_left:
+            # The hub has gone, and its rank with it. The first that takes its place says so, be it
+            # a watch or its guard.
+            self._end()
+            if jobs.take(self._rank.job) is not None:
+                say(jobs.killed(self._hub_rank))
+            end_job()
+
+    def _attend(self) -> None:
+        """See to the child, to signals, and to the launcher."""
+        if self._status is None:
+            child, status = os.waitpid(self._child, os.WNOHANG)
+            if child:
+                self._status = status
+                self._drain()
+                if not self._is_ended and not self._has_told:
+                    self._say(*self._cause(status))
+        while self._signals:
+            number = self._signals.pop(0)
+            self._say("failed", signalled(number))
+        if self._is_launched and os.getppid() != self._launcher and not self._is_ended:
+            self._launcher = os.getppid()
+            self._say("failed", "error: the launcher has gone")
+        self._attend_to_hub()
+
+    def _attend_to_hub(self) -> None:
+        """End, and say so, where one on this machine that should has not."""
+        seconds = time.monotonic() - self._begun
+        if self._hub is not None or self._is_ended:
+            return
+        if seconds > self._timeout + jobs.GOODBYE:
+            say(jobs.too_long(self._timeout))
+            self._end()
+        elif not self._is_greeted and seconds > 2 * self._patience:
+            say("error: " + _UNANSWERED.format(2 * self._patience))
+            self._end()
+
+    def _drain(self) -> None:
+        """Read the last that the child told; its own children may keep the pipe open."""
+        while self._pipe in self._selector.get_map() and select.select([self._pipe], [], [], 0)[0]:
+            self._listen()
+
+    def _cause(self, status: int) -> tuple[str, str]:
+        """What to say of a child that has ended with `status` by itself."""
+        who = f"rank {self._rank.number}" if self._is_launched else "the program"
+        place, what = self._doing
+        where, what = f"{shown(place)}: " if place else "", shown(what)
+        if crash := crash_of(status):
+            return "failed", f"{where}error: {who} crashed ({crash.name}) in {what}"
+        if not os.WIFSIGNALED(status):
+            code = os.WEXITSTATUS(status)
+            if self._is_done and code == 0:
+                return "done", ""
+            # A library that loses the others may end the process, but not as if all were well.
+            kind = "lost" if code else "failed"
+            return kind, f"error: {who} ended in {what}, with exit status {code}"
+        name = signal.Signals(os.WTERMSIG(status)).name
+        hint = ": perhaps the memory ran out" if name == "SIGKILL" else ""
+        return "failed", f"error: {who} was killed ({name}) in {what}{hint}"
+
+    def _end(self) -> None:
+        """End the child, and remember that it was."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        self._progress.begin("")
+        if self._status is None:
+            os.kill(self._child, signal.SIGKILL)
+            _, self._status = os.waitpid(self._child, 0)
+            self._drain()
+        remove(self._partial)

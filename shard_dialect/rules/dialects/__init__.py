@@ -1,0 +1,1 @@
+"""The sharding rules of upstream's dialects, one table a dialect."""

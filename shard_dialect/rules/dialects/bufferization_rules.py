@@ -1,0 +1,31 @@
+"""`bufferization` ops on tensors, and the globals of `ml_program`.
+
+Every device has a copy of a global of its own: what is read or written is whole, so that they all
+stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shard_dialect.model import ShardingRule
+from shard_dialect.rules.dialects.arith_math import elementwise, no_factors
+from shard_dialect.rules.query import Query
+
+
+def materialize_in_destination(query: Query) -> ShardingRule | None:
+    """A copy of one tensor to another's place; a buffer is not cut."""
+    return elementwise(query) if query.results else no_factors(query)
+
+
+RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
+    "bufferization.alloc_tensor": elementwise,
+    "bufferization.materialize_in_destination": materialize_in_destination,
+    "bufferization.to_buffer": no_factors,
+    "bufferization.to_tensor": no_factors,
+    "ml_program.global_load": no_factors,
+    "ml_program.global_load_const": no_factors,
+    "ml_program.global_load_graph": no_factors,
+    "ml_program.global_store": no_factors,
+    "ml_program.global_store_graph": no_factors,
+}

@@ -1,0 +1,103 @@
+"""The bodies of `linalg` ops on pieces: indices are those of the whole, and padding counts nothing.
+
+    %i = linalg.index 0                      of a loop that is split
+    %s = arith.addf %in, %out                of a sum over a loop whose pieces are uneven
+    linalg.yield %s
+
+becomes
+
+    %j = linalg.index 0
+    %i = arith.addi %j, %begin
+    %s = arith.addf %in, %out
+    %is_held = arith.cmpi slt, %j, %count
+    %t = arith.select %is_held, %s, %out
+    linalg.yield %t
+"""
+
+from __future__ import annotations
+
+from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.building.build import create, scalar
+from shard_dialect.ir.building.masking import as_index, is_within, select
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.rules.dialects.linalg_rules import plain_loops
+from shard_dialect.rules.padding import TRAPS
+from shard_dialect.rules.partitioning import Cut, CutFunction, Piece
+
+_Loops = dict[int, tuple[Piece, int]]
+"""For each loop that is split a piece that it goes over, and along which dimension."""
+
+
+def cut_body(cut: Cut) -> None:
+    """What the body says of indices, of sums and of divisions, on one device's piece."""
+    loops = _split_loops(cut)
+    _add_begins(cut.op, loops)
+    uneven = {loop: (piece, dim) for loop, (piece, dim) in loops.items() if piece.is_uneven(dim)}
+    if uneven:
+        _leave_padding(cut, uneven)
+
+
+def _split_loops(cut: Cut) -> _Loops:
+    found: _Loops = {}
+    for map_, piece in zip(_maps(cut.op), cut.operands, strict=True):
+        for dim, expr in enumerate(map_.results):
+            if piece is not None and isinstance(expr, ir.AffineDimExpr) and piece.is_split(dim):
+                found.setdefault(expr.position, (piece, dim))
+    return found
+
+
+def _maps(op: ir.Operation) -> list[ir.AffineMap]:
+    return [attribute.value for attribute in linalg_queries.get_indexing_maps(op) or ()]
+
+
+def _add_begins(op: ir.Operation, loops: _Loops) -> None:
+    """Let each index be that in the whole tensor."""
+    begins: dict[int, ir.Value] = {}
+    for inner in [each for each in walk(op) if each.name == "linalg.index"]:
+        loop = inner.attributes["dim"].value
+        if loop not in loops:
+            continue
+        if loop not in begins:
+            piece, dim = loops[loop]
+            with ir.InsertionPoint(op), op.location:
+                begins[loop] = as_index(piece.begin(dim))
+        with ir.InsertionPoint.after(inner), inner.location:
+            index = inner.results[0]
+            moved = create("arith.addi", [index.type], [index, begins[loop]])
+        index.replace_all_uses_except(moved.results[0], moved)
+
+
+def _leave_padding(cut: Cut, uneven: _Loops) -> None:
+    op, block = cut.op, body(cut.op)
+    kept = plain_loops(_maps(op)[len(cut.operands) - len(cut.results) :])
+    reduced = [loop for loop in uneven if loop not in kept]
+    traps = [inner for inner in walk(op) if inner.name in TRAPS]
+    if not reduced and not traps:
+        return
+    with ir.InsertionPoint(op), op.location:
+        counts = {loop: as_index(piece.end(dim)) for loop, (piece, dim) in uneven.items()}
+    if traps:
+        with ir.InsertionPoint.at_block_begin(block), op.location:
+            is_held = is_within(counts)
+        for inner in traps:
+            _avoid(inner, is_held)
+    if reduced:
+        end = operations(block)[-1]
+        inits = list(block.arguments)[len(block.arguments) - len(cut.results) :]
+        with ir.InsertionPoint(end), op.location:
+            is_held = is_within({loop: counts[loop] for loop in reduced})
+            for place, init in enumerate(inits):
+                end.operands[place] = select(is_held, end.operands[place], init)
+
+
+def _avoid(op: ir.Operation, is_held: ir.Value) -> None:
+    """Give an op that would end the program something else where there is only padding."""
+    given = op.operands[1]
+    with ir.InsertionPoint(op), op.location:
+        harmless = scalar(ir.IntegerAttr.get(given.type, TRAPS[op.name])).results[0]
+        op.operands[1] = select(is_held, given, harmless)
+
+
+CUTS: dict[str, CutFunction] = dict.fromkeys(
+    ("linalg.generic", "linalg.map", "linalg.reduce"), cut_body
+)

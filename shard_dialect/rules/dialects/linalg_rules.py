@@ -1,0 +1,271 @@
+"""`linalg` structured ops, by their indexing maps; its other ops, by their attributes.
+
+    affine_map<(m, n, k) -> (m, k)>, <(m, n, k) -> (k, n)>, <(m, n, k) -> (m, n)>
+    ([a, c], [c, b], [a, b]) -> ([a, b]) reduction={c: sum}
+
+A loop is a factor. On pieces a body reads the indices of the whole
+(`rules.dialects.linalg_bodies`); only of ops whose name says what their body is a loop whose index
+is read stays whole. A dimension indexed by a sum of loops, of a window, is
+
+    i * 2 + j, j < 2     [ij]    made of them, where windows lie side by side
+    i * 1 + j, j < 3     [i]     else the loop of the output, read in windows; the window's is whole
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.building.reductions import BITWISE, REDUCTION_OF
+from shard_dialect.ir.walk import body, has_own_body, operations
+from shard_dialect.model import Reduction, ShardingRule, Window, Windows
+from shard_dialect.model.rule import Dims
+from shard_dialect.model.sharding import Shape
+from shard_dialect.rules.factors import Factors, Kind
+from shard_dialect.rules.query import Query
+
+
+def structured(query: Query) -> ShardingRule | None:
+    """The rule of any op with linalg's structured interface, `None` for other ops."""
+    maps = linalg_queries.get_indexing_maps(query.op)
+    if maps is None:
+        return None
+    affine = [attribute.value for attribute in maps]
+    loops = _Loops(affine, query)
+    operands = tuple(
+        None if shape is None else loops.dims(place, map_, shape)
+        for place, (map_, shape) in enumerate(zip(affine, query.operands, strict=True))
+    )
+    if not has_own_body(query.op.name):
+        loops.whole |= _read_indices(query.op)
+    first = len(operands) - len(query.results)
+    rule = ShardingRule(
+        tuple(loops.sizes),
+        operands,
+        operands[first:],
+        loops.reductions(query.op, affine[first:]),
+        frozenset(loops.whole),
+        frozenset(loops.permuted - loops.whole),
+        inits=tuple(range(first, len(operands))),
+        windows=tuple(each for each in loops.windows if each.factor not in loops.whole),
+    )
+    return replace(rule, role="broadcast") if _repeats(query.op, rule) else rule
+
+
+class _Loops:
+    """An op's loops: their sizes, and what the dimensions that they index make of them."""
+
+    def __init__(self, maps: Sequence[ir.AffineMap], query: Query) -> None:
+        self.sizes = [1] * maps[0].n_dims
+        self.whole: set[int] = set()
+        self.permuted: set[int] = set()
+        self.windows: list[Window] = []
+        self.outer = plain_loops(maps[len(maps) - len(query.results) :])
+        """The loops that index results."""
+        for map_, shape in zip(maps, query.operands, strict=True):
+            for expr, size in zip(map_.results, shape or (), strict=shape is not None):
+                if isinstance(expr, ir.AffineDimExpr):
+                    self.sizes[expr.position] = size
+
+    def dims(self, operand: int, map_: ir.AffineMap, shape: Shape) -> Dims:
+        """The factors of each dimension; a loop that indexes two (a diagonal) is in none."""
+        dims = [
+            self._factors((operand, dim), expr, size)
+            for dim, (expr, size) in enumerate(zip(map_.results, shape, strict=True))
+        ]
+        used = Counter(loop for dim in dims for loop in dim)
+        twice = {loop for loop, count in used.items() if count > 1}
+        self.whole |= twice
+        return tuple(() if twice & set(dim) else dim for dim in dims)
+
+    def _factors(self, place: tuple[int, int], expr: ir.AffineExpr, size: int) -> tuple[int, ...]:
+        if isinstance(expr, ir.AffineDimExpr):
+            return (expr.position,)
+        terms = _terms(expr)
+        if terms is None:
+            self.whole |= _loops_in(expr)
+            return ()
+        scales = {loop: scale for loop, scale in terms.items() if loop >= 0}
+        major = sorted(scales, key=lambda loop: -scales[loop])
+        moving = [loop for loop in major if self.sizes[loop] != 1]
+        unit = 1
+        are_digits = not terms.get(_CONSTANT)
+        for loop in reversed(moving):
+            are_digits &= scales[loop] == unit
+            unit *= self.sizes[loop]
+        if are_digits and unit == size:
+            return tuple(moving)
+        found = set(moving)
+        outer = found & self.outer
+        if len(outer) != 1:
+            self.whole |= found
+            return ()
+        [loop] = outer
+        self.permuted.add(loop)
+        self.whole |= found - outer
+        self._note_windows(loop, place, terms, size)
+        return (loop,)
+
+    def _note_windows(
+        self, loop: int, place: tuple[int, int], terms: dict[int, int], size: int
+    ) -> None:
+        """Of a dimension that several windows read; `loop` goes from window to window."""
+        scales = [(self.sizes[each], scale) for each, scale in terms.items() if each >= 0]
+        last = sum((count - 1) * scale for count, scale in scales)
+        stride, begin = terms[loop], terms.get(_CONSTANT, 0)
+        reach = begin + last - (self.sizes[loop] - 1) * stride + 1
+        windows = Windows(size, self.sizes[loop], stride, reach, 0)
+        if begin >= 0 and all(scale > 0 for _, scale in scales) and windows.stay_inside:
+            self.windows.append(Window(loop, *place, windows))
+
+    def reductions(
+        self, op: ir.Operation, results: Sequence[ir.AffineMap]
+    ) -> tuple[tuple[int, Reduction], ...]:
+        """The loops that index no result; those that index only some are whole."""
+        for map_ in results:
+            self.whole |= self.outer - plain_loops([map_])
+        kind = _reduction(op)
+        summed = set(range(len(self.sizes))) - self.outer - self.whole - self.permuted
+        if kind is None:
+            self.whole |= summed
+            return ()
+        return tuple((loop, kind) for loop in sorted(summed))
+
+
+def plain_loops(maps: Sequence[ir.AffineMap]) -> set[int]:
+    """The loops that are themselves a dimension of one of the maps."""
+    exprs = [expr for map_ in maps for expr in map_.results]
+    return {expr.position for expr in exprs if isinstance(expr, ir.AffineDimExpr)}
+
+
+_CONSTANT = -1
+
+
+def _terms(expr: ir.AffineExpr) -> dict[int, int] | None:
+    """How often each loop counts in a sum, and as `_CONSTANT` what is no loop; else `None`."""
+    if isinstance(expr, ir.AffineConstantExpr):
+        return {_CONSTANT: expr.value}
+    if isinstance(expr, ir.AffineDimExpr):
+        return {expr.position: 1}
+    if not isinstance(expr, ir.AffineAddExpr | ir.AffineMulExpr):
+        return None
+    left, right = _terms(expr.lhs), _terms(expr.rhs)
+    if left is None or right is None:
+        return None
+    if isinstance(expr, ir.AffineAddExpr):
+        return {each: left.get(each, 0) + right.get(each, 0) for each in (*left, *right)}
+    if set(right) != {_CONSTANT}:
+        return None
+    return {loop: scale * right[_CONSTANT] for loop, scale in left.items()}
+
+
+def _loops_in(expr: ir.AffineExpr) -> set[int]:
+    if isinstance(expr, ir.AffineDimExpr):
+        return {expr.position}
+    if isinstance(expr, ir.AffineBinaryExpr):
+        return _loops_in(expr.lhs) | _loops_in(expr.rhs)
+    return set()
+
+
+def _read_indices(op: ir.Operation) -> set[int]:
+    """The loops whose index a body reads that is not ours to change."""
+    inside = operations(body(op))
+    return {inner.attributes["dim"].value for inner in inside if inner.name == "linalg.index"}
+
+
+def _repeats(op: ir.Operation, rule: ShardingRule) -> bool:
+    """Whether the op only repeats its one input along loops that this has not."""
+    tensors = [dims for dims in rule.operands[:-1] if dims is not None]
+    inside = operations(body(op))
+    if len(tensors) != 1 or len(rule.operands) != 2 or len(inside) != 1:
+        return False
+    read = inside[0].operands[0] == body(op).arguments[0]
+    return read and len(tensors[0]) < len(rule.sizes) and not (rule.reductions or rule.unsplit)
+
+
+def _reduction(op: ir.Operation) -> Reduction | None:
+    """How the op's inits are combined with what the inputs give, if all in one way that we know.
+
+    The body must yield `combine(f(inputs), init)` for each, with nothing else reading the inits.
+    """
+    block = body(op)
+    yielded = list(operations(block)[-1].operands)
+    inits = list(block.arguments)[len(block.arguments) - len(yielded) :]
+    kinds = {_kind(*each) for each in zip(inits, yielded, strict=True)}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _kind(init: ir.Value, yielded: ir.Value) -> Reduction | None:
+    users = [use.owner.operation for use in init.uses]
+    if len(users) != 1 or len(list(yielded.uses)) != 1:
+        return None
+    combiner = users[0]
+    if list(combiner.results) != [yielded] or list(combiner.operands).count(init) != 1:
+        return None
+    kind = REDUCTION_OF.get(combiner.name)
+    if str(init.type) == "i1" and kind not in BITWISE:
+        return None  # one-bit sums wrap around, and a signed 1 is -1: no collective does so
+    return kind
+
+
+def softmax(query: Query) -> ShardingRule | None:
+    """All dimensions pass; the one that is summed over is whole."""
+    shape = query.results[0]
+    if shape is None:
+        return None
+    summed = query.op.attributes["dimension"].value
+    factors = Factors(query)
+    for dim, size in enumerate(shape):
+        factors.add_to_all(dim, size, "whole" if dim == summed else "passed")
+    return factors.rule()
+
+
+def pack(query: Query) -> ShardingRule | None:
+    """`[8, 6]` in tiles of 4: `([ab, c], [a, c, b]) -> ([a, c, b])`, the tiles whole."""
+    source, made = query.operands[0], query.results[0]
+    return None if source is None or made is None else _tiled(query, source, made, packs=True)
+
+
+def unpack(query: Query) -> ShardingRule | None:
+    """`pack`'s the other way: `([a, c, b], [ab, c]) -> ([ab, c])`."""
+    source, made = query.operands[0], query.results[0]
+    return None if source is None or made is None else _tiled(query, made, source, packs=False)
+
+
+def _tiled(query: Query, plain: Shape, tiled: Shape, *, packs: bool) -> ShardingRule | None:
+    """Tiles that reach beyond the end belong to no dimension of the plain tensor."""
+    turned = "outer_dims_perm" in query.op.attributes
+    order = list(query.op.attributes["outer_dims_perm"]) if turned else []
+    order = order or list(range(len(plain)))
+    tiles = list(query.op.attributes["inner_dims_pos"])
+    factors = Factors(query)
+
+    def add(dim: int, of_tiled: int, kind: Kind) -> None:
+        source, made = (dim, of_tiled) if packs else (of_tiled, dim)
+        factors.add(tiled[of_tiled], (source, made), (made,), kind)
+
+    for dim, size in enumerate(plain):
+        outer = order.index(dim)
+        inner = len(plain) + tiles.index(dim) if dim in tiles else None
+        if tiled[outer] * (tiled[inner] if inner else 1) == size:
+            add(dim, outer, "passed")
+            if inner:
+                add(dim, inner, "whole")
+    return factors.rule("pass")
+
+
+def winograd(spec: str) -> Callable[[Query], ShardingRule]:
+    return lambda query: ShardingRule.einsum(spec, query.operands, query.results)
+
+
+RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
+    "linalg.pack": pack,
+    "linalg.softmax": softmax,
+    "linalg.unpack": unpack,
+    "linalg.winograd_filter_transform": winograd("f11c,11cf->11cf"),
+    "linalg.winograd_input_transform": winograd("n11c,1111nc->1111nc"),
+    "linalg.winograd_output_transform": winograd("1111nf,n11f->n11f"),
+}
+"""Ops without the structured interface."""

@@ -1,0 +1,20 @@
+"""`mesh` ops that compute on tensors, as far as shardings go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shard_dialect.ir.mesh.attributes import STAGES
+from shard_dialect.model import ShardingRule
+from shard_dialect.rules.dialects.arith_math import elementwise
+from shard_dialect.rules.query import Query
+
+
+def passed_on(query: Query) -> ShardingRule | None:
+    """From stage to stage, piece by piece; any other permutation makes another tensor."""
+    return elementwise(query) if STAGES in query.op.attributes else None
+
+
+RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
+    "mesh.collective_permute": passed_on,
+}

@@ -1,0 +1,229 @@
+"""`tensor` ops: on pieces they are the same op on smaller tensors, the sizes that it has cut too.
+
+    extract_slice [0, 2] [4, 4] [1, 1]    ([a, b]) -> ([a, b]) permuted={b}
+    of tensor<4x8xf32>                    on half the rows: [0, 2] [2, 4] [1, 1]
+
+Ops on one element, and those that make a tensor of single ones, are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import constant_value, create, scalar
+from shard_dialect.ir.building.masking import as_index
+from shard_dialect.ir.building.reductions import left_alone_by
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model import ShardingRule, Windows
+from shard_dialect.rules.concatenation import cut_joined, joined_along
+from shard_dialect.rules.dialects.arith_math import elementwise, no_factors
+from shard_dialect.rules.factors import Factors
+from shard_dialect.rules.partitioning import Cut, CutFunction
+from shard_dialect.rules.query import Query
+from shard_dialect.rules.reshape_factors import reshaped
+from shard_dialect.rules.window_shards import inside, padding_of
+
+_DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+
+def reshape(query: Query) -> ShardingRule | None:
+    source, made = query.operands[0], query.results[0]
+    return None if source is None or made is None else reshaped(source, made)
+
+
+def reshape_to_operand(query: Query) -> ShardingRule | None:
+    """The second operand is the result's shape: if it is no constant, no other can be made."""
+    rule = reshape(query)
+    if rule is None:
+        return None
+    rule = replace(rule, operands=(*rule.operands, ((),)))
+    is_known = constant_value(query.op.operands[1]) is not None
+    return rule if is_known else replace(rule, whole=frozenset(range(len(rule.sizes))))
+
+
+def extract_slice(query: Query) -> ShardingRule:
+    """What is taken whole passes; of the rest a piece's slice is in part another's.
+
+    Where it begins at an operand it may be anywhere: such a dimension is whole, and nothing passes.
+    """
+    factors = Factors(query)
+    source = factors.operands[0]
+    sizes = _static(query.op, "static_sizes")
+    at = dict(zip(_kept(sizes), _kept(factors.results[0]), strict=True))
+    begins, strides = (_static(query.op, f"static_{name}") for name in ("offsets", "strides"))
+    for dim, (size, taken) in enumerate(zip(source, sizes, strict=True)):
+        if size == taken:
+            factors.add(size, (dim,), (at.get(dim),))
+        elif begins[dim] == _DYNAMIC:
+            factors.add(size, (dim,), (at.get(dim),), "whole", blocked=True)
+        else:
+            is_known = dim in at and strides[dim] != _DYNAMIC
+            read = Windows(size, taken, strides[dim], 1, -begins[dim]) if is_known else None
+            factors.add(size, (dim,), (at.get(dim),), "permuted", windows=[read])
+    moves = _DYNAMIC in begins
+    is_pass = list(source) == sizes
+    return factors.rule("forward" if moves else "pass" if is_pass else "other")
+
+
+def insert_slice(query: Query) -> ShardingRule:
+    """What is filled from end to end passes; the rest stays as it was, and whole."""
+    factors = Factors(query)
+    into = factors.operands[1]
+    sizes = _static(query.op, "static_sizes")
+    at = dict(zip(_kept(sizes), _kept(factors.operands[0]), strict=True))
+    for dim, (size, taken) in enumerate(zip(into, sizes, strict=True)):
+        if size == taken:
+            factors.add(size, (at.get(dim), dim), (dim,))
+        else:
+            factors.add(size, (None, dim), (dim,), "whole")
+    return factors.rule()
+
+
+def _static(op: ir.Operation, name: str) -> list[int]:
+    return list(op.attributes[name])
+
+
+def _kept(sizes: Sequence[int]) -> list[int]:
+    """The dimensions that are kept for sure where some of size 1 are dropped."""
+    return [dim for dim, size in enumerate(sizes) if size != 1]
+
+
+def cut_slice(cut: Cut) -> None:
+    """Of what is split there is no more than is taken. Some dimensions of 1 are dropped."""
+    sizes, begins = (_static(cut.op, f"static_{name}") for name in ("sizes", "offsets"))
+    for dim, place in zip(_kept(sizes), _kept(cut.result.whole), strict=True):
+        if cut.result.is_split(place):
+            sizes[dim], begins[dim] = cut.result.shape[place], 0
+    cut.op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
+    cut.op.attributes["static_offsets"] = ir.DenseI64ArrayAttr.get(begins)
+
+
+def cut_insertion(cut: Cut) -> None:
+    sizes, made = _static(cut.op, "static_sizes"), cut.result
+    changed = [
+        new if size == old else size
+        for size, old, new in zip(sizes, made.whole, made.shape, strict=True)
+    ]
+    cut.op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(changed)
+
+
+def pad(query: Query) -> ShardingRule:
+    """Dimensions that nothing is added to pass, and a piece of others is read where it is.
+
+    At the ends it finds what is padded, if that is one element, which a reduction leaves alone.
+    """
+    low, high = (_static(query.op, f"static_{end}") for end in ("low", "high"))
+    indices = _read_indices(query.op)
+    end = operations(body(query.op))[-1]
+    fill = left_alone_by(end.operands[0])
+    factors = Factors(query)
+    sizes = zip(factors.operands[0], factors.results[0], strict=True)
+    for dim, (size, made) in enumerate(sizes):
+        if low[dim] or high[dim] or dim in indices:
+            windows = inside(Windows(size, made, 1, 1, low[dim], fill=fill))
+            is_known = _DYNAMIC not in (low[dim], high[dim]) and dim not in indices
+            read = windows if is_known else None
+            factors.add(size, (dim,), (dim,), "permuted", windows=[read])
+        else:
+            factors.add(size, (dim,), (dim,))
+    return factors.rule("")
+
+
+def cut_pad(cut: Cut) -> None:
+    """What is padded at the ends of a piece is in its halos."""
+    low, high = (_static(cut.op, f"static_{end}") for end in ("low", "high"))
+    ends = [padding_of(cut, 0, dim, each) for dim, each in enumerate(zip(low, high, strict=True))]
+    for name, padding in zip(("low", "high"), zip(*ends, strict=True), strict=False):
+        cut.op.attributes[f"static_{name}"] = ir.DenseI64ArrayAttr.get(list(padding))
+
+
+def concat(query: Query) -> ShardingRule:
+    return joined_along(query, query.op.attributes["dim"].value)
+
+
+def cut_concat(cut: Cut) -> None:
+    cut_joined(cut, cut.op.attributes["dim"].value)
+
+
+def generate(query: Query) -> ShardingRule:
+    """Each dimension of the result."""
+    factors = Factors(query)
+    for dim, size in enumerate(factors.results[0]):
+        factors.add(size, (), (dim,))
+    return factors.rule()
+
+
+def cut_generate(cut: Cut) -> None:
+    """The region reads the indices of the whole tensor."""
+    op, block = cut.op, body(cut.op)
+    for dim in sorted(_read_indices(op)):
+        if not cut.result.is_split(dim):
+            continue
+        index = block.arguments[dim]
+        with ir.InsertionPoint(op), op.location:
+            begin = as_index(cut.result.begin(dim))
+        with ir.InsertionPoint.at_block_begin(block), op.location:
+            moved = create("arith.addi", [index.type], [index, begin])
+        index.replace_all_uses_except(moved.results[0], moved)
+
+
+def _read_indices(op: ir.Operation) -> set[int]:
+    """The dimensions whose index the op's region reads."""
+    indices = body(op).arguments
+    return {dim for dim, index in enumerate(indices) if any(True for _ in index.uses)}
+
+
+def insert(query: Query) -> ShardingRule:
+    """Which device has the element is not known: shardings pass, and the tensor is whole."""
+    factors = Factors(query)
+    for dim, size in enumerate(factors.results[0]):
+        factors.add_to_all(dim, size, "whole")
+    return factors.rule()
+
+
+def cut_expansion(cut: Cut) -> None:
+    shape = ir.DenseI64ArrayAttr.get(list(cut.result.shape))
+    cut.op.attributes["static_output_shape"] = shape
+
+
+def cut_reshape(cut: Cut) -> None:
+    """The result's shape is a constant, which the rule asks for."""
+    type_ = cut.op.operands[1].type
+    values = [ir.IntegerAttr.get(type_.element_type, size) for size in cut.result.shape]
+    with ir.InsertionPoint(cut.op), cut.op.location:
+        cut.op.operands[1] = scalar(ir.DenseElementsAttr.get(values, type_)).results[0]
+
+
+RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
+    "tensor.bitcast": elementwise,
+    "tensor.cast": elementwise,
+    "tensor.collapse_shape": reshape,
+    "tensor.concat": concat,
+    "tensor.dim": no_factors,
+    "tensor.empty": elementwise,
+    "tensor.expand_shape": reshape,
+    "tensor.extract": no_factors,
+    "tensor.extract_slice": extract_slice,
+    "tensor.from_elements": no_factors,
+    "tensor.gather": no_factors,  # its verifier wants the source's encoding on the result
+    "tensor.generate": generate,
+    "tensor.insert": insert,
+    "tensor.insert_slice": insert_slice,
+    "tensor.pad": pad,
+    "tensor.rank": no_factors,
+    "tensor.reshape": reshape_to_operand,
+    "tensor.scatter": no_factors,
+    "tensor.splat": elementwise,
+}
+
+CUTS: dict[str, CutFunction] = {
+    "tensor.concat": cut_concat,
+    "tensor.expand_shape": cut_expansion,
+    "tensor.extract_slice": cut_slice,
+    "tensor.generate": cut_generate,
+    "tensor.insert_slice": cut_insertion,
+    "tensor.pad": cut_pad,
+    "tensor.reshape": cut_reshape,
+}

@@ -1,0 +1,111 @@
+"""`tosa`'s slices, padding and concatenation: pieces of the result are read where they are.
+
+slice [0, 3] of [2, 6]     ([a, b]) -> ([a, b]) permuted={b}, read in windows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.reductions import left_alone_by
+from shard_dialect.model import ShardingRule, Windows
+from shard_dialect.rules.concatenation import cut_joined, joined_along
+from shard_dialect.rules.factors import Factors
+from shard_dialect.rules.partitioning import Cut, CutFunction
+from shard_dialect.rules.query import Query
+from shard_dialect.rules.window_shards import inside, padding_of
+
+
+def slice_(query: Query) -> ShardingRule:
+    begins = shape_in(query.op.operands[1])
+    factors = Factors(query)
+    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
+        if size == made:
+            factors.add(size, (dim,), (dim,))
+        else:
+            read = Windows(size, made, 1, 1, -begins[dim]) if begins else None
+            factors.add(size, (dim,), (dim,), "permuted", windows=[read])
+    return factors.rule("")
+
+
+def pad(query: Query) -> ShardingRule:
+    """Where there is padding a piece finds it at the ends, if a reduction leaves it alone."""
+    padding = shape_in(query.op.operands[1])
+    fill = left_alone_by(query.op.operands[2])
+    factors = Factors(query)
+    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
+        if size == made:
+            factors.add(size, (dim,), (dim,))
+        else:
+            read = (
+                inside(Windows(size, made, 1, 1, padding[2 * dim], fill=fill)) if padding else None
+            )
+            factors.add(size, (dim,), (dim,), "permuted", windows=[read])
+    return factors.rule("")
+
+
+def concat(query: Query) -> ShardingRule:
+    return joined_along(query, query.op.attributes["axis"].value)
+
+
+def shape_in(value: ir.Value) -> list[int]:
+    """The numbers of a constant shape; none of another one."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "tosa.const_shape":
+        return []
+    return list(owner.operation.attributes["values"])
+
+
+def cut_slice(cut: Cut) -> None:
+    begins = shape_in(cut.op.operands[1])
+    if begins:
+        is_split = map(cut.result.is_split, range(len(begins)))
+        set_shape(
+            cut.op, 1, [0 if split else at for split, at in zip(is_split, begins, strict=True)]
+        )
+    set_shape(cut.op, 2, cut.result.shape)
+
+
+def cut_pad(cut: Cut) -> None:
+    padding = shape_in(cut.op.operands[1])
+    if padding:
+        pairs = list(zip(padding[::2], padding[1::2], strict=True))
+        ends = [padding_of(cut, 0, dim, each) for dim, each in enumerate(pairs)]
+        set_shape(cut.op, 1, [size for each in ends for size in each])
+
+
+def cut_concat(cut: Cut) -> None:
+    cut_joined(cut, cut.op.attributes["axis"].value)
+
+
+def cut_shape(place: int) -> CutFunction:
+    """The operand at `place` is the shape of the result."""
+
+    def cut_at(cut: Cut) -> None:
+        set_shape(cut.op, place, cut.result.shape)
+
+    return cut_at
+
+
+def set_shape(op: ir.Operation, place: int, shape: Sequence[int]) -> None:
+    index = ir.IndexType.get()
+    values = [ir.IntegerAttr.get(index, size) for size in shape]
+    dense = ir.DenseElementsAttr.get(values, ir.RankedTensorType.get([len(shape)], index))
+    with ir.InsertionPoint(op), op.location:
+        made = create("tosa.const_shape", [op.operands[place].type], [], {"values": dense})
+    op.operands[place] = made.results[0]
+
+
+RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
+    "tosa.concat": concat,
+    "tosa.pad": pad,
+    "tosa.slice": slice_,
+}
+
+CUTS: dict[str, CutFunction] = {
+    "tosa.concat": cut_concat,
+    "tosa.pad": cut_pad,
+    "tosa.slice": cut_slice,
+}

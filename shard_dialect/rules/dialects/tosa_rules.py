@@ -1,0 +1,210 @@
+"""`tosa` ops: elementwise with broadcasting of dimensions of size 1, contractions, and the rest.
+
+Shapes are operands of a type of their own: where they hold the sizes of what is split, the cut
+makes new constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.model import Reduction, ShardingRule
+from shard_dialect.rules.dialects import tosa_data_movement, tosa_windows
+from shard_dialect.rules.dialects.arith_math import elementwise, no_factors
+from shard_dialect.rules.dialects.tosa_data_movement import cut_shape, set_shape
+from shard_dialect.rules.factors import Factors, Kind
+from shard_dialect.rules.partitioning import Cut, CutFunction
+from shard_dialect.rules.query import Query
+from shard_dialect.rules.reshape_factors import reshaped
+
+
+def matmul(rhs: str) -> Callable[[Query], ShardingRule | None]:
+    """`[n, h, c] x [n, c, w] -> [n, h, w]`; the zero points are tensors of one element."""
+
+    def rule(query: Query) -> ShardingRule:
+        spec = f"nhc,{rhs}{',1' * (len(query.operands) - 2)}->nhw"
+        return ShardingRule.einsum(spec, query.operands, query.results, {"c": "sum"})
+
+    return rule
+
+
+def with_parameters(tensors: int) -> Callable[[Query], ShardingRule | None]:
+    """Elementwise on the first operands; the rest (shifts, zero points) stay whole."""
+
+    def rule(query: Query) -> ShardingRule | None:
+        base = elementwise(Query(query.op, query.operands[:tensors], query.results))
+        if base is None:
+            return None
+        rest = tuple(
+            None if shape is None else ((),) * len(shape) for shape in query.operands[tensors:]
+        )
+        return ShardingRule(base.sizes, base.operands + rest, base.results)
+
+    return rule
+
+
+def rescale(query: Query) -> ShardingRule:
+    """Elementwise; with one multiplier a channel these are split like the channels."""
+    factors = Factors(query)
+    shape = factors.operands[0]
+    is_per_channel = query.op.attributes["per_channel"].value
+    for dim, size in enumerate(shape):
+        scale = 0 if is_per_channel and dim == len(shape) - 1 else None
+        factors.add(size, (dim, scale, scale), (dim,))
+    return factors.rule("")
+
+
+def reduction(kind: Reduction) -> Callable[[Query], ShardingRule]:
+    """The reduced dimension is of size 1 in the result."""
+
+    def rule(query: Query) -> ShardingRule:
+        axis = query.op.attributes["axis"].value
+        of_axis: Kind = "whole" if _ignores_nan(query.op) else kind
+        factors = Factors(query)
+        for dim, size in enumerate(factors.operands[0]):
+            if dim == axis:
+                factors.add(size, (dim,), kind=of_axis)
+            else:
+                factors.add(size, (dim,), (dim,))
+        return factors.rule()
+
+    return rule
+
+
+def _ignores_nan(op: ir.Operation) -> bool:
+    """Whether the op skips NaN, which no collective does."""
+    return "nan_mode" in op.attributes and "IGNORE" in str(op.attributes["nan_mode"])
+
+
+def argmax(query: Query) -> ShardingRule:
+    """The dimension that is searched is whole, and not in the result."""
+    axis = query.op.attributes["axis"].value
+    factors = Factors(query)
+    for dim, size in enumerate(factors.operands[0]):
+        if dim == axis:
+            factors.add(size, (dim,), kind="whole")
+        else:
+            factors.add(size, (dim,), (dim - (dim > axis),))
+    return factors.rule()
+
+
+def along_axis(kind: Kind) -> Callable[[Query], ShardingRule]:
+    """All dimensions pass; that of the attribute `axis` is of this kind."""
+
+    def rule(query: Query) -> ShardingRule:
+        axis = query.op.attributes["axis"].value
+        factors = Factors(query)
+        for dim, size in enumerate(factors.results[0]):
+            factors.add_to_all(dim, size, kind if dim == axis else "passed")
+        return factors.rule("")
+
+    return rule
+
+
+def reshape(query: Query) -> ShardingRule | None:
+    source, made = query.operands[0], query.results[0]
+    rule = None if source is None or made is None else reshaped(source, made)
+    return rule and replace(rule, operands=(*rule.operands, None))
+
+
+def tile(query: Query) -> ShardingRule:
+    """`[4] -> [12]` is `([b]) -> ([ab])`: the repetitions, and within each the operand."""
+    factors = Factors(query)
+    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
+        if size and made != size:
+            factors.add(made // size, (), (dim,))
+        factors.add(size, (dim,), (dim,))
+    return factors.rule("broadcast" if factors.operands[0] != factors.results[0] else "")
+
+
+def transpose(query: Query) -> ShardingRule:
+    factors = Factors(query)
+    for made, dim in enumerate(query.op.attributes["perms"]):
+        factors.add(factors.operands[0][dim], (dim,), (made,))
+    return factors.rule("")
+
+
+def gather(query: Query) -> ShardingRule:
+    """`[n, k, c]` at `[n, w]` gives `[n, wr, c]`, r rows for each index; k is looked up: whole."""
+    factors = Factors(query)
+    (count, keys, channels), (_, places) = factors.operands[0], factors.operands[1]
+    factors.add(count, (0, 0), (0,))
+    factors.add(keys, (1,), kind="whole")
+    factors.add(places, (None, 1), (1,))
+    if factors.results[0][1] != places:
+        factors.add(factors.results[0][1] // places, (), (1,), "whole")
+    factors.add(channels, (2,), (2,))
+    return factors.rule()
+
+
+def scatter(query: Query) -> ShardingRule:
+    """`[n, w, c]` into `[n, k, c]` at `[n, w]`; where it goes, and what may go there, is whole."""
+    factors = Factors(query)
+    (count, keys, channels), (_, places) = factors.operands[0], factors.operands[1]
+    factors.add(count, (0, 0, 0), (0,))
+    factors.add(keys, (1,), (1,), "whole")
+    factors.add(places, (None, 1, 1), kind="whole")
+    factors.add(channels, (2, None, 2), (2,))
+    return factors.rule()
+
+
+def fourier(query: Query) -> ShardingRule:
+    """The batch passes; each element of the rest is made of all."""
+    factors = Factors(query)
+    for dim, size in enumerate(factors.operands[0]):
+        factors.add_to_all(dim, size, "whole" if dim else "passed")
+    return factors.rule()
+
+
+def cut_tile(cut: Cut) -> None:
+    """As many repetitions as the piece has."""
+    sizes = zip(cut.result.shape, cut.operand(0).shape, strict=True)
+    set_shape(cut.op, 1, [size // of for size, of in sizes])
+
+
+_ELEMENTWISE = (
+    "abs add apply_scale arithmetic_right_shift bitwise_and bitwise_not bitwise_or bitwise_xor "
+    "cast ceil clamp clz const cos equal erf exp floor greater greater_equal identity intdiv log "
+    "logical_and logical_left_shift logical_not logical_or logical_right_shift logical_xor maximum "
+    "minimum pow reciprocal rsqrt select sigmoid sin sub tanh"
+).split()
+
+RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
+    **{f"tosa.{name}": elementwise for name in _ELEMENTWISE},
+    **tosa_data_movement.RULES,
+    **tosa_windows.RULES,
+    "tosa.argmax": argmax,
+    "tosa.dim": no_factors,
+    "tosa.fft2d": fourier,
+    "tosa.gather": gather,
+    "tosa.matmul": matmul("ncw"),
+    "tosa.matmul_t": matmul("nwc"),
+    "tosa.mul": with_parameters(2),
+    "tosa.negate": with_parameters(1),
+    "tosa.reduce_all": reduction("bitwise_and"),
+    "tosa.reduce_any": reduction("bitwise_or"),
+    "tosa.reduce_max": reduction("max"),
+    "tosa.reduce_min": reduction("min"),
+    "tosa.reduce_product": reduction("product"),
+    "tosa.reduce_sum": reduction("sum"),
+    "tosa.rescale": rescale,
+    "tosa.reshape": reshape,
+    "tosa.reverse": along_axis("permuted"),
+    "tosa.rfft2d": fourier,
+    "tosa.row_gather": gather,
+    "tosa.scatter": scatter,
+    "tosa.table": with_parameters(1),
+    "tosa.tile": tile,
+    "tosa.transpose": transpose,
+    "tosa.variable_read": no_factors,
+    "tosa.variable_write": no_factors,
+}
+
+CUTS: dict[str, CutFunction] = {
+    **tosa_data_movement.CUTS,
+    **tosa_windows.CUTS,
+    "tosa.reshape": cut_shape(1),
+    "tosa.tile": cut_tile,
+}

@@ -1,0 +1,211 @@
+"""StableHLO ops that move elements: shapes, slices, joining, padding.
+
+    transpose [2, 0, 1]     ([b, c, a]) -> ([a, b, c])
+    slice [0:4, 2:8]        ([a, b]) -> ([a, b]) permuted={b}
+    concatenate dim 1       ([a, b], [a, b]) -> ([a, b]) whole={b}
+
+The size of a factor that the tensors have in different sizes is the operand's, of `concatenate` the
+result's. Source of these rules' factors, as of all in this package: Shardy's registry of rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.reductions import left_alone_by
+from shard_dialect.model import ShardingRule, Windows
+from shard_dialect.model.rule import Role
+from shard_dialect.rules.concatenation import cut_joined, joined_along
+from shard_dialect.rules.factors import Factors, Kind
+from shard_dialect.rules.partitioning import Cut
+from shard_dialect.rules.query import Query
+from shard_dialect.rules.reshape_factors import reshaped
+from shard_dialect.rules.stablehlo.attribute_reading import integer, integers
+from shard_dialect.rules.stablehlo.index_arithmetic import broadcast, converted, joined
+from shard_dialect.rules.window_shards import inside, padding_of
+
+
+def elementwise(query: Query) -> ShardingRule | None:
+    """Each dimension is one of all tensors; scalars (`clamp`'s bounds) go with every element."""
+    shape = query.results[0]
+    if shape is None:
+        return None
+    dims = tuple((dim,) for dim in range(len(shape)))
+    operands = (None if each is None else dims if each else () for each in query.operands)
+    return ShardingRule(shape, tuple(operands), (dims,) * len(query.results), role="elementwise")
+
+
+def alike(query: Query, needed: int | None = 0, role: Role = "other") -> ShardingRule | None:
+    """Each dimension is one of all tensors; the last `needed` of them are not split.
+
+    None is where that is `None`: what a piece is needs all the rest.
+    """
+    factors = Factors(query)
+    if query.results[0] is None:  # a token
+        return None
+    shape = factors.results[0]
+    free = 0 if needed is None else len(shape) - needed
+    for dim, size in enumerate(shape):
+        factors.add_to_all(dim, size, "passed" if dim < free else "whole")
+    return factors.rule(role)
+
+
+all_whole = partial(alike, needed=None)
+of_matrices = partial(alike, needed=2)
+
+
+def bitcast_convert(query: Query) -> ShardingRule | None:
+    """Elementwise; between widths the wider element is one more dimension of narrower ones."""
+    factors = Factors(query)
+    source, target = factors.operands[0], factors.results[0]
+    common = min(len(source), len(target))
+    for dim in range(common):
+        factors.add_to_all(dim, source[dim])
+    if len(target) > common:
+        factors.add(target[-1], (), (common,), "whole")
+    elif len(source) > common:
+        factors.add(source[-1], (common,), (), "whole")
+    return factors.rule("elementwise" if source == target else "other")
+
+
+def broadcast_in_dim(query: Query) -> ShardingRule | None:
+    """Each dimension of the operand is one of the result's, or of size 1 and repeated."""
+    factors = Factors(query)
+    source_of = {to: dim for dim, to in enumerate(integers(query.op, "broadcast_dimensions"))}
+    for dim, size in enumerate(factors.results[0]):
+        source = source_of.get(dim)
+        if source is not None and factors.operands[0][source] != size:
+            factors.add(1, (source,))
+            source = None
+        factors.add(size, (source,), (dim,))
+    return factors.rule("broadcast")
+
+
+def transpose(query: Query) -> ShardingRule | None:
+    factors = Factors(query)
+    for to, dim in enumerate(integers(query.op, "permutation")):
+        factors.add(factors.operands[0][dim], (dim,), (to,))
+    return factors.rule("pass")
+
+
+def reshape(query: Query) -> ShardingRule | None:
+    operand, result = query.operands[0], query.results[0]
+    return None if operand is None or result is None else reshaped(operand, result)
+
+
+def reverse(query: Query) -> ShardingRule | None:
+    """A piece of a reversed dimension comes from the other end."""
+    factors = Factors(query)
+    turned = integers(query.op, "dimensions")
+    for dim, size in enumerate(factors.results[0]):
+        factors.add_to_all(dim, size, "permuted" if dim in turned else "passed")
+    return factors.rule()
+
+
+def concatenate(query: Query) -> ShardingRule | None:
+    """Along the dimension joined a piece of the result is of one operand or more.
+
+    To propagation slices that are joined, of what may be one tensor rolled around, are permuted.
+    """
+    kind: Kind = "permuted" if _rolls(list(query.op.operands)) else "whole"
+    return joined_along(query, integer(query.op, "dimension"), kind, "other")
+
+
+def cut_concatenate(cut: Cut) -> None:
+    cut_joined(cut, integer(cut.op, "dimension"))
+
+
+def _rolls(values: Sequence[ir.Value]) -> bool:
+    """Whether all are slices, or slices of one tensor and that tensor itself."""
+    sliced = [_sliced(value) for value in values]
+    if all(sliced):
+        return True
+    sources = {source or value for value, source in zip(values, sliced, strict=True)}
+    return len(sources) == 1 and any(sliced)
+
+
+def _sliced(value: ir.Value) -> ir.Value | None:
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.slice":
+        return None
+    return owner.operation.operands[0]
+
+
+def slice_(query: Query) -> ShardingRule | None:
+    """Dimensions that are not sliced pass; of others a piece is read where it is."""
+    factors = Factors(query)
+    begins, strides = (integers(query.op, name) for name in ("start_indices", "strides"))
+    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
+        if size == made:
+            factors.add_to_all(dim, size)
+        else:
+            read = Windows(size, made, strides[dim], 1, -begins[dim])
+            factors.add_to_all(dim, size, "permuted", windows=[read])
+    return factors.rule()
+
+
+def cut_slice(cut: Cut) -> None:
+    """Of what is split there is no more than is taken."""
+    begins, ends, strides = (
+        integers(cut.op, name) for name in ("start_indices", "limit_indices", "strides")
+    )
+    for dim, size in enumerate(cut.result.shape):
+        if cut.result.is_split(dim):
+            begins[dim], ends[dim] = 0, (size - 1) * strides[dim] + 1
+    cut.op.attributes["start_indices"] = ir.DenseI64ArrayAttr.get(begins)
+    cut.op.attributes["limit_indices"] = ir.DenseI64ArrayAttr.get(ends)
+
+
+def pad(query: Query) -> ShardingRule | None:
+    """Dimensions without padding pass, but not those that only keep their size by it.
+
+    A piece of those is read where it is, and at the ends what is padded, if a reduction leaves that
+    alone.
+    """
+    factors = Factors(query)
+    fill = left_alone_by(query.op.operands[1])
+    lows, highs, between = (integers(query.op, name) for name in _PADDING)
+    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
+        if size == made and not lows[dim] and not highs[dim]:
+            factors.add_to_all(dim, size)
+        else:
+            read = inside(Windows(size, made, 1, 1, lows[dim], between[dim] + 1, fill))
+            factors.add_to_all(dim, size, "permuted", windows=[read])
+    return factors.rule()
+
+
+_PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
+
+
+def cut_pad(cut: Cut) -> None:
+    """What is padded at the ends of a piece is in its halos."""
+    lows, highs = (integers(cut.op, name) for name in _PADDING[:2])
+    ends = [padding_of(cut, 0, dim, each) for dim, each in enumerate(zip(lows, highs, strict=True))]
+    for name, padding in zip(_PADDING, zip(*ends, strict=True), strict=False):
+        cut.op.attributes[name] = ir.DenseI64ArrayAttr.get(list(padding))
+
+
+def iota(query: Query) -> ShardingRule | None:
+    """Each dimension of the result."""
+    factors = Factors(query)
+    for dim, size in enumerate(factors.results[0]):
+        factors.add_to_all(dim, size)
+    return factors.rule()
+
+
+def cut_iota(cut: Cut) -> None:
+    """A piece of the dimension counted goes on from where it begins, in integers until the end."""
+    along, result = integer(cut.op, "iota_dimension"), cut.op.results[0]
+    if not cut.result.is_split(along):
+        return
+    type_ = result.type
+    wide = ir.RankedTensorType.get(type_.shape, ir.IntegerType.get_signless(64))
+    with ir.InsertionPoint.after(cut.op), cut.op.location:
+        begin = broadcast(cut.result.begin(along), type_.shape, [along])
+        said = {"iota_dimension": cut.op.attributes["iota_dimension"]}
+        here = create("stablehlo.iota", [wide], [], said).results[0]
+        counted = converted(joined(here, begin, "add"), type_.element_type)
+    result.replace_all_uses_with(counted)

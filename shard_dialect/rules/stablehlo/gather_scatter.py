@@ -1,0 +1,147 @@
+"""StableHLO ops that read or write where indices say.
+
+    gather rows of [v, d]          ([a, b], [c, d, e]) -> ([c, d, b]) reduction={a: sum} whole={e}
+
+A dimension that is taken in full has its index clamped to 0, so that a piece of it is taken in
+full too. Of a dimension that single elements are taken of or put into, each device does its own
+piece (`pieces`): what it reads is zero elsewhere. Others stay whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.model import ShardingRule
+from shard_dialect.model.sharding import Shape
+from shard_dialect.rules.factors import Factors, Kind
+from shard_dialect.rules.query import Query
+from shard_dialect.rules.stablehlo.attribute_reading import numbers
+from shard_dialect.rules.stablehlo.combiner import can_be_added_up, combiner
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What `gather` and `scatter` say alike of three tensors.
+
+    The *operand* is read or written in *slices*, at places that *indices* give.
+    """
+
+    window: Sequence[int]
+    """The dimensions of the slices that are of the operand, in its order."""
+    dropped: Sequence[int]
+    """The operand's dimensions that slices of size 1 are taken of, and that they do not have."""
+    batching: Sequence[int]
+    """The operand's dimensions that go with those of the indices in `indices_batching`."""
+    indices_batching: Sequence[int]
+    indexed: Sequence[int]
+    """The operand's dimension that each component of an index is of."""
+    index_vector: int
+
+    @classmethod
+    def of_gather(cls, op: ir.Operation) -> Numbers:
+        given = numbers(op, "dimension_numbers", "GatherDimensionNumbers")
+        return cls(
+            given.offset_dims,
+            given.collapsed_slice_dims,
+            given.operand_batching_dims,
+            given.start_indices_batching_dims,
+            given.start_index_map,
+            given.index_vector_dim,
+        )
+
+    @classmethod
+    def of_scatter(cls, op: ir.Operation) -> Numbers:
+        given = numbers(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
+        return cls(
+            given.update_window_dims,
+            given.inserted_window_dims,
+            given.input_batching_dims,
+            given.scatter_indices_batching_dims,
+            given.scattered_dims_to_operand_dims,
+            given.index_vector_dim,
+        )
+
+    def windows(self, rank: int) -> dict[int, int]:
+        """For each dimension of the slices that is one of the operand, which."""
+        kept = [dim for dim in range(rank) if dim not in (*self.dropped, *self.batching)]
+        return dict(zip(self.window, kept, strict=True))
+
+    def batches(self, slices: Shape, indices: Shape) -> dict[int, tuple[int | None, int]]:
+        """For each other dimension of the slices the operand's, if it has it, and the indices'."""
+        of_indices = [dim for dim in range(len(indices)) if dim != self.index_vector]
+        of_slices = [dim for dim in range(len(slices)) if dim not in self.window]
+        of_operand = dict(zip(self.indices_batching, self.batching, strict=True))
+        return {
+            dim: (of_operand.get(place), place)
+            for dim, place in zip(of_slices, of_indices, strict=True)
+        }
+
+
+def gather(query: Query) -> ShardingRule | None:
+    """Elements of other devices' pieces count as zeros in a sum."""
+    factors = Factors(query)
+    (operand, indices), slices = factors.operands, factors.results[0]
+    given = Numbers.of_gather(query.op)
+    can_be_split = can_be_added_up(query.op.results[0].type.element_type)
+    looked_up: Collection[int] = given.indexed if can_be_split else ()
+
+    def add_looked_up(dim: int) -> None:
+        factors.add(operand[dim], (dim,), (), "sum" if dim in looked_up else "whole")
+
+    windows, batches = given.windows(len(operand)), given.batches(slices, indices)
+    for dim, size in enumerate(slices):
+        if dim in batches:
+            factors.add(size, batches[dim], (dim,))
+        elif operand[windows[dim]] == size:
+            factors.add(size, (windows[dim],), (dim,))
+        elif size == 1:
+            add_looked_up(windows[dim])
+            factors.add(size, (), (dim,), "whole")
+        else:
+            factors.add(operand[windows[dim]], (windows[dim],), (dim,), "whole", blocked=True)
+    for dim in given.dropped:
+        add_looked_up(dim)
+    if given.index_vector < len(indices):
+        factors.add(indices[given.index_vector], (None, given.index_vector), (), "whole")
+    return factors.rule()
+
+
+def scatter(query: Query) -> ShardingRule | None:
+    """As `gather`, the way back; slices for any place may be added up on several devices.
+
+    `inits` are what they are added to, counted once.
+    """
+    factors = Factors(query)
+    count = len(factors.results)
+    operand, indices, slices = (factors.operands[place] for place in (0, count, count + 1))
+    given = Numbers.of_scatter(query.op)
+    windows, batches = given.windows(len(operand)), given.batches(slices, indices)
+    joined = combiner(query.op, count)
+
+    def add(
+        size: int, of_operand: int | None, of_indices: int | None, of_slices: int | None, kind: Kind
+    ) -> None:
+        places = (*[of_operand] * count, of_indices, *[of_slices] * count)
+        factors.add(size, places, [of_operand] * count, kind)
+
+    for dim, size in enumerate(slices):
+        if dim in batches:
+            of_operand, of_indices = batches[dim]
+            kind: Kind = joined or "whole" if of_operand is None else "passed"
+            add(size, of_operand, of_indices, dim, kind)
+            continue
+        of_operand = windows[dim]
+        if operand[of_operand] == size:
+            # An index past 0 would push a part of the slice over the edge.
+            is_moved = of_operand in given.indexed
+            add(size, of_operand, None, dim, "whole" if is_moved else "passed")
+        else:
+            add(operand[of_operand], of_operand, None, None, "whole")
+            add(size, None, None, dim, "whole")
+    for dim in given.dropped:
+        add(operand[dim], dim, None, None, "passed" if dim in given.indexed else "whole")
+    if given.index_vector < len(indices):
+        add(indices[given.index_vector], None, given.index_vector, None, "whole")
+    return factors.rule(inits=tuple(range(count)) if joined else ())

@@ -1,0 +1,105 @@
+"""StableHLO ops on the last dimensions of a batch, or beside a dimension that they need whole.
+
+    sort along 1          ([a, b]) -> ([a, b]) whole={b}
+    batch_norm_training   ([a, b], [b], [b]) -> ([a, b], [b], [b]) whole={a}
+
+Beside that dimension each line, or matrix, or feature, is worked on by itself.
+"""
+
+from __future__ import annotations
+
+from shard_dialect.model import ShardingRule
+from shard_dialect.rules.factors import Factors, Kind
+from shard_dialect.rules.query import Query
+from shard_dialect.rules.stablehlo.attribute_reading import integer, integers, numbers
+
+
+def triangular_solve(query: Query) -> ShardingRule | None:
+    """`x` of `op(a) x = b`, or of `x op(a) = b`; what `a` is multiplied by is not solved apart.
+
+    The factors: what `a` shares with `b`, the other dimension of `b` and `x`, and what `a` shares
+    with `x`; the last two change places on the right side.
+    """
+    factors = Factors(query)
+    a, b = factors.operands
+    first, last = len(a) - 2, len(a) - 1
+    for dim in range(first):
+        factors.add_to_all(dim, a[dim])
+    is_left = query.op.attributes["left_side"].value
+    transposed = numbers(query.op, "transpose_a", "TransposeAttr").value != "NO_TRANSPOSE"
+    shared_b, shared_x = (last, first) if is_left == transposed else (first, last)
+    side, other = (first, last) if is_left else (last, first)
+    if not is_left:
+        factors.add(b[other], (None, other), (other,), "whole")
+    factors.add(a[shared_b], (shared_b, side), (), "whole")
+    if is_left:
+        factors.add(b[other], (None, other), (other,), "whole")
+    factors.add(a[shared_x], (shared_x, None), (side,), "whole")
+    return factors.rule()
+
+
+def fft(query: Query) -> ShardingRule | None:
+    """The last dimensions are transformed; a real transform changes the size of the last."""
+    factors = Factors(query)
+    shape, made = factors.operands[0], factors.results[0]
+    batch = len(shape) - len(integers(query.op, "fft_length"))
+    for dim, size in enumerate(shape):
+        kind: Kind = "passed" if dim < batch else "whole"
+        factors.add_to_all(dim, size, kind, blocked=size != made[dim] and dim == len(shape) - 1)
+    return factors.rule()
+
+
+def sort(query: Query) -> ShardingRule | None:
+    """Each line is sorted by itself; where there is only one, splitting it is not passed on."""
+    factors = Factors(query)
+    shape = factors.operands[0]
+    along = integer(query.op, "dimension", -1) % len(shape)  # it may be counted from the last one
+    is_alone = all(size == 1 for dim, size in enumerate(shape) if dim != along)
+    for dim, size in enumerate(shape):
+        if dim == along:
+            factors.add_to_all(dim, size, "whole", blocked=is_alone)
+        else:
+            factors.add_to_all(dim, size)
+    return factors.rule()
+
+
+def batch_norm_inference(query: Query) -> ShardingRule | None:
+    return _batch_norm(query, "passed")
+
+
+def batch_norm(query: Query) -> ShardingRule | None:
+    """Training, and its gradient: each feature by itself, over all its elements."""
+    return _batch_norm(query, "whole")
+
+
+def _batch_norm(query: Query, elements: Kind) -> ShardingRule | None:
+    """Vectors have one element for each feature."""
+    factors = Factors(query)
+    feature = integer(query.op, "feature_index")
+    shape = factors.operands[0]
+    for dim, size in enumerate(shape):
+        of_vector = 0 if dim == feature else None
+        operands, results = (
+            [dim if len(each) == len(shape) else of_vector for each in side]
+            for side in (factors.operands, factors.results)
+        )
+        factors.add(size, operands, results, "passed" if dim == feature else elements)
+    return factors.rule()
+
+
+def rng(query: Query) -> ShardingRule | None:
+    """What is drawn depends on its place; all draw all. The last operand is the shape."""
+    factors = Factors(query)
+    for dim, size in enumerate(factors.results[0]):
+        factors.add(size, (), (dim,), "whole")
+    return factors.rule()
+
+
+def rng_bit_generator(query: Query) -> ShardingRule | None:
+    """As `rng`, from a state that all have."""
+    factors = Factors(query)
+    for dim, size in enumerate(factors.operands[0]):
+        factors.add(size, (dim,), (dim, None), "whole", blocked=True)
+    for dim, size in enumerate(factors.results[1]):
+        factors.add(size, (), (None, dim), "whole")
+    return factors.rule()

@@ -1,0 +1,90 @@
+"""StableHLO's reductions, over whole dimensions and over windows.
+
+    reduce by add over [1]           ([a, b], []) -> ([a]) reduction={b: sum}
+    argmax over [1]                  ([a, b], [a, b], [], []) -> ([a], [a]) whole={b}
+    reduce_window of 1x2             ([a, b], []) -> ([a, b]) permuted={b}, read in windows
+
+A dimension reduced is split only where the partial results join into the very result: by one kind
+that collectives do, from inits that change nothing however often they are counted.
+"""
+
+from __future__ import annotations
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.model import ShardingRule
+from shard_dialect.rules.factors import Factors, Kind
+from shard_dialect.rules.partitioning import Cut
+from shard_dialect.rules.query import Query
+from shard_dialect.rules.stablehlo.attribute_reading import integers
+from shard_dialect.rules.stablehlo.combiner import combiner, may_start_often
+from shard_dialect.rules.stablehlo.window_attributes import windows_of, write_padding
+from shard_dialect.rules.window_shards import WindowDimension, padding_of
+
+
+def reduce(query: Query) -> ShardingRule | None:
+    """`reduce(inputs, inits)`: each input has its init, a scalar, and its result."""
+    factors = Factors(query)
+    count = len(factors.results)
+    gone = integers(query.op, "dimensions")
+    joined = combiner(query.op, count)
+    inits = list(query.op.operands)[count:]
+    kind: Kind = joined if joined and may_start_often(joined, inits) else "whole"
+    kept = 0
+    for dim, size in enumerate(factors.operands[0]):
+        if dim in gone:
+            factors.add(size, (dim,) * count, (), kind)
+        else:
+            factors.add(size, (dim,) * count, (kept,) * count)
+            kept += 1
+    return factors.rule()
+
+
+def reduce_window(query: Query) -> ShardingRule | None:
+    """Along a window a piece of the result needs elements of its neighbours' pieces.
+
+    What is past the ends of the operand is the init, so that it must change nothing where a halo
+    takes its place.
+    """
+    factors = Factors(query)
+    count = len(factors.results)
+    joined = combiner(query.op, count)
+    inits = list(query.op.operands)[count:]
+    fill = joined if joined and may_start_often(joined, inits) else None
+    for dim, along in enumerate(_windows(query.op)):
+        size, made = factors.operands[0][dim], factors.results[0][dim]
+        if along.are_elements:
+            factors.add_to_all(dim, made)
+        else:
+            read = along.over(size, made, fill)
+            factors.add_to_all(dim, made, "permuted", windows=[read] * count)
+    return factors.rule()
+
+
+def cut_reduce_window(cut: Cut) -> None:
+    """What is padded of a piece is in its halos."""
+    padding = [
+        padding_of(cut, 0, dim, (along.low, along.high))
+        for dim, along in enumerate(_windows(cut.op))
+    ]
+    write_padding(cut.op, padding)
+
+
+def select_and_scatter(query: Query) -> ShardingRule | None:
+    """Along a window the source has one element for several of the operand and the result."""
+    factors = Factors(query)
+    operand, source = factors.operands[:2]
+    beside = _windows(query.op)
+    for dim, (size, windows) in enumerate(zip(operand, source, strict=True)):
+        if beside[dim].are_elements:
+            factors.add_to_all(dim, size)
+        else:
+            factors.add(windows, (None, dim), (), "whole")
+            factors.add(size, (dim,), (dim,), "permuted")
+    return factors.rule()
+
+
+_NAMES = {"stride": "window_strides", "dilation": "window_dilations", "base": "base_dilations"}
+
+
+def _windows(op: ir.Operation) -> list[WindowDimension]:
+    return windows_of(op, _NAMES, integers(op, "window_dimensions"))

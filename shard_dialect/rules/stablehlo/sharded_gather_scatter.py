@@ -1,0 +1,122 @@
+"""Where indices say, on pieces: each device reads and writes what is in its own.
+
+    %1 = gather(%table, %ids)         table<8x4>, of which a device has 2x4 from row %begin on
+
+becomes
+
+    %1 = clamp(0, %ids, 7)            what StableHLO reads for an index out of bounds
+    %2 = subtract %1, %begin          as seen from this piece
+    %3 = clamp(0, %2, 1)
+    %4 = compare EQ, %2, %3           is it in this piece?
+    %5 = gather(%piece, %3)
+    %6 = select %4, %5, 0             zero for what another device has: a part of the sum
+
+All of it on 64 bits with a sign: in an index type of 8 bits no offset may fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.rules.partitioning import Cut, Piece
+from shard_dialect.rules.stablehlo.gather_scatter import Numbers
+from shard_dialect.rules.stablehlo.index_arithmetic import (
+    broadcast,
+    clamped,
+    concatenated,
+    constant,
+    converted,
+    equal,
+    joined,
+    repeated,
+    reshaped,
+    selected,
+    taken,
+)
+
+
+def cut_gather(cut: Cut) -> None:
+    """Slices are as large as the pieces of the result say, along what they keep."""
+    op, source, given = cut.op, cut.operand(0), Numbers.of_gather(cut.op)
+    before = list(op.attributes["slice_sizes"])
+    sizes = before.copy()
+    for dim, of_operand in given.windows(len(sizes)).items():
+        sizes[of_operand] = cut.result.shape[dim]
+    op.attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
+    split = [dim for dim in given.indexed if before[dim] == 1 and source.is_split(dim)]
+    if not split:
+        return
+    vector = given.index_vector
+    last = [source.whole[dim] - before[dim] for dim in given.indexed]
+    last_here = [source.shape[dim] - sizes[dim] for dim in given.indexed]
+    with ir.InsertionPoint(op), op.location:
+        read = _clamped(_wide(op.operands[1], given, last), vector, last)
+        here = joined(read, _begins(source, given, split, read), "subtract")
+        nearest = _clamped(here, vector, last_here)
+        is_here = equal(here, nearest)
+        parts = [taken(is_here, vector, given.indexed.index(dim)) for dim in split]
+        is_all_here = reduce(lambda a, b: joined(a, b, "and"), parts)
+    op.operands[1] = nearest
+    op.attributes["indices_are_sorted"] = ir.BoolAttr.get(False)
+    _keep(op, is_all_here, [dim for dim in range(len(cut.result.shape)) if dim not in given.window])
+
+
+def cut_scatter(cut: Cut) -> None:
+    """What has no place in this piece is out of its bounds, and left out as that is."""
+    op, target, given = cut.op, cut.result, Numbers.of_scatter(cut.op)
+    split = [dim for dim in given.indexed if dim in given.dropped and target.is_split(dim)]
+    if not split:
+        return
+    place = len(op.results)
+    with ir.InsertionPoint(op), op.location:
+        said = _wide(op.operands[place], given)
+        here = joined(said, _begins(target, given, split, said), "subtract")
+    op.operands[place] = here
+
+
+def _wide(indices: ir.Value, given: Numbers, last: Sequence[int] | None = None) -> ir.Value:
+    """The indices on 64 bits, with a dimension for their components.
+
+    From 2^63 on they turn negative: past `last`, if that is given, they do not go.
+    """
+    shape, element = list(indices.type.shape), indices.type.element_type
+    if given.index_vector == len(shape):
+        indices = reshaped(indices, [*shape, 1])
+    if last is not None and element.is_unsigned and element.width == 64:
+        indices = joined(indices, _highest(last, given.index_vector, indices), "minimum")
+    return converted(indices, ir.IntegerType.get_signless(64))
+
+
+def _clamped(indices: ir.Value, vector: int, last: Sequence[int]) -> ir.Value:
+    """Each component between 0 and its `last`."""
+    return clamped(repeated(0, indices.type), indices, _highest(last, vector, indices))
+
+
+def _highest(last: Sequence[int], vector: int, indices: ir.Value) -> ir.Value:
+    if len(set(last)) == 1:
+        return repeated(last[0], indices.type)
+    return _along(constant(last, indices.type.element_type), vector, indices)
+
+
+def _begins(piece: Piece, given: Numbers, split: Sequence[int], indices: ir.Value) -> ir.Value:
+    """What is to be taken off each component, as a tensor like `indices`."""
+    begins = [
+        piece.begin(dim) if dim in split else constant([0], indices.type.element_type)
+        for dim in given.indexed
+    ]
+    return _along(concatenated(begins), given.index_vector, indices)
+
+
+def _along(listed: ir.Value, vector: int, like: ir.Value) -> ir.Value:
+    return broadcast(listed, like.type.shape, [vector])
+
+
+def _keep(op: ir.Operation, where: ir.Value, dims: Sequence[int]) -> None:
+    """Let the op's result be zero but `where` it is this device's; `dims` are those of `where`."""
+    result = op.results[0]
+    with ir.InsertionPoint.after(op), op.location:
+        spread = broadcast(where, result.type.shape, dims)
+        kept = selected(spread, result, repeated(0, result.type))
+    result.replace_all_uses_except(kept, kept.owner.operation)

@@ -1,0 +1,78 @@
+"""Ops that go over a dimension in windows: what their attributes say, and what pieces they read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.building.masking import as_index
+from shard_dialect.model import Reduction, Window, Windows
+from shard_dialect.model.window import Reading
+from shard_dialect.rules.partitioning import Cut
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDimension:
+    """Along one dimension: elements of the window `dilation` apart, those of the operand `base`."""
+
+    size: int
+    stride: int
+    dilation: int
+    base: int
+    low: int
+    high: int
+    """The padding; less than 0 where the operand's ends are left out."""
+
+    @property
+    def are_elements(self) -> bool:
+        """Whether the window is one element, and each element has its own."""
+        is_padded = self.low != 0 or self.high != 0
+        return self.size == 1 and self.stride == 1 and self.base == 1 and not is_padded
+
+    def over(self, size: int, made: int, fill: Reduction | None) -> Windows | None:
+        """`made` windows over `size` elements; `fill` leaves alone what the padding holds.
+
+        `None` where the padding is read and no reduction is known.
+        """
+        reach = (self.size - 1) * self.dilation + 1
+        return inside(Windows(size, made, self.stride, reach, self.low, self.base, fill))
+
+
+def inside(windows: Windows) -> Windows | None:
+    """The same, but `None` where it reads what is no element, and it is not known what to find."""
+    return windows if windows.fill is not None or windows.stay_inside else None
+
+
+def read_windows(cut: Cut) -> None:
+    """Let each operand be what its windows on this device read."""
+    for window in cut.rule.windows:
+        reading = _reading(cut, window)
+        value = cut.op.operands[window.operand]
+        if reading is None or value.type.shape[window.dim] == reading.taken:
+            continue
+        with ir.InsertionPoint(cut.op), cut.op.location:
+            begin = _begin(cut, window, reading.begins)
+            cut.op.operands[window.operand] = build.part_of(value, begin, reading.taken, window.dim)
+
+
+def _begin(cut: Cut, window: Window, begins: Sequence[int]) -> int | ir.Value:
+    if len(set(begins)) == 1:
+        return begins[0]
+    return as_index(cut.operand(window.operand).own(window.dim, begins))
+
+
+def padding_of(cut: Cut, operand: int, dim: int, whole: tuple[int, int]) -> tuple[int, int]:
+    """The padding around what a device's windows read, that of the `whole` where it has all."""
+    for window in cut.rule.windows:
+        if (window.operand, window.dim) == (operand, dim):
+            reading = _reading(cut, window)
+            return (reading.lead, reading.trail) if reading else whole
+    return whole
+
+
+def _reading(cut: Cut, window: Window) -> Reading | None:
+    """`None` where a device has all windows."""
+    devices = cut.devices(window.factor)
+    return window.windows.reading(devices) if devices > 1 else None

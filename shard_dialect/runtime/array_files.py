@@ -1,0 +1,101 @@
+"""Arrays: random inputs, and `.npz` files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from shard_dialect.codegen.array_types import SUB_BYTE_DTYPES, Array, TensorType
+from shard_dialect.errors import ShardError, cannot
+from shard_dialect.model.sharding import Shape
+from shard_dialect.processes.output_files import Output
+
+
+def random_inputs(types: Sequence[TensorType], seed: int) -> list[Array]:
+    """Inputs drawn from a normal distribution, or from small integers, the same for one seed.
+
+    Those below zero are the largest ones of unsigned types.
+    """
+    generator = np.random.default_rng(seed)
+
+    def draw(type_: TensorType) -> Array:
+        if type_.dtype == np.bool_:
+            return generator.integers(0, 2, type_.shape).astype(np.bool_)
+        if np.issubdtype(type_.dtype, np.integer) or type_.dtype in SUB_BYTE_DTYPES:
+            return generator.integers(-4, 5, type_.shape).astype(type_.dtype)
+        if type_.dtype.kind == "c":
+            pairs = generator.standard_normal((*type_.shape, 2))
+            return pairs.view(np.complex128)[..., 0].astype(type_.dtype)
+        return generator.standard_normal(type_.shape).astype(type_.dtype)
+
+    return [draw(type_) for type_ in types]
+
+
+def shapes_in(path: str) -> dict[str, Shape]:
+    """The shapes of a `.npz` file's arrays."""
+    return {name: array.shape for name, array in _arrays(path).items()}
+
+
+def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
+    """The arrays `arg0`, `arg1`, ... of a `.npz` file; raises unless their types are `types`."""
+    given = _arrays(path)
+    names = [f"arg{index}" for index in range(len(types))]
+    if sorted(given) != sorted(names):
+        found = ", ".join(sorted(given)) or "none"
+        raise ShardError(f"'{path}' holds {found}; expected {', '.join(names) or 'none'}")
+    for name, type_ in zip(names, types, strict=True):
+        _check_type(path, name, given[name], type_)
+    return [
+        np.asarray(given[name].view(type_.dtype), order="C")
+        for name, type_ in zip(names, types, strict=True)
+    ]
+
+
+def _arrays(path: str) -> dict[str, Array]:
+    try:
+        with open(path, "rb") as stream, np.load(stream) as file:
+            return {name: _read(path, file, name) for name in file.files}
+    except OSError as error:
+        raise cannot("read", path, error) from None
+    except (ShardError, MemoryError):
+        raise
+    except Exception as error:  # whatever numpy, zipfile and zlib make of what is in it
+        is_unknown = isinstance(error, NotImplementedError | RuntimeError)
+        reason = f": {error}" if is_unknown else ""
+        raise ShardError(f"cannot read '{path}': it is no .npz file of arrays{reason}") from None
+
+
+def _read(path: str, file: Mapping[str, Array], name: str) -> Array:
+    try:
+        return file[name]
+    except ValueError as error:
+        if "Object arrays" in str(error):
+            raise ShardError(f"'{path}': {name} has dtype object: its elements are none") from None
+        raise
+
+
+def _check_type(path: str, name: str, array: Array, type_: TensorType) -> None:
+    if array.dtype.names is not None:
+        raise ShardError(
+            f"'{path}': {name} has the structured dtype {array.dtype}, expected {type_.dtype}"
+        )
+    if array.shape != type_.shape:
+        raise ShardError(
+            f"'{path}': {name} has shape {_shape(array.shape)}, expected {_shape(type_.shape)}"
+        )
+    # numpy writes the element types that it does not know, bf16 for one, as raw bytes.
+    is_known = type_.dtype.isbuiltin == 1
+    raw = array.dtype.type is np.void and array.dtype.itemsize == type_.dtype.itemsize
+    if array.dtype != type_.dtype and (is_known or not raw):
+        raise ShardError(f"'{path}': {name} has dtype {array.dtype}, expected {type_.dtype}")
+
+
+def _shape(shape: Shape) -> str:
+    return "x".join(map(str, shape)) or "()"
+
+
+def save_outputs(file: Output, outputs: Sequence[Array]) -> None:
+    """Write `result0`, `result1`, ... to a `.npz` file."""
+    arrays: Mapping[str, Array] = {f"result{i}": each for i, each in enumerate(outputs)}
+    file.replace(lambda stream: np.savez(stream, allow_pickle=False, **arrays))

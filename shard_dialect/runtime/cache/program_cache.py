@@ -1,0 +1,269 @@
+"""Compiled programs, kept between processes: a program that was compiled before is loaded.
+
+An entry is a shared library, `shard-<key>.so`, and what is to be known of it, `shard-<key>.json`.
+The key is made of all that the code follows from: the source, how it is compiled, the plugins, the
+files of this package and of the bindings, and the processor. Entries are written beside their place
+and moved there, so that ranks that compile the same at once, or are ended meanwhile, do no harm;
+one that cannot be read is none.
+
+A library is code: only what nobody else can have written is loaded. And the folder may hold other
+things: nothing is touched whose name is not an entry's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from weakref import WeakValueDictionary
+
+import numpy as np
+import platformdirs
+
+from shard_dialect.codegen.machine_code import Code, Engine, SharedLibrary
+from shard_dialect.errors import Diagnostic
+from shard_dialect.ir.bindings import part
+from shard_dialect.ir.diagnostics import give, listening
+from shard_dialect.runtime.cache.own_folder import NotOwnError, OwnFolder, opened
+from shard_dialect.runtime.cache.typed_json import MisfitError, from_json, to_json
+from shard_dialect.runtime.executable import Executable
+
+VARIABLE = "SHARD_DIALECT_CACHE"
+"""The folder to use, or `0` for none."""
+_MOST_BYTES, _MOST_DESCRIBED = 1 << 30, 1 << 26
+_ABANDONED = 3600.0
+"""Seconds after which nobody writes any more what was begun."""
+_ENTRY = re.compile(r"shard-[0-9a-f]{64}\.(so|json)")
+_BEGUN = re.compile(r"shard-[0-9a-f]{16}\.tmp")
+_LIBRARY, _DESCRIBED = "code.so", "code.json"
+_MADE = (_LIBRARY, _DESCRIBED, "code.o")
+"""What is in a folder in which an entry is begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is to be known of a library, as an entry has it."""
+
+    library: str
+    """Its digest."""
+    code: Code
+    """Without the program's calls."""
+    calls: tuple[str, ...]
+    """The names of their sites."""
+    told: tuple[Diagnostic, ...]
+    """What the compilation warned of."""
+
+    @classmethod
+    def of(cls, code: Code, library: bytes, told: Iterable[Diagnostic]) -> _Known:
+        names = {id(site): name for name, site in code.program.sites.items()}
+        calls = tuple(names[id(site)] for site in code.program.calls)
+        bare = replace(code, program=replace(code.program, calls=()))
+        return cls(sha256(library).hexdigest(), bare, calls, tuple(told))
+
+    @classmethod
+    def read(cls, text: bytes) -> _Known:
+        """Raises one of `_UNFIT` if that is no text of `write`."""
+        data = json.loads(text)
+        known = from_json(cls, data["known"])
+        if data["digest"] != _digest(data["known"]):
+            raise ValueError("it was damaged")
+        return known
+
+    def write(self) -> bytes:
+        known = to_json(self)
+        return json.dumps({"digest": _digest(known), "known": known}).encode()
+
+    def whole(self) -> Code:
+        """The code, with the program's calls."""
+        sites = self.code.program.sites
+        return replace(
+            self.code, program=replace(self.code.program, calls=[sites[n] for n in self.calls])
+        )
+
+
+def _digest(data: object) -> str:
+    return sha256(json.dumps(data).encode()).hexdigest()
+
+
+_UNFIT = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, MisfitError)
+"""What reading an entry may raise that is none."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The entries in a folder, and what they all follow from besides their sources."""
+
+    folder: Path
+    parts: tuple[str | bytes, ...] = ()
+    _said: list[str] = field(default_factory=list, compare=False)
+
+    @classmethod
+    def of_user(cls, parts: Iterable[str | bytes] = ()) -> Cache | None:
+        """In the user's own folder for such things, or where `SHARD_DIALECT_CACHE` says.
+
+        None where the system cannot say whose a file is.
+        """
+        said = os.environ.get(VARIABLE)
+        if said == "0" or not hasattr(os, "getuid"):
+            return None
+        folder = Path(said) if said else platformdirs.user_cache_path("shard_dialect")
+        return cls(folder.absolute(), tuple(parts))
+
+    def executable(
+        self, parts: Iterable[str | bytes], compile_it: Callable[[], Executable]
+    ) -> Executable:
+        """What was compiled of these `parts` before, else what `compile_it` gives.
+
+        What the compilation warned of is said again.
+        """
+        name = f"shard-{_key([*self.parts, *parts])}"
+        found = self._load(name)
+        if found is not None:
+            made, told = found
+            for each in told:
+                give(each)
+            return made
+        with listening() as heard:
+            made = compile_it()
+        self._store(name, made, heard)
+        return made
+
+    def _load(self, name: str) -> tuple[Executable, tuple[Diagnostic, ...]] | None:
+        try:
+            with opened(self.folder) as folder:
+                return _load(folder, name)
+        except NotOwnError as error:
+            self._say(error)
+        except _UNFIT:
+            pass
+        return None
+
+    def _store(self, name: str, made: Executable, told: list[Diagnostic]) -> None:
+        """A folder that cannot be written to, or is full, is the same as none."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with opened(self.folder) as folder:
+                _store(folder, name, made, told)
+                _trim(folder)
+        except NotOwnError as error:
+            self._say(error)
+        except OSError:
+            pass
+
+    def _say(self, error: NotOwnError) -> None:
+        """Once: what is not used is looked at for each program."""
+        if not self._said:
+            hint = f"make it yours alone, or name another folder with {VARIABLE}"
+            give(Diagnostic("warning", f"what is kept is not used: {error}: {hint}"))
+            self._said.append(str(error))
+
+
+_loaded: WeakValueDictionary[int, Executable] = WeakValueDictionary()
+"""By the handles of their libraries: a process has each, and its table of what it calls, once."""
+
+
+def _load(folder: OwnFolder, name: str) -> tuple[Executable, tuple[Diagnostic, ...]]:
+    """Raises one of `_UNFIT` where there is no entry that can be used."""
+    known = _Known.read(folder.read(f"{name}.json", _MOST_DESCRIBED))
+    if sha256(folder.read(f"{name}.so", _MOST_BYTES)).hexdigest() != known.library:
+        raise ValueError("the library is another entry's")
+    code = known.whole()
+    library = SharedLibrary(folder.fixed(f"{name}.so"))
+    made = _loaded.get(library.handle) or Executable.of(code, library)
+    if made.code != code:
+        raise ValueError("it says something else of a library than before")
+    _loaded[library.handle] = made
+    return made, known.told
+
+
+def _store(folder: OwnFolder, name: str, made: Executable, told: Iterable[Diagnostic]) -> None:
+    if not isinstance(made.library, Engine):
+        return
+    with _begun(folder) as beside:
+        if not made.library.write_library(beside.path / _LIBRARY):
+            return
+        os.chmod(_LIBRARY, 0o600, dir_fd=beside.handle)  # others may be let write by the umask
+        known = _Known.of(made.code, beside.read(_LIBRARY, _MOST_BYTES), told)
+        beside.write(_DESCRIBED, known.write())
+        beside.move(_LIBRARY, folder, f"{name}.so")
+        beside.move(_DESCRIBED, folder, f"{name}.json")
+
+
+@contextmanager
+def _begun(folder: OwnFolder) -> Iterator[OwnFolder]:
+    """A new folder in which an entry is made; nothing of it stays."""
+    name = f"shard-{token_hex(8)}.tmp"
+    os.mkdir(name, 0o700, dir_fd=folder.handle)
+    try:
+        with folder.below(name) as beside:
+            yield beside
+    finally:
+        _remove(folder, name)
+
+
+def _remove(folder: OwnFolder, name: str) -> None:
+    """Remove a folder of `_begun`, unless it holds what that does not make."""
+    with suppress(OSError, NotOwnError):
+        with folder.below(name) as beside:
+            for each in _MADE:
+                with suppress(FileNotFoundError):
+                    os.unlink(each, dir_fd=beside.handle)
+        os.rmdir(name, dir_fd=folder.handle)
+
+
+def _trim(folder: OwnFolder) -> None:
+    """Remove the entries that were not used for longest, if all take too much room.
+
+    And what processes have left that ended while they wrote.
+    """
+    for name, state in folder.states(_BEGUN):
+        if state.st_mtime < time.time() - _ABANDONED:
+            _remove(folder, name)
+    entries = [each for each in folder.states(_ENTRY) if stat.S_ISREG(each[1].st_mode)]
+    excess = sum(state.st_size for _, state in entries) - _MOST_BYTES
+    for name, state in sorted(entries, key=lambda each: each[1].st_mtime):
+        if excess <= 0:
+            return
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder.handle)
+        excess -= state.st_size
+
+
+def _key(parts: Iterable[str | bytes]) -> str:
+    digest = sha256()
+    for each in (*_surroundings(), *parts):
+        data = each.encode() if isinstance(each, str) else each
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+@cache
+def _surroundings() -> tuple[str, ...]:
+    """What compiles, and for what."""
+    package = Path(__file__).parents[2]
+    bindings = Path(part("_mlir_libs._mlir").__file__ or "")
+    files = [*sorted(package.rglob("*.py")), *sorted(bindings.parent.iterdir())]
+    states = [(each, each.stat()) for each in files if each.is_file()]
+    described = [f"{each}:{stat.st_size}:{stat.st_mtime_ns}" for each, stat in states]
+    return (sys.version, np.__version__, platform.platform(), _processor(), *described)
+
+
+def _processor() -> str:
+    try:
+        first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    return "\n".join(
+        line for line in first if line.startswith(("model", "flags", "Features", "CPU"))
+    )

@@ -1,0 +1,238 @@
+"""Where a sharded program goes wrong: the first op whose value on the devices is another.
+
+    %1 = "mesh.collective_permute"(%0) ... : (tensor<..., #mesh.shard<...>>) -> ...
+    %2 = math.exp %1
+    return %2
+      becomes
+    return %2, %1, %2
+
+In the distributed form each value's type says how it lies, so that each can be a result: halos
+cropped, parts reduced. The program runs on the devices, and once more with its shardings erased,
+and the values are compared in the order of the text. What is inside of loops, branches and callees
+shows at the op that holds or calls it; constants and scalars are not looked at.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from shard_dialect.codegen.array_types import Array, can_be_run
+from shard_dialect.codegen.lowered_program import find_function
+from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.function import (
+    boundary,
+    form_of,
+    functions_of,
+    refuse_form,
+    returns_of,
+    set_boundary,
+    update_type,
+)
+from shard_dialect.ir.mesh.manual_computation import manual_computations
+from shard_dialect.ir.mesh.mesh_collectives import write_steps
+from shard_dialect.ir.mesh.mesh_dialect import UPDATE_HALO
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import AllReduce
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.framework.registry import PIPELINES
+from shard_dialect.runtime.checking.check import Compared, Expected, compared
+from shard_dialect.runtime.checking.reference import Judge, Reference, judged_by
+from shard_dialect.runtime.checking.tolerance import compare
+from shard_dialect.runtime.communicators.world import World
+from shard_dialect.runtime.compile import parsed
+from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.open_sizes import Sizes
+from shard_dialect.runtime.reachable_functions import keep_reached
+
+_TO_DISTRIBUTED = PIPELINES["spmd"][:-1]
+_AT_ONCE = 128
+"""Values that are results of one run: what comes later need not be computed, or kept."""
+_UNWRITTEN = ("bufferization.alloc_tensor", "tensor.empty")
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A program that may go wrong: as it was read, and in the distributed form."""
+
+    source: Source
+    module: ir.Module
+    entry: str
+    sizes: Sizes
+    by: Judge | None = None
+    """Who runs unsharded programs."""
+
+    @classmethod
+    def read(cls, source: Source, entry: str, sizes: Sizes, by: Judge | None = None) -> Suspect:
+        """Raises a located `ShardError` for a program that is past the distributed form."""
+        with source.places():
+            module, _ = parsed(source, entry, sizes)
+            with _silent():
+                run_pipeline(module, ",".join(_TO_DISTRIBUTED))
+            function = find_function(module.operation, entry)
+            if form_of(function) != "distributed":
+                hint = ", where values no longer say how they lie: give --bisect an earlier one"
+                raise refuse_form(function, hint)
+            _refuse_manual(module.operation)
+        return cls(source, module, entry, sizes, by)
+
+    def error(
+        self, reference: Reference | None, inputs: Sequence[Array], world: World, failure: str
+    ) -> ShardError:
+        """The error for a check that failed with `failure`, where it comes from.
+
+        Only who has the reference, and speaks, can say of a difference that no value shows.
+        """
+        with self.module.context, ir.Location.unknown(), self.source.places(), _silent():
+            note = Diagnostic("note", failure)
+            count = len(_values(find_function(self.module.operation, self.entry)))
+            for start in range(0, count, _AT_ONCE):
+                places = range(start, min(start + _AT_ONCE, count))
+                found = self._first_difference(places, inputs, world)
+                if found is not None:
+                    place, message = found
+                    function = find_function(self.module.operation, self.entry)
+                    value = ir.OpResult(_values(function)[place])
+                    return error_at(value.owner.location, f"{_described(value)} {message}", note)
+            where = self._elsewhere(reference, inputs) if reference else failure
+            return ShardError(where, None, [note])
+
+    def _first_difference(
+        self, places: range, inputs: Sequence[Array], world: World
+    ) -> tuple[int, str] | None:
+        """The first of the values that differs on any device, and how."""
+        sharded = Executable(self._giving(places, "partition,lower"), self.entry)
+        unsharded = judged_by(self._giving(places, "erase-sharding").operation, self.entry, self.by)
+        expected = Expected.of(unsharded, inputs)
+        program = sharded.program
+        pieces = [program.scatter(inputs, rank) for rank in world.ranks]
+        outputs = world.run(sharded, pieces)
+        own = len(program.results) - len(places)
+        wrong: dict[int, Compared] = {}
+        for each in compared(program, expected, world.ranks, outputs):
+            if not each.found.passed and each.number >= own:
+                wrong.setdefault(each.number, each)
+        # Devices may be in other processes: all are told which is the first.
+        firsts = [int(text) for text in world.share([str(min(wrong))] if wrong else [])]
+        if not firsts:
+            return None
+        first = min(firsts)
+        messages = world.share([str(wrong[first])] if first in wrong else [])
+        return places[first - own], messages[0]
+
+    def _giving(self, places: range, pipeline: str) -> ir.Module:
+        """The program through `pipeline`, with the values at `places` as further results."""
+        module = ir.Module.parse(self.module.operation.get_asm(enable_debug_info=True))
+        keep_reached(module.operation, self.entry)  # callers have its type of before
+        function = find_function(module.operation, self.entry)
+        shardings = Shardings.of(module.operation)
+        _give_too(function, [_values(function)[place] for place in places], shardings)
+        _write_all(module.operation, shardings)
+        run_pipeline(module, pipeline)
+        return module
+
+    def _elsewhere(self, reference: Reference, inputs: Sequence[Array]) -> str:
+        """What to say where each value is right: was it a pass that rewrites the program?"""
+        expected = Expected.of(reference, inputs)
+        for count in range(len(_TO_DISTRIBUTED) + 1):
+            module, _ = parsed(self.source, self.entry, self.sizes)
+            passes = ("import", *_TO_DISTRIBUTED[:count])
+            run_pipeline(module, ",".join([*passes, "erase-sharding"]))
+            outputs = judged_by(module.operation, self.entry, self.by).run(inputs)
+            for number, output in enumerate(outputs):
+                if compare(output, expected.results[number], expected.allowed[number]).passed:
+                    continue
+                if not count:
+                    return "the reference is another program: without shardings they differ, too"
+                return f"--{passes[-1]} makes another program: without shardings they differ, too"
+        return (
+            "every op's value is the unsharded program's where it is given as a result: the "
+            "difference is made after the distributed form, by --partition or --lower"
+        )
+
+
+def _refuse_manual(module: ir.Operation) -> None:
+    """Raise for a program that has no unsharded one in the distributed form."""
+    for function in functions_of(module):
+        for op in manual_computations(function):
+            raise error_at(
+                op.location,
+                f"'{op.name}' op is a manual computation: what values before and after it are on "
+                "whole tensors is not known to --bisect",
+            )
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """No warnings: they were given when the program was compiled to be run."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShardWarning)
+        yield
+
+
+def _described(value: ir.OpResult) -> str:
+    op = value.owner
+    which = f"result {value.result_number} of " if len(op.results) > 1 else "the result of "
+    return f"{which}'{op.name}' op"
+
+
+def _values(function: ir.Operation) -> list[ir.Value]:
+    """The tensors made by ops of the function's first block, in order, that can be given back."""
+    return [
+        result
+        for op in operations(body(function))
+        if not build.is_constant(op) and op.name not in _UNWRITTEN
+        for result in op.results
+        if _can_be_given(result.type)
+    ]
+
+
+def _can_be_given(type_: ir.Type) -> bool:
+    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
+        return False
+    return can_be_run(type_.element_type)
+
+
+def _give_too(function: ir.Operation, values: Sequence[ir.Value], shardings: Shardings) -> None:
+    """Return `values` as well, none of them partial or with a halo."""
+    last = operations(body(function))[-1]
+    with ir.InsertionPoint(last), last.location:
+        given = [_settled(value, shardings) for value in values]
+    results = boundary(function, "res_attrs") + [{} for _ in values]
+    for end in returns_of(function):
+        with ir.InsertionPoint(end), end.location:
+            build.create("func.return", [], [*end.operands, *given])
+        end.erase()
+    update_type(function)
+    set_boundary(function, "res_attrs", results)
+
+
+def _settled(value: ir.Value, shardings: Shardings) -> ir.Value:
+    now = shardings.of_type(value.type)
+    if now is not None and now.halos:
+        now = replace(now, halos=(), fill="sum")
+        value = build.create(UPDATE_HALO, [shardings.typed(value.type, now)], [value]).results[0]
+    if now is not None and now.partial:
+        value = write_steps([AllReduce(now.partial, now.reduction)], value, now, shardings)
+    return value
+
+
+def _write_all(module: ir.Operation, shardings: Shardings) -> None:
+    """Put something in every tensor: what no one wrote to differs from device to device."""
+    for op in walk(module):
+        if op.name not in _UNWRITTEN or op.operands or not _can_be_given(op.results[0].type):
+            continue
+        type_ = op.results[0].type
+        lies = shardings.of_type(type_)
+        reduction = lies.reduction if lies is not None and lies.partial else "sum"
+        with ir.InsertionPoint(op), op.location:
+            made = reductions.neutrals(reduction, type_)
+        op.results[0].replace_all_uses_with(made)
+        op.erase()

@@ -1,0 +1,201 @@
+"""Is what the devices computed what the unsharded program computes?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.codegen.lowered_program import Program
+from shard_dialect.errors import ShardError
+from shard_dialect.processes.supervise import doing
+from shard_dialect.runtime.checking.reference import Reference
+from shard_dialect.runtime.checking.tolerance import (
+    Allowed,
+    Difference,
+    Spread,
+    compare,
+    is_narrow,
+    least_allowed,
+)
+from shard_dialect.runtime.communicators.world import World
+from shard_dialect.runtime.executable import Executable
+
+_PERTURBATIONS = ((1, 4), (64, 2))
+"""By how many units in their last place inputs are moved, and how often the unsharded program runs
+on such: what one unit moves may round to nothing beside larger parts of a sum."""
+_ROUNDED_OTHERWISE = 8
+"""How often it runs with other roundings to 16 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`failure` says where and by how much the results differ; it is empty if they agree."""
+
+    failure: str
+    largest_error: float
+    """The largest error of a result over the tolerance for it."""
+    judge: str = ""
+    """Who ran the unsharded program."""
+    origin: ShardError | None = None
+    """Where the difference comes from, if that was asked for."""
+
+    @property
+    def passed(self) -> bool:
+        return not self.failure
+
+    def as_json(self) -> dict[str, object]:
+        found: dict[str, object] = {
+            "passed": self.passed,
+            "reference": self.judge,
+            "error_over_tolerance": self.largest_error,
+        }
+        if self.origin is None:
+            return found
+        return {**found, "origin": self.origin.message, "location": self.origin.location}
+
+    def __str__(self) -> str:
+        if self.passed:
+            judged = f", run by {self.judge}" if self.judge else ""
+            return f"check passed: every device's results are the unsharded program's{judged}"
+        judged = f" (the unsharded program was run by {self.judge})" if self.judge else ""
+        return f"check failed: {self.failure}{judged}"
+
+    @property
+    def error(self) -> ShardError:
+        """What to tell of a check that failed."""
+        return self.origin or ShardError(self.failure)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The unsharded program's results, and what each element of a device's may differ by."""
+
+    results: Sequence[Array]
+    allowed: Sequence[Allowed]
+
+    @classmethod
+    def of(
+        cls, reference: Reference, inputs: Sequence[Array], *, narrow_sums: bool = True
+    ) -> Expected:
+        """`narrow_sums`: whether devices add up parts that are rounded to 16 bits.
+
+        Then what is small as a sum has the roundings of its parts, which inputs that move show.
+        """
+        doing("the unsharded program")
+        results = reference.run(inputs)
+        allowed = [least_allowed(each) for each in results]
+
+        def allow(more: Iterable[Allowed]) -> None:
+            for own, other in zip(allowed, more, strict=True):
+                np.maximum(own, other, out=own)
+
+        for units, count in _PERTURBATIONS if reference.takes_wide else ():
+            spread = Spread(results)
+            for seed in range(count):
+                doing("the unsharded program on inputs that are moved a little")
+                spread.add(reference.run_nearby(inputs, seed, units))
+            allow(spread.by_order(units))
+        if reference.takes_narrow(move_inputs=narrow_sums):
+            spread = Spread(results)
+            for seed in range(_ROUNDED_OTHERWISE):
+                doing("the unsharded program with other roundings to 16 bits")
+                spread.add(reference.run_rounding_otherwise(inputs, seed, move_inputs=narrow_sums))
+            allow(spread.by_rounding())
+        shaped = zip(allowed, results, strict=True)
+        return cls(results, [own.reshape(each.shape) for own, each in shaped])
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One device's piece of one result: the worst of its elements, counted in the whole tensor."""
+
+    rank: int
+    number: int
+    index: tuple[int, ...]
+    found: Difference
+
+    def __str__(self) -> str:
+        found = self.found
+        return (
+            f"on device {self.rank} at {list(self.index)} is {found.actual}, expected "
+            f"{found.expected}: the difference {found.error:.3g} is more than {found.tolerance:.3g}"
+        )
+
+
+def compared(
+    program: Program,
+    expected: Expected,
+    ranks: Sequence[int],
+    outputs: Sequence[Sequence[Array]],
+) -> Iterator[Compared]:
+    """Each result's piece of each of the devices `ranks`, beside the unsharded program's."""
+    for rank, pieces in zip(ranks, outputs, strict=True):
+        for number, (piece, whole) in enumerate(zip(pieces, expected.results, strict=True)):
+            if not program.results[number].is_on(rank, program.grids):
+                continue
+            place = program.results[number].piece(rank, program.grids)
+            held = piece[tuple(map(slice, whole[place].shape))]
+            found = compare(held, whole[place], expected.allowed[number][place])
+            starts = [each.start or 0 for each in place][: len(found.index)]
+            index = tuple(at + start for at, start in zip(found.index, starts, strict=True))
+            yield Compared(rank, number, index, found)
+
+
+def check(
+    executable: Executable,
+    reference: Reference | None,
+    inputs: Sequence[Array],
+    outputs: Sequence[Sequence[Array]],
+    world: World,
+) -> Verdict:
+    """Compare `outputs`, all devices' pieces, with what the reference gives for `inputs`.
+
+    The process that speaks does, and has both; it tells the others.
+    """
+    verdict = Verdict("", 0.0)
+    if world.speaks:
+        assert reference is not None, "who speaks judges"
+        verdict = _verdict(executable.program, reference, inputs, outputs)
+    failures = world.share([verdict.failure] if verdict.failure else [])
+    return replace(verdict, failure=failures[0] if failures else "")
+
+
+def _verdict(
+    program: Program,
+    reference: Reference,
+    inputs: Sequence[Array],
+    outputs: Sequence[Sequence[Array]],
+) -> Verdict:
+    _check_same_types(program, reference)
+    expected = Expected.of(reference, inputs, narrow_sums=_adds_narrow(program))
+    failure, largest = "", 0.0
+    for each in compared(program, expected, range(program.devices), outputs):
+        largest = max(largest, each.found.error / (each.found.tolerance or 1.0))
+        if not each.found.passed and not failure:
+            failure = f"result{each.number} {each}"
+    return Verdict(failure, largest, reference.judge)
+
+
+def _adds_narrow(program: Program) -> bool:
+    """Whether devices add up floats of 16 bits."""
+    return any(
+        is_narrow(site.source.dtype) and getattr(site.step, "reduction", "max") in _ADDS
+        for site in program.calls
+    )
+
+
+_ADDS = ("sum", "product", "average")
+
+
+def _check_same_types(program: Program, reference: Reference) -> None:
+    for what in ("arguments", "results"):
+        ours = [str(each.whole) for each in getattr(program, what)]
+        theirs = [str(each) for each in getattr(reference, what)]
+        if ours != theirs:
+            raise ShardError(
+                f"the reference program's {what} are {', '.join(theirs)}, "
+                f"but the program's are {', '.join(ours)}"
+            )

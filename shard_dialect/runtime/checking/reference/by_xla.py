@@ -1,0 +1,130 @@
+"""XLA as the judge: jaxlib's compiler for CPUs, on the program as StableHLO.
+
+The compiler's client is jaxlib's own interface, not a public one, and is used here alone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.building.reductions import is_identity
+from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
+from shard_dialect.ir.walk import walk
+from shard_dialect.rules.stablehlo.attribute_reading import numbers
+from shard_dialect.rules.stablehlo.combiner import combiner
+from shard_dialect.runtime.checking.reference.judge import CannotJudge, Execute
+
+_DIALECTS = ("builtin", "func", "stablehlo", "chlo")
+_SHAPES = ("stablehlo.broadcast", "stablehlo.broadcast_in_dim", "stablehlo.reshape")
+_ENTRY = "main"
+
+
+def compile_by_xla(module: ir.Operation, entry: str, _: int) -> tuple[str, Execute]:
+    """Who judges, and the function. Raises `CannotJudge`; `module` is left as it is."""
+    if importlib.util.find_spec("jaxlib") is None or importlib.util.find_spec("jax") is None:
+        raise CannotJudge("jax is not installed")
+    for op in walk(module):
+        if op.name.partition(".")[0] not in _DIALECTS:
+            raise CannotJudge(f"it knows no '{op.name}' op")
+        is_open = _OPEN.get(op.name)
+        if is_open is not None and is_open(op):
+            raise CannotJudge(f"it may do otherwise what such a '{op.name}' op leaves open")
+    number, client, device = _client()
+    try:
+        executable = _compiled(client, device, _text(module, entry))
+    except Exception as error:  # jaxlib's own exceptions have no common class that is public
+        said = str(error).strip().partition("\n")[0]
+        raise CannotJudge(f"it refuses the program: {said}") from None
+
+    def execute(inputs: Sequence[Array]) -> list[Array]:
+        import jax
+
+        with jax.enable_x64(True):
+            given = [jax.device_put(each, device) for each in inputs]
+        made = executable.execute_sharded(given).disassemble_into_single_device_arrays()
+        return [np.asarray(each) for (each,) in made]
+
+    return f"XLA (jaxlib {number})", execute
+
+
+def _starts_from_something(op: ir.Operation) -> bool:
+    """StableHLO leaves open how often a start is joined, which shows if it changes anything."""
+    count = len(op.results)
+    kind = combiner(op, count)
+    starts = [_source(each) for each in list(op.operands)[count:]]
+    return kind is not None and not all(is_identity(kind, each) for each in starts)
+
+
+def _source(value: ir.Value) -> ir.Value:
+    """What the element of a tensor of one element comes from."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name in _SHAPES:
+        value = value.owner.operands[0]
+    return value
+
+
+def _writes_over_the_end(op: ir.Operation) -> bool:
+    """Whether windows of more than an element may be partly outside: XLA drops them whole."""
+    indices = op.operands[len(op.results)]
+    if not isinstance(indices.owner, ir.Block) and build.is_constant(indices.owner.operation):
+        return False
+    dims = numbers(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
+    apart = (*dims.inserted_window_dims, *dims.input_batching_dims)
+    kept = [d for d in range(op.results[0].type.rank) if d not in apart]
+    shape = op.operands[len(op.results) + 1].type.shape
+    sizes = dict(zip(kept, [shape[d] for d in dims.update_window_dims], strict=True))
+    return any(sizes.get(dim, 1) > 1 for dim in dims.scattered_dims_to_operand_dims)
+
+
+_OPEN: Mapping[str, Callable[[ir.Operation], bool]] = {
+    "stablehlo.reduce": _starts_from_something,
+    "stablehlo.reduce_window": _starts_from_something,
+    "stablehlo.rng": lambda _: True,
+    "stablehlo.rng_bit_generator": lambda op: "DEFAULT" in str(op.attributes["rng_algorithm"]),
+    "stablehlo.scatter": _writes_over_the_end,
+}
+"""What ops leave to those who run them."""
+
+
+def _text(module: ir.Operation, entry: str) -> bytes:
+    """The module with @main as its entry, and without attributes that say nothing of values."""
+    copy = ir.Module.parse(module.get_asm(enable_debug_info=True), module.context).operation
+    for op in functions_of(copy):
+        if entry != _ENTRY and name_of(op) in (entry, _ENTRY):
+            new = _ENTRY if name_of(op) == entry else f"{_ENTRY}.called"
+            ir.SymbolTable.replace_all_symbol_uses(name_of(op), new, copy)
+            op.attributes["sym_name"] = ir.StringAttr.get(new, copy.context)
+    for op in (copy, *walk(copy)):
+        for name in list(op.attributes):
+            if "." in name or name in (*BOUNDARY, "sym_visibility"):
+                del op.attributes[name]
+    text: str = copy.get_asm(print_generic_op_form=True)
+    return text.encode()
+
+
+@cache
+def _client() -> tuple[str, Any, Any]:
+    """Jaxlib's version, its client for CPUs, and one device of that."""
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import jax
+
+    device = jax.devices("cpu")[0]
+    return version("jaxlib"), device.client, device
+
+
+def _compiled(client: Any, device: Any, text: bytes) -> Any:
+    from jaxlib import xla_client
+
+    options = xla_client.CompileOptions()
+    # Elements of 16 bits are rounded where the program says so.
+    options.env_option_overrides = [("xla_allow_excess_precision", False)]
+    return client.compile_and_load(text, xla_client.DeviceList((device,)), options)

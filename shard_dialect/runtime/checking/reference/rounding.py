@@ -1,0 +1,190 @@
+"""Where programs that mean the same round otherwise, and how their results move if they do.
+
+    %y = stablehlo.dot_general %a, %b : (...) -> tensor<4x4xbf16>
+
+is given a factor for each element, a further argument of the function:
+
+    %z = stablehlo.multiply %y, %factors : tensor<4x4xbf16>
+
+Factors of 1 leave the program what it was. Some that are one unit in the last place more or less
+make of it one that rounded to a neighbour there, as a sum in another order may. Factors are given
+to what is rounded to 16 bits; to sums, which are added in any order; to elementary functions, which
+each library computes in a way of its own; and to what is made of narrow floats in f32 or f64, as if
+it came in from outside.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+
+from shard_dialect.codegen.array_types import Array, TensorType
+from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.function import boundary, set_boundary, update_type
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.runtime.checking.tolerance import is_narrow
+
+_KINDS = 3
+"""Arguments of factors of one type: ops next to each other are not moved alike."""
+_INLINE = "builtin.module(inline)"
+_HOLDS_OPS = ("scf.", "stablehlo.while", "stablehlo.if", "stablehlo.case")
+_MOVES = ("bufferization.", "tensor.")
+"""Dialects whose ops compute nothing."""
+_EXACT = frozenset(
+    f"{dialect}.{name}"
+    for dialect, names in {
+        "arith": "bitcast constant maximumf maxnumf minimumf minnumf negf select",
+        "func": "call",
+        "linalg": "broadcast copy fill index transpose yield",
+        "math": "absf ceil copysign floor round roundeven trunc",
+        "stablehlo": "abs bitcast_convert broadcast broadcast_in_dim ceil clamp compare concatenate"
+        " constant copy dynamic_broadcast_in_dim dynamic_gather dynamic_iota dynamic_pad"
+        " dynamic_reshape dynamic_slice dynamic_update_slice floor gather get_dimension_size iota"
+        " maximum minimum negate optimization_barrier pad real_dynamic_slice reshape return reverse"
+        " round_nearest_afz round_nearest_even select sign slice transpose",
+        "tosa": "abs ceil clamp concat const floor gather identity max_pool2d maximum minimum"
+        " negate pad reduce_max reduce_min reshape reverse scatter select slice tile transpose"
+        " yield",
+    }.items()
+    for name in names.split()
+)
+"""Ops that give elements as they are given them, or round to whole numbers."""
+_VARYING = frozenset(
+    f"{dialect}.{name}"
+    for dialect, names in {
+        "linalg": "erf exp log powf rsqrt softmax sqrt tanh",
+        "arith": "addf",
+        "math": "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp2 expm1 log"
+        " log10 log1p log2 powf rsqrt sin sinh sqrt tan tanh",
+        "stablehlo": "add atan2 batch_norm_grad batch_norm_inference batch_norm_training cbrt"
+        " cholesky convolution cosine dot dot_general exponential exponential_minus_one fft log"
+        " log_plus_one logistic power rsqrt sine sqrt tan tanh triangular_solve",
+        "tosa": "avg_pool2d conv2d conv3d cos depthwise_conv2d erf exp fft2d log matmul pow"
+        " reciprocal reduce_sum rfft2d rsqrt sigmoid sin tanh transpose_conv2d",
+    }.items()
+    for name in names.split()
+)
+"""Ops that are, or whose regions hold, what is computed in more than one way."""
+
+
+def add_factors(module: ir.Operation, function: ir.Operation) -> None:
+    """Multiply what may be rounded otherwise by further arguments of the function, its last ones.
+
+    What it calls is put where it is called before, if there is anything of that kind.
+    """
+    if not any(map(_may_round_otherwise, walk(module))):
+        return
+    PassManager.parse(_INLINE).run(module)
+    factors: dict[tuple[ir.Type, int], ir.Value] = {}
+    counts: Counter[ir.Type] = Counter()
+    before = len(body(function).arguments)
+    for op in _ops(function):
+        for value in _rounded(op):
+            key = value.type, counts[value.type] % _KINDS
+            counts[value.type] += 1
+            if key not in factors:
+                factors[key] = body(function).add_argument(value.type, function.location)
+            _multiply(value, factors[key])
+    entries = boundary(function, "arg_attrs")
+    update_type(function)
+    added = len(body(function).arguments) - before
+    set_boundary(function, "arg_attrs", [*entries, *({} for _ in range(added))])
+
+
+def ones(types: Sequence[TensorType]) -> list[Array]:
+    return [np.ones(each.shape, each.dtype) for each in types]
+
+
+def moved(arrays: Sequence[Array], seed: int) -> list[Array]:
+    """The arrays with floats of 16 bits moved: half of them, by one unit in the last place."""
+    generator = np.random.default_rng(seed)
+    return [_moved(each, generator) if is_narrow(each.dtype) else each for each in arrays]
+
+
+def _moved(array: Array, generator: np.random.Generator) -> Array:
+    unit = float(ml_dtypes.finfo(array.dtype).eps)
+    factors = np.array([1 - unit / 2, 1, 1, 1 + unit]).astype(array.dtype)
+    drawn = factors[generator.integers(0, len(factors), array.shape, np.uint8)]
+    with np.errstate(all="ignore"):
+        return np.asarray(np.multiply(array, drawn, dtype=array.dtype))
+
+
+def _may_round_otherwise(op: ir.Operation) -> bool:
+    return _varies(op) or any(map(_is_narrow, (*op.operands, *op.results)))
+
+
+def _varies(op: ir.Operation) -> bool:
+    """Whether floats that the op makes depend on who computes them; of sums of two they do not."""
+    if op.name in ("arith.addf", "stablehlo.add"):
+        return False
+    return any(each.name in _VARYING for each in (op, *_inside(op)))
+
+
+def _is_narrow(value: ir.Value) -> bool:
+    type_ = value.type
+    return (
+        isinstance(type_, ir.RankedTensorType)
+        and type_.has_static_shape
+        and isinstance(type_.element_type, ir.BF16Type | ir.F16Type)
+    )
+
+
+def _ops(op: ir.Operation) -> list[ir.Operation]:
+    """The ops in regions that tensors flow through: not those that say how to reduce."""
+    found = []
+    for inner in _inside(op):
+        found.append(inner)
+        if inner.name.startswith(_HOLDS_OPS):
+            found += _ops(inner)
+    return found
+
+
+def _inside(op: ir.Operation) -> list[ir.Operation]:
+    """The ops of the op's own blocks, those of linalg's named ops too."""
+    return [each for region in op.regions for block in region for each in operations(block)]
+
+
+def _rounded(op: ir.Operation) -> list[ir.OpResult]:
+    """Those of the op's results that hold elements which may be rounded otherwise."""
+    if not _computes(op):
+        return []
+    concerned = _is_float if _varies(op) or any(map(_is_narrow, op.operands)) else _is_narrow
+    return [each for each in op.results if concerned(each)]
+
+
+def _is_float(value: ir.Value) -> bool:
+    type_ = value.type
+    is_static = isinstance(type_, ir.RankedTensorType) and type_.has_static_shape
+    return is_static and isinstance(type_.element_type, ir.FloatType)
+
+
+def _computes(op: ir.Operation) -> bool:
+    """Whether elements of the op's results are more than those that it is given."""
+    if op.name in _EXACT or op.name.startswith((*_MOVES, *_HOLDS_OPS)):
+        return False
+    if op.name in ("stablehlo.convert", "tosa.cast", "arith.sitofp", "arith.uitofp"):
+        return isinstance(_element(op.operands[0].type), ir.FloatType)
+    inside = _inside(op)
+    return not inside or any(map(_rounds_elements, inside))
+
+
+def _rounds_elements(op: ir.Operation) -> bool:
+    is_float = any(isinstance(_element(each.type), ir.FloatType) for each in op.results)
+    return is_float and op.name not in _EXACT and not op.name.startswith(_MOVES)
+
+
+def _element(type_: ir.Type) -> ir.Type:
+    return type_.element_type if isinstance(type_, ir.ShapedType) else type_
+
+
+def _multiply(value: ir.OpResult, factors: ir.Value) -> None:
+    op = value.owner
+    name = "stablehlo.multiply" if op.name.startswith("stablehlo.") else "arith.mulf"
+    uses = list(value.uses)
+    with ir.InsertionPoint.after(op), op.location:
+        product = build.create(name, [value.type], [value, factors]).results[0]
+    build.redirect(uses, product)

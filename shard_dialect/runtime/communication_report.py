@@ -1,0 +1,85 @@
+"""What a program communicates, by the cost model, from the collectives that it calls.
+
+Bytes moved per device, for a group of n: all-gather (n-1)/n of the result, reduce-scatter (n-1)/n
+of the operand, all-reduce twice that, all-to-all (n-1)/n of the operand, permute the operand, a
+halo what comes from two neighbours. A slice, or a mask, of what a device holds moves nothing and is
+no collective here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from tabulate import tabulate
+
+from shard_dialect.codegen.lowered_program import Site
+from shard_dialect.model import AllSlice, Axis, Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One collective of the program."""
+
+    kind: str
+    grid_axes: list[Axis]
+    group_size: int
+    operand: str
+    result: str
+    bytes_moved: int
+    """Per device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The collectives of a program in their order."""
+
+    entries: tuple[Entry, ...]
+
+    @classmethod
+    def of(cls, calls: Sequence[Site]) -> Report:
+        silent = AllSlice | Mask
+        told = [
+            site for site in calls if not isinstance(site.step, silent) and site.phase != "done"
+        ]
+        return cls(tuple(map(_entry, told)))
+
+    @property
+    def bytes_moved(self) -> int:
+        return sum(entry.bytes_moved for entry in self.entries)
+
+    def as_json(self) -> dict[str, object]:
+        """For `--json`: the collectives, and their totals."""
+        by_kind = Counter(entry.kind for entry in self.entries)
+        return {
+            "collectives": [asdict(entry) for entry in self.entries],
+            "totals": {
+                "count": len(self.entries),
+                "bytes_moved": self.bytes_moved,
+                "by_kind": dict(sorted(by_kind.items())),
+            },
+        }
+
+    def __str__(self) -> str:
+        if not self.entries:
+            return "no communication"
+        head = ["collective", "grid axes", "group", "operand", "result", "bytes moved per device"]
+        rows: list[list[object]] = [
+            [e.kind, str(e.grid_axes), e.group_size, e.operand, e.result, e.bytes_moved]
+            for e in self.entries
+        ]
+        rows.append(["total", None, None, None, None, self.bytes_moved])
+        return tabulate(rows, head, tablefmt="plain")
+
+
+def _entry(site: Site) -> Entry:
+    size = site.grid.axes_size(site.step.axes)
+    return Entry(
+        site.step.kind,
+        list(site.step.axes),
+        size,
+        str(site.source),
+        str(site.target),
+        site.step.bytes_moved(size, site.source.shape, site.source.dtype.itemsize),
+    )

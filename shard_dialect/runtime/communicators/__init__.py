@@ -1,0 +1,1 @@
+"""How devices exchange data: threads of one process, MPI, torch.distributed."""

@@ -1,0 +1,25 @@
+"""A failure is told when it happens: compiled code goes on to its end, and others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.codegen.lowered_program import Site
+from shard_dialect.runtime.executable import Communicator
+
+
+class Telling:
+    """A communicator whose exceptions `tell` is given before they are raised."""
+
+    def __init__(self, inner: Communicator, tell: Callable[[BaseException], None]) -> None:
+        self.rank = inner.rank
+        self._inner = inner
+        self._tell = tell
+
+    def perform(self, site: Site, source: Array, target: Array) -> None:
+        try:
+            self._inner.perform(site, source, target)
+        except BaseException as error:
+            self._tell(error)
+            raise

@@ -1,0 +1,77 @@
+"""What joins the parts of several devices, where a library does not do it as MLIR does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import ml_dtypes
+import numpy as np
+
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.model import Reduction
+from shard_dialect.runtime.communicators.group import Group
+
+_JOIN: dict[Reduction, np.ufunc] = {
+    "sum": np.add,
+    "product": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "average": np.add,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+}
+"""For each reduction what joins two arrays."""
+_NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+
+
+def join(parts: Iterable[Array], into: Array, reduction: Reduction) -> None:
+    """The parts that devices have, in their order, joined into another array.
+
+    The code does not warn of what overflows, or is no number, and neither does this. Floats of 16
+    bits are joined in f32 and rounded once.
+    """
+    if into.dtype in _NARROW:
+        wide = np.empty(into.shape, np.float32)
+        join((each.astype(np.float32) for each in parts), wide, reduction)
+        with np.errstate(all="ignore"):
+            into[...] = wide.astype(into.dtype)
+        return
+    first, *others = parts
+    with np.errstate(all="ignore"):
+        if others:
+            _JOIN[reduction](first, others[0], out=into)
+        else:
+            into[...] = first
+        for each in others[1:]:
+            _JOIN[reduction](into, each, out=into)
+        if reduction == "average":
+            np.divide(into, into.dtype.type(1 + len(others)), out=into)
+
+
+def all_reduce_by_parts(group: Group, send: Array, into: Array, reduction: Reduction) -> None:
+    """Each member joins its part of all elements, and all put the parts together."""
+    part = -(-send.size // group.size)
+    padded = np.zeros(part * group.size, send.dtype)
+    padded[: send.size] = send.reshape(-1)
+    joined = np.empty(part, send.dtype)
+    reduce_scatter_by_parts(group, padded, joined, reduction)
+    group.all_gather(joined, padded)
+    into.reshape(-1)[...] = padded[: send.size]
+
+
+def reduce_scatter_by_parts(group: Group, send: Array, into: Array, reduction: Reduction) -> None:
+    """Each member gets its part of what all have, and joins them."""
+    rows = np.empty_like(send)
+    group.all_to_all(send, rows)
+    join(rows.reshape(group.size, *into.shape), into, reduction)
+
+
+def reduce_by_rows(group: Group, send: Array, into: Array, root: int, reduction: Reduction) -> None:
+    """The root gets what all have, and joins it."""
+    rows = np.empty((group.size, *send.shape), send.dtype)
+    group.gather(send, rows, root)
+    if group.index == root:
+        join(rows, into, reduction)
+    else:
+        into[...] = 0

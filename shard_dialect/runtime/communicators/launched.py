@@ -1,0 +1,36 @@
+"""Where devices are, and what joins the processes that a launcher started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from shard_dialect.processes.launchers import MPICH, OPEN_MPI, TORCHRUN, Launcher
+
+if TYPE_CHECKING:
+    from shard_dialect.runtime.communicators.world import Launched
+
+BACKENDS: Mapping[str, Sequence[Launcher]] = {
+    "devices": (),
+    "mpi": (OPEN_MPI, MPICH),
+    "mpi4py": (OPEN_MPI, MPICH),
+    "torch": (TORCHRUN,),
+}
+"""For each backend what may have started its ranks."""
+
+
+def world_of(backend: str) -> Callable[[], Launched] | None:
+    """What joins the processes of MPI or torch when called; `None` for devices in this process.
+
+    All that takes long and waits for nobody (importing torch is seconds) is done before the call.
+    Raises `MissingExtra` if the backend's package is not installed.
+    """
+    if backend in ("mpi", "mpi4py"):
+        from shard_dialect.runtime.communicators.mpi import MpiWorld
+
+        return MpiWorld
+    if backend == "torch":
+        from shard_dialect.runtime.communicators.torch_distributed import TorchWorld
+
+        return TorchWorld
+    return None

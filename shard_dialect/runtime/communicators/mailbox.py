@@ -1,0 +1,96 @@
+"""What devices in one process send each other, apart from where their groups meet.
+
+A device may wait for what none will send: because the one it waits for has ended, or waits itself.
+Once no device can go on, all those that wait for a message say so; none hangs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.errors import ShardError
+
+_Ranks = tuple[int, ...]
+_TICK = 0.1
+_QUIET = 20
+"""Ticks in which nothing happens before devices that all wait are taken to wait for ever.
+
+Not seconds: a process that was stopped for some has to be let go on.
+"""
+
+
+class Post:
+    """The messages of `size` devices, in the order in which they were sent."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._changed = threading.Condition()
+        self._messages: dict[tuple[_Ranks, int, int], deque[Array]] = defaultdict(deque)
+        self._stuck: dict[int, Callable[[], bool]] = {}
+        """Of each device that waits or has ended whether nothing lets it go on as yet."""
+        self._events = 0
+        self._is_aborted = False
+
+    def send(self, group: _Ranks, source: int, to: int, array: Array) -> None:
+        with self._changed:
+            self._messages[group, source, to].append(array)
+            self._events += 1
+            self._changed.notify_all()
+
+    def receive(self, group: _Ranks, to: int, source: int | None) -> Array:
+        """The next message from a member of the group, or from any of them.
+
+        Raises a `ShardError` if none can come any more.
+        """
+        sources = range(len(group)) if source is None else (source,)
+        boxes = [self._messages[group, each, to] for each in sources]
+        rank = group[to]
+        events, quiet = -1, 0
+        with self._changed:
+            self._stuck[rank] = lambda: not any(boxes)
+            while not self._is_aborted:
+                for box in filter(None, boxes):
+                    del self._stuck[rank]
+                    self._events += 1
+                    return box.popleft()
+                quiet = quiet + 1 if events == self._events and self._all_wait() else 0
+                events = self._events
+                if quiet > _QUIET:
+                    raise ShardError(
+                        f"device {rank} waits for what {_named(group, source)} does not send: "
+                        "each device has ended, or waits too"
+                    )
+                self._changed.wait(_TICK)
+        raise threading.BrokenBarrierError
+
+    def leave(self, rank: int) -> None:
+        """A device has ended."""
+        with self._changed:
+            self._stuck[rank] = lambda: True
+            self._events += 1
+
+    def abort(self) -> None:
+        with self._changed:
+            self._is_aborted = True
+            self._changed.notify_all()
+
+    @contextmanager
+    def at_meeting(self, rank: int, barrier: threading.Barrier) -> Iterator[None]:
+        """A device waits for the others of a group."""
+        self._stuck[rank] = lambda: barrier.n_waiting > 0  # a full one lets all go
+        yield
+        self._stuck.pop(rank, None)
+        self._events += 1
+
+    def _all_wait(self) -> bool:
+        """Whether no device computes, or is to."""
+        stuck = list(self._stuck.values())
+        return len(stuck) == self._size and all(each() for each in stuck)
+
+
+def _named(group: _Ranks, place: int | None) -> str:
+    return "any other device" if place is None else f"device {group[place]}"

@@ -1,0 +1,153 @@
+"""What the steps of a plan do to arrays, the same for every kind of device.
+
+The code has packed what it gives: an exchange is of whole rows along the first dimension. Devices
+differ in the exchange only: threads, MPI, torch.distributed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.codegen.lowered_program import Site
+from shard_dialect.ir.shard.local_collectives import LocalStep
+from shard_dialect.model import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Axes,
+    Grid,
+    Permute,
+    ReduceScatter,
+    UpdateHalo,
+)
+from shard_dialect.model.point_to_point import Receive, Send
+from shard_dialect.model.rooted_collectives import (
+    Broadcast,
+    Gather,
+    Reduce,
+    Scatter,
+    Shift,
+    place_of,
+)
+from shard_dialect.planner.halos import halo_messages
+from shard_dialect.runtime.communicators.group import Group
+
+
+class Member(ABC):
+    """One device, and the groups that it has talked in so far.
+
+    What is started is done by a thread of its own, in the order of the program; all devices run the
+    same program, so they meet in the same order.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self._groups: dict[tuple[Grid, Axes], Group] = {}
+        self._speaker: ThreadPoolExecutor | None = None
+        self._started: dict[int, Future[None]] = {}
+
+    def perform(self, site: Site, source: Array, target: Array) -> None:
+        """Answer the compiled code: do `site`'s step with this device's group, or a phase of it."""
+        where = target.ctypes.data
+        if site.phase == "done":
+            if where in self._started:
+                self._started.pop(where).result()
+        elif site.phase == "start":
+            self._started[where] = self._speak(site, source, target)
+        elif self._speaker is not None:
+            self._speak(site, source, target).result()
+        else:
+            self._perform(site, source, target)
+
+    def rest(self) -> None:
+        """At the end of a run: wait for what was started, and let the thread go."""
+        if self._speaker is not None:
+            self._speaker.shutdown()
+            self._speaker = None
+
+    def _speak(self, site: Site, source: Array, target: Array) -> Future[None]:
+        if self._speaker is None:
+            self._speaker = ThreadPoolExecutor(1, f"device {self.rank}")
+        return self._speaker.submit(self._perform, site, source, target)
+
+    def _perform(self, site: Site, source: Array, target: Array) -> None:
+        perform(site.step, site.grid, self.group(site.grid, site.step.axes), source, target)
+
+    def group(self, grid: Grid, axes: Axes) -> Group:
+        """This device's group along `axes`, made once."""
+        key = (grid, axes)
+        if key not in self._groups:
+            self._groups[key] = self.join(*key)
+        return self._groups[key]
+
+    @abstractmethod
+    def join(self, grid: Grid, axes: Axes) -> Group:
+        """Make this device's group along `axes`."""
+
+
+def perform(step: LocalStep, grid: Grid, group: Group, source: Array, target: Array) -> None:
+    """Do one step along the first dimension of this device's `source`; `target` gets the result."""
+    _PERFORM[type(step)](step, grid, group, source, target)
+
+
+def _permute(step: Permute, group: Group, source: Array, target: Array) -> None:
+    to, origin = step.permutation[group.index], step.permutation.index(group.index)
+    group.permute(source, target, to, origin)
+
+
+def _update_halo(step: UpdateHalo, group: Group, source: Array, target: Array) -> None:
+    target[...] = source
+    for each in halo_messages(step, len(target)):
+        group.permute(
+            target[each.sent : each.sent + each.count],
+            target[each.put : each.put + each.count],
+            _at(group, each.to),
+            _at(group, -each.to),
+        )
+
+
+def _at(group: Group, distance: int) -> int | None:
+    place = group.index + distance
+    return place if 0 <= place < group.size else None
+
+
+def _shift(step: Shift, grid: Grid, group: Group, source: Array, target: Array) -> None:
+    target[...] = 0  # what no one gives
+    group.permute(source, target, *step.partners(group.index, grid.sizes_along(step.axes)))
+
+
+def _send(step: Send, grid: Grid, group: Group, source: Array, target: Array) -> None:
+    group.send(source, place_of(step.destination, grid.sizes_along(step.axes)))
+    target[...] = source
+
+
+def _receive(step: Receive, grid: Grid, group: Group, _: Array, target: Array) -> None:
+    origin = step.source
+    sizes = grid.sizes_along(step.axes)
+    group.receive(target, None if origin is None else place_of(origin, sizes))
+
+
+def _root(step: Broadcast | Gather | Reduce | Scatter, grid: Grid) -> int:
+    return place_of(step.root, grid.sizes_along(step.axes))
+
+
+_PERFORM: dict[type, Callable[..., None]] = {
+    AllGather: lambda _, __, group, *arrays: group.all_gather(*arrays),
+    AllReduce: lambda step, _, group, *arrays: group.all_reduce(*arrays, step.reduction),
+    ReduceScatter: lambda step, _, group, *arrays: group.reduce_scatter(*arrays, step.reduction),
+    AllToAll: lambda _, __, group, *arrays: group.all_to_all(*arrays),
+    Permute: lambda step, _, group, *arrays: _permute(step, group, *arrays),
+    UpdateHalo: lambda step, _, group, *arrays: _update_halo(step, group, *arrays),
+    Shift: _shift,
+    Send: _send,
+    Receive: _receive,
+    Broadcast: lambda step, grid, group, *arrays: group.broadcast(*arrays, _root(step, grid)),
+    Gather: lambda step, grid, group, *arrays: group.gather(*arrays, _root(step, grid)),
+    Scatter: lambda step, grid, group, *arrays: group.scatter(*arrays, _root(step, grid)),
+    Reduce: lambda step, grid, group, *arrays: group.reduce(
+        *arrays, _root(step, grid), step.reduction
+    ),
+}

@@ -1,0 +1,230 @@
+"""Devices in this process: one thread each, meeting at every collective.
+
+The compiled code does not hold the interpreter's lock, so the devices compute at the same time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.errors import ShardError
+from shard_dialect.model import Axes, Grid, Reduction
+from shard_dialect.runtime.communicators.announce_failures import Telling
+from shard_dialect.runtime.communicators.join_shards import join
+from shard_dialect.runtime.communicators.mailbox import Post
+from shard_dialect.runtime.communicators.perform_collectives import Member
+from shard_dialect.runtime.executable import Executable
+
+_COPIED = 1 << 16
+"""Bytes that are copied in less time than devices take to meet again."""
+_GRACE = 1.0
+"""Seconds that devices have to stop once one has failed: their code may loop until it is told."""
+
+
+def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    """Run on as many devices as `inputs` has lists of pieces; gives their pieces of the results.
+
+    If one device fails, all stop, and the first exception is raised.
+    """
+    world = _World(len(inputs))
+    outputs: list[list[Array]] = [[] for _ in inputs]
+    errors: list[BaseException] = []
+
+    def stop(error: BaseException) -> None:
+        if not isinstance(error, threading.BrokenBarrierError):  # another one says why
+            errors.append(error)
+        world.abort()
+
+    def device(rank: int) -> None:
+        member = _Device(world, rank)
+        try:
+            outputs[rank] = executable.run(inputs[rank], Telling(member, stop))
+        except BaseException as error:
+            stop(error)
+        finally:
+            member.rest()
+            world.post.leave(rank)
+
+    # Daemons: an interpreter that is to end does not wait for what still computes.
+    threads = [
+        threading.Thread(target=device, args=(rank,), daemon=True) for rank in range(len(inputs))
+    ]
+    try:
+        _start(threads)
+        _wait(threads, errors)
+    except BaseException:
+        world.abort()
+        raise
+    if errors:
+        raise errors[0]
+    return outputs
+
+
+def _start(threads: Sequence[threading.Thread]) -> None:
+    try:
+        for thread in threads:
+            thread.start()
+    except RuntimeError as error:
+        message = f"cannot start a thread for each of {len(threads)} devices: {error}"
+        raise ShardError(message) from None
+
+
+def _wait(threads: Sequence[threading.Thread], errors: Sequence[BaseException]) -> None:
+    """Wait for all threads, or for some time after an error."""
+    deadline: float | None = None
+    for thread in threads:
+        while thread.is_alive():
+            if errors and deadline is None:
+                deadline = time.monotonic() + _GRACE
+            thread.join(0.05 if deadline is None else max(0.0, deadline - time.monotonic()))
+            if deadline is not None and time.monotonic() >= deadline:
+                return
+
+
+class _World:
+    """The meeting points of all groups, and the post between their members."""
+
+    def __init__(self, size: int) -> None:
+        self.post = Post(size)
+        self._meetings: dict[tuple[int, ...], _Meeting] = {}
+        self._lock = threading.Lock()
+        self._aborted = False
+
+    def meeting(self, ranks: tuple[int, ...]) -> _Meeting:
+        with self._lock:
+            if ranks not in self._meetings:
+                self._meetings[ranks] = _Meeting(len(ranks))
+                if self._aborted:
+                    self._meetings[ranks].barrier.abort()
+            return self._meetings[ranks]
+
+    def abort(self) -> None:
+        with self._lock:
+            self._aborted = True
+            self.post.abort()
+            for meeting in self._meetings.values():
+                meeting.barrier.abort()
+
+
+class _Meeting:
+    """Where the members of one group exchange arrays.
+
+    Two tables in turn: a member that is already at the next collective must not overwrite what
+    another still reads of this one, and it cannot be two ahead.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.barrier = threading.Barrier(size)
+        self.tables: tuple[list[Array], list[Array]] = (
+            [np.empty(0)] * size,
+            [np.empty(0)] * size,
+        )
+
+
+class _Device(Member):
+    def __init__(self, world: _World, rank: int) -> None:
+        super().__init__(rank)
+        self._world = world
+        self._by_ranks: dict[tuple[int, ...], _Group] = {}
+
+    def join(self, grid: Grid, axes: Axes) -> _Group:
+        # One for all axes that make the same group: its members take turns at two tables.
+        ranks = grid.group_of(self.rank, axes)
+        group = _Group(self._world.meeting(ranks), ranks, self.rank, self._world.post)
+        return self._by_ranks.setdefault(ranks, group)
+
+
+class _Group:
+    def __init__(self, meeting: _Meeting, ranks: tuple[int, ...], rank: int, post: Post) -> None:
+        self.size = len(ranks)
+        self.index = ranks.index(rank)
+        self._ranks = ranks
+        self._meeting = meeting
+        self._post = post
+        self._turn = 0
+
+    @contextmanager
+    def _exchange(self, send: Array) -> Iterator[list[Array]]:
+        """What every member sends.
+
+        A sender may change its buffer as soon as it goes on: a small one is copied, and with a
+        large one, of the same size for all, it waits until all have read it.
+        """
+        table = self._meeting.tables[self._turn]
+        self._turn = 1 - self._turn
+        is_copied = send.nbytes <= _COPIED
+        table[self.index] = send.copy() if is_copied else send
+        self._meet()
+        yield list(table)
+        if not is_copied:
+            self._meet()
+
+    def _meet(self) -> None:
+        with self._post.at_meeting(self._ranks[self.index], self._meeting.barrier):
+            self._meeting.barrier.wait()
+
+    def all_gather(self, send: Array, into: Array) -> None:
+        with self._exchange(send) as sent:
+            np.concatenate(sent, out=into)
+
+    def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
+        with self._exchange(send) as sent:
+            join(sent, into, reduction)
+
+    def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
+        with self._exchange(send) as sent:
+            join(map(self._own, sent), into, reduction)
+
+    def all_to_all(self, send: Array, into: Array) -> None:
+        with self._exchange(send) as sent:
+            np.concatenate([self._own(each) for each in sent], out=into)
+
+    def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
+        with self._exchange(send) as sent:
+            if source is not None:
+                into[...] = sent[source]
+
+    def broadcast(self, send: Array, into: Array, root: int) -> None:
+        with self._exchange(send) as sent:
+            into[...] = sent[root]
+
+    def gather(self, send: Array, into: Array, root: int) -> None:
+        with self._exchange(send) as sent:
+            if self.index == root:
+                np.concatenate(sent, out=into)
+            else:
+                into[...] = 0
+
+    def scatter(self, send: Array, into: Array, root: int) -> None:
+        with self._exchange(send) as sent:
+            into[...] = self._own(sent[root])
+
+    def send(self, send: Array, to: int) -> None:
+        self._post.send(self._ranks, self.index, to, send.copy())
+
+    def receive(self, into: Array, source: int | None) -> None:
+        array = self._post.receive(self._ranks, self.index, source)
+        if (array.shape, array.dtype) != (into.shape, into.dtype):
+            raise ShardError(
+                f"device {self._ranks[self.index]} receives an array of shape {into.shape} of "
+                f"{into.dtype}, and was sent one of shape {array.shape} of {array.dtype}"
+            )
+        into[...] = array
+
+    def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
+        with self._exchange(send) as sent:
+            if self.index == root:
+                join(sent, into, reduction)
+            else:
+                into[...] = 0
+
+    def _own(self, rows: Array) -> Array:
+        """This member's part of those along the first dimension."""
+        part = len(rows) // self.size
+        return rows[self.index * part : (self.index + 1) * part]

@@ -1,0 +1,236 @@
+"""One device a process, talking through torch.distributed: gloo on CPUs, NCCL where each has a GPU.
+
+torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NoReturn
+
+import numpy as np
+
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.errors import MissingExtra, ShardError
+from shard_dialect.model import Axes, Grid, Reduction
+from shard_dialect.model.point_to_point import TAG
+from shard_dialect.runtime.communicators.join_shards import (
+    all_reduce_by_parts,
+    reduce_by_rows,
+    reduce_scatter_by_parts,
+)
+from shard_dialect.runtime.communicators.world import Launched, Pieces
+
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError:
+    raise MissingExtra("torch", "torch") from None
+
+_TIMEOUT = timedelta(seconds=60)
+"""Within this all ranks join."""
+_ON_THEIR_WAY = 1024
+"""Messages of a device that may be, before the first one is waited for."""
+_FOREVER = timedelta(days=365)
+"""A rank may compute for as long as it takes."""
+
+
+class TorchWorld(Launched):
+    """The processes that `torchrun` started."""
+
+    name = "torch"
+    all_make_groups = True
+
+    def __init__(self) -> None:
+        if "RANK" not in os.environ:
+            raise ShardError(
+                "the torch backend needs a launcher: "
+                "torchrun --nproc-per-node=N -m shard_dialect.run ..."
+            )
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        has_gpu = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        self._device = torch.device("cuda", local) if has_gpu else torch.device("cpu")
+        if has_gpu:
+            torch.cuda.set_device(local)  # objects are exchanged on the current one
+        try:
+            dist.init_process_group("nccl" if has_gpu else "gloo", timeout=_TIMEOUT)
+            self._all = dist.new_group(timeout=_FOREVER)
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise ShardError(f"cannot join the other torch processes: {reason}") from None
+        super().__init__(dist.get_rank(), dist.get_world_size())
+
+    def join(self, grid: Grid, axes: Axes) -> _Group:
+        ranks = grid.group_of(self.rank, axes)
+        made = {each: dist.new_group(sorted(each), timeout=_FOREVER) for each in grid.groups(axes)}
+        return _Group(made[ranks], ranks, self.rank, self._device)
+
+    def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
+        found: list[Pieces] = [()] * self.size
+        dist.all_gather_object(found, list(pieces[0]), group=self._all)
+        return found if self.speaks else []
+
+    def share(self, messages: Sequence[str]) -> list[str]:
+        found: list[Sequence[str]] = [()] * self.size
+        dist.all_gather_object(found, list(messages), group=self._all)
+        return [each for given in found for each in given]
+
+    def has_lost_others(self, error: BaseException) -> bool:
+        if isinstance(error, dist.DistError):
+            return True
+        return isinstance(error, RuntimeError) and "gloo" in str(error)
+
+    def close(self) -> None:
+        dist.barrier(self._all)  # what one has sent, another may still be receiving
+        dist.destroy_process_group()
+
+    def abort(self) -> NoReturn:
+        # Tearing the group down would wait for peers; torchrun ends them when it sees our status.
+        os._exit(1)
+
+
+class _Group:
+    """A process group of the ranks of one device group.
+
+    torch orders a group's members by rank; `_place_of` says where each of them stands in the device
+    group's order.
+    """
+
+    def __init__(
+        self, group: dist.ProcessGroup, ranks: tuple[int, ...], rank: int, device: torch.device
+    ) -> None:
+        self.size = len(ranks)
+        self.index = ranks.index(rank)
+        self._group = group
+        self._ranks = ranks
+        self._device = device
+        self._sent: list[tuple[dist.Work, torch.Tensor]] = []
+        self._place_of = [ranks.index(each) for each in sorted(ranks)]
+
+    def all_gather(self, send: Array, into: Array) -> None:
+        given = self._bytes(send)
+        rows = self._rows(into)
+        dist.all_gather([rows[place] for place in self._place_of], given, group=self._group)
+        self._fill(into, rows)
+
+    def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
+        if not _knows(send, reduction):
+            all_reduce_by_parts(self, send, into, reduction)
+            return
+        into[...] = send
+        tensor = torch.from_numpy(into).to(self._device)
+        dist.all_reduce(tensor, _operation(reduction), group=self._group)
+        self._fill(into, tensor)
+
+    def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
+        if not _knows(send, reduction):
+            reduce_scatter_by_parts(self, send, into, reduction)
+            return
+        rows = torch.from_numpy(send.reshape(self.size, *into.shape)).to(self._device)
+        result = torch.from_numpy(into).to(self._device)
+        given = [rows[place] for place in self._place_of]
+        dist.reduce_scatter(result, given, _operation(reduction), group=self._group)
+        self._fill(into, result)
+
+    def all_to_all(self, send: Array, into: Array) -> None:
+        given, rows = self._rows(send), self._rows(into)
+        if self._place_of == list(range(self.size)):
+            dist.all_to_all_single(rows, given, group=self._group)
+        else:
+            got = torch.empty_like(rows)
+            dist.all_to_all_single(got, given[self._place_of], group=self._group)
+            rows[self._place_of] = got
+        self._fill(into, rows)
+
+    def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
+        if to == self.index:
+            into[...] = send
+            return
+        talk = []
+        got = self._bytes(into)
+        if to is not None:
+            given = self._bytes(send)
+            talk.append(dist.P2POp(dist.isend, given, self._ranks[to], group=self._group))
+        if source is not None:
+            talk.append(dist.P2POp(dist.irecv, got, self._ranks[source], group=self._group))
+        for work in dist.batch_isend_irecv(talk) if talk else ():
+            work.wait()
+        self._fill(into, got)
+
+    def broadcast(self, send: Array, into: Array, root: int) -> None:
+        if self.index == root:
+            into[...] = send
+        found = self._bytes(into)
+        dist.broadcast(found, self._ranks[root], group=self._group)
+        self._fill(into, found)
+
+    def gather(self, send: Array, into: Array, root: int) -> None:
+        into[...] = 0
+        rows = self._rows(into)
+        found = [rows[place] for place in self._place_of] if self.index == root else None
+        dist.gather(self._bytes(send), found, self._ranks[root], group=self._group)
+        self._fill(into, rows)
+
+    def scatter(self, send: Array, into: Array, root: int) -> None:
+        rows, got = self._rows(send), self._bytes(into)
+        given = [rows[place] for place in self._place_of] if self.index == root else None
+        dist.scatter(got, given, self._ranks[root], group=self._group)
+        self._fill(into, got)
+
+    def send(self, send: Array, to: int) -> None:
+        given = self._bytes(send).clone()  # it is read until it has been received
+        work = dist.isend(given, self._ranks[to], group=self._group, tag=TAG)
+        self._sent.append((work, given))
+        if len(self._sent) > _ON_THEIR_WAY:
+            self._sent.pop(0)[0].wait()
+
+    def receive(self, into: Array, source: int | None) -> None:
+        got = self._bytes(into)
+        origin = None if source is None else self._ranks[source]
+        dist.recv(got, origin, group=self._group, tag=TAG)
+        self._fill(into, got)
+
+    def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
+        if not _knows(send, reduction):
+            reduce_by_rows(self, send, into, root, reduction)
+            return
+        into[...] = send
+        tensor = torch.from_numpy(into).to(self._device)
+        dist.reduce(tensor, self._ranks[root], _operation(reduction), group=self._group)
+        self._fill(into, tensor)
+        if self.index != root:
+            into[...] = 0
+
+    def _rows(self, array: Array) -> torch.Tensor:
+        """The bytes of each member's part of an array, one row each, in our order."""
+        return self._bytes(array).reshape(self.size, -1)
+
+    def _bytes(self, array: Array) -> torch.Tensor:
+        """The bytes: an exchange need not know what they are. A CPU's are shared."""
+        return torch.from_numpy(array.reshape(-1).view(np.uint8)).to(self._device)
+
+    def _fill(self, into: Array, tensor: torch.Tensor) -> None:
+        """Let the code's buffer be what a tensor is, if this is not the buffer itself."""
+        if self._device.type != "cpu":
+            got = tensor.cpu().numpy().reshape(-1)
+            into.reshape(-1).view(got.dtype)[...] = got
+
+
+def _operation(reduction: Reduction) -> dist.ReduceOp:
+    return {
+        "sum": dist.ReduceOp.SUM,
+        "product": dist.ReduceOp.PRODUCT,
+        "max": dist.ReduceOp.MAX,
+        "min": dist.ReduceOp.MIN,
+    }[reduction]
+
+
+def _knows(array: Array, reduction: Reduction) -> bool:
+    """Whether torch reduces the elements as MLIR does, with every backend: gloo's maximum of a NaN
+    and a number may be either.
+    """
+    if str(array.dtype) in ("int32", "int64"):
+        return reduction in ("sum", "product", "max", "min")
+    return str(array.dtype) in ("float32", "float64") and reduction in ("sum", "product")

@@ -1,0 +1,125 @@
+"""The devices that a program runs on, as `run` sees them: all here, or one here and the others in
+other processes.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, NoReturn
+
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.errors import ShardError, flush, say
+from shard_dialect.processes import watch
+from shard_dialect.processes.exit_messages import told
+from shard_dialect.processes.supervise import is_watched
+from shard_dialect.runtime.communicators.announce_failures import Telling
+from shard_dialect.runtime.communicators.perform_collectives import Member
+from shard_dialect.runtime.communicators.thread_devices import run_devices
+from shard_dialect.runtime.executable import Executable
+
+Pieces = Sequence[Array]
+MAX_DEVICES = 1024
+"""In one process; each is a thread."""
+_GRACE = 1.0
+"""Seconds that other ranks leave rank 0 to be the one to print an error that all have."""
+
+
+class World(ABC):
+    """`ranks` are the devices of this process; the process of rank 0 speaks for all."""
+
+    name: str
+    ranks: Sequence[int]
+
+    @property
+    def speaks(self) -> bool:
+        return 0 in self.ranks
+
+    @abstractmethod
+    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
+        """Run this process's devices on their pieces; gives their pieces of the results."""
+
+    @abstractmethod
+    def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
+        """Every device's pieces by rank where rank 0 is, nothing elsewhere."""
+
+    @abstractmethod
+    def share(self, messages: Sequence[str]) -> list[str]:
+        """The messages of all processes, in the order of their ranks, everywhere."""
+
+
+class InProcess(World):
+    """All devices in this process."""
+
+    name = "devices"
+
+    def __init__(self, size: int) -> None:
+        if size > MAX_DEVICES:
+            raise ShardError(
+                f"the grid has {size} devices: in one process there can be {MAX_DEVICES}"
+            )
+        self.ranks = range(size)
+
+    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
+        return run_devices(executable, inputs)
+
+    def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
+        return list(pieces)
+
+    def share(self, messages: Sequence[str]) -> list[str]:
+        return list(messages)
+
+
+class Launched(World, Member):
+    """One device in this process, started by a launcher together with its peers."""
+
+    all_make_groups: ClassVar[bool] = False
+    """Whether every group is made by all processes together, so that they must run one program."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__(rank)
+        self.size = size
+        self.ranks = (rank,)
+
+    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
+        for site in executable.program.sites.values():
+            # By all and in one order, as a stage of a pipeline may not use some.
+            self.group(site.grid, site.step.axes)
+        outputs = executable.run(inputs[0], Telling(self, self.fail))
+        self.rest()
+        return [outputs]
+
+    def fail(self, error: BaseException) -> None:
+        """Say why this rank fails, and end all of them. Returns only if this process is watched."""
+        is_lost = self.has_lost_others(error)
+        said = str(error).strip().partition("\n")[0]
+        text = f"error: rank {self.rank} has lost the others: {said}" if is_lost else told(error)
+        flush()
+        if is_watched():
+            watch.fail(text, is_lost=is_lost)
+            return
+        if is_lost or (isinstance(error, ShardError) and not self.speaks):
+            time.sleep(_GRACE)
+        say(text)
+        self.abort()
+
+    @abstractmethod
+    def has_lost_others(self, error: BaseException) -> bool:
+        """Whether the error may come from another rank's end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the other processes, once all is done."""
+
+    @abstractmethod
+    def abort(self) -> NoReturn:
+        """End this process and the others."""
+
+    def check_size(self, grid_size: int) -> None:
+        """Raise unless there are as many processes as the grid has devices."""
+        if self.size != grid_size:
+            raise ShardError(
+                f"{self.size} {self.name} ranks are running, but the grid has {grid_size} devices: "
+                f"start {grid_size}"
+            )

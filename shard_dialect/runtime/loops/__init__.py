@@ -1,7 +1,0 @@
-"""Loops of our own for linalg ops on buffers: fused, in an order that LLVM vectorizes."""
-
-from shard_dialect.runtime.loops.lower import to_loops
-from shard_dialect.runtime.loops.padded import store_padded
-from shard_dialect.runtime.loops.parallel import mark_parallel
-
-__all__ = ["mark_parallel", "store_padded", "to_loops"]

@@ -1,0 +1,96 @@
+"""What a program that leaves sizes open is run with.
+
+shard.grid @g(shape = ?x4)                    --grid=2x4, or the number of ranks
+func.func @main(%x: tensor<?x8xf32>)          --shapes=6x8, or the shape of arg0 in --inputs
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.codegen.lowered_program import find_function
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.function import name_of
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.walk import body
+from shard_dialect.passes.specialize.known_shapes import written
+from shard_dialect.passes.specialize.propagate_shapes import leaves_open
+from shard_dialect.passes.specialize.specialize import Specialize
+from shard_dialect.runtime.array_files import shapes_in
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """As the user gives them; empty where nothing is given."""
+
+    shapes: str = ""
+    grid: str = ""
+    inputs: str = ""
+    """A file whose arrays are of the shapes that `shapes` leaves out."""
+    devices: int | None = None
+    """How many ranks there are, if a launcher has started them."""
+
+    def key(self, text: str | bytes) -> str:
+        """What a program of this text, once compiled, depends on: nothing, if it leaves none open.
+
+        The shapes in the inputs, not where these are: the file may be another the next time.
+        """
+        may_be_open = isinstance(text, bytes) or "?" in text
+        if not may_be_open and not self.shapes and not self.grid:
+            return ""
+        given = sorted(shapes_in(self.inputs).items()) if self.inputs and not self.shapes else ()
+        return repr((self.shapes, self.grid, given, self.devices))
+
+    def give(self, module: ir.Module, entry: str) -> None:
+        """Change the module in place, if it leaves any open or is to have given ones.
+
+        Raises a `ShardError` for sizes that do not agree with the program, or are not given.
+        """
+        shapes = self.shapes or self._shapes(find_function(module.operation, entry))
+        grid = self._grid(module.operation)
+        if shapes or grid or leaves_open(module.operation):
+            Specialize(entry, shapes, grid).run(module)
+
+    def _shapes(self, handle: ir.Operation) -> str:
+        types = [argument.type for argument in body(handle).arguments]
+        is_open = [isinstance(e, ir.RankedTensorType) and not e.has_static_shape for e in types]
+        if not any(is_open):
+            return ""
+        if not self.inputs:
+            number = is_open.index(True)
+            raise error_at(
+                handle.location,
+                f"argument {number} of @{name_of(handle)} is a {types[number]}: give the shapes of "
+                "the arguments, with --shapes or by --inputs",
+            )
+        found = shapes_in(self.inputs)
+        names = [f"arg{number}" if each else "" for number, each in enumerate(is_open)]
+        for name in names:
+            if name and name not in found:
+                raise ShardError(
+                    f"'{self.inputs}' holds {', '.join(sorted(found)) or 'none'}, and no {name}, "
+                    "whose sizes the program leaves open"
+                )
+        return ",".join(written(found[name]) if name else "" for name in names)
+
+    def _grid(self, module: ir.Operation) -> str:
+        """The shape for the grid that has unknown sizes; by the number of ranks, if it has one."""
+        grids = grids_of(module).values()  # none, in an unsharded program
+        open_ = [grid for grid in grids if not grid.is_static]
+        if self.grid:
+            if open_ or not grids:
+                return self.grid if open_ else ""
+            if self.grid in [written(grid.shape) for grid in grids]:
+                return ""
+            names = ", ".join(map(str, grids))
+            raise ShardError(f"no grid can have the shape {self.grid}: there is {names}")
+        if len(open_) != 1 or self.devices is None or open_[0].shape.count(None) != 1:
+            return ""
+        (grid,) = open_
+        known = prod(size for size in grid.shape if size is not None)
+        if self.devices % known:
+            raise ShardError(f"grid {grid} cannot have {self.devices} devices, one for each rank")
+        return written(tuple(self.devices // known if s is None else s for s in grid.shape))

@@ -1,0 +1,168 @@
+"""What all ranks must have alike, compared before any of them compiles or computes.
+
+    error: the ranks differ: --seed is 0 on ranks 0, 2, 3, 7 on rank 1
+
+Ranks that differ would wait for each other, or give results that are of no program.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from importlib import metadata
+from typing import IO
+
+import numpy as np
+
+import shard_dialect
+from shard_dialect.codegen.lowered_program import Program
+from shard_dialect.errors import ShardError, cannot
+from shard_dialect.ir.bindings import provider
+from shard_dialect.ir.mesh.attributes import DEVICE
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.model.point_to_point import Receive, Send
+from shard_dialect.runtime.communicators.world import World
+
+PROGRAM = "the program"
+_DISTRIBUTIONS = {"torch_mlir": "torch-mlir", "mlir": "mlir-python-bindings"}
+_SHOWN = 12
+"""Ranks, or values, in a list."""
+_LENGTH = 16
+"""Digits of a digest: enough to tell accidents apart, and to be read."""
+_CHUNK = 1 << 20
+
+
+def versions() -> dict[str, str]:
+    """Of what decides how a program is compiled, and which inputs are drawn."""
+    try:
+        bindings = metadata.version(_DISTRIBUTIONS[provider])
+    except metadata.PackageNotFoundError:
+        bindings = "unknown"
+    return {
+        "the version of shard_dialect": shard_dialect.__version__,
+        "the version of the MLIR bindings": bindings,
+        "the version of numpy": np.__version__,
+    }
+
+
+def digest(*parts: str | bytes) -> str:
+    """A short name of the content."""
+    found = sha256()
+    for part in parts:
+        data = part.encode(errors="surrogateescape") if isinstance(part, str) else part
+        found.update(len(data).to_bytes(8, "little") + data)
+    return found.hexdigest()[:_LENGTH]
+
+
+def digest_of(source: Source) -> str:
+    """Of the program's text, wherever it stands."""
+    return digest(source.text, source.pretty or "")
+
+
+def digest_of_inputs(path: str) -> str:
+    """Of the arrays in a `.npz` file, whenever they were written. Raises `ShardError`."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            names = sorted(file.namelist())
+            return digest(*(f"{name} {_content(file.open(name))}" for name in names))
+    except OSError as error:
+        raise cannot("read", path, error) from None
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error):
+        return "none"  # reading the arrays will say what is wrong with it
+
+
+def _content(stream: IO[bytes]) -> str:
+    found = sha256()
+    with stream:
+        while chunk := stream.read(_CHUNK):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def agree(world: World, mine: Mapping[str, str], program: Source) -> bool:
+    """Raise unless all ranks have the same; gives whether each has a program of its own.
+
+    These are programs of single devices, to be compared by `agree_on_talk` once they are read.
+    """
+    text = program.text if isinstance(program.text, bytes) else program.text.encode()
+    is_marked = DEVICE.encode() in text
+    shared = world.share([json.dumps([{**mine, PROGRAM: digest_of(program)}, is_marked])])
+    found = [json.loads(each) for each in shared]
+    of_all = {rank: items for rank, (items, _) in enumerate(found)}
+    differing = _differing(of_all)
+    has_own = PROGRAM in differing and all(is_marked for _, is_marked in found)
+    _refuse(of_all, [each for each in differing if not (has_own and each == PROGRAM)])
+    return has_own
+
+
+def agree_on_talk(world: World, program: Program, rank: int) -> None:
+    """Raise unless the programs of single devices are of one program, as far as they say.
+
+    They must take and give pieces of the same tensors, and the devices of a group must do the same
+    collectives together, in one order. Whom messages go to is each device's own matter.
+    """
+    shared = world.share([json.dumps([_boundary(program), _talk(program, rank)])])
+    found = [json.loads(each) for each in shared]
+    boundaries = {number: {_BOUNDARY: boundary} for number, (boundary, _) in enumerate(found)}
+    _refuse(boundaries, _differing(boundaries))
+    for group in sorted({group for _, talk in found for group in talk}):
+        members = [int(each) for each in group.split()]
+        name = f"what ranks {', '.join(group.split())} do together"
+        talks = {each: {name: found[each][1].get(group, "nothing")} for each in members}
+        _refuse(talks, _differing(talks))
+
+
+_BOUNDARY = "what the program takes and gives"
+
+
+def _boundary(program: Program) -> str:
+    sides = [
+        f"{each.whole} {each.sharding} {each.stage}"
+        for each in (*program.arguments, *program.results)
+    ]
+    kind = "all devices" if program.device is None else "one device"
+    return digest(kind, program.entry, *sides, *map(repr, program.grids.values()))
+
+
+def _talk(program: Program, rank: int) -> dict[str, str]:
+    """What the device does together with others, by their ranks."""
+    found: dict[str, list[str]] = {}
+    for site in program.calls:
+        if not isinstance(site.step, Send | Receive):
+            group = " ".join(map(str, site.grid.group_of(rank, site.step.axes)))
+            said = f"{site.step} {site.source} {site.target} {site.phase}"
+            found.setdefault(group, []).append(said)
+    return {group: digest(*said) for group, said in found.items()}
+
+
+_Items = Mapping[int, Mapping[str, str]]
+"""What each rank has, by their names."""
+
+
+def _differing(of_all: _Items) -> list[str]:
+    names = dict.fromkeys(name for items in of_all.values() for name in items)
+    return [name for name in names if len({items.get(name) for items in of_all.values()}) > 1]
+
+
+def _refuse(of_all: _Items, names: Iterable[str]) -> None:
+    """Raise if there are any: all ranks raise the same."""
+    found = []
+    for name in names:
+        having: dict[str, list[int]] = {}
+        for rank, items in of_all.items():
+            having.setdefault(items.get(name, "nothing"), []).append(rank)
+        values = [f"{value or 'not given'} on {_ranks(ranks)}" for value, ranks in having.items()]
+        more = f" and {len(values) - _SHOWN} others" if len(values) > _SHOWN else ""
+        found.append(f"{name} is {', '.join(values[:_SHOWN])}{more}")
+    if found:
+        raise ShardError(f"the ranks differ: {'; '.join(found)}")
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    """Their names, for people."""
+    shown = ", ".join(map(str, numbers[:_SHOWN]))
+    more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
+    return f"rank{'s' * (len(numbers) > 1)} {shown}{more}"

@@ -1,0 +1,419 @@
+"""Random annotated programs: chains of samples, in loops, branches and functions that are called.
+
+What a sample makes feeds the samples after it, where types fit; else the function gets one more
+argument. Floats that were computed go into no op where rounding could decide what comes out
+(`JUMPS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from random import Random
+
+from shard_dialect.model import Grid, Sharding
+from shard_dialect.testing.draws import EVEN, UNEVEN, Draws, chance
+from shard_dialect.testing.placement import said
+from shard_dialect.testing.random_shardings import any_grid, any_sharding
+from shard_dialect.testing.sample import Sample, Tensor
+from shard_dialect.testing.sample_table import JUMPS, MOVES, SAMPLES, can_be_narrow, runnable
+
+_LARGEST = 2**12
+_DEEPEST = 2
+_FLAG = Tensor((), "i1")
+_MIXED = (("bf16",), ("f16",), ("bf16", "bf16"), ("f16", "bf16"))
+
+Apart = Callable[[Callable[[Random], None]], None]
+"""Takes a step of the drawing and takes it, with a generator whose draws are the step's alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A module with `@main`, which can be run on the devices of one grid."""
+
+    text: str
+    ops: tuple[str, ...]
+    """The names of what was drawn, in order."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    name: str
+    type: Tensor
+    is_exact: bool
+    """No rounding is in it: an argument, or a part of one, or of integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    name: str
+    arguments: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+
+
+@dataclass
+class _Module:
+    rng: Random
+    grid: Grid
+    is_even: bool
+    names: Sequence[str]
+    """Of the ops to draw from, each as often as any other."""
+    apart: Apart | None
+    precisions: Sequence[str] = ("f32",)
+    """What the floats of a sample may be, whose own are f32."""
+    ops: list[str] = field(default_factory=list)
+    signatures: list[_Signature] = field(default_factory=list)
+    count: int = 0
+
+    @property
+    def flows(self) -> Sequence[Callable[[_Function], None]]:
+        """Loops, branches and calls: StableHLO's alone where all ops are."""
+        is_stablehlo = all(name.startswith("stablehlo.") for name in self.names)
+        return [each for each in _FLOWS if not is_stablehlo or each not in (_for, _if)]
+
+    def fresh(self) -> int:
+        self.count += 1
+        return self.count
+
+    def step(self, take: Callable[[], None]) -> None:
+        """Take a step, apart from the others if there is a way to."""
+        if self.apart is None:
+            take()
+            return
+        around = self.rng
+
+        def with_own(rng: Random) -> None:
+            self.rng = rng
+            take()
+            self.rng = around
+
+        self.apart(with_own)
+
+    def sharding(self, tensor: Tensor, sub_axes: bool) -> Sharding:
+        return any_sharding(self.rng, tensor.shape, self.grid, even=self.is_even, sub_axes=sub_axes)
+
+
+def any_program(
+    rng: Random, ops: Sequence[str] | None = None, apart: Apart | None = None
+) -> Program:
+    """A program of samples of these ops, or of all that can be run; the same for one seed."""
+    names = sorted(ops) if ops is not None else runnable()
+    module = _Module(rng, any_grid(rng), not chance(rng, 0.4), names, apart)
+    if chance(rng, 0.35):
+        module.precisions = ("f32", *rng.choice(_MIXED))
+    functions = []
+    if chance(rng, 0.25):
+        functions.append(_Function(module).written("f", "private ", most=3))
+    functions.append(_Function(module).written("main", "", most=8))
+    shape = "x".join(map(str, module.grid.shape))
+    text = f"shard.grid @g(shape = {shape})\n" + "\n".join(functions)
+    return Program(text, tuple(module.ops))
+
+
+class _Function:
+    """A function under construction."""
+
+    def __init__(self, module: _Module) -> None:
+        self.module = module
+        self.arguments: list[_Value] = []
+        self.values: list[_Value] = []
+        self.used: set[str] = set()
+        self.said: set[str] = set()
+        """What an annotation speaks of, or has made."""
+        self.lines: list[str] = []
+        self.depth = 0
+
+    @property
+    def rng(self) -> Random:
+        return self.module.rng
+
+    def written(self, name: str, visibility: str, most: int) -> str:
+        self.steps(most)
+        results = [each for each in self.values if each.name not in self.used][-4:]
+        results = results or self.values[-1:]
+        if visibility:
+            results = results[-1:]
+        given = ", ".join(
+            f"{each.name}: {each.type}{self.on_boundary(each)}" for each in self.arguments
+        )
+        made = ", ".join(f"{each.type}{self.on_boundary(each)}" for each in results)
+        types = tuple(each.type for each in self.arguments), tuple(each.type for each in results)
+        self.module.signatures.append(_Signature(name, *types))
+        returned = f"{_names(results)} : {_types(results)}" if results else ""
+        return "\n".join(
+            [
+                f"func.func {visibility}@{name}({given}) -> ({made}) {{",
+                *self.lines,
+                f"return {returned}",
+                "}\n",
+            ]
+        )
+
+    def steps(self, most: int) -> None:
+        """One or more samples, and what holds some."""
+        for _ in range(self.rng.randint(1, most)):
+            self.module.step(self.step)
+
+    def step(self) -> None:
+        if self.depth < _DEEPEST and chance(self.rng, 0.1):
+            self.rng.choice(self.module.flows)(self)
+        else:
+            self.sample()
+        if chance(self.rng, 0.3):
+            self.annotate()
+
+    # Values
+
+    def known(self) -> list[_Value]:
+        return [
+            each for each in (*self.values, *self.arguments) if prod(each.type.shape) <= _LARGEST
+        ]
+
+    def argument(self, type_: Tensor) -> _Value:
+        made = _Value(f"%a{self.module.fresh()}", type_, is_exact=True)
+        self.arguments.append(made)
+        return made
+
+    def find(self, type_: Tensor, exact: bool = False) -> _Value:
+        """A value of this type: one of the latest, or a new argument."""
+        found = [
+            each
+            for each in (*self.arguments, *self.values)
+            if each.type == type_ and (each.is_exact or not exact)
+        ]
+        others = [] if found or exact else self.in_other_precisions(type_)
+        if found and not chance(self.rng, 0.15):
+            value = self.rng.choice(found[-3:])
+        elif others and not chance(self.rng, 0.3):
+            value = self.converted(self.rng.choice(others[-3:]), type_)
+        else:
+            value = self.argument(type_)
+        self.used.add(value.name)
+        return value
+
+    def in_other_precisions(self, type_: Tensor) -> list[_Value]:
+        """Floats of the same shape that a program of several precisions may convert."""
+        precisions = self.module.precisions
+        if len(precisions) == 1 or type_.element not in precisions:
+            return []
+        return [
+            each
+            for each in (*self.arguments, *self.values)
+            if each.type.element in precisions and each.type.of(type_.element) == type_
+        ]
+
+    def converted(self, value: _Value, type_: Tensor) -> _Value:
+        name = f"%c{self.module.fresh()}"
+        text = f"stablehlo.convert {value.name} : ({value.type}) -> {type_}"
+        self.lines.append(f"{name} = {text}")
+        self.used.add(value.name)
+        return self.made([type_], name)[0]
+
+    def made(self, types: Sequence[Tensor], name: str, exact: bool = False) -> list[_Value]:
+        several = len(types) > 1
+        found = [
+            _Value(f"{name}#{place}" if several else name, type_, exact or not type_.is_float)
+            for place, type_ in enumerate(types)
+        ]
+        self.values += found
+        return found
+
+    # Ops
+
+    def sample(self) -> None:
+        op = self.rng.choice(self.module.names)
+        sizes = EVEN if self.module.is_even else UNEVEN + EVEN
+        drawn: Sample = SAMPLES[op](Draws(self.rng, sizes, [each.type for each in self.known()]))
+        precision = self.rng.choice(self.module.precisions)
+        if precision != "f32" and can_be_narrow(drawn):
+            drawn = drawn.in_precision(precision)
+        needs_exact = op in JUMPS or drawn.jumps
+        operands = [self.find(type_, needs_exact) for type_ in drawn.operands]
+        number = self.module.fresh()
+        name = f"%v{number}"
+        self.lines.append(drawn.renamed([each.name for each in operands], name, f"n{number}_"))
+        is_exact = op in MOVES and all(each.is_exact for each in operands)
+        self.made(drawn.results, name, is_exact)
+        self.module.ops.append(op)
+
+    def annotate(self) -> None:
+        """Say of the latest value how it lies, or how its users see it."""
+        if not self.values or self.values[-1].name in self.said:
+            return
+        value, number = self.values[-1], self.module.fresh()
+        name, kind = f"%s{number}", self.rng.randrange(3 if value.type.shape else 2)
+        sharding = self.module.sharding(value.type, sub_axes=kind < 2)
+        if kind < 2:
+            as_result = "true" if kind == 0 else "false"
+            self.lines.append(
+                f'{name} = "mesh.annotate"({value.name}) {{sharding = #mesh.shard<@g, {sharding}>, '
+                f"required = true, as_result = {as_result}}} : ({value.type}) -> {value.type}"
+            )
+        else:
+            for_users = " annotate_for_users" if chance(self.rng, 0.5) else ""
+            axes = [list(each) for each in sharding.split_axes]
+            self.lines += [
+                f"%l{number} = shard.sharding @g split_axes = {axes} : !shard.sharding",
+                f"{name} = shard.shard {value.name} to %l{number}{for_users} : {value.type}",
+            ]
+        self.said |= {value.name, name}
+        self.used.add(value.name)
+        self.values.append(replace(value, name=name))
+
+    def on_boundary(self, value: _Value) -> str:
+        if not chance(self.rng, 0.5) or value.name in self.said:
+            return ""
+        self.said.add(value.name)
+        return said(self.module.sharding(value.type, sub_axes=True))
+
+    # Control flow
+
+    def region(
+        self, given: Sequence[_Value], types: Sequence[Tensor]
+    ) -> tuple[list[str], list[_Value]]:
+        """The lines of a region that knows of `given`, and values of these types to end it with."""
+        lines, count, used = self.lines, len(self.values), set(self.used)
+        self.lines = []
+        self.values = [*self.values, *given]
+        self.depth += 1
+        self.steps(3)
+        ends = []
+        for type_ in types:
+            inside = [each for each in self.values[count:] if each.type == type_]
+            ends.append(inside[-1] if inside else self.find(type_))
+        self.depth -= 1
+        inside_lines, self.lines = self.lines, lines
+        self.values = self.values[:count]
+        self.used |= used
+        return inside_lines, ends
+
+    def carried(self) -> list[_Value]:
+        """One or two values that go around, or come out; StableHLO knows no `index`."""
+        known = [each for each in self.known() if each.type.element != "index"]
+        if not known:
+            return [self.argument(Tensor((12, 12) if self.module.is_even else (5, 12)))]
+        found = [self.rng.choice(known[-4:]) for _ in range(self.rng.randint(1, 2))]
+        self.used |= {each.name for each in found}
+        return found
+
+    def block_arguments(self, inits: Sequence[_Value]) -> list[_Value]:
+        return [
+            _Value(f"%b{self.module.fresh()}", each.type, not each.type.is_float) for each in inits
+        ]
+
+    def number(self, value: int, type_: str) -> str:
+        name = f"%k{self.module.fresh()}"
+        text = (
+            f"stablehlo.constant dense<{value}>" if "tensor" in type_ else f"arith.constant {value}"
+        )
+        self.lines.append(f"{name} = {text} : {type_}")
+        return name
+
+
+def _names(values: Sequence[_Value]) -> str:
+    return ", ".join(each.name for each in values)
+
+
+def _types(values: Sequence[_Value]) -> str:
+    return ", ".join(str(each.type) for each in values)
+
+
+def _bound(function: _Function, types: Sequence[Tensor], head: str) -> None:
+    """`%v:2 = head`, and its results as values."""
+    name = f"%v{function.module.fresh()}"
+    several = f":{len(types)}" if len(types) > 1 else ""
+    function.lines.append(f"{name}{several} = {head}")
+    function.made(types, name)
+
+
+def _for(function: _Function) -> None:
+    inits = function.carried()
+    types = [each.type for each in inits]
+    low, high, step = (function.number(each, "index") for each in (0, function.rng.randrange(4), 1))
+    given = function.block_arguments(inits)
+    inside, ends = function.region(given, types)
+    pairs = ", ".join(f"{a.name} = {b.name}" for a, b in zip(given, inits, strict=True))
+    head = (
+        f"scf.for %i{function.module.fresh()} = {low} to {high} step {step} iter_args({pairs}) -> "
+        f"({_types(inits)}) {{"
+    )
+    text = "\n".join([head, *inside, f"scf.yield {_names(ends)} : {_types(ends)}", "}"])
+    _bound(function, types, text)
+    function.module.ops.append("scf.for")
+
+
+def _if(function: _Function) -> None:
+    shown = function.carried()
+    types = [each.type for each in shown]
+    flag, name = function.find(_FLAG), f"%p{function.module.fresh()}"
+    function.lines.append(f"{name} = tensor.extract {flag.name}[] : {_FLAG}")
+    parts = [f"scf.if {name} -> ({_types(shown)}) {{"]
+    for last in ("} else {", "}"):
+        inside, ends = function.region([], types)
+        parts += [*inside, f"scf.yield {_names(ends)} : {_types(ends)}", last]
+    _bound(function, types, "\n".join(parts))
+    function.module.ops.append("scf.if")
+
+
+def _while(function: _Function) -> None:
+    inits = function.carried()
+    types = [each.type for each in inits]
+    counter = Tensor((), "i32")
+    zero, limit, one = (
+        function.number(each, str(counter)) for each in (0, function.rng.randrange(4), 1)
+    )
+    given = function.block_arguments(inits)
+    at, flag, step = (f"%{letter}{function.module.fresh()}" for letter in "ipj")
+    inside, ends = function.region(given, types)
+    pairs = ", ".join(f"{a.name} = {b.name}" for a, b in zip(given, inits, strict=True))
+    text = "\n".join(
+        [
+            f"stablehlo.while({at} = {zero}, {pairs}) : {counter}, {_types(inits)}",
+            "cond {",
+            f"{flag} = stablehlo.compare LT, {at}, {limit} : ({counter}, {counter}) -> tensor<i1>",
+            f"stablehlo.return {flag} : tensor<i1>",
+            "} do {",
+            *inside,
+            f"{step} = stablehlo.add {at}, {one} : {counter}",
+            f"stablehlo.return {step}, {_names(ends)} : {counter}, {_types(ends)}",
+            "}",
+        ]
+    )
+    _bound(function, [counter, *types], text)
+    function.module.ops.append("stablehlo.while")
+
+
+def _case(function: _Function) -> None:
+    shown = function.carried()
+    types = [each.type for each in shown]
+    which = function.find(Tensor((), "i32"))
+    branches = []
+    for _ in range(function.rng.randint(1, 3)):
+        inside, ends = function.region([], types)
+        lines = [*inside, f"stablehlo.return {_names(ends)} : {_types(ends)}"]
+        branches.append("{\n" + "\n".join(lines) + "\n}")
+    text = (
+        f'"stablehlo.case"({which.name}) ({", ".join(branches)}) : ({which.type}) -> '
+        f"({_types(shown)})"
+    )
+    _bound(function, types, text)
+    function.module.ops.append("stablehlo.case")
+
+
+def _call(function: _Function) -> None:
+    found = [each for each in function.module.signatures if each.results]
+    if not found:
+        return
+    called = function.rng.choice(found)
+    operands = [function.find(type_) for type_ in called.arguments]
+    made = ", ".join(map(str, called.results))
+    text = f"func.call @{called.name}({_names(operands)}) : ({_types(operands)}) -> ({made})"
+    _bound(function, called.results, text)
+    function.module.ops.append("func.call")
+
+
+_FLOWS: tuple[Callable[[_Function], None], ...] = (_for, _if, _call, _while, _case)

@@ -1,0 +1,294 @@
+"""Of linalg's ops: those with loops, and the few without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from shard_dialect.testing.draws import Draws
+from shard_dialect.testing.sample import Sample, Tensor
+from shard_dialect.testing.samples import linalg_window_samples
+
+_UNARY = "abs ceil copy erf exp floor log negf reciprocal round rsqrt sqrt square tanh".split()
+_BINARY = "add div max min mul powf sub".split()
+
+
+def started(draws: Draws, op: str, text: str, operands: list[Tensor], made: Tensor) -> Sample:
+    """`%r = text outs(...)`: from a tensor of its own, or from one that is filled."""
+    if draws.chance(0.5):
+        init = len(operands)
+        last = f"%r = {text} outs(%{init} : $r) -> $r"
+        return Sample.of(op, [*operands, made], last, [made])
+    zero = "0.0" if made.is_float else "0"
+    before = (
+        f"%z = arith.constant {zero} : {made.element}\n%e = tensor.empty() : $r\n"
+        f"%f = linalg.fill ins(%z : {made.element}) outs(%e : $r) -> $r\n"
+    )
+    return Sample.of(op, operands, f"{before}%r = {text} outs(%f : $r) -> $r", [made])
+
+
+def _ins(count: int) -> str:
+    places = range(count)
+    names, types = (", ".join(f"{sign}{place}" for place in places) for sign in "%$")
+    return f"ins({names} : {types})"
+
+
+def _alike(op: str, count: int, said: str = "") -> Callable[[Draws], Sample]:
+    def draw(draws: Draws) -> Sample:
+        x = draws.any()
+        return started(draws, op, f"{op} {said}{_ins(count)}", [x] * count, x)
+
+    return draw
+
+
+def _map(draws: Draws) -> Sample:
+    x = draws.any()
+    text = (
+        "%r = linalg.map ins(%0, %1 : $0, $1) outs(%2 : $2) (%a: f32, %b: f32, %c: f32) {\n"
+        "%s = arith.addf %a, %b : f32\nlinalg.yield %s : f32\n}"
+    )
+    return Sample.of("linalg.map", [x] * 3, text, [x])
+
+
+def _select(draws: Draws) -> Sample:
+    x = draws.any()
+    return started(draws, "linalg.select", f"linalg.select {_ins(3)}", [x.of("i1"), x, x], x)
+
+
+def _div_unsigned(draws: Draws) -> Sample:
+    x = draws.any("i32")
+    text = (
+        "%c = arith.constant dense<3> : $0\n"
+        "%r = linalg.div_unsigned ins(%0, %c : $0, $0) outs(%0 : $0) -> $r"
+    )
+    return Sample.of("linalg.div_unsigned", [x], text, [x])
+
+
+_CONTRACTIONS = {
+    "batch_matmul": "bmk bkn bmn",
+    "batch_matvec": "bmk bk bm",
+    "batch_mmt4d": "bmkxz bnkyz bmnxy",
+    "batch_reduce_matmul": "bmk bkn mn",
+    "batch_vecmat": "bk bkn bn",
+    "dot": "k k ",
+    "matmul": "mk kn mn",
+    "matvec": "mk k m",
+    "mmt4d": "mkxz nkyz mnxy",
+    "quantized_matmul": "mk kn mn",
+    "quantized_batch_matmul": "bmk bkn bmn",
+    "vecmat": "k kn n",
+}
+
+
+def _shaped(draws: Draws, dims: str, element: str, sizes: dict[str, int]) -> Tensor:
+    """A tensor with a dimension for each letter; `sizes` are those of the letters so far."""
+    found = draws.fits(element, *(sizes.get(letter) for letter in dims))
+    sizes.update(zip(dims, found.shape, strict=True))
+    return found
+
+
+def _contraction(name: str, spec: str) -> Callable[[Draws], Sample]:
+    a_dims, b_dims, dims = spec.split(" ")
+    op = f"linalg.{name}"
+    is_quantized = name.startswith("quantized")
+
+    def draw(draws: Draws) -> Sample:
+        element = "i8" if is_quantized else "f32"
+        sizes: dict[str, int] = {letter: draws.pick(2, 4) for letter in "xyz"}
+        a, b = (_shaped(draws, each, element, sizes) for each in (a_dims, b_dims))
+        made = Tensor(tuple(sizes[letter] for letter in dims), "i32" if is_quantized else "f32")
+        if not is_quantized:
+            return started(draws, op, f"{op} {_ins(2)}", [a, b], made)
+        text = (
+            "%a = arith.constant 1 : i32\n%b = arith.constant 2 : i32\n"
+            f"%r = {op} ins(%0, %1, %a, %b : $0, $1, i32, i32) outs(%2 : $2) -> $r"
+        )
+        return Sample.of(op, [a, b, made], text, [made])
+
+    return draw
+
+
+def _maps(specs: list[str]) -> str:
+    letters = sorted({letter for spec in specs for letter in spec})
+    each = [f"affine_map<({', '.join(letters)}) -> ({', '.join(spec)})>" for spec in specs]
+    return f"indexing_maps = [{', '.join(each)}]"
+
+
+def _contract(draws: Draws) -> Sample:
+    """A product of two matrices, any of the three turned."""
+    sizes: dict[str, int] = {}
+    specs = [draws.pick(each, each[::-1]) for each in ("mk", "kn", "mn")]
+    a, b = (_shaped(draws, each, "f32", sizes) for each in specs[:2])
+    made = Tensor(tuple(sizes[letter] for letter in specs[2]))
+    return started(
+        draws, "linalg.contract", f"linalg.contract {_maps(specs)} {_ins(2)}", [a, b], made
+    )
+
+
+_KINDS = {
+    "f32": "addf mulf maximumf minimumf maxnumf",
+    "i32": "addi muli maxsi minsi maxui andi xori",
+}
+
+
+def _reduce(draws: Draws) -> Sample:
+    element = draws.pick("f32", "f32", "i32")
+    x = draws.any(element, least=1)
+    dims = sorted(draws.order(len(x.shape))[: draws.number(1, len(x.shape))])
+    made = x.without(*dims)
+    combine = draws.pick(*_KINDS[element].split())
+    text = f"%r = linalg.reduce {{arith.{combine}}} ins(%0 : $0) outs(%1 : $1) dimensions = {dims}"
+    return Sample.of("linalg.reduce", [x, made], text, [made])
+
+
+def _broadcast(draws: Draws) -> Sample:
+    x = draws.any(most=2)
+    dim = draws.number(0, len(x.shape))
+    made = Tensor((*x.shape[:dim], draws.size(), *x.shape[dim:]))
+    text = (
+        "%e = tensor.empty() : $r\n"
+        f"%r = linalg.broadcast ins(%0 : $0) outs(%e : $r) dimensions = [{dim}]"
+    )
+    return Sample.of("linalg.broadcast", [x], text, [made])
+
+
+def _transpose(draws: Draws) -> Sample:
+    x = draws.any(least=1)
+    order = draws.order(len(x.shape))
+    made = Tensor(tuple(x.shape[dim] for dim in order))
+    text = (
+        "%e = tensor.empty() : $r\n"
+        f"%r = linalg.transpose ins(%0 : $0) outs(%e : $r) permutation = {order}"
+    )
+    return Sample.of("linalg.transpose", [x], text, [made])
+
+
+def _fill(draws: Draws) -> Sample:
+    x = draws.any()
+    text = (
+        "%c = tensor.extract %1[] : $1\n%e = tensor.empty() : $0\n"
+        "%f = linalg.fill ins(%c : f32) outs(%e : $0) -> $0\n%r = arith.addf %0, %f : $0"
+    )
+    return Sample.of("linalg.fill", [x, Tensor(())], text, [x])
+
+
+def _fill_rng_2d(draws: Draws) -> Sample:
+    made = draws.fits("f64", None, None)
+    text = (
+        "%a = arith.constant 0.0 : f64\n%b = arith.constant 1.0 : f64\n"
+        "%s = arith.constant 3 : i32\n"
+        "%r = linalg.fill_rng_2d ins(%a, %b, %s : f64, f64, i32) outs(%0 : $0) -> $r"
+    )
+    return Sample.of("linalg.fill_rng_2d", [made], text, [made])
+
+
+def _softmax(draws: Draws) -> Sample:
+    x = draws.any(least=1)
+    text = f"%r = linalg.softmax dimension({draws.dim(x)}) ins(%0 : $0) outs(%1 : $1) -> $r"
+    return Sample.of("linalg.softmax", [x, x], text, [x])
+
+
+def _packed(draws: Draws) -> tuple[Tensor, Tensor, str, bool]:
+    """A matrix, the same in tiles, how, and whether the last tiles reach beyond it."""
+    x = draws.fits("f32", None, None)
+    tile = draws.pick(2, 4)
+    outer = [-(-x.shape[0] // tile), x.shape[1]]
+    order = draws.order(2)
+    made = Tensor((*(outer[dim] for dim in order), tile))
+    said = f"outer_dims_perm = {order} inner_dims_pos = [0] inner_tiles = [{tile}]"
+    return x, made, said, x.shape[0] % tile != 0
+
+
+def _pack(draws: Draws) -> Sample:
+    x, made, said, pads = _packed(draws)
+    value = "padding_value(%z : f32) " if pads else ""
+    text = f"%z = arith.constant 0.5 : f32\n%r = linalg.pack %0 {value}{said} into %1 : $0 -> $1"
+    return Sample.of("linalg.pack", [x, made], text, [made])
+
+
+def _unpack(draws: Draws) -> Sample:
+    x, tiled, said, _ = _packed(draws)
+    return Sample.of(
+        "linalg.unpack", [tiled, x], f"%r = linalg.unpack %0 {said} into %1 : $0 -> $1", [x]
+    )
+
+
+def _winograd(name: str) -> Callable[[Draws], Sample]:
+    """Of 3x3 filters and 6x6 points: F(4, 3)."""
+
+    def draw(draws: Draws) -> Sample:
+        n, c, f = (draws.size() for _ in range(3))
+        shapes = {
+            "filter": ((f, 3, 3, c), (6, 6, c, f)),
+            "input": ((n, 6, 6, c), (6, 6, 1, 1, n, c)),
+            "output": ((6, 6, 1, 1, n, f), (n, 4, 4, f)),
+        }
+        x, made = map(Tensor, shapes[name])
+        op = f"linalg.winograd_{name}_transform"
+        return started(draws, op, f"{op} fmr(F_4_3) {_ins(1)}", [x], made)
+
+    return draw
+
+
+_INDEX = (
+    "%i = linalg.index {} : index\n%n = arith.index_cast %i : index to i32\n"
+    "%x = arith.sitofp %n : i32 to f32\n%s = arith.addf %a, %x : f32\nlinalg.yield %s : f32"
+)
+
+
+def _generic(draws: Draws) -> Sample:
+    """Of three loops: each operand has some in any order, what the result lacks is reduced."""
+    letters = "ijk"
+    sizes = {letter: draws.size() for letter in letters}
+    made = [letters[place] for place in draws.order(3)[: draws.number(0, 3)]]
+    inputs = [
+        [letters[place] for place in draws.order(3)[: draws.number(1, 3)]]
+        for _ in range(draws.number(1, 2))
+    ]
+    inputs[0] += sorted(set(letters).difference(made, *inputs))
+    specs = ["".join(each) for each in (*inputs, made)]
+    tensors = [Tensor(tuple(sizes[letter] for letter in spec)) for spec in specs]
+    kinds = ['"parallel"' if letter in made else '"reduction"' for letter in letters]
+    count = len(inputs)
+    block = ", ".join(f"%{'abc'[place]}: f32" for place in range(count + 1))
+    reads_index = len(made) == 3 and draws.chance(0.3)
+    first = "%s = arith.addf %a, %b : f32\n" if count == 2 else ""
+    value, init = "%s" if first else "%a", f"%{'abc'[count]}"
+    last = f"%t = arith.{draws.pick(*_KINDS['f32'].split())} {value}, {init} : f32"
+    inside = (
+        _INDEX.format(draws.number(0, 2))
+        if reads_index
+        else f"{first}{last}\nlinalg.yield %t : f32"
+    )
+    text = (
+        f"%r = linalg.generic {{{_maps(specs)}, iterator_types = [{', '.join(kinds)}]}} "
+        f"{_ins(count)} outs(%{count} : ${count}) {{\n^bb0({block}):\n{inside}\n}} -> $r"
+    )
+    return Sample.of("linalg.generic", tensors, text, tensors[-1:])
+
+
+_KIND = "kind = #linalg.elementwise_kind<add> "
+SAMPLES: dict[str, Callable[[Draws], Sample]] = {
+    **{f"linalg.{name}": _alike(f"linalg.{name}", 1) for name in _UNARY},
+    **{f"linalg.{name}": _alike(f"linalg.{name}", 2) for name in _BINARY},
+    **{f"linalg.{name}": _contraction(name, spec) for name, spec in _CONTRACTIONS.items()},
+    **{
+        f"linalg.winograd_{name}_transform": _winograd(name)
+        for name in ("filter", "input", "output")
+    },
+    "linalg.elementwise": _alike("linalg.elementwise", 2, _KIND),
+    **{
+        f"linalg.{function.__name__.removeprefix('_')}": function
+        for function in (
+            _broadcast, _contract, _div_unsigned, _fill, _fill_rng_2d, _generic, _map, _pack,
+            _reduce, _select, _softmax, _transpose, _unpack,
+        )
+    },
+    **{
+        f"linalg.{name}": partial(linalg_window_samples.windowed, name)
+        for name in linalg_window_samples.NAMES
+    },
+}  # fmt: skip
+NOT_RUN: dict[str, str] = {}
+JUMPS = {f"linalg.{name}" for name in "ceil div floor log powf reciprocal round rsqrt sqrt".split()}
+MOVES = {f"linalg.{name}" for name in "broadcast copy negf select transpose".split()}

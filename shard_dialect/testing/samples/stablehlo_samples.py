@@ -1,0 +1,423 @@
+"""Of StableHLO's ops; those with windows or indices have files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+
+from shard_dialect.testing.draws import Draws, listed
+from shard_dialect.testing.sample import Sample, Tensor
+from shard_dialect.testing.samples import stablehlo_indexing_samples, stablehlo_window_samples
+from shard_dialect.testing.samples.stablehlo_text import IDENTITIES, compare, hlo, joining
+
+_UNARY = (
+    "abs cbrt ceil cosine exponential exponential_minus_one floor log log_plus_one logistic negate "
+    "round_nearest_afz round_nearest_even rsqrt sign sine sqrt tan tanh"
+).split()
+_BINARY = "add atan2 divide maximum minimum multiply power remainder subtract".split()
+_OF_FLOATS = ("atan2", "power")
+_OF_COMPLEX = ("add", "divide", "multiply", "subtract")
+_BITWISE = "and or xor".split()
+_SHIFTS = "shift_left shift_right_arithmetic shift_right_logical".split()
+
+
+def _alike(
+    name: str, count: int, element: str = "f32", made: str = ""
+) -> Callable[[Draws], Sample]:
+    def draw(draws: Draws) -> Sample:
+        x = draws.any(element)
+        return hlo(name, [x] * count, [x.of(made or element)])
+
+    return draw
+
+
+def _arithmetic(name: str) -> Callable[[Draws], Sample]:
+    others = ("ui32", "complex<f32>") if name in _OF_COMPLEX else ("ui32",)
+
+    def draw(draws: Draws) -> Sample:
+        x = draws.any(draws.pick("f32", "f32", *(others if name not in _OF_FLOATS else ())))
+        return hlo(name, [x, x], [x])
+
+    return draw
+
+
+def _shifted(name: str) -> Callable[[Draws], Sample]:
+    def draw(draws: Draws) -> Sample:
+        x = draws.any("i32")
+        return hlo(name, [x, x], [x], constants={1: "3"})
+
+    return draw
+
+
+def _convert(draws: Draws) -> Sample:
+    source, made = draws.pick(
+        ("f32", "i32"), ("i32", "f32"), ("f32", "f64"), ("i1", "f32"), ("ui32", "f32"),
+        ("ui8", "i32"), ("i32", "ui16"),
+    )  # fmt: skip
+    x = draws.any(source)
+    return hlo("convert", [x], [x.of(made)])
+
+
+def _reduce_precision(draws: Draws) -> Sample:
+    x = draws.any()
+    return hlo("reduce_precision", [x], [x], "exponent_bits = 5 : i32, mantissa_bits = 10 : i32")
+
+
+def _compare(draws: Draws) -> Sample:
+    x = draws.any(draws.pick("f32", "ui32"))
+    direction = draws.pick("LT", "GE", "EQ")
+    said = f"comparison_direction = #stablehlo<comparison_direction {direction}>"
+    return hlo("compare", [x, x], [x.of("i1")], said)
+
+
+def _select(draws: Draws) -> Sample:
+    x = draws.any()
+    return hlo("select", [draws.pick(x.of("i1"), Tensor((), "i1")), x, x], [x])
+
+
+def _clamp(draws: Draws) -> Sample:
+    x, scalar = draws.any(), Tensor(())
+    if draws.chance(0.5):
+        return hlo("clamp", [scalar, x, scalar], [x], constants={0: "-1.0", 2: "2.0"})
+    return hlo("clamp", [x, x, x], [x])
+
+
+def _map(draws: Draws) -> Sample:
+    x = draws.any()
+    said = f"dimensions = {listed(range(len(x.shape)))}"
+    return hlo("map", [x, x], [x], said, joining("multiply"))
+
+
+def _constant(draws: Draws) -> Sample:
+    made = Tensor((draws.size(), draws.size()))
+    rows, columns = made.shape
+    values = [[float(row - column) for column in range(columns)] for row in range(rows)]
+    text = f"%r = stablehlo.constant dense<{draws.pick(values, 0.5)}> : $r"
+    return Sample.of("stablehlo.constant", [], text, [made])
+
+
+def _bitcast_convert(draws: Draws) -> Sample:
+    x = draws.any()
+    made = draws.pick(x.of("i32"), Tensor((*x.shape, 4), "i8"))
+    return hlo("bitcast_convert", [x], [made])
+
+
+def _dot(draws: Draws) -> Sample:
+    a = draws.any(least=1, most=2)
+    b = draws.fits("f32", a.shape[-1], *draws.pick((), (None,)))
+    return hlo("dot", [a, b], [Tensor(a.shape[:-1] + b.shape[1:])])
+
+
+def _dot_general(draws: Draws) -> Sample:
+    """Of up to one batch and two contracted dimensions, anywhere."""
+    a = draws.any(least=1)
+    order = draws.order(len(a.shape))
+    batch = order[: draws.number(0, 1)]
+    summed = order[len(batch) : len(batch) + draws.number(0, 2)]
+    own = [None] * draws.number(0, 1 if len(a.shape) > 2 else 2)
+    sizes = [*(a.shape[dim] for dim in (*batch, *summed)), *own]
+    places = draws.order(len(sizes))
+    b = draws.fits("f32", *(sizes[place] for place in places))
+    b_batch = [places.index(at) for at in range(len(batch))]
+    b_summed = [places.index(len(batch) + at) for at in range(len(summed))]
+    made = [
+        *(a.shape[dim] for dim in batch),
+        *a.without(*batch, *summed).shape,
+        *b.without(*b_batch, *b_summed).shape,
+    ]
+    said = (
+        f"dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = {batch}, "
+        f"rhs_batching_dimensions = {b_batch}, lhs_contracting_dimensions = {summed}, "
+        f"rhs_contracting_dimensions = {b_summed}>"
+    )
+    return hlo("dot_general", [a, b], [Tensor(tuple(made))], said)
+
+
+def _broadcast_in_dim(draws: Draws) -> Sample:
+    x = draws.any(most=2)
+    dims = sorted(draws.order(3)[: len(x.shape)])
+    sizes = [draws.size() for _ in range(3)]
+    for place, dim in enumerate(dims):
+        sizes[dim] = x.shape[place]
+    source = Tensor(tuple(1 if draws.chance(0.2) else size for size in x.shape))
+    said = f"broadcast_dimensions = {listed(dims)}"
+    return hlo("broadcast_in_dim", [source], [Tensor(tuple(sizes))], said)
+
+
+def _transpose(draws: Draws) -> Sample:
+    x = draws.any()
+    order = draws.order(len(x.shape))
+    made = Tensor(tuple(x.shape[dim] for dim in order))
+    return hlo("transpose", [x], [made], f"permutation = {listed(order)}")
+
+
+def _reshape(draws: Draws) -> Sample:
+    x = draws.any(least=1)
+    size = x.shape[-1]
+    major = draws.pick(*(each for each in range(1, size + 1) if size % each == 0))
+    made = draws.pick(
+        (*x.shape[:-1], major, size // major), (prod(x.shape),),
+        (x.shape[0], prod(x.shape[1:])), (prod(x.shape[:-1]), size), (1, *x.shape),
+        tuple(reversed(x.shape)),
+    )  # fmt: skip
+    return hlo("reshape", [x], [Tensor(made)])
+
+
+def _slice(draws: Draws) -> Sample:
+    x = draws.any(least=1)
+    parts = []
+    for size in x.shape:
+        start = draws.pick(0, 0, draws.number(0, size - 1))
+        parts.append((start, draws.pick(size, draws.number(start + 1, size)), draws.pick(1, 1, 2)))
+    made = tuple(-(-(limit - start) // step) for start, limit, step in parts)
+    starts, limits, steps = (listed(each) for each in zip(*parts, strict=True))
+    said = f"start_indices = {starts}, limit_indices = {limits}, strides = {steps}"
+    return hlo("slice", [x], [Tensor(made)], said)
+
+
+def _pad(draws: Draws) -> Sample:
+    x = draws.any(least=1)
+    edges = [draws.pick((0, 0, 0), (1, 2, 0), (0, 0, 1), (1, -1, 0)) for _ in x.shape]
+    made = [
+        size + low + high + inside * (size - 1)
+        for size, (low, high, inside) in zip(x.shape, edges, strict=True)
+    ]
+    low, high, inside = (listed(each) for each in zip(*edges, strict=True))
+    said = f"edge_padding_low = {low}, edge_padding_high = {high}, interior_padding = {inside}"
+    return hlo("pad", [x, Tensor(())], [Tensor(tuple(made))], said)
+
+
+def _concatenate(draws: Draws) -> Sample:
+    x = draws.any(least=1)
+    dim = draws.dim(x)
+    parts = [
+        x,
+        *(x.sized(dim, draws.pick(x.shape[dim], draws.size())) for _ in range(draws.number(0, 2))),
+    ]
+    made = x.sized(dim, sum(part.shape[dim] for part in parts))
+    return hlo("concatenate", parts, [made], f"dimension = {dim} : i64")
+
+
+def _reverse(draws: Draws) -> Sample:
+    x = draws.any(least=1)
+    dims = sorted(draws.order(len(x.shape))[: draws.number(0, len(x.shape))])
+    return hlo("reverse", [x], [x], f"dimensions = {listed(dims)}")
+
+
+def _iota(draws: Draws) -> Sample:
+    made = Tensor((draws.size(), draws.size()), draws.pick("i32", "f32"))
+    return hlo("iota", [], [made], f"iota_dimension = {draws.dim(made)} : i64")
+
+
+_LARGEST = """
+^bb0(%a: tensor<f32>, %i: tensor<i32>, %b: tensor<f32>, %j: tensor<i32>):
+%p = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+%m = stablehlo.select %p, %a, %b : tensor<i1>, tensor<f32>
+%k = stablehlo.select %p, %i, %j : tensor<i1>, tensor<i32>
+stablehlo.return %m, %k : tensor<f32>, tensor<i32>
+"""
+_FIRST_OF_THE_LARGEST = """
+^bb0(%a: tensor<f32>, %i: tensor<i32>, %b: tensor<f32>, %j: tensor<i32>):
+%g = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+%n = stablehlo.compare NE, %a, %a : (tensor<f32>, tensor<f32>) -> tensor<i1>
+%p = stablehlo.or %g, %n : tensor<i1>
+%e = stablehlo.compare EQ, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+%l = stablehlo.compare LT, %i, %j : (tensor<i32>, tensor<i32>) -> tensor<i1>
+%f = stablehlo.and %e, %l : tensor<i1>
+%q = stablehlo.or %p, %f : tensor<i1>
+%m = stablehlo.select %p, %a, %b : tensor<i1>, tensor<f32>
+%k = stablehlo.select %q, %i, %j : tensor<i1>, tensor<i32>
+stablehlo.return %m, %k : tensor<f32>, tensor<i32>
+"""
+
+
+def _reduce(draws: Draws) -> Sample:
+    (name, element), init = draws.pick(*IDENTITIES.items())
+    is_largest, starts_anywhere = draws.chance(0.1), element == "f32" and draws.chance(0.2)
+    x = draws.any("f32" if is_largest else element, least=1)
+    dims = sorted(draws.order(len(x.shape))[: draws.number(1, len(x.shape))])
+    said, made = f"dimensions = {listed(dims)}", x.without(*dims)
+    if is_largest:
+        both = [x, x.of("i32"), Tensor(()), Tensor((), "i32")]
+        starts = {2: "0xFF800000", 3: "0"}
+        region = draws.pick(_LARGEST, _FIRST_OF_THE_LARGEST)
+        return hlo("reduce", both, [made, made.of("i32")], said, region, starts)
+    if starts_anywhere:
+        return hlo("reduce", [x, Tensor(())], [made], said, joining(name))
+    return hlo("reduce", [x, Tensor((), element)], [made], said, joining(name, element), {1: init})
+
+
+def _sort(draws: Draws) -> Sample:
+    x = draws.any(least=1)
+    said = f"dimension = {draws.dim(x)} : i64, is_stable = true"
+    count = draws.number(1, 2)
+    return hlo("sort", [x] * count, [x] * count, said, compare("LT", count=count))
+
+
+def _complex(draws: Draws) -> Sample:
+    x = draws.any()
+    return hlo("complex", [x, x], [x.of("complex<f32>")])
+
+
+def _part_of_complex(name: str) -> Callable[[Draws], Sample]:
+    def draw(draws: Draws) -> Sample:
+        x = draws.any()
+        text = (
+            f"%z = stablehlo.complex %0, %0 : {x.of('complex<f32>')}\n"
+            f"%r = stablehlo.{name} %z : ({x.of('complex<f32>')}) -> $r"
+        )
+        return Sample.of(f"stablehlo.{name}", [x], text, [x])
+
+    return draw
+
+
+def _square(draws: Draws) -> Tensor:
+    size = draws.pick(2, 3, 4)
+    return Tensor((draws.size(), size, size))
+
+
+def _cholesky(draws: Draws) -> Sample:
+    x = _square(draws)
+    return hlo("cholesky", [x], [x], "lower = true")
+
+
+def _triangular_solve(draws: Draws) -> Sample:
+    a = _square(draws)
+    left = draws.pick(True, False)
+    b = Tensor(
+        (a.shape[0], a.shape[1], draws.size()) if left else (a.shape[0], draws.size(), a.shape[1])
+    )
+    said = (
+        f"left_side = {'true' if left else 'false'}, lower = true, unit_diagonal = false, "
+        "transpose_a = #stablehlo<transpose NO_TRANSPOSE>"
+    )
+    return hlo("triangular_solve", [a, b], [b], said)
+
+
+def _fft(draws: Draws) -> Sample:
+    x = Tensor((draws.size(), draws.size(), 6), "complex<f32>")
+    return hlo("fft", [x], [x], f"fft_type = #stablehlo<fft_type FFT>, fft_length = {listed([6])}")
+
+
+def _batch_norm(name: str) -> Callable[[Draws], Sample]:
+    def draw(draws: Draws) -> Sample:
+        x = draws.any(least=1)
+        dim = draws.dim(x)
+        vector = Tensor((x.shape[dim],))
+        said = f"epsilon = 1.0 : f32, feature_index = {dim} : i64"
+        if name == "inference":
+            return hlo("batch_norm_inference", [x, *[vector] * 4], [x], said)
+        if name == "training":
+            return hlo("batch_norm_training", [x, *[vector] * 2], [x, vector, vector], said)
+        return hlo("batch_norm_grad", [x, *[vector] * 3, x], [x, vector, vector], said)
+
+    return draw
+
+
+def _rng(draws: Draws) -> Sample:
+    made = Tensor((draws.size(), draws.size()))
+    starts: Mapping[int, str] = {0: "0.0", 1: "1.0", 2: str(list(made.shape))}
+    operands = [Tensor(()), Tensor(()), Tensor((2,), "i64")]
+    return hlo(
+        "rng",
+        operands,
+        [made],
+        "rng_distribution = #stablehlo<rng_distribution UNIFORM>",
+        "",
+        starts,
+    )
+
+
+def _rng_bit_generator(draws: Draws) -> Sample:
+    state, made = Tensor((2,), "ui64"), Tensor((draws.size(),), "ui32")
+    said = "rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>"
+    return hlo("rng_bit_generator", [state], [state, made], said)
+
+
+_PAIR = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"
+
+
+def _collective(name: str, said: str = _PAIR, region: str = "") -> Callable[[Draws], Sample]:
+    """Of the source program: between devices that it names itself."""
+
+    def draw(draws: Draws) -> Sample:
+        x = Tensor((4, draws.size()))
+        made = {
+            "all_gather": x.sized(0, 8), "reduce_scatter": x.sized(0, 2),
+            "all_to_all": Tensor((2, 2 * x.shape[1])),
+        }.get(name, x)  # fmt: skip
+        return hlo(name, [x], [made], said, region)
+
+    return draw
+
+
+def _custom_call(draws: Draws) -> Sample:
+    x = Tensor((draws.size(), 4, 4))
+    target = draws.pick("annotate_device_placement", "mhlo.erf", "Cholesky", "MoveToHost")
+    return hlo("custom_call", [x], [x], f'call_target_name = "{target}"')
+
+
+SAMPLES: dict[str, Callable[[Draws], Sample]] = {
+    f"stablehlo.{name}": function
+    for name, function in {
+        **{name: _alike(name, 1) for name in _UNARY},
+        **{name: _arithmetic(name) for name in _BINARY},
+        **{name: _alike(name, 2, "i32") for name in _BITWISE},
+        **{name: _alike(name, 1, "i32") for name in ("count_leading_zeros", "not", "popcnt")},
+        **{name: _shifted(name) for name in _SHIFTS},
+        **{f"batch_norm_{name}": _batch_norm(name) for name in ("grad", "inference", "training")},
+        **{name: _part_of_complex(name) for name in ("real", "imag")},
+        **stablehlo_indexing_samples.SAMPLES,
+        **stablehlo_window_samples.SAMPLES,
+        "bitcast_convert": _bitcast_convert, "broadcast_in_dim": _broadcast_in_dim,
+        "cholesky": _cholesky, "clamp": _clamp, "compare": _compare, "complex": _complex,
+        "concatenate": _concatenate, "constant": _constant, "convert": _convert,
+        "custom_call": _custom_call, "dot": _dot, "dot_general": _dot_general, "fft": _fft,
+        "iota": _iota, "is_finite": _alike("is_finite", 1, "f32", "i1"), "map": _map, "pad": _pad,
+        "reduce": _reduce, "reduce_precision": _reduce_precision, "reshape": _reshape,
+        "reverse": _reverse, "rng": _rng, "rng_bit_generator": _rng_bit_generator,
+        "select": _select, "slice": _slice, "sort": _sort, "transpose": _transpose,
+        "triangular_solve": _triangular_solve,
+        "all_reduce": _collective("all_reduce", _PAIR, joining("add")),
+        "all_gather": _collective("all_gather", f"all_gather_dim = 0 : i64, {_PAIR}"),
+        "all_to_all": _collective(
+            "all_to_all",
+            "split_dimension = 0 : i64, concat_dimension = 1 : i64, split_count = 2 : i64, "
+            f"{_PAIR}",
+        ),
+        "reduce_scatter": _collective(
+            "reduce_scatter", f"scatter_dimension = 0 : i64, {_PAIR}", joining("add")
+        ),
+        "collective_broadcast": _collective("collective_broadcast"),
+        "collective_permute": _collective(
+            "collective_permute", "source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>"
+        ),
+        "cross-replica-sum": _collective("cross-replica-sum"),
+    }.items()
+}  # fmt: skip
+
+_DEVICES = "it speaks of devices, of which the unsharded program has one"
+NOT_RUN = {
+    **{
+        f"stablehlo.{name}": _DEVICES
+        for name in (
+            "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute",
+            "cross-replica-sum", "reduce_scatter",
+        )
+    },
+    "stablehlo.custom_call": "nothing is known of it but its name",
+}  # fmt: skip
+JUMPS = {
+    f"stablehlo.{name}"
+    for name in (
+        "atan2 cbrt ceil divide floor log log_plus_one power reduce_precision remainder "
+        "round_nearest_afz round_nearest_even rsqrt sign sqrt sort select_and_scatter tan"
+    ).split()
+}
+MOVES = {
+    f"stablehlo.{name}"
+    for name in (
+        "broadcast_in_dim concatenate constant dynamic_slice dynamic_update_slice gather iota "
+        "negate pad reshape reverse select slice sort transpose"
+    ).split()
+}
