@@ -12,8 +12,8 @@ warnings.simplefilter("ignore")
 from tests.stablehlo_programs import random_stablehlo
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.source import Source
-from shard_dialect.passes.pipeline import run_pipeline
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
 for seed in range(25):
     with make_context():
         module = Source.of(random_stablehlo(seed)).parse()

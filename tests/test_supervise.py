@@ -15,9 +15,9 @@ pty = pytest.importorskip("pty", reason="there are no terminals")
 
 PROGRAM = """
 import os, time
-from shard_dialect.launchers import TORCHRUN, launched_by
-from shard_dialect.supervise import doing
-from shard_dialect.watch import state, watched
+from shard_dialect.processes.launchers import TORCHRUN, launched_by
+from shard_dialect.processes.supervise import doing
+from shard_dialect.processes.watch import state, watched
 watched(launched_by([TORCHRUN]))
 for each in ("ready", "joined"):
     state(each)

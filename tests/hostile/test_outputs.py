@@ -52,8 +52,7 @@ def test_a_run_that_succeeds_replaces_the_file(run: Program, program: Path, outp
 
 
 WRONG = """
-from shard_dialect.runtime import arrays
-from shard_dialect.runtime.world import InProcess
+from shard_dialect.runtime.communicators.world import InProcess
 
 run = InProcess.run
 InProcess.run = lambda *given: [[each + 1 for each in pieces] for pieces in run(*given)]
@@ -61,7 +60,7 @@ InProcess.run = lambda *given: [[each + 1 for each in pieces] for pieces in run(
 KILLED = """
 import os, signal
 import numpy as np
-from shard_dialect import execute
+from shard_dialect.cli import execute
 
 def savez(file, *_, **__):
     file.write(b"PK")
@@ -264,8 +263,8 @@ def test_opt_that_is_killed_leaves_what_was_there(
 ) -> None:
     fault = outputs.with_name("fault.py")
     fault.write_text(
-        "import os, signal\nfrom shard_dialect import outputs\n"
-        "outputs.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "import os, signal\nfrom shard_dialect.processes import output_files\n"
+        "output_files.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGTERM)\n"
     )
     done = opt(program, f"--load-plugin={fault}", "-o", outputs)
     assert done.returncode == -signal.SIGTERM or done.returncode == 1

@@ -26,8 +26,7 @@ PLUGIN = '''
 """Faults on rank 1, as the environment says which and where; each rank leaves a mark."""
 import ctypes, os, pathlib, signal, time
 
-from shard_dialect.runtime import arrays
-from shard_dialect.runtime.collectives import Member
+from shard_dialect.runtime.communicators.perform_collectives import Member
 from shard_dialect.runtime.executable import Executable
 
 PLACE, _, FAULT = os.environ["TEST_FAULT"].partition(" ")
@@ -244,8 +243,8 @@ SLOW = """
 import sys, time
 from datetime import timedelta
 from shard_dialect.run import main
-from shard_dialect.runtime import torch_distributed
-from shard_dialect.runtime.world import Launched
+from shard_dialect.runtime.communicators import torch_distributed
+from shard_dialect.runtime.communicators.world import Launched
 
 run = Launched.run
 
@@ -385,7 +384,7 @@ def test_a_failure_leaves_the_output_that_was_there(
 HALF_WRITTEN = """
 import os, signal
 import numpy as np
-from shard_dialect.execute import save_outputs
+from shard_dialect.cli.execute import save_outputs
 
 def savez(file, *_, **__):
     file.write(b"PK")
