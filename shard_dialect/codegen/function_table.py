@@ -75,14 +75,13 @@ class Table:
     """The addresses, for as long as the code that was given them may be called."""
 
     def __init__(self, addresses: Mapping[str, int], names: Sequence[str]) -> None:
-        """Those of `names`; who leaves some out must `add` them before the code is called."""
         self._names = names
-        self._entries = (ctypes.c_void_p * max(1, len(names)))()
-        self.add(addresses)
+        self._entries = (ctypes.c_void_p * max(1, len(names)))(*(addresses[n] for n in names))
 
-    def add(self, addresses: Mapping[str, int]) -> None:
-        for place, name in enumerate(self._names):
-            self._entries[place] = addresses.get(name, self._entries[place])
+    def replace(self, addresses: Mapping[str, int]) -> None:
+        """Give other addresses for some of the names."""
+        for number, name in enumerate(self._names):
+            self._entries[number] = addresses.get(name, self._entries[number])
 
     def bind(self, packed: Callable[[int], None]) -> None:
         """Give it to the code, through the function `BIND`, which takes pointers to arguments."""

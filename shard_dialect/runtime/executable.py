@@ -20,7 +20,7 @@ from shard_dialect.codegen.lowered_program import Site
 from shard_dialect.codegen.machine_code import Code, Library, generate
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.passes.lower.mpi.mpi_code import BIND
+from shard_dialect.passes.lower.mpi.mpi_code import BIND, FUNCTIONS
 from shard_dialect.runtime.storage import Frame, Results
 
 
@@ -67,11 +67,12 @@ class Executable:
         callbacks |= dict.fromkeys(self.program.ranks, rank)
         self._callbacks = {f"_mlir_ciface_{name}": each for name, each in callbacks.items()}
         known = {name: _address(each) for name, each in self._callbacks.items()}
-        self._table, self._entry = code.started(library, {**addresses(), **known})
+        until_bound = dict.fromkeys(() if self._is_bound else FUNCTIONS, 0)
+        self._table, self._entry = code.started(library, {**addresses(), **known, **until_bound})
 
     def bind(self, handles: Sequence[int], functions: Mapping[str, int]) -> None:
         """Give native code the numbers that `Program.handles` describe, and MPI's functions."""
-        self._table.add(functions)
+        self._table.replace(functions)
         values = np.array([handle % 2**64 for handle in handles], np.uint64)
         slots = values.ctypes.data + 8 * np.arange(len(values), dtype=np.int64)
         self.library.packed(BIND)(slots.ctypes.data)

@@ -18,7 +18,7 @@ from shard_dialect.codegen.lowered_program import Handle
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.model.point_to_point import TAG
-from shard_dialect.passes.lower.mpi.mpi_code import FAILED
+from shard_dialect.passes.lower.mpi.mpi_code import FAILED, FUNCTIONS
 from shard_dialect.processes import watch
 from shard_dialect.runtime.communicators.join_shards import (
     all_reduce_by_parts,
@@ -207,18 +207,11 @@ def _knows(array: Array, reduction: Reduction) -> bool:
     return is_wide and reduction in ("sum", "product")
 
 
-_CALLED = (
-    "Allgather Iallgather Allreduce Iallreduce Reduce_scatter_block Ireduce_scatter_block "
-    "Alltoall Ialltoall Sendrecv Isendrecv Bcast Ibcast Gather Igather Scatter Iscatter "
-    "Reduce Ireduce Isend Recv Wait"
-)
-
-
 def functions() -> dict[str, int]:
     """Those of MPI that compiled code calls, by name: in the library that mpi4py has loaded."""
     library = ctypes.CDLL(MPI.__file__)
-    found = {f"MPI_{name}": getattr(library, f"MPI_{name}") for name in _CALLED.split()}
-    return {name: _address(each) for name, each in {**found, FAILED: _FAILED}.items()}
+    others = {FAILED: _FAILED}
+    return {name: _address(others.get(name) or getattr(library, name)) for name in FUNCTIONS}
 
 
 def _address(function: object) -> int:

@@ -26,6 +26,15 @@ from shard_dialect.ir.walk import body, operations
 BIND = "mesh_mpi_bind"
 FAILED = "mesh_mpi_failed"
 """Called with the error code of one of MPI's functions: it must not return."""
+FUNCTIONS = (
+    *(f"MPI_{name}" for name in (
+        "Allgather Iallgather Allreduce Iallreduce Reduce_scatter_block Ireduce_scatter_block "
+        "Alltoall Ialltoall Sendrecv Isendrecv Bcast Ibcast Gather Igather Scatter Iscatter "
+        "Reduce Ireduce Isend Recv Wait"
+    ).split()),
+    FAILED,
+)  # fmt: skip
+"""All that the code of a module may call."""
 _STATUS = 8
 """64-bit numbers that hold any `MPI_Status`."""
 
@@ -34,7 +43,7 @@ def functions_called(module: ir.Operation) -> list[str]:
     """The functions of MPI that a module declares, and the one for errors."""
     declared = [op for op in operations(body(module)) if op.name == "func.func"]
     names = [op.attributes["sym_name"].value for op in declared]
-    return [name for name in names if name.startswith("MPI_") or name == FAILED]
+    return [name for name in names if name in FUNCTIONS]
 
 
 class Mpi:
