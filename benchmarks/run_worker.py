@@ -38,9 +38,9 @@ def ours(program: Program, devices: int, folder: Path) -> tuple[Run, Callable[[A
     if devices == 1:
         return lambda: executable.run(inputs, Alone())[0], lambda result: result
     world = InProcess(devices)
-    pieces = [executable.program.scatter(inputs, rank) for rank in world.ranks]
+    shards = [executable.program.scatter(inputs, rank) for rank in world.ranks]
     return (
-        lambda: world.run(executable, pieces),
+        lambda: world.run(executable, shards),
         lambda results: executable.program.gather(results)[0],
     )
 

@@ -136,12 +136,12 @@ class _Conversion:
         used = [axis for dim in dims for axis in dim]
         if not used:
             return "{replicated}"
-        pieces = [piece for name, size in names.items() for piece in _pieces(name, size, used)]
-        rest = [piece for piece in pieces if piece not in used]
-        order = [pieces.index(piece) for piece in (*used, *rest)]
-        devices = _list(size for _, _, size in pieces)
+        shards = [shard for name, size in names.items() for shard in _shards(name, size, used)]
+        rest = [shard for shard in shards if shard not in used]
+        order = [shards.index(shard) for shard in (*used, *rest)]
+        devices = _list(size for _, _, size in shards)
         if order == sorted(order):
-            devices = _list([prod(size for _, _, size in pieces)])
+            devices = _list([prod(size for _, _, size in shards)])
         else:
             devices += f"T({_list(order)[1:-1]})"
         tiles = [prod(size for _, _, size in dim) for dim in dims]
@@ -171,7 +171,7 @@ def _axis(said: Any, sizes: dict[str, int]) -> Axis:
     return ref.name, part.pre_size, part.size
 
 
-def _pieces(name: str, size: int, used: Iterable[Axis]) -> list[Axis]:
+def _shards(name: str, size: int, used: Iterable[Axis]) -> list[Axis]:
     """An axis as the sub-axes that are used, and those between them."""
     cuts = {1, size}
     for other, pre, part in used:

@@ -152,12 +152,12 @@ _HEAD = """
 What may be split of each op that has a sharding rule, among any number of devices, and what of it
 stays whole. A loop of an op (a factor of its rule) is
 
-* *passed*: it is in the result; on pieces the op is the same op;
+* *passed*: it is in the result; on shards the op is the same op;
 * *reduced*: devices make parts of the result, sums or maxima, which are joined;
-* *in windows*: a device reads around its piece, in halos;
+* *in windows*: a device reads around its shard, in halos;
 * *whole*: the operands are gathered along it.
 
-`yes` is for pieces of equal and of unequal sizes, `even` for equal ones only, `some evenly` where
+`yes` is for shards of equal and of unequal sizes, `even` for equal ones only, `some evenly` where
 it depends on the loop; whatever is not `yes` has its reason. A cell is empty where no sample of the
 op has such a loop. The table is read off the samples of `shard_dialect.testing`, which the tests
 cut in these ways and run ([testing.md](testing.md)).

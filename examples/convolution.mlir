@@ -1,4 +1,4 @@
-// A convolution and a pooling of an image in 3x2 pieces: what windows read around a piece comes from
+// A convolution and a pooling of an image in 3x2 shards: what windows read around a shard comes from
 // the neighbours, the corners from two devices away.
 
 shard.grid @grid(shape = 3x2)

@@ -75,12 +75,12 @@ class Runnable(_Program):
             factors = [factor for factor in (2, 3, 4) if size % factor == 0 and size > factor]
             if factors and self.rng.random() < 0.3:
                 major = self.rng.choice(factors)
-                pieces = [
+                shards = [
                     (f'"{name}":(1){major}', major),
                     (f'"{name}":({major}){size // major}', size // major),
                 ]
                 # In order they would be one axis, and are to be written so.
-                found += [self.rng.choice(pieces)]
+                found += [self.rng.choice(shards)]
             else:
                 found.append((f'"{name}"', size))
         self.rng.shuffle(found)

@@ -190,7 +190,7 @@ class Conversion:
         )
 
     def _update_halo(self, op: ir.Operation) -> ir.Value:
-        """What lies at the ends of the pieces goes into the halos of the neighbours."""
+        """What lies at the ends of the shards goes into the halos of the neighbours."""
         lists = [_list(axes) for axes in _array(op.attributes["split_axes"])]
         sizes = iter(op.attributes["static_halo_sizes"])
         value = op.operands[0]

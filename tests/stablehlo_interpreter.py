@@ -31,7 +31,7 @@ from tests.stablehlo_conversion import Conversion, places
 Array = NDArray[Any]
 
 
-def piece(whole: Array, split: Sequence[Sequence[int]], shape: Sequence[int], rank: int) -> Array:
+def shard(whole: Array, split: Sequence[Sequence[int]], shape: Sequence[int], rank: int) -> Array:
     """What device `rank` has of a tensor, padded with zeros where devices do not divide it."""
     for dim, axes in enumerate(split):
         count = prod(shape[axis] for axis in axes)
@@ -78,9 +78,9 @@ class Converted:
         self.results = read("res_attrs", "mesh.result", len(type_.results))
 
     def scatter(self, inputs: Sequence[Array]) -> list[Array]:
-        """The pieces of all devices, those of the first one first."""
+        """The shards of all devices, those of the first one first."""
         return [
-            piece(array, split, self.grid, rank)
+            shard(array, split, self.grid, rank)
             for rank in range(self.devices)
             for array, (_, split) in zip(inputs, self.arguments, strict=True)
         ]

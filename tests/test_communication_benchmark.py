@@ -144,8 +144,8 @@ def test_what_is_refused_stands_in_the_table(tmp_path: Path) -> None:
     assert str(tmp_path) not in text
 
 
-def test_uneven_pieces_count_as_the_largest(tmp_path: Path) -> None:
-    """And what a reduce-scatter, or an exchange, cuts is padded to equal pieces."""
+def test_uneven_shards_count_as_the_largest(tmp_path: Path) -> None:
+    """And what a reduce-scatter, or an exchange, cuts is padded to equal shards."""
     tally = counted(PRODUCT.replace("shape = 4", "shape = 3"), tmp_path).tally
     assert tally is not None
     assert tally.moved == {"all_gather": 2 * (8 * 6 * 4)}
@@ -227,14 +227,14 @@ ENTRY %main (a: bf16[16,8], w: f32[8,4]) -> (f32[4,4], f32[16,4]) {
   %kept = f32[16,4]{1,0} all-reduce(%dot), replica_groups={}, to_apply=%add
   %sliced = f32[16,4]{1,0} all-reduce(%dot), replica_groups=[2,4]<=[8], to_apply=%add
   %id = u32[] partition-id()
-  %piece = f32[4,4]{1,0} fusion(%sliced, %id), kind=kLoop, calls=%fused
+  %shard = f32[4,4]{1,0} fusion(%sliced, %id), kind=kLoop, calls=%fused
   %parts = (f32[8]{0}, f32[8]{0}) all-to-all(%half, %half), replica_groups=mesh['x'=4,'y'=2] {'y'}
   %half = f32[8]{0} constant({...})
   %zero = s32[] constant(0)
   %init = (s32[], f32[16,4]{1,0}) tuple(%zero, %kept)
   %loop = (s32[], f32[16,4]{1,0}) while(%init), condition=%condition, body=%body, TRIPS
   %out = f32[16,4]{1,0} get-tuple-element(%loop), index=1
-  ROOT %made = (f32[4,4]{1,0}, f32[16,4]{1,0}) tuple(%piece, %out)
+  ROOT %made = (f32[4,4]{1,0}, f32[16,4]{1,0}) tuple(%shard, %out)
 }
 """.replace("TRIPS", 'backend_config={"known_trip_count":{"n":"5"}}')
 
@@ -262,7 +262,7 @@ def test_hlo_is_counted() -> None:
 
 
 def test_an_all_reduce_that_is_also_returned_stays_one() -> None:
-    tally = hlo.tally_of(HLO.replace("tuple(%piece, %out)", "tuple(%piece, %sliced)"))
+    tally = hlo.tally_of(HLO.replace("tuple(%shard, %out)", "tuple(%shard, %sliced)"))
     assert tally.count["all_reduce"] == 2
     assert not tally.notes
 

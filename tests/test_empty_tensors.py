@@ -117,6 +117,6 @@ def test_a_split_dimension_of_size_0_runs(text: str, expected: np.ndarray) -> No
     world = InProcess(program.devices)
     outputs = world.run(executable, [program.scatter(inputs, rank) for rank in world.ranks])
     assert len(outputs) == 4
-    for rank, (piece,) in enumerate(outputs):
-        mine = expected[program.results[0].piece(rank, program.grids)]
-        np.testing.assert_array_equal(piece, mine.astype(np.float32))
+    for rank, (shard,) in enumerate(outputs):
+        mine = expected[program.results[0].shard(rank, program.grids)]
+        np.testing.assert_array_equal(shard, mine.astype(np.float32))

@@ -44,8 +44,8 @@ def run(name: str, by: Judge, inputs: "list[Array] | None" = None) -> "tuple[lis
             inputs = [arrays[f"arg{number}"] for number in range(len(arrays.files))]
     given = inputs or random_inputs(reference.arguments, 0)
     world = InProcess(executable.program.devices)
-    pieces = [executable.program.scatter(given, rank) for rank in world.ranks]
-    outputs = world.run(executable, pieces)
+    shards = [executable.program.scatter(given, rank) for rank in world.ranks]
+    outputs = world.run(executable, shards)
     verdict = check(executable, reference, given, outputs, world)
     return executable.program.gather(outputs), verdict
 

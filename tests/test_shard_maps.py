@@ -44,8 +44,8 @@ def test_it_gives_the_numbers_of_jax(name: str, written: Path) -> None:
     program = executable.program
     world = InProcess(program.devices)
     outputs = world.run(executable, [program.scatter(inputs, rank) for rank in world.ranks])
-    for rank, pieces in enumerate(outputs):
-        for result, piece, whole in zip(program.results, pieces, expected, strict=True):
-            mine = whole[result.piece(rank, program.grids)]
-            held = piece[tuple(map(slice, mine.shape))]  # not what is beyond the end of the tensor
+    for rank, shards in enumerate(outputs):
+        for result, shard, whole in zip(program.results, shards, expected, strict=True):
+            mine = whole[result.shard(rank, program.grids)]
+            held = shard[tuple(map(slice, mine.shape))]  # not what is beyond the end of the tensor
             np.testing.assert_allclose(held, mine, rtol=1e-4, atol=1e-5, err_msg=f"device {rank}")

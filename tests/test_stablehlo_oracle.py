@@ -23,7 +23,7 @@ from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.partition import partition_collectives
 from tests import runnable_stablehlo
 from tests.stablehlo_conversion import NotConverted
-from tests.stablehlo_interpreter import Array, Converted, interpret, piece
+from tests.stablehlo_interpreter import Array, Converted, interpret, shard
 
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_ORACLE_PROGRAMS", "30")))
 LIT = Path(__file__).parent / "lit"
@@ -88,7 +88,7 @@ def sharded(text: str, pipeline: str = "spmd") -> Converted:
 
 
 def check(text: str, folder: Path, pipeline: str = "spmd") -> None:
-    """Compare what each device has with its piece of what the unsharded program gives."""
+    """Compare what each device has with its shard of what the unsharded program gives."""
     program = sharded(text, pipeline)
     alone, inputs = unsharded(text)
     expected, found = interpret([(alone, inputs), (program.text, program.scatter(inputs))], folder)
@@ -96,8 +96,8 @@ def check(text: str, folder: Path, pipeline: str = "spmd") -> None:
     for place, array in enumerate(found):
         rank, number = divmod(place, len(expected))
         whole, split = expected[number], program.results[number][1]
-        mine = piece(whole, split, program.grid, rank)
-        is_held = piece(np.ones_like(whole), split, program.grid, rank) == 1
+        mine = shard(whole, split, program.grid, rank)
+        is_held = shard(np.ones_like(whole), split, program.grid, rank) == 1
         np.testing.assert_allclose(
             array[is_held],  # not what is beyond the end of the tensor
             mine[is_held],

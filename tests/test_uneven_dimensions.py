@@ -1,4 +1,4 @@
-"""Programs with dimensions that do not divide, and with pieces at offsets, mean the same."""
+"""Programs with dimensions that do not divide, and with shards at offsets, mean the same."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_many_random_programs_have_uneven_values() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_pieces_at_offsets(seed: int) -> None:
+def test_shards_at_offsets(seed: int) -> None:
     rng = random.Random(seed)
     grid = rng.choice([(2,), (3,), (4,), (2, 2)])
     rows, columns = rng.randint(1, 7), rng.randint(1, 7)

@@ -23,10 +23,10 @@ class Words:
     partial: bool = False
     sub_axes: bool = False
     openness: bool = False
-    pieces: bool = False
+    shards: bool = False
     names: bool = False
     devices: bool = False
-    hints: bool = False
+    soft_constraints: bool = False
     reshard: bool = False
     others: bool = False
     unknown_sizes: bool = False
@@ -34,9 +34,12 @@ class Words:
 
 
 VOCABULARIES = {
-    "shard": Words(pieces=True, names=True, reshard=True, unknown_sizes=True),
+    "shard": Words(shards=True, names=True, reshard=True, unknown_sizes=True),
     "mesh": Words(
-        partial=True, hints=True, unknown_sizes=True, kinds=("sum", "max", "min", "product")
+        partial=True,
+        soft_constraints=True,
+        unknown_sizes=True,
+        kinds=("sum", "max", "min", "product"),
     ),
     "sdy": Words(
         partial=True,
@@ -91,7 +94,7 @@ def annotations(draw: st.DrawFn, words: Words, grid: Grid, rank: int) -> Annotat
     for axis in draw(axes_of(words, grid)):
         draw(st.sampled_from(places)).append(axis)
     halos: list[tuple[int | None, ...]] = []
-    if words.pieces and draw(st.booleans()):
+    if words.shards and draw(st.booleans()):
         halos = [tuple(draw(st.integers(0, 1)) for _ in range(2)) if axes else () for axes in split]
     opened = [dim for dim in range(rank) if words.openness and draw(st.booleans())]
     priorities = [
@@ -123,7 +126,7 @@ def annotations(draw: st.DrawFn, words: Words, grid: Grid, rank: int) -> Annotat
 
 
 def upstream_takes(sharding: Sharding, grid: Grid) -> bool:
-    """Whether halos are no larger than the smallest of the pieces of 48 elements."""
+    """Whether halos are no larger than the smallest of the shards of 48 elements."""
     return all(
         size is None or size <= 48 // (grid.axes_size(axes) if grid.is_static else 48)
         for axes, halo in zip(sharding.split_axes, sharding.halos, strict=False)
@@ -165,7 +168,7 @@ def programs(draw: st.DrawFn, words: Words) -> str:
         lines.append(f"{plain} = math.absf {last}{result} : {type_}")
         if kind == "annotate":
             itself = not result and draw(st.booleans())
-            required = not words.hints or draw(st.booleans())
+            required = not words.soft_constraints or draw(st.booleans())
             fields = f"as_result = {itself}, required = {required}".lower()
             fields += f", sharding = {attribute(draw(said))}"
         elif kind == "reshard":

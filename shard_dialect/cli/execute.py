@@ -106,9 +106,9 @@ def _run(options: argparse.Namespace, joined: list[Launched], output: Output | N
     inputs = (
         load_inputs(options.inputs, types) if options.inputs else random_inputs(types, options.seed)
     )
-    pieces = [program.scatter(inputs, rank) for rank in world.ranks]
+    shards = [program.scatter(inputs, rank) for rank in world.ranks]
     doing("the compiled program")
-    outputs = world.run(executable, pieces)
+    outputs = world.run(executable, shards)
     checks = options.check or options.bisect
     gathered = world.gather(outputs) if checks or output else []
     verdict = check(executable, reference, inputs, gathered, world) if checks else None

@@ -102,16 +102,16 @@ def _read(source: Source) -> list[_Expectation]:
 def _pattern(text: str, has_regex: bool, place: str) -> re.Pattern[str]:
     if not has_regex:
         return re.compile(re.escape(text))
-    pieces: list[str] = []
+    shards: list[str] = []
     rest = text
     while "{{" in rest:
         literal, _, rest = rest.partition("{{")
         inside, end, rest = rest.partition("}}")
         if not end:
             raise ShardError("found start of regex with no end '}}'", place)
-        pieces += [re.escape(literal), f"(?:{inside})"]
+        shards += [re.escape(literal), f"(?:{inside})"]
     try:
-        return re.compile("".join(pieces) + re.escape(rest))
+        return re.compile("".join(shards) + re.escape(rest))
     except re.error as error:
         raise ShardError(f"invalid regex: {error.msg}", place) from None
 

@@ -13,7 +13,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, functions_of, name_of
-from shard_dialect.ir.grids import parts_of
+from shard_dialect.ir.grids import sub_clusters_of
 from shard_dialect.ir.mesh.attributes import (
     ARGUMENT,
     COLLECTIVE,
@@ -30,7 +30,7 @@ from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Axes, Grid, Part, Sharding
+from shard_dialect.model import Axes, Grid, Sharding, SubCluster
 from shard_dialect.passes.lower.mpi.mpi_code import BIND
 
 
@@ -54,39 +54,39 @@ class Boundary:
     whole: TensorType
     sharding: Sharding | None
     """`None`: whole on every device."""
-    stage: Part | None = None
+    stage: SubCluster | None = None
     """Whose devices alone have it, if it is of a stage of a pipeline."""
 
     def is_on(self, rank: int, grids: Mapping[str, Grid]) -> bool:
-        """Whether device `rank` has a piece of it."""
+        """Whether device `rank` has a shard of it."""
         return self.stage is None or self.stage.holds(rank, grids[self.stage.of])
 
-    def piece(self, rank: int, grids: Mapping[str, Grid]) -> tuple[slice, ...]:
+    def shard(self, rank: int, grids: Mapping[str, Grid]) -> tuple[slice, ...]:
         """The part of the global tensor that device `rank` holds: no padding."""
         if self.sharding is None:
             return (slice(None),) * len(self.whole.shape)
-        return self.sharding.piece(rank, self.whole.shape, grids[self.sharding.grid])
+        return self.sharding.shard(rank, self.whole.shape, grids[self.sharding.grid])
 
     def taken(self, whole: Array, rank: int, grids: Mapping[str, Grid]) -> Array:
-        """Device `rank`'s piece of the global tensor, padded with zeros to the local shape.
+        """Device `rank`'s shard of the global tensor, padded with zeros to the local shape.
 
         Nothing but zeros for one that has none.
         """
         if not self.is_on(rank, grids):
             return np.zeros(self.local.shape, self.local.dtype)
-        piece = whole[self.piece(rank, grids)]
-        if piece.shape == self.local.shape:
-            return np.ascontiguousarray(piece)
+        shard = whole[self.shard(rank, grids)]
+        if shard.shape == self.local.shape:
+            return np.ascontiguousarray(shard)
         padded = np.zeros(self.local.shape, self.local.dtype)
-        padded[tuple(map(slice, piece.shape))] = piece
+        padded[tuple(map(slice, shard.shape))] = shard
         return padded
 
     def put(self, local: Array, whole: Array, rank: int, grids: Mapping[str, Grid]) -> None:
         """Write what device `rank` has of the global tensor there, without padding."""
         if not self.is_on(rank, grids):
             return
-        piece = self.piece(rank, grids)
-        whole[piece] = local[tuple(map(slice, whole[piece].shape))]
+        shard = self.shard(rank, grids)
+        whole[shard] = local[tuple(map(slice, whole[shard].shape))]
 
 
 @dataclass(frozen=True)
@@ -151,18 +151,18 @@ class Program:
         return sizes[0] if sizes else 1
 
     def scatter(self, inputs: Sequence[Array], rank: int) -> list[Array]:
-        """Device `rank`'s pieces of the global `inputs`, padded where these do not divide."""
+        """Device `rank`'s shards of the global `inputs`, padded where these do not divide."""
         return [
             each.taken(array, rank, self.grids)
             for array, each in zip(inputs, self.arguments, strict=True)
         ]
 
-    def gather(self, pieces: Sequence[Sequence[Array]]) -> list[Array]:
-        """The global results from all devices' pieces, by rank."""
+    def gather(self, shards: Sequence[Sequence[Array]]) -> list[Array]:
+        """The global results from all devices' shards, by rank."""
         outputs = []
         for number, each in enumerate(self.results):
             whole = np.empty(each.whole.shape, each.whole.dtype)
-            for rank, of_device in enumerate(pieces):
+            for rank, of_device in enumerate(shards):
                 each.put(of_device[number], whole, rank, self.grids)
             outputs.append(whole)
         return outputs
@@ -206,7 +206,7 @@ def _boundary(
     """The arguments (or results, which the lowered form has as its last arguments)."""
     found = []
     types = handle.attributes["function_type"].value
-    parts = parts_of(module)
+    parts = sub_clusters_of(module)
     if types.results:
         raise error_at(handle.location, f"cannot run a function that returns a {types.results[0]}")
     for type_, attributes in zip(types.inputs, boundary(handle, "arg_attrs"), strict=True):

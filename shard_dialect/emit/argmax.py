@@ -2,7 +2,7 @@
 
     values, places = reduce (x, iota) by ...         at = np.argmax(x, axis=1).astype(np.int32)
 
-Places that are computed, pieces that are put together for one, are looked up.
+Places that are computed, shards that are put together for one, are looked up.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from shard_dialect.model.rooted_collectives import (
 
 _NAMES = {
     AllGather: "gathered",
-    AllSlice: "piece",
+    AllSlice: "shard",
     AllReduce: "reduced",
     ReduceScatter: "scattered",
     AllToAll: "exchanged",
@@ -50,7 +50,7 @@ _NAMES = {
     Mask: "masked",
     Broadcast: "shared",
     Gather: "gathered",
-    Scatter: "piece",
+    Scatter: "shard",
     Reduce: "reduced",
     Shift: "shifted",
     Receive: "received",

@@ -26,7 +26,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import boundary, form_of, functions_of, name_of, refuse_form
-from shard_dialect.ir.grids import parts_of
+from shard_dialect.ir.grids import sub_clusters_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT, STAGE, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import one_by_one
@@ -129,10 +129,10 @@ def _block(w: Writer, block: ir.Block) -> ir.Operation:
 
 def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardings) -> list[str]:
     """The part of the file that reads or draws inputs, runs the program, and writes results."""
-    _, first = _pieces(w, module, entry, "arg_attrs", ARGUMENT, shardings)
-    count, second = _pieces(w, module, entry, "res_attrs", RESULT, shardings)
+    _, first = _shards(w, module, entry, "arg_attrs", ARGUMENT, shardings)
+    count, second = _shards(w, module, entry, "res_attrs", RESULT, shardings)
     torch = w.is_torch
-    call = f"{w.functions[name_of(entry)]}(*pieces)"
+    call = f"{w.functions[name_of(entry)]}(*shards)"
     # numpy has no bf16: such files hold its bytes.
     is_raw = any("torch.bfloat16" in row for row in (*first, *second))
     read, made = (
@@ -147,7 +147,7 @@ def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shard
         '    parser.add_argument("--seed", type=int, default=0, help="of random inputs")',
         "    options = parser.parse_args()",
         "    # Of each argument, and each result: the grid, the axes that split each dimension,",
-        "    # the shape, the shape of a piece, and the type; of results who has them.",
+        "    # the shape, the shape of a shard, and the type; of results who has them.",
         *_listed("arguments", first),
         *_listed("results", second),
         "    if options.inputs:",
@@ -162,7 +162,7 @@ def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shard
             else "np.random.default_rng(options.seed)"
         ),
         "        inputs = [draw(each[2], each[4], generator) for each in arguments]",
-        "    pieces = [",
+        "    shards = [",
         "        take(whole, grid, split, local)",
         "        for whole, (grid, split, _, local, _) in zip(inputs, arguments, strict=True)",
         "    ]",
@@ -211,7 +211,7 @@ def _listed(name: str, rows: Sequence[str]) -> list[str]:
     return [f"    {name} = [", *rows, "    ]"] if rows else [f"    {name} = []"]
 
 
-def _pieces(
+def _shards(
     w: Writer,
     module: ir.Operation,
     function: ir.Operation,
@@ -222,7 +222,7 @@ def _pieces(
     """A row for each argument, or result."""
     type_ = function.attributes["function_type"].value
     types = type_.inputs if where == "arg_attrs" else type_.results
-    parts, rows = parts_of(module), []
+    parts, rows = sub_clusters_of(module), []
     for local, attributes in zip(types, boundary(function, where), strict=True):
         if not isinstance(local, ir.RankedTensorType) or not local.has_static_shape:
             raise error_at(
@@ -231,7 +231,7 @@ def _pieces(
         whole = attributes[key].value if key in attributes else local
         lies = shardings.of_type(whole)
         if lies is not None and (lies.partial or lies.halos or lies.offsets):
-            raise error_at(function.location, f"pieces that lie as {lies} have no Python")
+            raise error_at(function.location, f"shards that lie as {lies} have no Python")
         grid = w.grid_names[lies.grid] if lies else next(iter(w.grid_names.values()), "(1,)")
         split = [list(each) for each in lies.split_axes] if lies else [[] for _ in whole.shape]
         dtype = w.dtype(local.element_type, function.location)

@@ -21,7 +21,7 @@ from shard_dialect.ir.mesh.attributes import (
 from shard_dialect.ir.sdy.syntax import read_mesh
 from shard_dialect.ir.shard.text_checks import MOST_DEVICES
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import Grid, Part, ShardingError
+from shard_dialect.model import Grid, ShardingError, SubCluster
 
 OPS = ("shard.grid", "mesh.cluster", "mesh.sub_cluster", "sdy.mesh")
 AXIS_NAMES = "mesh.axis_names"
@@ -46,14 +46,14 @@ def grids_of(module: ir.Operation) -> dict[str, Grid]:
     return grids
 
 
-def parts_of(module: ir.Operation) -> dict[str, Part]:
+def sub_clusters_of(module: ir.Operation) -> dict[str, SubCluster]:
     """The parts of grids that the module declares, by name."""
     found = {}
     for op in operations(body(module)):
         if op.name == "mesh.sub_cluster":
             name = expect(op, "sym_name", ir.StringAttr, "a string").value
             offsets, sizes = (tuple(ints(op.attributes[key])) for key in ("offsets", "sizes"))
-            found[name] = Part(name, symbol(op.attributes["cluster"]), offsets, sizes)
+            found[name] = SubCluster(name, symbol(op.attributes["cluster"]), offsets, sizes)
     return found
 
 

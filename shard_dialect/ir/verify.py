@@ -13,7 +13,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, location_text, readable_strings
 from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.annotations import merged, statements
+from shard_dialect.ir.mesh.annotations import annotated_values, merged
 from shard_dialect.ir.mesh.attributes import (
     ARGUMENT,
     BLOCKS,
@@ -72,7 +72,7 @@ def check_agreement(module: ir.Operation, shardings: Shardings) -> None:
     """Raise a located `ShardError` where annotations of one value say different things."""
     for function in functions_of(module):
         if form_of(function) == "annotated":
-            merged(statements(read_function(function), shardings))
+            merged(annotated_values(read_function(function), shardings))
 
 
 def _check_place_of_module(op: ir.Operation) -> None:
@@ -91,7 +91,7 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
         in_type = shardings.of_type(result.type)
         if in_type is not None:
             _check_may_be_sharded(op)
-            _check_pieces(in_type, result.type, shardings)
+            _check_shards(in_type, result.type, shardings)
     check_upstream(op, shardings)
     if op.name in annotation_ops.OPS:
         _check_annotation(op, shardings)
@@ -149,7 +149,7 @@ def _check_place(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
-    """As many places as devices in a group; between clusters, equal pieces on as many devices."""
+    """As many places as devices in a group; between clusters, equal shards on as many devices."""
     types = [op.operands[0].type, op.results[0].type]
     source, target = map(shardings.of_type, types)
     if "cluster" in op.attributes and source is None and target is None:
@@ -166,7 +166,7 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
                 f"has {places} places for groups of {grids[0].axes_size(axes)} devices"
             )
         if source != target and not leads_to(_places(op), axes, source, target, grids[0]):
-            raise ShardingError(f"does not make pieces that lie as {target} of those of {source}")
+            raise ShardingError(f"does not make shards that lie as {target} of those of {source}")
         return
     if source.grid == target.grid:
         raise ShardingError(f"moves nothing: both lie on @{source.grid}, and no axis is named")
@@ -174,9 +174,9 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
     if all(grid.is_static for grid in grids) and grids[0].size != grids[1].size:
         raise ShardingError(f"sends from {grids[0]} to {grids[1]}: expected as many devices")
     if all(grid.is_static for grid in grids) and DYNAMIC not in shape:
-        pieces = [s.local_shape(shape, g) for s, g in zip((source, target), grids, strict=True)]
-        if pieces[0] != pieces[1]:
-            raise ShardingError(f"sends pieces of {list(pieces[0])} to be {list(pieces[1])}")
+        shards = [s.local_shape(shape, g) for s, g in zip((source, target), grids, strict=True)]
+        if shards[0] != shards[1]:
+            raise ShardingError(f"sends shards of {list(shards[0])} to be {list(shards[1])}")
 
 
 def _check_plain_permute(op: ir.Operation, shardings: Shardings) -> None:
@@ -206,11 +206,11 @@ def _check_manual(op: ir.Operation, shardings: Shardings) -> None:
     _check_is_in_computation(op)
     if not isinstance(whole, ir.RankedTensorType) or not isinstance(local, ir.RankedTensorType):
         if whole != local:
-            raise ShardingError(f"has pieces of type {local} of a {whole}")
+            raise ShardingError(f"has shards of type {local} of a {whole}")
         return
     sizes = list(said.sharding.manual_shape(tuple(whole.shape), manual, grid))
     if list(local.shape) != sizes or local.element_type != whole.element_type:
-        raise ShardingError(f"has pieces of type {local}, expected the shape {sizes} of {whole}")
+        raise ShardingError(f"has shards of type {local}, expected the shape {sizes} of {whole}")
 
 
 def _axes_of(attribute: ir.Attribute, grid: Grid) -> Axes:
@@ -262,7 +262,7 @@ def _check_function(op: ir.Operation, shardings: Shardings) -> None:
             if in_type is not None and form_of(op) in _LOCAL:
                 raise ShardingError(f"is in the {form_of(op)} form, which has no sharded types")
             if in_type is not None:
-                _check_pieces(in_type, each, shardings)
+                _check_shards(in_type, each, shardings)
             if key in op.attributes:
                 _check_boundary(op, each, op.attributes[key][index], shardings)
 
@@ -274,7 +274,7 @@ def _check_boundary(
         if isinstance(type_, ir.UnrankedTensorType):
             raise error_at(op.location, f"{SHARDING} on a {type_}, which has no rank")
         said = shardings.read_annotation(attributes[SHARDING], rank_of(type_))
-        _check_pieces(said.sharding, type_, shardings)
+        _check_shards(said.sharding, type_, shardings)
     if sdy.SHARDING in attributes:
         sdy.SdyReader(shardings.grids).sharding(attributes[sdy.SHARDING], type_)
     for key in (ARGUMENT, RESULT):
@@ -286,7 +286,7 @@ def _check_boundary(
         sharding = shardings.of_type(whole.value)
         local = whole.value if sharding is None else shardings.local(whole.value)
         if (list(type_.shape), type_.element_type) != (list(local.shape), local.element_type):
-            raise ShardingError(f"{key} is {whole}, whose piece is {local}, not {type_}")
+            raise ShardingError(f"{key} is {whole}, whose shard is {local}, not {type_}")
 
 
 def _check_may_be_sharded(op: ir.Operation) -> None:
@@ -303,7 +303,7 @@ def _check_result_shardings(op: ir.Operation, shardings: Shardings) -> None:
     if not fits and not _is_on_one_device(given, op, shardings):
         raise ShardingError(f"has {len(given)} {SHARDINGS} for {len(op.results)} results")
     for number, said in shardings.of_results(op).items():
-        _check_pieces(said.sharding, op.results[number].type, shardings)
+        _check_shards(said.sharding, op.results[number].type, shardings)
 
 
 def _has_lost_results(given: list[ir.Attribute], op: ir.Operation) -> bool:
@@ -322,7 +322,7 @@ def _check_block_shardings(op: ir.Operation, shardings: Shardings) -> None:
     shardings.of_blocks(op)
 
 
-def _check_pieces(sharding: Sharding, type_: ir.Type, shardings: Shardings) -> None:
+def _check_shards(sharding: Sharding, type_: ir.Type, shardings: Shardings) -> None:
     """Halos and offsets that are said where no operand gives sizes fit the tensor."""
     if None in (size for each in (*sharding.halos, *sharding.offsets) for size in each):
         raise ShardingError(f"has a size in {sharding} that no operand gives")

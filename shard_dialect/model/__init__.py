@@ -16,10 +16,10 @@ from shard_dialect.model.collectives import (
     UpdateHalo,
 )
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.manual_boundary import Edge
+from shard_dialect.model.manual_boundary import ManualBoundary
 from shard_dialect.model.rule import Assignment, ShardingRule, Window
 from shard_dialect.model.sharding import REDUCTIONS, Reduction, Sharding, ShardingError
-from shard_dialect.model.sub_cluster import Part, stage_axis
+from shard_dialect.model.sub_cluster import SubCluster, stage_axis
 from shard_dialect.model.window import Windows
 
 __all__ = [
@@ -33,10 +33,9 @@ __all__ = [
     "Axes",
     "Axis",
     "CropHalo",
-    "Edge",
     "Grid",
+    "ManualBoundary",
     "Mask",
-    "Part",
     "Permute",
     "ReduceScatter",
     "Reduction",
@@ -46,6 +45,7 @@ __all__ = [
     "ShardingRule",
     "Step",
     "SubAxis",
+    "SubCluster",
     "UpdateHalo",
     "Window",
     "Windows",

@@ -1,10 +1,10 @@
-"""What one step of a reshard does: to a sharding, to a piece, and what it costs.
+"""What one step of a reshard does: to a sharding, to a shard, and what it costs.
 
     [[], [], [0]]  ->  [[], [], []]          all_gather dim 2 axes [0]
     [[], [], [], [0]]  ->  [[], [], [0]]     reduce_scatter dim 2 axes [0] sum
     [[0], []]  ->  [[1], []]                 permute axes [0, 1]
 
-A step maps a sharding to a sharding (`after`), the shape of a piece to another's
+A step maps a sharding to a sharding (`after`), the shape of a shard to another's
 (`local_shape_after`, for a group of n), and moves a number of bytes (`bytes_moved`, of an operand
 that has this shape on each device). The meaning of steps on arrays is in
 `runtime.communicators.perform_collectives`.
@@ -26,10 +26,10 @@ class ReshardError(ShardingError):
 
 @dataclass(frozen=True, slots=True)
 class AllGather:
-    """Give every device of a group all the group's pieces of dimension `dim`, in group order.
+    """Give every device of a group all the group's shards of dimension `dim`, in group order.
 
     `axes` are the minor-most axes that split `dim`: [[0, 1]] -> [[0]] gathers axes [1]. All of them
-    where the pieces begin at offsets.
+    where the shards begin at offsets.
     """
 
     dim: int
@@ -51,9 +51,9 @@ class AllGather:
 
 @dataclass(frozen=True, slots=True)
 class AllSlice:
-    """Keep only this device's piece along `dim`; the inverse of `AllGather`, and no one talks.
+    """Keep only this device's shard along `dim`; the inverse of `AllGather`, and no one talks.
 
-    Pieces begin at `offsets`, where there are any; the dimension is whole before.
+    Shards begin at `offsets`, where there are any; the dimension is whole before.
     """
 
     dim: int
@@ -102,7 +102,7 @@ class AllReduce:
 
 @dataclass(frozen=True, slots=True)
 class ReduceScatter:
-    """Combine the partial values along `axes`; each device gets one piece along `dim`."""
+    """Combine the partial values along `axes`; each device gets one shard along `dim`."""
 
     dim: int
     axes: Axes
@@ -140,7 +140,7 @@ class AllToAll:
         return (n - 1) * prod(operand) * itemsize // n
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        if self.source_dim == self.target_dim:  # as upstream's may be: pieces change their places
+        if self.source_dim == self.target_dim:  # as upstream's may be: shards change their places
             return scaled(shape, {self.source_dim: (n, n)})
         return scaled(shape, {self.source_dim: (n, 1), self.target_dim: (1, n)})
 
@@ -150,9 +150,9 @@ class AllToAll:
 
 @dataclass(frozen=True, slots=True)
 class Permute:
-    """Devices of a group exchange their pieces: that of place i goes to place `permutation[i]`.
+    """Devices of a group exchange their shards: that of place i goes to place `permutation[i]`.
 
-    Afterwards the tensor lies as `split_axes` and `partial` say, in pieces as large as before; they
+    Afterwards the tensor lies as `split_axes` and `partial` say, in shards as large as before; they
     are empty in the local form, where no sharding is known.
     """
 
@@ -186,7 +186,7 @@ class Permute:
 class Mask:
     """Make a partial value of one that is replicated along `axes`; no one talks.
 
-    The first device of a group keeps its piece, the others put what the reduction leaves alone
+    The first device of a group keeps its shard, the others put what the reduction leaves alone
     (0 for a sum) in its place. The inverse of `AllReduce`.
     """
 
@@ -216,7 +216,7 @@ class Mask:
 class UpdateHalo:
     """Give every device the elements next to its own along `dim`, which `axes` split.
 
-    `low` elements before its own, `high` after, of as many pieces as these are in. The operand has
+    `low` elements before its own, `high` after, of as many shards as these are in. The operand has
     room for them, where what the reduction `fill` leaves alone stays at the ends of the tensor:
 
         0 | a b c | d        x x | a b c  ->  low 1, high 1  <-  d e f | x x
@@ -249,7 +249,7 @@ class UpdateHalo:
         if self.low + self.high >= shape[self.dim]:
             raise ShardingError(
                 f"halo [{self.low}, {self.high}] of dimension {self.dim} of {list(shape)} leaves "
-                "nothing of the piece itself"
+                "nothing of the shard itself"
             )
         return shape
 
@@ -323,7 +323,7 @@ def _without_suffix(sharding: Sharding, dim: int, axes: Axes) -> Sharding:
 
 
 def _refuse_offsets(sharding: Sharding, dim: int, kept: Axes) -> None:
-    """Pieces with offsets are put together all at once."""
+    """Shards with offsets are put together all at once."""
     if kept and sharding.offsets and sharding.offsets[dim]:
         raise ReshardError(f"dimension {dim} of {sharding} has offsets: it is cut no further")
 

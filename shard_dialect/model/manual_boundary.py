@@ -1,8 +1,8 @@
-"""A tensor at the edge of a manual computation: whole outside, a piece along some axes inside.
+"""A tensor at the edge of a manual computation: whole outside, a shard along some axes inside.
 
     outside [[0, 1], []]  <->  inside [[1], []]       axis 0 is manual
 
-Inside, a tensor's global shape is that of the piece along the manual axes; it lies along the
+Inside, a tensor's global shape is that of the shard along the manual axes; it lies along the
 others, the free axes. A dimension's manual axes are major to its free ones, and divide it.
 
 Source: Shardy, ManualComputationOp.
@@ -21,7 +21,7 @@ from shard_dialect.model.sharding import Shape, Sharding, ShardingError
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class ManualBoundary:
     """`said` is how the tensor outside lies: along the `manual` axes, and as it is annotated."""
 
     said: Annotation
@@ -37,7 +37,7 @@ class Edge:
 
     @property
     def held(self) -> tuple[Axes, ...]:
-        """The manual axes along which each dimension is a piece; those of size 1 cut nothing."""
+        """The manual axes along which each dimension is a shard; those of size 1 cut nothing."""
         return tuple(
             tuple(axis for axis in axes if whole(axis) in self.manual and self._cuts(axis))
             for axes in self.said.sharding.split_axes
@@ -63,7 +63,7 @@ class Edge:
         )
 
     def outside(self, inside: Sharding) -> Sharding:
-        """How the tensor lies outside if its piece lies as `inside`.
+        """How the tensor lies outside if its shard lies as `inside`.
 
         >>> edge = Edge(Annotation(Sharding("g", ((0,), ()))), (0,), Grid("g", (2, 2)))
         >>> print(edge.outside(Sharding("g", ((1,), ()))))
@@ -79,7 +79,7 @@ class Edge:
         )
 
     def inside(self, outside: Sharding) -> Sharding:
-        """How the piece lies, along the free axes, if the tensor does as `outside`."""
+        """How the shard lies, along the free axes, if the tensor does as `outside`."""
         split = []
         for held, axes in zip(self.held, outside.split_axes, strict=True):
             if axes[: len(held)] != held:
@@ -88,7 +88,7 @@ class Edge:
         return Sharding(outside.grid, tuple(split))
 
     def fitting(self, inside: Sharding, local: Shape) -> Sharding:
-        """As much of `inside` as is the same pieces outside: that divides what is a piece already.
+        """As much of `inside` as is the same shards outside: that divides what is a shard already.
 
         `local` is the shape inside.
         """
@@ -103,17 +103,17 @@ class Edge:
             split.append(tuple(kept))
         return Sharding(inside.grid, tuple(split))
 
-    def refined(self, fine: Refinement | None) -> Edge:
+    def refined(self, fine: Refinement | None) -> ManualBoundary:
         """The same on a finer grid, if there is one."""
         if fine is None:
             return self
         said = Annotation(fine.refined(self.said.sharding))
-        return Edge(said, fine.refined_axes(self.manual), fine.fine)
+        return ManualBoundary(said, fine.refined_axes(self.manual), fine.fine)
 
     def rule(self, shape: Shape, into: bool) -> ShardingRule:
         """How dimensions outside, of a tensor of `shape`, are those inside; `into` the region.
 
-        Those outside are made of the manual axes' pieces, and of what one of these holds.
+        Those outside are made of the manual axes' shards, and of what one of these holds.
 
         >>> edge = Edge(Annotation(Sharding("g", ((0,), ()))), (0,), Grid("g", (2, 2)))
         >>> print(edge.rule((8, 4), into=True))
@@ -133,7 +133,7 @@ class Edge:
 
     @property
     def pinned(self) -> tuple[tuple[int, Axes], ...]:
-        """The factors of `rule` that are pieces along manual axes, with these."""
+        """The factors of `rule` that are shards along manual axes, with these."""
         found = []
         number = 0
         for held in self.held:

@@ -5,7 +5,7 @@
     operand [{x, y}]        i takes the major half of x, j the minor half and then y
     result  [{?}, {?}]      neither is split
 
-Within here an axis is always a *part*: its number, pre-size and size, whole ones too.
+Within here an axis is always a *sub-axis*: its number, pre-size and size, whole ones too.
 
 Source: Shardy, docs/propagation.md and sharding_projection.h.
 """
@@ -20,16 +20,16 @@ from math import gcd
 from shard_dialect.model.axis import Axes, SubAxis
 from shard_dialect.model.grid import Grid
 
-Part = tuple[int, int, int]
+SubAxisTriple = tuple[int, int, int]
 """Grid axis, pre-size, size."""
-Parts = tuple[Part, ...]
+SubAxisTriples = tuple[SubAxisTriple, ...]
 
 
 @lru_cache(maxsize=4096)
-def parts_of(axes: Axes, grid: Grid) -> Parts:
-    """The axes as parts.
+def sub_axes_of(axes: Axes, grid: Grid) -> SubAxisTriples:
+    """The axes as sub_axes.
 
-    >>> parts_of((1, SubAxis(0, 2, 2)), Grid("g", (4, 2)))
+    >>> sub_axes_of((1, SubAxis(0, 2, 2)), Grid("g", (4, 2)))
     ((1, 1, 2), (0, 2, 2))
     """
     return tuple(
@@ -40,14 +40,14 @@ def parts_of(axes: Axes, grid: Grid) -> Parts:
     )
 
 
-def axes_of(parts: Iterable[Part], grid: Grid) -> Axes:
+def axes_of(sub_axes: Iterable[SubAxisTriple], grid: Grid) -> Axes:
     """The way back; neighbours that continue each other become one.
 
     >>> axes_of(((0, 1, 2), (0, 2, 2), (1, 1, 1)), Grid("g", (4, 2)))
     (0, SubAxis(axis=1, pre=1, size=1))
     """
-    merged: list[Part] = []
-    for axis, pre, size in parts:
+    merged: list[SubAxisTriple] = []
+    for axis, pre, size in sub_axes:
         if merged and merged[-1][0] == axis and merged[-1][1] * merged[-1][2] == pre:
             before = merged.pop()
             merged.append((axis, before[1], before[2] * size))
@@ -59,7 +59,7 @@ def axes_of(parts: Iterable[Part], grid: Grid) -> Axes:
     )
 
 
-def overlaps(a: Part, b: Part) -> bool:
+def overlaps(a: SubAxisTriple, b: SubAxisTriple) -> bool:
     """Whether both hold some part of one grid axis; an axis of size 1 is one too.
 
     >>> overlaps((0, 1, 4), (0, 2, 4)), overlaps((0, 1, 2), (0, 2, 4))
@@ -70,13 +70,13 @@ def overlaps(a: Part, b: Part) -> bool:
     return a[0] == b[0] and (a == b or (a[1] < b[1] * b[2] and b[1] < a[1] * a[2]))
 
 
-def without(part: Part, others: Iterable[Part]) -> Part | None:
-    """The longest major piece of `part` that no other overlaps, if there is one.
+def without(sub_axis: SubAxisTriple, others: Iterable[SubAxisTriple]) -> SubAxisTriple | None:
+    """The longest major shard of `sub_axis` that no other overlaps, if there is one.
 
     >>> without((0, 1, 8), [(0, 4, 2)]), without((0, 2, 4), [(0, 1, 4)])
     ((0, 1, 4), None)
     """
-    axis, pre, size = part
+    axis, pre, size = sub_axis
     for other in others:
         if overlaps((axis, pre, size), other):
             if other[1] <= pre:
@@ -85,13 +85,13 @@ def without(part: Part, others: Iterable[Part]) -> Part | None:
     return (axis, pre, size)
 
 
-def begins(short: Part, long: Part) -> bool:
-    """Whether `short` is `long` or a major piece of it."""
+def begins(short: SubAxisTriple, long: SubAxisTriple) -> bool:
+    """Whether `short` is `long` or a major factor of it."""
     return short[0] == long[0] and short[1] == long[1] and short[2] <= long[2]
 
 
-def is_prefix(short: Parts, long: Parts) -> bool:
-    """Whether `short` begins `long`, the last part perhaps only in its major piece.
+def is_prefix(short: SubAxisTriples, long: SubAxisTriples) -> bool:
+    """Whether `short` begins `long`, the last sub_axis perhaps only in its major shard.
 
     >>> is_prefix(((0, 1, 2),), ((0, 1, 4), (1, 1, 2))), is_prefix(((1, 1, 2),), ((0, 1, 4),))
     (True, False)
@@ -103,10 +103,10 @@ def is_prefix(short: Parts, long: Parts) -> bool:
     return begins(short[-1], long[len(short) - 1])
 
 
-def joint(a: Parts, b: Parts, may_grow: bool) -> tuple[Parts, bool]:
+def joint(a: SubAxisTriples, b: SubAxisTriples, may_grow: bool) -> tuple[SubAxisTriples, bool]:
     """The longest split that agrees with both, and whether a third may still lengthen it.
 
-    Where they part, what they share is all there is. Without `may_grow`, `b` lengthens nothing.
+    Where they sub_axis, what they share is all there is. Without `may_grow`, `b` lengthens nothing.
 
     >>> x, y, z = (0, 1, 4), (1, 1, 2), (2, 1, 2)
     >>> joint((x,), (x, y), True)
@@ -116,7 +116,7 @@ def joint(a: Parts, b: Parts, may_grow: bool) -> tuple[Parts, bool]:
     """
     if not a or a == b:
         return (b if may_grow else a), may_grow
-    found: list[Part] = []
+    found: list[SubAxisTriple] = []
     for place in range(min(len(a), len(b))):
         ours, theirs = a[place], b[place]
         if ours == theirs:
@@ -143,8 +143,8 @@ class FactorSplit:
     dimension: they stay with the dimension, and keep the factor from growing.
     """
 
-    axes: Parts = ()
-    overflow: Parts = ()
+    axes: SubAxisTriples = ()
+    overflow: SubAxisTriples = ()
     is_closed: bool = False
     is_minor: bool = True
     """Whether the factor is the last of its dimension, so that it may be split unevenly."""
@@ -153,16 +153,16 @@ class FactorSplit:
 def project(
     dims: Sequence[tuple[int, ...]],
     sizes: Sequence[int],
-    split: Sequence[Parts],
+    split: Sequence[SubAxisTriples],
     closed: Sequence[bool],
 ) -> dict[int, FactorSplit]:
     """How each factor of a tensor is split, whose dimensions are made of `dims`."""
     found: dict[int, FactorSplit] = {}
-    for factors, parts, is_closed in zip(dims, split, closed, strict=True):
+    for factors, sub_axes, is_closed in zip(dims, split, closed, strict=True):
         if len(factors) == 1:
-            found[factors[0]] = FactorSplit(parts, (), is_closed)
+            found[factors[0]] = FactorSplit(sub_axes, (), is_closed)
             continue
-        left = list(parts)
+        left = list(sub_axes)
         overflowed = False
         for factor in factors:
             here = found[factor] = FactorSplit(is_closed=is_closed or overflowed)
@@ -179,10 +179,12 @@ def project(
     return found
 
 
-def _fill(size: int, parts: Sequence[Part]) -> tuple[Parts, list[Part], int]:
+def _fill(
+    size: int, sub_axes: Sequence[SubAxisTriple]
+) -> tuple[SubAxisTriples, list[SubAxisTriple], int]:
     """The axes that a factor of `size` takes, those left, and the size that is left of it."""
-    taken: list[Part] = []
-    left = list(parts)
+    taken: list[SubAxisTriple] = []
+    left = list(sub_axes)
     while left:
         axis, pre, count = left[0]
         common = gcd(size, count)
@@ -198,10 +200,10 @@ def _fill(size: int, parts: Sequence[Part]) -> tuple[Parts, list[Part], int]:
 
 def unproject(
     dims: Sequence[tuple[int, ...]], sizes: Sequence[int], factors: dict[int, FactorSplit]
-) -> tuple[Parts, ...]:
+) -> tuple[SubAxisTriples, ...]:
     """The axes of each dimension.
 
-    What would be split behind a factor that is not split to the end is left out: its pieces would
+    What would be split behind a factor that is not split to the end is left out: its shards would
     be strided.
     """
     return tuple(_dimension(each, sizes, factors) for each in dims)
@@ -209,14 +211,14 @@ def unproject(
 
 def _dimension(
     dim: tuple[int, ...], sizes: Sequence[int], factors: dict[int, FactorSplit]
-) -> Parts:
-    parts: list[Part] = []
+) -> SubAxisTriples:
+    sub_axes: list[SubAxisTriple] = []
     for factor in dim:
         here = factors[factor]
-        parts += [*here.axes, *here.overflow]
+        sub_axes += [*here.axes, *here.overflow]
         count = 1
         for _, _, size in here.axes:
             count *= size
         if here.overflow or count < sizes[factor]:
             break
-    return tuple(parts)
+    return tuple(sub_axes)

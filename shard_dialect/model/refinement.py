@@ -14,12 +14,12 @@ from itertools import pairwise
 
 from shard_dialect.model.axis import Axes, Axis, SubAxis
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.projection import parts_of
+from shard_dialect.model.projection import sub_axes_of
 from shard_dialect.model.sharding import Sharding, ShardingError
 
 _LARGEST = 1 << 12
 """Of the primes that are tried. What no such divides counts as one: no grid's plan is better for
-parts of that size, and to find them takes the longer the larger they are."""
+sub-axes of that size, and to find them takes the longer the larger they are."""
 
 
 @lru_cache(maxsize=1024)
@@ -39,7 +39,7 @@ def _factors(size: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Refinement:
-    """`axes[a]` are the parts that axis a of `grid` is seen as, and their axes in `fine`."""
+    """`axes[a]` are the sub-axes that axis a of `grid` is seen as, and their axes in `fine`."""
 
     grid: Grid
     fine: Grid
@@ -50,29 +50,29 @@ class Refinement:
     def of(cls, grid: Grid, used: Iterable[Axis]) -> Refinement | None:
         """What makes whole axes of those `used`; `None` if all of them are.
 
-        Raises `ShardingError` where two parts cross, as 2 of 6 and 3 of 6 do.
+        Raises `ShardingError` where two sub_axes cross, as 2 of 6 and 3 of 6 do.
 
         >>> found = Refinement.of(Grid("g", (8, 2)), [SubAxis(0, 2, 2)])
         >>> str(found.fine), str(found.refined(Sharding("g", ((0, 1), (), ()))))
         ('@g_2x2x2x2(2x2x2x2)', '[[0, 1, 2, 3], [], []]')
         """
-        parts = [axis for axis in used if isinstance(axis, SubAxis)]
-        if not parts:
+        sub_axes = [axis for axis in used if isinstance(axis, SubAxis)]
+        if not sub_axes:
             return None
         sizes: list[int] = []
         axes = []
         for number, full in enumerate(grid.shape):
             cuts = {1, full or 1}
-            for part in parts:
-                if part.axis == number:
-                    cuts |= {part.pre, part.end}
+            for sub_axis in sub_axes:
+                if sub_axis.axis == number:
+                    cuts |= {sub_axis.pre, sub_axis.end}
             ordered = sorted(cuts)
             found = []
             for pre, end in pairwise(ordered):
                 if end % pre:
                     raise ShardingError(
-                        f"axis {number} of grid {grid} is used in parts of {pre} and {end}, which "
-                        "cross each other"
+                        f"axis {number} of grid {grid} is used in sub-axes of {pre} and {end}, "
+                        "which cross each other"
                     )
                 found.append((pre, end // pre, len(sizes)))
                 sizes.append(end // pre)
@@ -92,14 +92,14 @@ class Refinement:
         >>> print(Refinement.finest(Grid("g", (12, 2))).fine)
         @g_2x2x3x2(2x2x3x2)
         """
-        parts = []
+        sub_axes = []
         for axis, size in enumerate(grid.shape):
             pre = 1
             for factor in _factors(size or 1):
                 if factor != size:
-                    parts.append(SubAxis(axis, pre, factor))
+                    sub_axes.append(SubAxis(axis, pre, factor))
                 pre *= factor
-        return cls.of(grid, parts)
+        return cls.of(grid, sub_axes)
 
     def refined(self, sharding: Sharding) -> Sharding:
         """The same sharding, on the finer grid."""
@@ -113,7 +113,7 @@ class Refinement:
     def refined_axes(self, axes: Axes) -> Axes:
         return tuple(
             new
-            for axis, pre, size in parts_of(axes, self.grid)
+            for axis, pre, size in sub_axes_of(axes, self.grid)
             for at, count, new in self.axes[axis]
             if pre <= at and at * count <= pre * size
         )

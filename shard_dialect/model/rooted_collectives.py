@@ -36,7 +36,7 @@ class Broadcast:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Give the root all pieces of dimension `dim`, in group order."""
+    """Give the root all shards of dimension `dim`, in group order."""
 
     dim: int
     axes: Axes
@@ -52,7 +52,7 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Give every device its piece along `dim` of what the root has."""
+    """Give every device its shard along `dim` of what the root has."""
 
     dim: int
     axes: Axes

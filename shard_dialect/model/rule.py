@@ -21,7 +21,7 @@ from typing import Literal
 from shard_dialect.errors import ShardError
 from shard_dialect.model.axis import Axes, axes_text
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.projection import FactorSplit, axes_of, parts_of, project, unproject
+from shard_dialect.model.projection import FactorSplit, axes_of, project, sub_axes_of, unproject
 from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
 from shard_dialect.model.window import Reading, Windows
 
@@ -54,9 +54,9 @@ class ShardingRule:
 
     * `reductions`, with the kind: the results are then partial;
     * `whole`: the op needs all of it (to sort, say), so that the operands are gathered first;
-    * `permuted`: what a device makes of its piece is in part another's (of a slice, say).
+    * `permuted`: what a device makes of its shard is in sub-axis another's (of a slice, say).
 
-    Where `windows` say what a device needs of others' pieces, such a factor may be split after all.
+    Where `windows` say what a device needs of others' shards, such a factor may be split after all.
 
     Shardings pass along them all but those that are `blocked`. `inits` are the operands that the
     results start from, `linalg`'s outs: under a split reduction they would be counted once a
@@ -151,9 +151,9 @@ class ShardingRule:
 
     @cached_property
     def may_be_uneven(self) -> frozenset[int]:
-        """The factors that pieces of unequal sizes may split: where one stands, it stands alone.
+        """The factors that shards of unequal sizes may split: where one stands, it stands alone.
 
-        In the other dimensions, a reshape's say, the pieces of a factor would not be those of the
+        In the other dimensions, a reshape's say, the shards of a factor would not be those of the
         dimension. One that is not in every result, and is not reduced, is of a dimension of size 1
         that is dropped, or repeated: some devices would have none of it.
 
@@ -238,7 +238,7 @@ class ShardingRule:
         """
         if all(len(dim) == 1 for dim in dims):
             return {dim[0]: axes for dim, axes in zip(dims, sharding.split_axes, strict=True)}
-        split = [parts_of(axes, grid) for axes in sharding.split_axes]
+        split = [sub_axes_of(axes, grid) for axes in sharding.split_axes]
         found = project(dims, self.sizes, split, [False] * len(dims))
         for dim, axes in zip(dims, sharding.split_axes, strict=True):
             if any(found[factor].overflow for factor in dim) or (axes and not dim):
@@ -246,15 +246,15 @@ class ShardingRule:
         return {factor: axes_of(each.axes, grid) for factor, each in found.items()}
 
     def _split(self, dims: Dims, assignment: Assignment, grid: Grid) -> tuple[Axes, ...]:
-        """The axes of each dimension. Raises `ShardingError` where the pieces would be strided."""
+        """The axes of each dimension. Raises `ShardingError` where the shards would be strided."""
         if all(len(dim) <= 1 for dim in dims):
             return tuple(assignment[dim[0]] if dim else () for dim in dims)
-        used = {f: FactorSplit(parts_of(assignment[f], grid)) for dim in dims for f in dim}
-        split = tuple(axes_of(parts, grid) for parts in unproject(dims, self.sizes, used))
+        used = {f: FactorSplit(sub_axes_of(assignment[f], grid)) for dim in dims for f in dim}
+        split = tuple(axes_of(sub_axes, grid) for sub_axes in unproject(dims, self.sizes, used))
         for dim, axes in zip(dims, split, strict=True):
             wanted = grid.axes_size([axis for factor in dim for axis in assignment[factor]])
             if grid.axes_size(axes) != wanted:
-                raise ShardingError(f"pieces of dimension {dim} of rule {self} would be strided")
+                raise ShardingError(f"shards of dimension {dim} of rule {self} would be strided")
         return split
 
     def __str__(self) -> str:
@@ -264,8 +264,8 @@ class ShardingRule:
         def tensor(dims: Dims | None) -> str:
             if dims is None:
                 return "-"
-            parts = ["".join(map(name, dim)) or "1" for dim in dims]
-            return f"[{', '.join(parts)}]"
+            written = ["".join(map(name, dim)) or "1" for dim in dims]
+            return f"[{', '.join(written)}]"
 
         text = (
             f"({', '.join(map(tensor, self.operands))}) -> ({', '.join(map(tensor, self.results))})"

@@ -4,12 +4,12 @@ The notation is the RFC's: for each tensor dimension the grid axes that split it
 and after them, if the tensor is a partial sum, the axes that it is partial over.
 
     [[], [0]]           of a matrix: columns split along grid axis 0, rows whole
-    [[1, 0], []]        rows split along axis 1, each piece split again along axis 0
+    [[1, 0], []]        rows split along axis 1, each shard split again along axis 0
     [[], [1], [0]]      columns split along axis 1; the true value is the sum along axis 0
     [[], [], {max = [0]}]    the true value is the maximum along axis 0
     [["0:(1)2"], []]    rows split along the major half of axis 0 (`model.axis`)
-    [[0], [], {halo = [[1, 2], []]}]    each device also holds the last row of the piece before
-                        its own, and the first two of the piece after
+    [[0], [], {halo = [[1, 2], []]}]    each device also holds the last row of the shard before
+                        its own, and the first two of the shard after
     [[0], [], {fill = "max", halo = [[1, 2], []]}]    where the tensor ends, what leaves a maximum
                         alone is in the place of these rows, and not zeros
     [[0], [], {offsets = [[0, 3, 4], []]}]    rows 0 to 2 on one device, row 3 on the other
@@ -58,12 +58,12 @@ class ShardingError(ShardError):
 class Sharding:
     """The sharding of a tensor of rank `len(split_axes)` over the grid named `grid`.
 
-    Axes that neither split nor are partial replicate the tensor. `reduction` says how the pieces
+    Axes that neither split nor are partial replicate the tensor. `reduction` says how the shards
     along the `partial` axes combine; it is "sum" where there are none. The order of the partial
     axes means nothing, and they are kept sorted.
 
-    For each dimension `halos` has how many elements of the pieces before and after its own a device
-    holds as well, and `offsets` where the pieces begin, and the last one ends; () where a dimension
+    For each dimension `halos` has how many elements of the shards before and after its own a device
+    holds as well, and `offsets` where the shards begin, and the last one ends; () where a dimension
     has none of its own, and for all of them where none has. Where the tensor ends, what leaves the
     reduction `fill` alone is in a halo: zeros for "sum".
     """
@@ -94,9 +94,9 @@ class Sharding:
         if not any(self.offsets):
             object.__setattr__(self, "offsets", ())
         if self.halos or self.offsets:
-            self._check_pieces()
+            self._check_shards()
 
-    def _check_pieces(self) -> None:
+    def _check_shards(self) -> None:
         """Halos and offsets are of split dimensions, not both, and sizes that can be."""
         if self.halos and self.offsets:
             raise ShardingError(f"both halos and offsets in sharding {self}: expected one of them")
@@ -208,7 +208,7 @@ class Sharding:
         return None
 
     def without_needless_offsets(self, shape: Shape, grid: Grid) -> Sharding:
-        """The same where offsets that say where pieces begin anyway are left out.
+        """The same where offsets that say where shards begin anyway are left out.
 
         >>> sharding = Sharding("g", ((0,), ()), offsets=((0, 3, 5), ()))
         >>> str(sharding.without_needless_offsets((5, 4), Grid("g", (2,))))
@@ -222,7 +222,7 @@ class Sharding:
         return found
 
     def bounds(self, dim: int, size: int, grid: Grid) -> tuple[int, ...]:
-        """Where each piece of dimension `dim` begins, and the last one ends.
+        """Where each shard of dimension `dim` begins, and the last one ends.
 
         >>> Sharding("g", ((0,),)).bounds(0, 5, Grid("g", (4,)))
         (0, 2, 4, 5, 5)
@@ -234,8 +234,8 @@ class Sharding:
         if known:
             return known
         count = grid.axes_size(self.split_axes[dim])
-        piece = -(-size // count)
-        return tuple(min(piece * device, size) for device in range(count + 1))
+        shard = -(-size // count)
+        return tuple(min(shard * device, size) for device in range(count + 1))
 
     def even_part(self, shape: Shape, grid: Grid) -> Sharding:
         """The major part of the split of each dimension of a tensor of `shape` that divides it.
@@ -259,9 +259,9 @@ class Sharding:
         return replace(self, split_axes=tuple(split))
 
     def local_shape(self, shape: Shape, grid: Grid) -> Shape:
-        """The shape of one device's piece of a tensor of global `shape`.
+        """The shape of one device's shard of a tensor of global `shape`.
 
-        Where a dimension does not divide, that of the first device, the largest: the pieces of the
+        Where a dimension does not divide, that of the first device, the largest: the shards of the
         last ones are padded at their end. Halos are a part of it.
 
         >>> Sharding("g", ((), (0, 1))).local_shape((3, 16), Grid("g", (2, 4)))
@@ -295,10 +295,10 @@ class Sharding:
             sizes.append(size if size < 0 else size // count)
         return tuple(sizes)
 
-    def piece(self, rank: int, shape: Shape, grid: Grid) -> tuple[slice, ...]:
+    def shard(self, rank: int, shape: Shape, grid: Grid) -> tuple[slice, ...]:
         """The part of a tensor of global `shape` that device `rank` holds: no halos, no padding.
 
-        >>> Sharding("g", ((0,),)).piece(2, (5,), Grid("g", (4,)))
+        >>> Sharding("g", ((0,),)).shard(2, (5,), Grid("g", (4,)))
         (slice(4, 5, None),)
         """
         devices = [grid.index_along(rank, axes) for axes in self.split_axes]
@@ -308,7 +308,7 @@ class Sharding:
         )
 
     def local_elements(self, shape: Shape, grid: Grid) -> int:
-        """The number of elements in one device's piece."""
+        """The number of elements in one device's shard."""
         return prod(self.local_shape(shape, grid))
 
     def notation(self) -> tuple[list[str], list[str]]:

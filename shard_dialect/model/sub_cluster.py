@@ -17,10 +17,10 @@ from shard_dialect.model.sharding import ShardingError
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SubCluster:
     """The devices of the grid called `of` from `offsets` on, as many as `sizes` along each axis.
 
-    >>> second = Part("second", "g", (1, 0), (1, 4))
+    >>> second = SubCluster("second", "g", (1, 0), (1, 4))
     >>> [rank for rank in range(8) if second.holds(rank, Grid("g", (2, 4)))]
     [4, 5, 6, 7]
     """
@@ -35,10 +35,10 @@ class Part:
         at = zip(grid.coordinates(rank), self.offsets, self.sizes, strict=True)
         return all(begin <= place < begin + size for place, begin, size in at)
 
-    def overlaps(self, other: Part) -> bool:
+    def overlaps(self, other: SubCluster) -> bool:
         """Whether a device is in both parts, of one grid.
 
-        >>> Part("a", "g", (0, 0), (1, 4)).overlaps(Part("b", "g", (0, 3), (2, 1)))
+        >>> SubCluster("a", "g", (0, 0), (1, 4)).overlaps(SubCluster("b", "g", (0, 3), (2, 1)))
         True
         """
         ours = zip(self.offsets, self.sizes, strict=True)
@@ -52,12 +52,12 @@ class Part:
         return f"@{self.name}({'x'.join(map(str, self.sizes))})"
 
 
-def stage_axis(parts: Sequence[Part], grid: Grid) -> int:
+def stage_axis(parts: Sequence[SubCluster], grid: Grid) -> int:
     """The axis of the grid that parts of it are stages along.
 
     Raises `ShardingError` for parts that are none.
 
-    >>> first, second = (Part(f"s{at}", "g", (at, 0), (1, 4)) for at in (0, 1))
+    >>> first, second = (SubCluster(f"s{at}", "g", (at, 0), (1, 4)) for at in (0, 1))
     >>> stage_axis([first, second], Grid("g", (2, 4)))
     0
     """

@@ -7,8 +7,8 @@ has `reach` places. Elements are `base` places apart: of a dilated operand by mo
     slice [2:10:4]                            stride 4, reach 1, low -2
     padded in front by 5                      stride 1, reach 1, low 5
 
-The devices have equal pieces of the dimension, and equal numbers of windows, but these need not
-begin where the pieces do: of 10 elements and 8 windows of 3 on two devices
+The devices have equal shards of the dimension, and equal numbers of windows, but these need not
+begin where the shards do: of 10 elements and 8 windows of 3 on two devices
 
     elements     0 1 2 3 4 | 5 6 7 8 9
     windows      0-2 ... 3-5 | 4-6 ... 7-9      the first reads 0 to 5, the second 4 to 9
@@ -23,7 +23,7 @@ from functools import cached_property, lru_cache
 
 from shard_dialect.model.sharding import Reduction
 
-MOST_PIECES = 1 << 20
+MOST_SHARDS = 1 << 20
 """That a dimension is cut in where each device is told apart: what differs is listed for all."""
 
 
@@ -31,7 +31,7 @@ MOST_PIECES = 1 << 20
 class Reading:
     """What devices read of what they hold: `taken` elements, each from its own of `begins` on.
 
-    They hold `halo` elements before and after their pieces. In terms of places the first window of
+    They hold `halo` elements before and after their shards. In terms of places the first window of
     a device begins `lead` before the first of these, and the last ends `trail` behind the last.
     """
 
@@ -71,8 +71,8 @@ class Windows:
 
 @lru_cache(maxsize=256)
 def _reading(over: Windows, devices: int) -> Reading | None:
-    windows, piece = -(-over.made // devices), -(-over.size // devices)
-    if windows * over.stride % over.base or not piece or devices > MOST_PIECES:
+    windows, shard = -(-over.made // devices), -(-over.size // devices)
+    if windows * over.stride % over.base or not shard or devices > MOST_SHARDS:
         return None
     places = (windows - 1) * over.stride + over.reach
     starts = [device * windows * over.stride - over.low for device in range(devices)]
@@ -86,11 +86,11 @@ def _reading(over: Windows, devices: int) -> Reading | None:
         if device * windows < over.made
         and (over.fill is not None or (first < over.size and first + taken > 0))
     ]
-    low = max([0, *(device * piece - first for device, first in reads)])
-    high = max([0, *(first + taken - (device + 1) * piece for device, first in reads)])
-    held = low + piece + high
+    low = max([0, *(device * shard - first for device, first in reads)])
+    high = max([0, *(first + taken - (device + 1) * shard for device, first in reads)])
+    held = low + shard + high
     begins = tuple(
-        min(max(low + first - device * piece, 0), held - taken)
+        min(max(low + first - device * shard, 0), held - taken)
         for device, first in enumerate(firsts)
     )
     lead = firsts[0] * over.base - starts[0]

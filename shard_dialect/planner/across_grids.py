@@ -27,8 +27,8 @@ from shard_dialect.planner.layout import Layout, Problem
 from shard_dialect.planner.reshard_plan import EXACT, Plan, bytes_moved, named
 from shard_dialect.planner.search import (
     Meeting,
+    Path,
     SearchTooLong,
-    Way,
     cheapest_with_permute,
     cheapest_without_move,
 )
@@ -38,15 +38,15 @@ Kind = Literal["same", "collective_permute", "send_recv"]
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The piece of each device of one grid goes to one of another: of rank i to `places[i]`.
+    """The shard of each device of one grid goes to one of another: of rank i to `places[i]`.
 
-    There the tensor lies as `target`, in pieces as large as before.
+    There the tensor lies as `target`, in shards as large as before.
     """
 
     places: tuple[int, ...]
     target: Sharding
     kind: Kind
-    """`same` where no piece leaves its device."""
+    """`same` where no shard leaves its device."""
 
     def bytes_moved(self, operand_bytes: int) -> int:
         return 0 if self.kind == "same" else operand_bytes
@@ -95,7 +95,7 @@ def plan_between(
     for sharding in (source, target):
         if sharding.halos or sharding.offsets:
             raise ReshardError(
-                f"cannot reshard from {source} to {target}: pieces with halos or offsets are not "
+                f"cannot reshard from {source} to {target}: shards with halos or offsets are not "
                 "resharded yet"
             )
     coarse = (_on_whole_axes(source, grid), _on_whole_axes(target, target_grid))
@@ -175,7 +175,7 @@ class _Passing:
     def over_the_whole(self) -> Passage:
         """Gather all of it, pass, and slice: right, on any grids."""
         nothing = self.here.target
-        ways = (Way(tuple(greedy(each)), (0, 0, 0)) for each in (self.here, self.there))
+        ways = (Path(tuple(greedy(each)), (0, 0, 0)) for each in (self.here, self.there))
         to, away = ways
         meeting = Meeting(to, nothing, nothing, away, (0, 0, 0))
         return replace(self._passage(meeting, is_same=self.same_devices), exact=False)
@@ -214,22 +214,22 @@ class _Passing:
         return tuple(made), now
 
     def _places(self, source: Sharding, target: Sharding) -> tuple[int, ...]:
-        """Where the pieces go: a device that has already what it is to have keeps it."""
+        """Where the shards go: a device that has already what it is to have keeps it."""
         wanted: dict[object, list[int]] = defaultdict(list)
-        for rank, piece in enumerate(_pieces(_layout(target), self.target_grid)):
-            wanted[piece].append(rank)
-        have = _pieces(_layout(source), self.grid)
+        for rank, shard in enumerate(_shards(_layout(target), self.target_grid)):
+            wanted[shard].append(rank)
+        have = _shards(_layout(source), self.grid)
         rank_of = {_device(rank, self.target_grid): rank for rank in range(self.grid.size)}
         places = [-1] * self.grid.size
         if self.same_devices:
-            for rank, piece in enumerate(have):
+            for rank, shard in enumerate(have):
                 own = rank_of[_device(rank, self.grid)]
-                if own in wanted[piece]:
+                if own in wanted[shard]:
                     places[rank] = own
-                    wanted[piece].remove(own)
-        for rank, piece in enumerate(have):
+                    wanted[shard].remove(own)
+        for rank, shard in enumerate(have):
             if places[rank] < 0:
-                places[rank] = wanted[piece].pop(0)
+                places[rank] = wanted[shard].pop(0)
         return tuple(places)
 
 
@@ -246,8 +246,8 @@ def _device(rank: int, grid: Grid) -> int:
     return grid.device_ids[rank] if grid.device_ids else rank
 
 
-def _pieces(layout: Layout, grid: Grid) -> list[tuple[int, ...]]:
-    """Which piece, and which addend, each rank has; addends by the first device that has them."""
+def _shards(layout: Layout, grid: Grid) -> list[tuple[int, ...]]:
+    """Which shard, and which addend, each rank has; addends by the first device that has them."""
     first: dict[int, int] = {}
     order = sorted(range(grid.size), key=lambda rank: _device(rank, grid))
     for rank in order:
@@ -262,8 +262,8 @@ def _pieces(layout: Layout, grid: Grid) -> list[tuple[int, ...]]:
 
 
 def _held(layout: Layout, grid: Grid) -> object:
-    """How many pieces there are, and what of them each device holds, in the devices' order."""
-    pieces = _pieces(layout, grid)
+    """How many shards there are, and what of them each device holds, in the devices' order."""
+    shards = _shards(layout, grid)
     order = sorted(range(grid.size), key=lambda rank: _device(rank, grid))
     counts = tuple(grid.axes_size(run) for run in (*layout[0], layout[1]))
-    return counts, tuple(pieces[rank] for rank in order)
+    return counts, tuple(shards[rank] for rank in order)

@@ -1,6 +1,6 @@
 """Steps from one layout to another, found without a search: right, and often the cheapest.
 
-Partial values are reduced first (they are the largest pieces), free slices come before the
+Partial values are reduced first (they are the largest shards), free slices come before the
 exchanges and gathers that they make cheaper. The search compares its bound with these, and where a
 grid has too many axes for a search they are the plan.
 """
@@ -111,7 +111,7 @@ def _gather(problem: Problem, now: Layout) -> Step | None:
 
 
 def _leads_on(problem: Problem, now: Layout, dim: int, axes: Run) -> bool:
-    """Whether `axes` can split `dim`, in pieces that those of the target nest in."""
+    """Whether `axes` can split `dim`, in shards that those of the target nest in."""
     after = problem.count(now[0][dim] + axes)
     goal = problem.count(problem.target[0][dim])
     return problem.may_split(now, dim, axes) and problem.nests(dim, after, goal)
@@ -133,7 +133,7 @@ def _wanted(problem: Problem, now: Layout) -> list[Run]:
 def _unwanted(problem: Problem, now: Layout) -> list[Run]:
     """For each dimension the axes past the common major part, which must go.
 
-    All of them where unequal pieces do not nest in those of the common part.
+    All of them where unequal shards do not nest in those of the common part.
     """
     found = []
     for dim, (have, want) in enumerate(zip(now[0], problem.target[0], strict=True)):

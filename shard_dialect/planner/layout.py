@@ -4,8 +4,8 @@ A layout is the axes that split each dimension, and those that it is partial ove
 what is the same for all layouts of one search; costs are in units of 1/`Problem.unit` elements, so
 that the share of any group is a whole number of them.
 
-Pieces of a dimension are equal but for the last ones, which are smaller where the devices do not
-divide it: 5 elements on 4 devices lie as 2, 2, 1, 0. A cut of pieces is such a layout again only
+Shards of a dimension are equal but for the last ones, which are smaller where the devices do not
+divide it: 5 elements on 4 devices lie as 2, 2, 1, 0. A cut of shards is such a layout again only
 where it *nests*: 5 on 2 is 3, 2, which no cut of 2, 2 | 1, 0 gives.
 """
 
@@ -42,24 +42,24 @@ class Problem:
     def count(self, axes: Sequence[int]) -> int:
         return prod([self.sizes[axis] for axis in axes])
 
-    def piece(self, dim: int, count: int) -> int:
-        """The size of the largest of `count` pieces of dimension `dim`."""
+    def shard(self, dim: int, count: int) -> int:
+        """The size of the largest of `count` shards of dimension `dim`."""
         return -(-self.shape[dim] // count)
 
     def elements(self, layout: Layout) -> int:
-        """The number of elements of a device's piece, the largest one."""
+        """The number of elements of a device's shard, the largest one."""
         count = self.count
         return prod(
             [-(-size // count(run)) for size, run in zip(self.shape, layout[0], strict=True)]
         )
 
     def nests(self, dim: int, outer: int, inner: int) -> bool:
-        """Whether cutting the pieces of `outer` devices gives those of `inner`."""
+        """Whether cutting the shards of `outer` devices gives those of `inner`."""
         size = self.shape[dim]
         if size % inner == 0:
             return True
         return self.uneven[dim] and (
-            outer == 1 or self.piece(dim, outer) == self.piece(dim, inner) * (inner // outer)
+            outer == 1 or self.shard(dim, outer) == self.shard(dim, inner) * (inner // outer)
         )
 
     def may_split(self, layout: Layout, dim: int, axes: Run) -> bool:
@@ -68,7 +68,7 @@ class Problem:
         return self.nests(dim, outer, outer * self.count(axes))
 
     def may_join(self, layout: Layout, dim: int, axes: Run) -> bool:
-        """Whether the pieces along the minor `axes` of dimension `dim` make up larger ones."""
+        """Whether the shards along the minor `axes` of dimension `dim` make up larger ones."""
         inner = self.count(layout[0][dim])
         return self.nests(dim, inner // self.count(axes), inner)
 

@@ -112,9 +112,9 @@ def _less(layout: Layout, axes: Run) -> Layout:
 
 
 def _exchange(problem: Problem, before: Layout, after: Layout, dim: int, n: int) -> int:
-    """The cost of an all-to-all that splits `dim`: n - 1 parts of the piece, padded alike."""
-    had = problem.piece(dim, problem.count(before[0][dim]))
-    gets = problem.piece(dim, problem.count(after[0][dim]))
+    """The cost of an all-to-all that splits `dim`: n - 1 parts of the shard, padded alike."""
+    had = problem.shard(dim, problem.count(before[0][dim]))
+    gets = problem.shard(dim, problem.count(after[0][dim]))
     return (n - 1) * (problem.elements(before) // max(had, 1)) * gets * problem.unit
 
 

@@ -1,4 +1,4 @@
-"""Which device passes its piece to which, so that a tensor lies otherwise in as many pieces."""
+"""Which device passes its shard to which, so that a tensor lies otherwise in as many shards."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def may_permute(source: Sharding, target: Sharding, grid: Grid) -> bool:
 
 @lru_cache(maxsize=256)
 def permute(source: Sharding, target: Sharding, grid: Grid) -> Permute:
-    """The step from `source` to `target`, which cut a tensor into as many pieces.
+    """The step from `source` to `target`, which cut a tensor into as many shards.
 
     Only the axes whose part changes take part. A device that holds already what it should keeps
-    it; of several devices with a piece, the first that is not taken gives it.
+    it; of several devices with a shard, the first that is not taken gives it.
     """
     changed = _changed(source, target, grid)
     both = tuple(axis for axis in source.partial if axis in target.partial)
@@ -44,7 +44,7 @@ def permute(source: Sharding, target: Sharding, grid: Grid) -> Permute:
             left.append(place)
     for place in left:
         if not holders[want[place]]:
-            raise ReshardError(f"{source} and {target} are not in as many pieces")
+            raise ReshardError(f"{source} and {target} are not in as many shards")
         permutation[holders[want[place]].popleft()] = place
     lies = target.split_axes, target.partial, target.reduction
     return Permute(changed, tuple(permutation), *lies)
@@ -53,7 +53,7 @@ def permute(source: Sharding, target: Sharding, grid: Grid) -> Permute:
 def leads_to(
     permutation: Sequence[int], axes: Axes, source: Sharding, target: Sharding, grid: Grid
 ) -> bool:
-    """Whether pieces that lie as `source` lie as `target` after the permutation along `axes`."""
+    """Whether shards that lie as `source` lie as `target` after the permutation along `axes`."""
     if source.grid != target.grid or source.reduction != target.reduction:
         return False
     used = (*axes, *source.axes, *target.axes)
@@ -93,7 +93,7 @@ def _changed(source: Sharding, target: Sharding, grid: Grid) -> Axes:
 
 
 def _keys(sharding: Sharding, both: Axes, axes: Axes, grid: Grid) -> list[tuple[int, ...]]:
-    """Which piece each device holds of the first group along `axes`, and which addend.
+    """Which shard each device holds of the first group along `axes`, and which addend.
 
     Addends are counted along the axes that stay partial first. `axes` are whole, or sub-axes of
     which none overlaps with those of the sharding but is one of them.

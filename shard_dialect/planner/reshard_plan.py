@@ -37,8 +37,8 @@ from shard_dialect.planner.halos import halo_steps
 from shard_dialect.planner.layout import Layout, Problem, Run
 from shard_dialect.planner.permutation import may_permute, permute, without_ones
 from shard_dialect.planner.search import (
+    Path,
     SearchTooLong,
-    Way,
     cheapest,
     cheapest_with_permute,
     missing,
@@ -121,7 +121,7 @@ def _but_for_ones(
     sub_axes: bool,
     limit: int,
 ) -> Plan:
-    """A plan as if no axis had size 1, each device keeping its piece where one comes or goes.
+    """A plan as if no axis had size 1, each device keeping its shard where one comes or goes.
 
     Or one that takes them for axes like others, if that is shorter.
     """
@@ -146,7 +146,7 @@ def bytes_moved(
 ) -> int:
     """The bytes per device that `steps` move, of a tensor of global `shape` lying as `source`.
 
-    Where pieces are unequal, those of the largest piece, padded to what the step cuts evenly.
+    Where shards are unequal, those of the largest shard, padded to what the step cuts evenly.
     """
     moved, now = 0, source
     for step in steps:
@@ -157,7 +157,7 @@ def bytes_moved(
 
 
 def operand_shape(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Shape:
-    """What a device gives to `step`: the largest piece, padded to what the step cuts evenly.
+    """What a device gives to `step`: the largest shard, padded to what the step cuts evenly.
 
     >>> operand_shape(ReduceScatter(0, (0,)), Sharding("g", ((),), (0,)), (7,), Grid("g", (4,)))
     (8,)
@@ -181,7 +181,7 @@ def _refuse(source: Sharding, target: Sharding) -> None:
 def _with_offsets(
     source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
 ) -> Plan:
-    """Dimensions whose pieces begin at offsets are put together first, and are cut last.
+    """Dimensions whose shards begin at offsets are put together first, and are cut last.
 
     The steps name whole axes of `grid`.
     """
@@ -313,7 +313,7 @@ def _solve(problem: Problem, limit: int) -> _Solution:
         way = cheapest(problem, limit)
     except SearchTooLong:
         exact = False
-        way = Way(tuple(steps), (most, len(steps), 0))
+        way = Path(tuple(steps), (most, len(steps), 0))
     best = _Solution(way.steps, bound, exact)
     if way.cost[0] <= bound and len(way.steps) <= 2 and not _may_permute_at_once(problem):
         return best
@@ -343,8 +343,8 @@ def _cost(problem: Problem, steps: Sequence[Step]) -> int:
         operand = problem.elements(now)
         if isinstance(step, ReduceScatter | AllToAll):
             dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
-            had = problem.piece(dim, problem.count(now[0][dim]))
-            operand = operand // had * problem.piece(dim, problem.count(after[0][dim])) * n
+            had = problem.shard(dim, problem.count(now[0][dim]))
+            operand = operand // had * problem.shard(dim, problem.count(after[0][dim])) * n
         moved += step.bytes_moved(n, (operand,), problem.unit)
         now = after
     return moved

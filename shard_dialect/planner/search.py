@@ -4,8 +4,8 @@ Costs are compared in this order: bytes moved, number of steps, memory at the st
 
 `cheapest` finds the best plan without a permutation by A*: what the worst placed device still
 misses is a bound from below. `cheapest_with_permute` finds the best plan with one permutation. A
-permutation leads to any layout in as many pieces, so what matters of the way to it, and of the way
-from it, is only how many pieces each dimension is in. Both ways are searched from their ends, one
+permutation leads to any layout in as many shards, so what matters of the way to it, and of the way
+from it, is only how many shards each dimension is in. Both ways are searched from their ends, one
 layout standing for all that differ in axes of equal sizes.
 """
 
@@ -31,7 +31,7 @@ class SearchTooLong(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Path:
     """Steps, and what they cost."""
 
     steps: tuple[Step, ...]
@@ -43,7 +43,7 @@ def missing(problem: Problem) -> int:
     return _Missing(problem).after(problem.source)
 
 
-def cheapest(problem: Problem, limit: int) -> Way:
+def cheapest(problem: Problem, limit: int) -> Path:
     """The best way without a permutation. Raises `SearchTooLong` past `limit` layouts."""
     labels = _labels(problem)
     bound = _Missing(problem)
@@ -58,7 +58,7 @@ def cheapest(problem: Problem, limit: int) -> Way:
         if cost != best[layout]:
             continue
         if layout == end:
-            return Way(_trace(came, start, end), cost)
+            return Path(_trace(came, start, end), cost)
         looked_at += 1
         if looked_at > limit:
             raise SearchTooLong
@@ -75,10 +75,10 @@ def cheapest(problem: Problem, limit: int) -> Way:
 class Meeting:
     """A way to a layout, a permutation to another, and a way from that."""
 
-    to: Way
+    to: Path
     source: Layout
     target: Layout
-    away: Way
+    away: Path
     cost: Cost
 
 
@@ -90,14 +90,14 @@ def cheapest_with_permute(
     The two are one problem, or the same tensor on two grids of as many devices. `None` where
     `most`, a cost, is less. Raises `SearchTooLong` past `limit` layouts.
     """
-    smallest = prod(here.piece(dim, here.unit) for dim in range(len(here.shape))) * here.unit
-    ahead = _reached(here, here.source, forward, most, smallest, limit, _Pieces(here))
-    back = _reached(there, there.target, backward, most, smallest, limit, _Pieces(there))
+    smallest = prod(here.shard(dim, here.unit) for dim in range(len(here.shape))) * here.unit
+    ahead = _reached(here, here.source, forward, most, smallest, limit, _Shards(here))
+    back = _reached(there, there.target, backward, most, smallest, limit, _Shards(there))
     best: Meeting | None = None
-    for pieces, (layout, to) in ahead.items():
-        if pieces not in back:
+    for shards, (layout, to) in ahead.items():
+        if shards not in back:
             continue
-        other, away = back[pieces]
+        other, away = back[shards]
         elements = here.elements(layout)
         cost = (
             to.cost[0] + away.cost[0] + elements * here.unit,
@@ -136,8 +136,8 @@ def cheapest_without_move(
     return best
 
 
-class _Pieces:
-    """What matters of layouts for a permutation: how many pieces; axes of one size are alike."""
+class _Shards:
+    """What matters of layouts for a permutation: how many shards; axes of one size are alike."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -151,7 +151,7 @@ class _Pieces:
         return (*map(count, layout[0]), count(layout[1]))
 
 
-class _Layouts(_Pieces):
+class _Layouts(_Shards):
     """Everything matters."""
 
     def __init__(self, problem: Problem) -> None:
@@ -174,10 +174,10 @@ def _reached(
     most: int | None,
     smallest: int,
     limit: int,
-    told_apart: _Pieces,
-) -> dict[object, tuple[Layout, Way]]:
+    told_apart: _Shards,
+) -> dict[object, tuple[Layout, Path]]:
     """For each `end` the best layout that steps from (or to) `start` have."""
-    found: dict[object, tuple[Layout, Way]] = {}
+    found: dict[object, tuple[Layout, Path]] = {}
     done = set()
     best = {told_apart.key(start): (0, 0, 0)}
     tie = numbers()
@@ -192,7 +192,7 @@ def _reached(
             raise SearchTooLong
         end = told_apart.end(layout)
         if end not in found:
-            way = Way(steps if moves is forward else steps[::-1], cost)
+            way = Path(steps if moves is forward else steps[::-1], cost)
             found[end] = (layout, way)
         possible = moves(problem, layout, told_apart.labels)
         for step, after, new in _weighed(problem, layout, cost, possible):
@@ -262,15 +262,15 @@ class _Missing:
         self.needs = [self.ends(dim, run) for dim, run in enumerate(problem.target[0])]
 
     def _ends(self, dim: int, run: Run) -> list[tuple[int, int]]:
-        """For each device where its piece of `dim`, cut by `run`, begins and ends."""
+        """For each device where its shard of `dim`, cut by `run`, begins and ends."""
         sizes, size = self.problem.sizes, self.problem.shape[dim]
-        piece = self.problem.piece(dim, self.problem.count(run))
+        shard = self.problem.shard(dim, self.problem.count(run))
         found = []
         for place in self.devices:
             index = 0
             for axis in run:
                 index = index * sizes[axis] + place[axis]
-            found.append((min(index * piece, size), min((index + 1) * piece, size)))
+            found.append((min(index * shard, size), min((index + 1) * shard, size)))
         return found
 
     def after(self, layout: Layout) -> int:

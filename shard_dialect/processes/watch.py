@@ -322,8 +322,8 @@ class _Watch:
             kind = "lost" if code else "failed"
             return kind, f"error: {who} ended in {what}, with exit status {code}"
         name = signal.Signals(os.WTERMSIG(status)).name
-        hint = ": perhaps the memory ran out" if name == "SIGKILL" else ""
-        return "failed", f"error: {who} was killed ({name}) in {what}{hint}"
+        soft_constraint = ": perhaps the memory ran out" if name == "SIGKILL" else ""
+        return "failed", f"error: {who} was killed ({name}) in {what}{soft_constraint}"
 
     def _end(self) -> None:
         """End the child, and remember that it was."""

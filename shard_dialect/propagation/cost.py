@@ -17,7 +17,7 @@ from shard_dialect.model import Annotation, Assignment, Grid, Sharding, Sharding
 from shard_dialect.model.axis import Axes, first_overlap
 from shard_dialect.planner import plan
 from shard_dialect.propagation.graph import Graph
-from shard_dialect.propagation.step import Form
+from shard_dialect.propagation.step import PreparedRule
 
 _MOST = 64
 """Ways to compute an op that are tried."""
@@ -44,7 +44,7 @@ class Prices:
 
     def _node(
         self,
-        form: Form,
+        form: PreparedRule,
         kinds: Sequence[int],
         known: Sequence[Annotation | None],
         grid: Grid | None,
@@ -59,7 +59,7 @@ class Prices:
 
     def _way(
         self,
-        form: Form,
+        form: PreparedRule,
         kinds: Sequence[int],
         known: Sequence[Annotation | None],
         way: Assignment,
@@ -77,7 +77,7 @@ class Prices:
                 else:
                     made = form.rule.result_sharding(result, way, grid)
                     total += self._plan(made, said.sharding, kinds[place], grid)
-        except ShardingError:  # no pieces, or no plan for them
+        except ShardingError:  # no shards, or no plan for them
             return inf
         return total
 
@@ -93,7 +93,9 @@ class Prices:
         return self._plans[key]
 
 
-def _ways(form: Form, known: Sequence[Annotation | None], grid: Grid) -> Iterator[Assignment]:
+def _ways(
+    form: PreparedRule, known: Sequence[Annotation | None], grid: Grid
+) -> Iterator[Assignment]:
     """The splits of the factors that the tensors suggest, those that use no axis twice."""
     rule = form.rule
     found: list[set[Axes]] = [{()} for _ in rule.sizes]

@@ -16,7 +16,7 @@ from typing import Literal
 from shard_dialect.model import Annotation, Axes, ShardingRule
 from shard_dialect.model.rule import Role
 from shard_dialect.model.sharding import Shape
-from shard_dialect.propagation.step import Direction, Form
+from shard_dialect.propagation.step import Direction, PreparedRule
 
 NOTHING = 0
 """The value that is no tensor."""
@@ -43,7 +43,7 @@ class Node:
 class Graph:
     """Nodes in the order of the program; `exits` give the results of functions their shardings."""
 
-    forms: list[Form] = field(default_factory=list)
+    forms: list[PreparedRule] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     exits: list[Node] = field(default_factory=list)
     said: list[Annotation | None] = field(default_factory=lambda: [None])
@@ -74,7 +74,7 @@ class Graph:
         pinned_on: str | None = None,
     ) -> int:
         """A rule made ready for any number of nodes; its number."""
-        self.forms.append(Form.of(rule, pinned, pinned_on))
+        self.forms.append(PreparedRule.of(rule, pinned, pinned_on))
         return len(self.forms) - 1
 
     def identity(self, shape: Shape, sources: int = 1) -> int:

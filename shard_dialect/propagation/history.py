@@ -18,7 +18,7 @@ from shard_dialect.model import Annotation, Axes, Grid
 from shard_dialect.model.projection import FactorSplit, axes_of, is_prefix, overlaps
 from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NOTHING, Node
-from shard_dialect.propagation.step import Form, factors_of
+from shard_dialect.propagation.step import PreparedRule, factors_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class History:
                 yield Conflict(node, *found)
 
     def _conflict(
-        self, node: Node, form: Form
+        self, node: Node, form: PreparedRule
     ) -> tuple[tuple[Side, Side], Side | None, str] | None:
         known = [self._engine.known(value) for value in node.values]
         names = {said.grid for said in known if said is not None}
@@ -184,7 +184,7 @@ def _two_factors(tensors: _Tensors) -> tuple[_At, _At] | None:
     return None
 
 
-def _side(form: Form, tensors: _Tensors, place: int, factor: int, grid: Grid) -> Side:
+def _side(form: PreparedRule, tensors: _Tensors, place: int, factor: int, grid: Grid) -> Side:
     axes = axes_of(tensors[place][factor].axes, grid)
     elements = prod(form.sizes[each] for each in tensors[place])
     dim = next(dim for dim, factors in enumerate(form.tensors[place]) if factor in factors)
@@ -192,7 +192,7 @@ def _side(form: Form, tensors: _Tensors, place: int, factor: int, grid: Grid) ->
 
 
 def _decided(
-    form: Form, tensors: _Tensors, pair: tuple[_At, _At], sides: tuple[Side, ...]
+    form: PreparedRule, tensors: _Tensors, pair: tuple[_At, _At], sides: tuple[Side, ...]
 ) -> tuple[Side | None, str]:
     """Who has its way in the tensors beside the two, and by which rule of `step`."""
     votes = [0, 0]
@@ -210,5 +210,5 @@ def _decided(
             f"its tensor is the larger one, {winner.elements} elements to {loser.elements}",
         )
     if form.is_elementwise and len(winner.axes) > len(loser.axes):
-        return winner, "it is split into more pieces"
+        return winner, "it is split into more shards"
     return winner, "of two that are as large the first goes first"

@@ -28,7 +28,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.model.rule import Role
-from shard_dialect.propagation.step import Direction, Form
+from shard_dialect.propagation.step import Direction, PreparedRule
 
 Directions = tuple[Direction, ...]
 """One for each factor."""
@@ -62,7 +62,7 @@ _BY_ROLE: dict[Role, tuple[Direction, ...]] = {
 }
 
 
-def directions(form: Form, role: Role, used_once: bool, stage: int) -> Directions:
+def directions(form: PreparedRule, role: Role, used_once: bool, stage: int) -> Directions:
     """The direction in which each factor has its turn in a stage."""
     now = _BY_ROLE[role][stage]
     before: Direction = "none"

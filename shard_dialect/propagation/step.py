@@ -9,7 +9,7 @@ tensor would use an axis twice by it.
 *Aggressive* differs where tensors are in conflict: basic leaves such an axis out for all, while
 here each tensor takes what it can, the factors in a stated order: that from the largest tensor
 first; of an elementwise op then the one that is split most; then that from the first tensor; then
-the first. The smallest case where they part:
+the first. The smallest case where they sub-axis:
 
     ([i, j], [i, j]) -> ([i, j])       lhs [{x}, {?}], rhs [{?}, {x}], result [{?}, {?}]
     basic                              nothing
@@ -28,14 +28,14 @@ from typing import Literal, NamedTuple
 from shard_dialect.model import Annotation, Axes, Grid, Sharding, ShardingRule
 from shard_dialect.model.projection import (
     FactorSplit,
-    Part,
-    Parts,
+    SubAxisTriple,
+    SubAxisTriples,
     axes_of,
     is_prefix,
     joint,
     overlaps,
-    parts_of,
     project,
+    sub_axes_of,
     unproject,
     without,
 )
@@ -43,11 +43,11 @@ from shard_dialect.model.projection import (
 Direction = Literal["both", "forward", "backward", "none"]
 """Whether shardings pass to all tensors of an op, to its results, or to its operands."""
 _Dims = tuple[tuple[int, ...], ...]
-_Fits = Callable[[Part, int], "Part | None"]
+_Fits = Callable[[SubAxisTriple, int], "SubAxisTriple | None"]
 
 
 @dataclass(frozen=True)
-class Form:
+class PreparedRule:
     """A rule made ready: each dimension has a factor, each tensor a place.
 
     `tensors` are the operands, and from `results` on the results; those that are no tensors have
@@ -72,7 +72,7 @@ class Form:
         rule: ShardingRule,
         pinned: tuple[tuple[int, Axes], ...] = (),
         pinned_on: str | None = None,
-    ) -> Form:
+    ) -> PreparedRule:
         sizes = list(rule.sizes)
 
         def filled(dims: _Dims | None) -> _Dims:
@@ -102,7 +102,7 @@ class Form:
 @dataclass(slots=True)
 class _Tensor:
     factors: dict[int, FactorSplit]
-    barred: Parts
+    barred: SubAxisTriples
     """Axes that the tensor is replicated or partial along."""
 
 
@@ -118,7 +118,7 @@ class Outcome(NamedTuple):
 
 
 def step(
-    form: Form,
+    form: PreparedRule,
     said: Sequence[Annotation | None],
     directions: Sequence[Direction],
     grid: Grid,
@@ -149,7 +149,7 @@ def step(
     return Outcome(made, tuple(contested))
 
 
-def _contested(tensors: Sequence[_Tensor], wanted: Sequence[Parts]) -> list[int]:
+def _contested(tensors: Sequence[_Tensor], wanted: Sequence[SubAxisTriples]) -> list[int]:
     some = [factor for factor, axes in enumerate(wanted) if axes]
     return [
         factor
@@ -164,35 +164,37 @@ def _contested(tensors: Sequence[_Tensor], wanted: Sequence[Parts]) -> list[int]
 
 
 def _all_wanted(
-    form: Form, tensors: Sequence[_Tensor], directions: Sequence[Direction], grid: Grid
-) -> list[Parts]:
+    form: PreparedRule, tensors: Sequence[_Tensor], directions: Sequence[Direction], grid: Grid
+) -> list[SubAxisTriples]:
     wanted = [
         _wanted(tensors, form.results, factor, "none" if factor in form.blocked else direction)
         for factor, direction in enumerate(directions)
     ]
     for factor, axes in form.pinned:
-        wanted[factor] = parts_of(axes, grid)
+        wanted[factor] = sub_axes_of(axes, grid)
     return wanted
 
 
 def factors_of(
-    form: Form, place: int, said: Annotation | None, grid: Grid
+    form: PreparedRule, place: int, said: Annotation | None, grid: Grid
 ) -> dict[int, FactorSplit]:
     """How the tensor at a place splits the factors of the rule."""
     dims = form.tensors[place]
     if said is None:
         return project(dims, form.sizes, [()] * len(dims), [False] * len(dims))
-    split = [parts_of(axes, grid) for axes in said.sharding.split_axes[: len(dims)]]
+    split = [sub_axes_of(axes, grid) for axes in said.sharding.split_axes[: len(dims)]]
     closed = [dim not in said.open for dim in range(len(dims))]
     return project(dims, form.sizes, split, closed)
 
 
-def _projected(form: Form, place: int, said: Annotation | None, grid: Grid) -> _Tensor:
+def _projected(form: PreparedRule, place: int, said: Annotation | None, grid: Grid) -> _Tensor:
     barred = (*said.replicated, *said.sharding.partial) if said is not None else ()
-    return _Tensor(factors_of(form, place, said, grid), parts_of(barred, grid))
+    return _Tensor(factors_of(form, place, said, grid), sub_axes_of(barred, grid))
 
 
-def _wanted(tensors: Sequence[_Tensor], results: int, factor: int, direction: Direction) -> Parts:
+def _wanted(
+    tensors: Sequence[_Tensor], results: int, factor: int, direction: Direction
+) -> SubAxisTriples:
     """The longest split of the factor that its tensors agree on, conflicts aside.
 
     In one direction those on its far side are looked at for conflicts, but give nothing.
@@ -202,7 +204,7 @@ def _wanted(tensors: Sequence[_Tensor], results: int, factor: int, direction: Di
     near, far = tensors[:results], tensors[results:]
     if direction == "backward":
         near, far = far, near
-    axes: Parts = ()
+    axes: SubAxisTriples = ()
     may_grow = True
     for side in (near, far):
         if side is far and direction != "both":
@@ -213,13 +215,17 @@ def _wanted(tensors: Sequence[_Tensor], results: int, factor: int, direction: Di
     return axes
 
 
-def _grow_together(form: Form, tensors: list[_Tensor], wanted: list[Parts]) -> set[int]:
+def _grow_together(
+    form: PreparedRule, tensors: list[_Tensor], wanted: list[SubAxisTriples]
+) -> set[int]:
     """Basic: a factor grows only as far as it can in all tensors."""
     changed = set()
     for factor, axes in enumerate(wanted):
 
-        def fits(part: Part, before: int, factor: int = factor) -> Part | None:
-            kept: Part | None = part
+        def fits(
+            sub_axis: SubAxisTriple, before: int, factor: int = factor
+        ) -> SubAxisTriple | None:
+            kept: SubAxisTriple | None = sub_axis
             for tensor in tensors:
                 kept = kept and _clear_of_others(kept, tensor, factor)
                 if kept and factor in tensor.factors:
@@ -234,7 +240,7 @@ def _grow_together(form: Form, tensors: list[_Tensor], wanted: list[Parts]) -> s
 
 
 def _grow_each(
-    form: Form, tensors: list[_Tensor], wanted: list[Parts], order: Sequence[int]
+    form: PreparedRule, tensors: list[_Tensor], wanted: list[SubAxisTriples], order: Sequence[int]
 ) -> set[int]:
     """Aggressive: each tensor takes what it can, by factors in this order; results first."""
     changed = set()
@@ -251,20 +257,24 @@ def _grow_each(
     return changed
 
 
-def _longest(form: Form, tensor: _Tensor, factor: int, wanted: Parts) -> Parts:
+def _longest(
+    form: PreparedRule, tensor: _Tensor, factor: int, wanted: SubAxisTriples
+) -> SubAxisTriples:
     """What the tensor can take of `wanted`; () if that is no more than it has."""
 
-    def fits(part: Part, before: int) -> Part | None:
-        return _fitting(part, tensor, factor, before, form.sizes[factor])
+    def fits(sub_axis: SubAxisTriple, before: int) -> SubAxisTriple | None:
+        return _fitting(sub_axis, tensor, factor, before, form.sizes[factor])
 
     axes = _truncated(wanted, fits)
     have = tensor.factors[factor].axes
     if axes == have or not is_prefix(have, axes):
         return ()
-    return _truncated(axes, lambda part, _: _clear_of_others(part, tensor, factor))
+    return _truncated(axes, lambda sub_axis, _: _clear_of_others(sub_axis, tensor, factor))
 
 
-def _no_further_than_results(form: Form, tensors: list[_Tensor], factor: int, axes: Parts) -> Parts:
+def _no_further_than_results(
+    form: PreparedRule, tensors: list[_Tensor], factor: int, axes: SubAxisTriples
+) -> SubAxisTriples:
     """Sideways to an operand only what a result has too.
 
     Where the result of an addition must stay whole, splitting its second operand like its first
@@ -278,7 +288,7 @@ def _no_further_than_results(form: Form, tensors: list[_Tensor], factor: int, ax
     return axes
 
 
-def _order(form: Form, tensors: list[_Tensor], wanted: list[Parts]) -> list[int]:
+def _order(form: PreparedRule, tensors: list[_Tensor], wanted: list[SubAxisTriples]) -> list[int]:
     """The factors that want something, in the order in which conflicts are resolved."""
     some = [factor for factor, axes in enumerate(wanted) if axes]
     if len(some) < 2:
@@ -298,9 +308,11 @@ def _order(form: Form, tensors: list[_Tensor], wanted: list[Parts]) -> list[int]
     return sorted(some, key=key)
 
 
-def _fitting(part: Part, tensor: _Tensor, factor: int, before: int, size: int) -> Part | None:
-    """The major piece of `part` that the tensor's factor has or can take; `before` it is split."""
-    kept = without(part, tensor.barred)
+def _fitting(
+    sub_axis: SubAxisTriple, tensor: _Tensor, factor: int, before: int, size: int
+) -> SubAxisTriple | None:
+    """The major factor of `sub_axis` that the tensor has or can take; `before` it is split."""
+    kept = without(sub_axis, tensor.barred)
     if kept is None:
         return None
     here = tensor.factors[factor]
@@ -318,9 +330,9 @@ def _fitting(part: Part, tensor: _Tensor, factor: int, before: int, size: int) -
     return last if last and last[:2] == (axis, pre) and last[2] <= count else None
 
 
-def _clear_of_others(part: Part, tensor: _Tensor, factor: int) -> Part | None:
-    """The major piece of `part` that splits none of the tensor's other factors."""
-    kept: Part | None = part
+def _clear_of_others(sub_axis: SubAxisTriple, tensor: _Tensor, factor: int) -> SubAxisTriple | None:
+    """The major factor of `sub_axis` that splits none of the tensor's other factors."""
+    kept: SubAxisTriple | None = sub_axis
     for other, here in tensor.factors.items():
         if other != factor and kept is not None:
             kept = without(kept, here.overflow)
@@ -328,21 +340,21 @@ def _clear_of_others(part: Part, tensor: _Tensor, factor: int) -> Part | None:
     return kept
 
 
-def _truncated(axes: Parts, fits: _Fits) -> Parts:
+def _truncated(axes: SubAxisTriples, fits: _Fits) -> SubAxisTriples:
     """The axes up to the first that does not fit whole; `fits` knows how much came before."""
-    kept: list[Part] = []
+    kept: list[SubAxisTriple] = []
     count = 1
-    for part in axes:
-        found = fits(part, count)
+    for sub_axis in axes:
+        found = fits(sub_axis, count)
         if found is not None:
             kept.append(found)
-        if found != part:
+        if found != sub_axis:
             break
-        count *= part[2]
+        count *= sub_axis[2]
     return tuple(kept)
 
 
-def _extend(tensor: _Tensor, factor: int, axes: Parts) -> bool:
+def _extend(tensor: _Tensor, factor: int, axes: SubAxisTriples) -> bool:
     """Split the tensor's factor by `axes` if that is more of the same; whether it was."""
     if factor not in tensor.factors:
         return False
@@ -354,11 +366,11 @@ def _extend(tensor: _Tensor, factor: int, axes: Parts) -> bool:
 
 
 def _annotation(
-    form: Form, place: int, tensor: _Tensor, before: Annotation | None, grid: Grid
+    form: PreparedRule, place: int, tensor: _Tensor, before: Annotation | None, grid: Grid
 ) -> Annotation | None:
     """What is known of the tensor now, or `None` if it is what was known before."""
-    parts = unproject(form.tensors[place], form.sizes, tensor.factors)
-    split = tuple(axes_of(each, grid) for each in parts)
+    sub_axes = unproject(form.tensors[place], form.sizes, tensor.factors)
+    split = tuple(axes_of(each, grid) for each in sub_axes)
     if before is None:
         after = Annotation(Sharding(grid.name, split), open=tuple(range(len(split))))
         return after if any(split) else None

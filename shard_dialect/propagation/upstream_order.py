@@ -31,19 +31,19 @@ from typing import Literal
 from shard_dialect.model import Annotation, Grid, Sharding
 from shard_dialect.model.projection import (
     FactorSplit,
-    Parts,
+    SubAxisTriples,
     axes_of,
     overlaps,
-    parts_of,
+    sub_axes_of,
     unproject,
 )
 from shard_dialect.propagation.engine import Change, Engine
 from shard_dialect.propagation.graph import NOTHING, Graph, Node
 from shard_dialect.propagation.schedule import Strategy
-from shard_dialect.propagation.step import Form, factors_of
+from shard_dialect.propagation.step import PreparedRule, factors_of
 
 Traversal = Literal["forward", "backward", "forward-backward", "backward-forward"]
-_Loops = dict[int, Parts]
+_Loops = dict[int, SubAxisTriples]
 
 
 class Upstream(Engine):
@@ -121,7 +121,7 @@ class Upstream(Engine):
         if len(names) != 1:  # nothing is said, or of two grids
             return
         grid = self.grids[names.pop() or ""]
-        loops = _loops(says, {factor: parts_of(axes, grid) for factor, axes in form.pinned})
+        loops = _loops(says, {factor: sub_axes_of(axes, grid) for factor, axes in form.pinned})
         if loops is None:
             return
         self._decided.add(number)
@@ -133,7 +133,7 @@ class Upstream(Engine):
             else:
                 self._see(number, value, split)
 
-    def _says(self, node: Node, form: Form) -> Iterator[_Say]:
+    def _says(self, node: Node, form: PreparedRule) -> Iterator[_Say]:
         """What the tensors of a node say, results first; scalars among the operands say nothing."""
         for place in (*range(form.results, len(node.values)), *range(form.results)):
             value = node.values[place]
@@ -146,14 +146,16 @@ class Upstream(Engine):
             if said is not None and not is_barred and (is_result or form.tensors[place]):
                 yield _Say.of(form, place, said, self.grids[said.grid], is_must)
 
-    def _split(self, form: Form, place: int, value: int, loops: _Loops, grid: Grid) -> Annotation:
+    def _split(
+        self, form: PreparedRule, place: int, value: int, loops: _Loops, grid: Grid
+    ) -> Annotation:
         """How the tensor at a place lies when the loops are split so."""
         said = self._lies.get(value)
         factors = factors_of(form, place, said, grid)
         for factor in factors.keys() - form.blocked:
             factors[factor] = FactorSplit(loops.get(factor, ()))
-        parts = unproject(form.tensors[place], form.sizes, factors)
-        split = tuple(axes_of(each, grid) for each in parts)
+        sub_axes = unproject(form.tensors[place], form.sizes, factors)
+        split = tuple(axes_of(each, grid) for each in sub_axes)
         if said is not None and said.sharding.split_axes == split and _is_plain(said):
             return said
         return Annotation(Sharding(grid.name, split))
@@ -165,13 +167,15 @@ class _Say:
 
     grid: str
     is_must: bool
-    binding: tuple[tuple[int, Parts], ...]
+    binding: tuple[tuple[int, SubAxisTriples], ...]
     """What others that are taken with it have to agree with."""
-    whole: tuple[tuple[int, Parts], ...] | None
+    whole: tuple[tuple[int, SubAxisTriples], ...] | None
     """All of it, as a must is to stay; `None` where no op can make it."""
 
     @classmethod
-    def of(cls, form: Form, place: int, said: Annotation, grid: Grid, is_must: bool) -> _Say:
+    def of(
+        cls, form: PreparedRule, place: int, said: Annotation, grid: Grid, is_must: bool
+    ) -> _Say:
         found = factors_of(form, place, said, grid)
         split = said.sharding.split_axes
         last = max((dim for dim, axes in enumerate(split) if axes), default=0)
@@ -217,7 +221,7 @@ def _taken(
     for say, is_taken in zip(says, taken, strict=True):
         for factor, axes in say.binding if is_taken else ():
             have = loops.get(factor)
-            others = [part for other in loops.keys() - {factor} for part in loops[other]]
+            others = [sub_axis for other in loops.keys() - {factor} for sub_axis in loops[other]]
             if (have and have != axes) or any(overlaps(a, b) for a in axes for b in others):
                 return None
             loops[factor] = axes

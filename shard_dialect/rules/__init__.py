@@ -11,9 +11,9 @@ On one op, its rule may stand as text in `mesh_rules.sharding_rule` (`model.rule
 A rule function sees the op and its global shapes and gives a `ShardingRule`, a rule as text, or
 `None` where the op, as it stands, has none; the op then runs replicated, with a warning.
 
-Most ops on pieces are the same op on smaller tensors. Where attributes speak of sizes, a second
+Most ops on shards are the same op on smaller tensors. Where attributes speak of sizes, a second
 function changes them, registered with `@cutting("mydialect.crop")`; it may also write ops around
-the op, which are to know where this device's piece begins (`rules.partitioning`).
+the op, which are to know where this device's shard begins (`rules.partitioning`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from shard_dialect.rules.dialects import (
     tensor_rules,
     tosa_rules,
 )
-from shard_dialect.rules.partitioning import Cut, CutFunction, Piece
+from shard_dialect.rules.partitioning import Cut, CutFunction, Shard
 from shard_dialect.rules.query import Query
 
 RuleFunction = Callable[[Query], "ShardingRule | str | None"]
@@ -106,4 +106,4 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
     return None if isinstance(found, str) else found
 
 
-__all__ = ["Cut", "Piece", "Query", "cutting", "cutting_of", "rule_of", "sharding_rule"]
+__all__ = ["Cut", "Query", "Shard", "cutting", "cutting_of", "rule_of", "sharding_rule"]

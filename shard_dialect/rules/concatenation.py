@@ -1,7 +1,7 @@
-"""Tensors that are put together along a dimension, on pieces: each device takes what is in its own.
+"""Tensors that are put together along a dimension, on shards: each device takes what is in its own.
 
 %r = concat(%x, %y)           of 5 and 3 elements: a device has 4 of the 8, from 4 on
-%a, %b                        what there is of %x and %y in its piece, as far as neighbours go
+%a, %b                        what there is of %x and %y in its shard, as far as neighbours go
 %r = where index < 1 %a, elsewhere %b
 """
 
@@ -20,7 +20,7 @@ from shard_dialect.rules.query import Query
 
 
 def joined_along(query: Query, along: int, kind: Kind = "whole", role: Role = "") -> ShardingRule:
-    """All dimensions pass; of that joined a piece of the result reads each operand where it is.
+    """All dimensions pass; of that joined a shard of the result reads each operand where it is.
 
     To propagation that is a factor of this `kind`.
     """
@@ -50,12 +50,12 @@ def _begins(sizes: Sequence[int]) -> list[int]:
 
 
 def cut_joined(cut: Cut, dim: int) -> None:
-    """Put the operands' parts, each as large as the piece of the result, in each other's places."""
+    """Put the operands' parts, each as large as the shard of the result, in each other's places."""
     made = cut.result
     if not made.is_split(dim):
         return
     op, size = cut.op, made.shape[dim]
-    sizes = [piece.whole[dim] for piece in cut.operands if piece is not None]
+    sizes = [shard.whole[dim] for shard in cut.operands if shard is not None]
     with ir.InsertionPoint(op), op.location:
         value = op.operands[0]
         for operand, begin in list(zip(op.operands, _begins(sizes), strict=True))[1:]:

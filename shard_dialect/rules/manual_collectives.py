@@ -2,8 +2,8 @@
 
     all_gather dim 1     ([a, b]) -> ([a, c]) whole={b, c}
 
-They exchange pieces along manual axes. Along the others a device only meets such as have the same
-piece of the dimensions that stay as they are, which may be split; those that change are whole.
+They exchange shards along manual axes. Along the others a device only meets such as have the same
+shard of the dimensions that stay as they are, which may be split; those that change are whole.
 """
 
 from __future__ import annotations

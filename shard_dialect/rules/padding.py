@@ -1,6 +1,6 @@
-"""What the padding of uneven pieces may hold, and what it must.
+"""What the padding of uneven shards may hold, and what it must.
 
-Where devices do not divide a dimension their last pieces are padded. Anything may be there: what an
+Where devices do not divide a dimension their last shards are padded. Anything may be there: what an
 op makes of it is padding again. But for
 
     sums over the dimension       they need zeros there, what leaves the reduction alone
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import scalar, splat_value
 from shard_dialect.ir.building.masking import as_index, keep_first
-from shard_dialect.ir.building.reductions import neutral
+from shard_dialect.ir.building.reductions import identity_value
 from shard_dialect.ir.walk import body, has_own_body, operations, walk
 from shard_dialect.model import Reduction, ShardingRule
 from shard_dialect.rules.partitioning import Cut
@@ -37,7 +37,7 @@ class Filling:
     def element(self, type_: ir.Type) -> ir.Value:
         if isinstance(self.content, int):
             return scalar(ir.IntegerAttr.get(type_, self.content)).results[0]
-        return neutral(self.content, type_)
+        return identity_value(self.content, type_)
 
 
 TRAPS = {
@@ -60,7 +60,7 @@ _LOADS = ("tensor.extract", "memref.load")
 
 
 def may_be_uneven(op: ir.Operation, rule: ShardingRule) -> frozenset[int]:
-    """The factors of the op that pieces of unequal sizes may split."""
+    """The factors of the op that shards of unequal sizes may split."""
     found = rule.may_be_uneven
     if op.name.startswith("linalg.") and not _may_be_padded(op):
         return frozenset()
@@ -188,21 +188,21 @@ _REDUCED: dict[str, _Reduced] = {
 def fill_padding(cut: Cut) -> None:
     """Put in front of an op what its operands must hold where they are padded."""
     op, rule = cut.op, cut.rule
-    pieces = [piece for piece in cut.operands if piece is not None]
-    if not any(piece.is_uneven(dim) for piece in pieces for dim in range(len(piece.shape))):
+    shards = [shard for shard in cut.operands if shard is not None]
+    if not any(shard.is_uneven(dim) for shard in shards for dim in range(len(shard.shape))):
         return
     for filling in fillings(op, rule):
-        dims, piece = rule.cut_operands[filling.operand], cut.operands[filling.operand]
-        if dims is None or piece is None:
+        dims, shard = rule.cut_operands[filling.operand], cut.operands[filling.operand]
+        if dims is None or shard is None:
             continue
         along = [
             dim
             for dim, factors in enumerate(dims)
-            if piece.is_uneven(dim) and filling.factors & set(factors)
+            if shard.is_uneven(dim) and filling.factors & set(factors)
         ]
         if along:
             with ir.InsertionPoint(op), op.location:
-                ends = {dim: as_index(piece.end(dim)) for dim in along}
+                ends = {dim: as_index(shard.end(dim)) for dim in along}
                 value = op.operands[filling.operand]
                 other = filling.element(value.type.element_type)
                 op.operands[filling.operand] = keep_first(value, ends, other)

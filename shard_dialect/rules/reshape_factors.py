@@ -4,7 +4,7 @@
     [4, 6] -> [3, 8]       ([a, de]) -> ([b, ce]) whole={a, b, c, d}
 
 Where the shapes share no more, the one that is behind is filled up with parts of its own. These
-stay whole: their pieces are no pieces of the other shape. Source: Shardy's rule of
+stay whole: their shards are no shards of the other shape. Source: Shardy's rule of
 stablehlo.reshape.
 """
 

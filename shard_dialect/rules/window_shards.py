@@ -1,4 +1,4 @@
-"""Ops that go over a dimension in windows: what their attributes say, and what pieces they read."""
+"""Ops that go over a dimension in windows: what their attributes say, and what shards they read."""
 
 from __future__ import annotations
 

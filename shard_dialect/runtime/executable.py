@@ -30,7 +30,7 @@ class Communicator(Protocol):
     rank: int
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
-        """Do the collective of `site` on this device's piece `source`, into `target`."""
+        """Do the collective of `site` on this device's shard `source`, into `target`."""
 
 
 class Alone:
@@ -79,7 +79,7 @@ class Executable:
         self._is_bound = True
 
     def run(self, inputs: Sequence[Array], communicator: Communicator) -> list[Array]:
-        """Run on one device's pieces; gives its pieces of the results.
+        """Run on one device's shards; gives its shards of the results.
 
         An exception of the communicator comes out here, once the code has run to its end: it
         cannot be stopped in the middle, so later collectives of this run do nothing.

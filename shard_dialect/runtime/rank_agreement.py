@@ -101,7 +101,7 @@ def agree(world: World, mine: Mapping[str, str], program: Source) -> bool:
 def agree_on_talk(world: World, program: Program, rank: int) -> None:
     """Raise unless the programs of single devices are of one program, as far as they say.
 
-    They must take and give pieces of the same tensors, and the devices of a group must do the same
+    They must take and give shards of the same tensors, and the devices of a group must do the same
     collectives together, in one order. Whom messages go to is each device's own matter.
     """
     shared = world.share([json.dumps([_boundary(program), _talk(program, rank)])])

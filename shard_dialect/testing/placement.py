@@ -87,9 +87,9 @@ def named(module: ir.Operation, name: str) -> ir.Operation:
 
 
 def assignments(rule: ShardingRule, uneven: frozenset[int], grid: Grid) -> Iterator[Assignment]:
-    """Each way to split factors by axes of the grid, in any order, that makes no strided pieces.
+    """Each way to split factors by axes of the grid, in any order, that makes no strided shards.
 
-    The factors in `uneven` are split in pieces of unequal sizes too.
+    The factors in `uneven` are split in shards of unequal sizes too.
     """
     free = [factor for factor in range(len(rule.sizes)) if factor not in rule.unsplit]
     seen: set[Assignment] = set()

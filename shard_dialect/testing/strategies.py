@@ -49,6 +49,6 @@ def programs(draw: st.DrawFn, ops: Sequence[str] | None = None) -> Program:
     """Annotated programs of these ops, or of all that can be run."""
 
     def apart(step: Callable[[Random], None]) -> None:
-        draw(_randoms().map(step))  # in one piece, so that hypothesis can leave it out
+        draw(_randoms().map(step))  # in one shard, so that hypothesis can leave it out
 
     return any_program(draw(_randoms()), ops, apart)

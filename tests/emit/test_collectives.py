@@ -33,7 +33,7 @@ def of_all(shape: Sequence[int], element: str) -> str:
 
 
 def program(cases: Sequence[Case], element: str, *, started: bool) -> str:
-    """Each case on this device's piece of the argument, with a piece of a result for each."""
+    """Each case on this device's shard of the argument, with a shard of a result for each."""
     text = collective_cases.program(cases, element, started=started)
     types = [typed(case.shape, element) for case in cases]
     results = [

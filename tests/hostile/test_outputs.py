@@ -55,7 +55,7 @@ WRONG = """
 from shard_dialect.runtime.communicators.world import InProcess
 
 run = InProcess.run
-InProcess.run = lambda *given: [[each + 1 for each in pieces] for pieces in run(*given)]
+InProcess.run = lambda *given: [[each + 1 for each in shards] for shards in run(*given)]
 """
 KILLED = """
 import os, signal

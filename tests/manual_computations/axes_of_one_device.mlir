@@ -1,4 +1,4 @@
-// Axes of size 1 are manual, and split what is not a piece along them.
+// Axes of size 1 are manual, and split what is not a shard along them.
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "one"=1, "y"=4]>, sym_name = "m"}> : () -> ()
 func.func @main(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {

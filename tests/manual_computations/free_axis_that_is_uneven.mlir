@@ -1,4 +1,4 @@
-// Along a free axis the pieces in a region may be uneven, but not where they are pieces of pieces.
+// Along a free axis the shards in a region may be uneven, but not where they are shards of shards.
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "y"=4]>, sym_name = "m"}> : () -> ()
 func.func @main(%x: tensor<12x7xf32> {sdy.sharding = #sdy.sharding<@m, [{"x", "y"}, {}]>}, %y: tensor<12x7xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {"y"}]>}) -> (tensor<12x7xf32>, tensor<7xf32>) {

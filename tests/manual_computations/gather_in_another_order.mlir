@@ -1,4 +1,4 @@
-// A gather in another order of the axes than the pieces'.
+// A gather in another order of the axes than the shards'.
 
 "sdy.mesh"() {mesh = #sdy.mesh<["x"=2, "y"=4]>, sym_name = "m"} : () -> ()
 func.func @main(%arg0: tensor<16x3xf32>) -> tensor<16x3xf32> {

@@ -1,4 +1,4 @@
-// Pieces that are not sent on are zeros.
+// Shards that are not sent on are zeros.
 
 "sdy.mesh"() {mesh = #sdy.mesh<["x"=2, "y"=4]>, sym_name = "m"} : () -> ()
 func.func @main(%arg0: tensor<8x16xf32>) -> tensor<8x16xf32> {

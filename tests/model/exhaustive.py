@@ -22,7 +22,7 @@ from shard_dialect.model import (
     Sharding,
     Step,
 )
-from tests.model.interpreter import Axes, Shape, bytes_of, piece_size
+from tests.model.interpreter import Axes, Shape, bytes_of, shard_size
 
 Cost = tuple[Fraction, int]
 """Bytes, steps."""
@@ -56,14 +56,14 @@ def shardings(grid: Grid, rank: int) -> tuple[Sharding, ...]:
 
 def intervals(size: int, axes: Axes, grid: Grid) -> list[tuple[int, int]]:
     """What of a dimension each device holds."""
-    piece = piece_size(size, axes, grid)
+    shard = shard_size(size, axes, grid)
     places = [grid.index_along(rank, axes) for rank in range(grid.size)]
-    return [(min(at * piece, size), min((at + 1) * piece, size)) for at in places]
+    return [(min(at * shard, size), min((at + 1) * shard, size)) for at in places]
 
 
 @cache
 def nests(size: int, outer: Axes, inner: Axes, grid: Grid) -> bool:
-    """Whether each group along the axes that only `inner` has holds together an outer piece."""
+    """Whether each group along the axes that only `inner` has holds together an outer shard."""
     whole, parts = intervals(size, outer, grid), intervals(size, inner, grid)
     for group in grid.groups(inner[len(outer) :]):
         held = {index for rank in group for index in range(*parts[rank])}
@@ -100,7 +100,7 @@ def steps_of_dim(now: Sharding, dim: int) -> Iterator[Step]:
 
 
 def may_follow(now: Sharding, after: Sharding, shape: Shape, grid: Grid) -> bool:
-    """Whether pieces nest in each other, in each dimension."""
+    """Whether shards nest in each other, in each dimension."""
     for size, one, other in zip(shape, now.split_axes, after.split_axes, strict=True):
         outer, inner = sorted((one, other), key=len)
         if inner[: len(outer)] != outer or not nests(size, outer, inner, grid):
@@ -215,8 +215,8 @@ def held(sharding: Sharding, shape: Shape, grid: Grid) -> object:
     parts = [
         intervals(size, axes, grid) for size, axes in zip(shape, sharding.split_axes, strict=True)
     ]
-    pieces = {device[rank]: tuple(part[rank] for part in parts) for rank in range(grid.size)}
+    shards = {device[rank]: tuple(part[rank] for part in parts) for rank in range(grid.size)}
     addends: dict[int, set[int]] = {}
     for rank in range(grid.size):
         addends.setdefault(grid.index_along(rank, sharding.partial), set()).add(device[rank])
-    return pieces, set(map(frozenset, addends.values()))
+    return shards, set(map(frozenset, addends.values()))

@@ -1,6 +1,6 @@
 """An interpreter of reshard plans on arrays that shares nothing with `shard_dialect.runtime`.
 
-From the package it takes the steps and the device groups, `Grid.groups`; pieces it cuts itself.
+From the package it takes the steps and the device groups, `Grid.groups`; shards it cuts itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,15 +58,15 @@ def halo_of(sharding: Sharding, dim: int) -> tuple[int, int]:
     return low or 0, high or 0
 
 
-def piece_size(size: int, axes: Axes, grid: Grid) -> int:
+def shard_size(size: int, axes: Axes, grid: Grid) -> int:
     return -(-size // grid.axes_size(axes))
 
 
 def cut(array: Array, sharding: Sharding, rank: int, grid: Grid) -> Array:
-    """The piece of device `rank`: shorter, or empty, at the end of what does not divide."""
+    """The shard of device `rank`: shorter, or empty, at the end of what does not divide."""
     at = grid.coordinates(rank)
     for dim, axes in enumerate(sharding.split_axes):
-        size, place = piece_size(array.shape[dim], axes, grid), 0
+        size, place = shard_size(array.shape[dim], axes, grid), 0
         for axis in axes:
             place = place * grid.axes_size((axis,)) + at[axis]
         halo = halo_of(sharding, dim)
@@ -77,7 +77,7 @@ def cut(array: Array, sharding: Sharding, rank: int, grid: Grid) -> Array:
 
 
 def take(array: Array, dim: int, place: int, size: int, more: int = 0) -> Array:
-    """Piece number `place` of those of `size` along `dim`, and some `more`."""
+    """Shard number `place` of those of `size` along `dim`, and some `more`."""
     return array[(slice(None),) * dim + (slice(place * size, (place + 1) * size + more),)]
 
 
@@ -130,7 +130,7 @@ def combine(arrays: Sequence[Array], kind: Reduction) -> Array:
 def on_group(step: Step, arrays: Sequence[Array], size: int) -> list[Array]:
     """What each member of one device group holds after `step`, in the group's order.
 
-    A dimension that the step splits is in pieces of `size` then.
+    A dimension that the step splits is in shards of `size` then.
     """
     n = len(arrays)
     match step:
@@ -179,7 +179,7 @@ def on_grid(
         begin = (slice(None),) * step.dim + (slice(low - step.low, None),)
         return [take(array[begin], step.dim, 0, size) for array in held]
     dim = split_dim(step)
-    size = 0 if dim is None else piece_size(shape[dim], step.after(now).split_axes[dim], grid)
+    size = 0 if dim is None else shard_size(shape[dim], step.after(now).split_axes[dim], grid)
     after = dict[int, Array]()
     for group in grid.groups(step.axes):
         after |= zip(group, on_group(step, [held[rank] for rank in group], size), strict=True)
@@ -187,16 +187,16 @@ def on_grid(
 
 
 def bytes_of(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Fraction:
-    """What one device moves: of the largest piece, padded to what is cut evenly."""
+    """What one device moves: of the largest shard, padded to what is cut evenly."""
     n = grid.axes_size(step.axes)
     after = step.after(now)
     held = [
-        piece_size(size, now.split_axes[dim], grid) + sum(halo_of(now, dim))
+        shard_size(size, now.split_axes[dim], grid) + sum(halo_of(now, dim))
         for dim, size in enumerate(shape)
     ]
     dim = split_dim(step)
     if dim is not None:
-        held[dim] = n * piece_size(shape[dim], after.split_axes[dim], grid)
+        held[dim] = n * shard_size(shape[dim], after.split_axes[dim], grid)
     operand = prod(held) * DTYPE.itemsize
     match step:
         case AllSlice() | Mask() | CropHalo():
@@ -226,7 +226,7 @@ def run(
 
 
 def holds(held: Sequence[Array], whole: Array, sharding: Sharding, grid: Grid) -> bool:
-    """Whether each device's array, combined along the partial axes, is its piece of `whole`."""
+    """Whether each device's array, combined along the partial axes, is its shard of `whole`."""
     return all(
         np.array_equal(
             combine(

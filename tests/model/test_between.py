@@ -39,15 +39,15 @@ def ends_right(
 ) -> bool:
     """Whether the steps, done on arrays, end at `target`, for the bytes that they say."""
     first, second, shape = found.before.grid, found.after.grid, whole.shape
-    pieces = spread(whole, source, first)
-    held, moved = run(found.before.steps, pieces, source, shape, first)
+    shards = spread(whole, source, first)
+    held, moved = run(found.before.steps, shards, source, shape, first)
     places = found.transfer.places
     assert sorted(places) == list(range(first.size))
     if found.transfer.kind == "same":
         assert same_devices
         assert [devices(second)[place] for place in places] == list(devices(first))
     else:
-        moved += max(piece.nbytes for piece in held)
+        moved += max(shard.nbytes for shard in held)
     arrived = [held[places.index(rank)] for rank in range(second.size)]
     held, more = run(found.after.steps, arrived, found.transfer.target, shape, second)
     return holds(held, whole, target, second) and found.bytes_moved == moved + more
@@ -139,7 +139,7 @@ def test_grids_of_different_sizes_are_refused() -> None:
 
 def test_halos_are_refused() -> None:
     halo = Sharding("square", ((0,),), halos=((1, 1),))
-    with pytest.raises(ReshardError, match="pieces with halos or offsets are not resharded yet"):
+    with pytest.raises(ReshardError, match="shards with halos or offsets are not resharded yet"):
         plan_between(halo, lay((0,), grid="line"), (8,), 4, SQUARE, LINE)
 
 

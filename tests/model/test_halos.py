@@ -1,4 +1,4 @@
-"""Halos: how pieces with halos lie, and the steps that bring them there."""
+"""Halos: how shards with halos lie, and the steps that bring them there."""
 
 import random
 import re
@@ -48,7 +48,7 @@ BOTH = lay((0,), (1,))
     ],
     ids=str,
 )
-def test_a_piece_is_larger_by_its_halos(
+def test_a_shard_is_larger_by_its_halos(
     sharding: Sharding, text: str, shape: tuple[int, ...]
 ) -> None:
     assert (str(sharding), sharding.local_shape((4, 6), GRID)) == (text, shape)
@@ -59,8 +59,8 @@ def test_without_halos_nothing_is_filled() -> None:
     assert Sharding("g", ((0,),), fill="max") == Sharding("g", ((0,),))
 
 
-def test_the_place_of_a_piece_is_that_without_halos() -> None:
-    assert around(ROWS, (1, 1)).piece(3, (4, 6), GRID) == (slice(2, 4), slice(0, 6))
+def test_the_place_of_a_shard_is_that_without_halos() -> None:
+    assert around(ROWS, (1, 1)).shard(3, (4, 6), GRID) == (slice(2, 4), slice(0, 6))
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".joi
 
 @cache
 def start(source: Sharding, grid: Grid, shape: Shape) -> tuple[Array, list[Array]]:
-    """A tensor and its pieces under `source`, made once for all targets."""
+    """A tensor and its shards under `source`, made once for all targets."""
     whole = whole_array(shape)
     return whole, spread(whole, source, grid)
 
@@ -108,12 +108,12 @@ def test_the_pairs_are_all_there(grid: Grid, rank: int) -> None:
 @EVERY_SHAPE
 @SMALL_GRIDS
 def test_a_plan_is_right_and_nothing_is_cheaper(grid: Grid, shape: Shape) -> None:
-    """Run on arrays it gives the pieces of its target; no sequence of steps moves less."""
+    """Run on arrays it gives the shards of its target; no sequence of steps moves less."""
     for source, target in pairs(grid, len(shape)):
         found = plan(source, target, shape, DTYPE.itemsize, grid)
         begin, end = refined(source, found), refined(target, found)
-        whole, pieces = start(source, grid, shape)
-        held, moved = run(found.steps, pieces, begin, shape, found.grid)
+        whole, shards = start(source, grid, shape)
+        held, moved = run(found.steps, shards, begin, shape, found.grid)
         assert holds(held, whole, end, found.grid), f"{source} -> {target}: {found}"
         assert found.exact
         assert found.bytes_moved == moved
@@ -147,8 +147,8 @@ def test_every_kind_of_partial_value_is_right(grid: Grid, shape: Shape, kind: Re
         for target in (after, after.with_partial(after.partial, kind)):
             found = plan(source, target, shape, DTYPE.itemsize, grid)
             begin, end = refined(source, found), refined(target, found)
-            whole, pieces = start(source, grid, shape)
-            held, _ = run(found.steps, pieces, begin, shape, found.grid)
+            whole, shards = start(source, grid, shape)
+            held, _ = run(found.steps, shards, begin, shape, found.grid)
             assert holds(held, whole, end, found.grid), f"{source} -> {target}: {found}"
 
 
@@ -166,8 +166,8 @@ def test_axes_of_one_device_cost_nothing(shape: Shape) -> None:
         if len(shape) == 2 and number % 20:  # of 8464
             continue
         found = plan(source, target, shape, DTYPE.itemsize, grid)
-        whole, pieces = start(source, grid, shape)
-        held, moved = run(found.steps, pieces, source, shape, grid)
+        whole, shards = start(source, grid, shape)
+        held, moved = run(found.steps, shards, source, shape, grid)
         assert holds(held, whole, target, grid), f"{source} -> {target}: {found}"
         least = plan(cut(source), cut(target), shape, DTYPE.itemsize, small).bytes_moved
         assert found.bytes_moved == moved == least, f"{source} -> {target}: {found}"
@@ -214,8 +214,8 @@ def test_a_plan_is_right(case: tuple[Grid, Sharding, Sharding, Shape]) -> None:
     if found.grid != grid:
         assert fine is not None
         begin, end = fine.refined(source), fine.refined(target)
-    pieces = spread(whole, begin, found.grid)
-    held, moved = run(found.steps, pieces, begin, shape, found.grid)
+    shards = spread(whole, begin, found.grid)
+    held, moved = run(found.steps, shards, begin, shape, found.grid)
     assert holds(held, whole, end, found.grid)
     assert found.bytes_moved == moved
 
@@ -232,7 +232,7 @@ def test_beyond_the_search_a_plan_is_right(case: tuple[Grid, Sharding, Sharding,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_random_pieces_of_a_source_combine_to_the_tensor(kind: Reduction) -> None:
+def test_the_random_shards_of_a_source_combine_to_the_tensor(kind: Reduction) -> None:
     grid = Grid("g", (2, 3, 2))
     sharding = Sharding("g", ((0,), ()), (1, 2), kind)
     whole = whole_array((4, 6))

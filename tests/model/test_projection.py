@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shard_dialect.model import Grid, Sharding, ShardingError, SubAxis
 from shard_dialect.model.axis import Axes, Axis, first_overlap
-from shard_dialect.model.projection import axes_of, joint, parts_of, project, unproject
+from shard_dialect.model.projection import axes_of, joint, project, sub_axes_of, unproject
 from shard_dialect.model.refinement import Refinement
 
 GRID = Grid("g", (4, 6, 2))
@@ -28,7 +28,7 @@ def splits(draw: st.DrawFn, rank: int) -> tuple[Axes, ...]:
         if rank and first_overlap([*used, axis]) is None:
             used.append(axis)
             split[draw(st.integers(0, rank - 1))].append(axis)
-    return tuple(axes_of(parts_of(tuple(each), GRID), GRID) for each in split)
+    return tuple(axes_of(sub_axes_of(tuple(each), GRID), GRID) for each in split)
 
 
 @st.composite
@@ -48,7 +48,7 @@ def tensors(draw: st.DrawFn) -> tuple[tuple[tuple[int, ...], ...], list[int]]:
 def test_there_and_back_is_the_same(data: st.DataObject) -> None:
     dims, sizes = data.draw(tensors())
     split = data.draw(splits(len(dims)))
-    parts = [parts_of(axes, GRID) for axes in split]
+    parts = [sub_axes_of(axes, GRID) for axes in split]
     factors = project(dims, sizes, parts, [False] * len(dims))
     back = unproject(dims, sizes, factors)
     assert tuple(axes_of(each, GRID) for each in back) == split
@@ -58,7 +58,7 @@ def test_there_and_back_is_the_same(data: st.DataObject) -> None:
 @settings(max_examples=150, deadline=None)
 def test_a_factor_that_is_not_last_is_split_evenly(data: st.DataObject) -> None:
     dims, sizes = data.draw(tensors())
-    parts = [parts_of(axes, GRID) for axes in data.draw(splits(len(dims)))]
+    parts = [sub_axes_of(axes, GRID) for axes in data.draw(splits(len(dims)))]
     for factor, here in project(dims, sizes, parts, [False] * len(dims)).items():
         if not here.is_minor:
             assert sizes[factor] % prod(size for _, _, size in here.axes) == 0
@@ -67,7 +67,7 @@ def test_a_factor_that_is_not_last_is_split_evenly(data: st.DataObject) -> None:
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_what_two_agree_on_begins_both_or_is_one_of_them(data: st.DataObject) -> None:
-    a, b = (parts_of(data.draw(splits(1))[0], GRID) for _ in range(2))
+    a, b = (sub_axes_of(data.draw(splits(1))[0], GRID) for _ in range(2))
     both, may_grow = joint(a, b, True)
     assert joint(b, a, True) == (both, may_grow)
     if may_grow:
@@ -77,7 +77,7 @@ def test_what_two_agree_on_begins_both_or_is_one_of_them(data: st.DataObject) ->
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_on_the_finer_grid_each_device_has_the_same_piece(data: st.DataObject) -> None:
+def test_on_the_finer_grid_each_device_has_the_same_shard(data: st.DataObject) -> None:
     split = data.draw(splits(3))
     sharding = Sharding("g", split)
     refinement = Refinement.of(GRID, PARTS)
@@ -87,11 +87,11 @@ def test_on_the_finer_grid_each_device_has_the_same_piece(data: st.DataObject) -
     shape = (48, 96, 48)
     assert refinement.fine.size == GRID.size
     for rank in range(GRID.size):
-        assert fine.piece(rank, shape, refinement.fine) == sharding.piece(rank, shape, GRID)
+        assert fine.shard(rank, shape, refinement.fine) == sharding.shard(rank, shape, GRID)
 
 
 def test_parts_that_cross_have_no_finer_grid() -> None:
-    with pytest.raises(ShardingError, match="used in parts of 2 and 3, which cross each other"):
+    with pytest.raises(ShardingError, match="used in sub-axes of 2 and 3, which cross each other"):
         Refinement.of(GRID, [SubAxis(1, 1, 2), SubAxis(1, 1, 3)])
 
 

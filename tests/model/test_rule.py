@@ -209,7 +209,7 @@ def test_role_may_be_given() -> None:
     assert ShardingRule((4,), (((0,),),), (((0,),),), role="broadcast").role == "broadcast"
 
 
-def test_a_split_whose_pieces_are_strided_is_refused() -> None:
+def test_a_split_whose_shards_are_strided_is_refused() -> None:
     assert str(RESHAPE.operand_sharding(0, ((0, 2), ()), GRID)) == "[[0, 2]]"
     with pytest.raises(ShardError, match="strided"):
         RESHAPE.operand_sharding(0, ((0,), (2,)), GRID)

@@ -1,4 +1,4 @@
-"""The notation of shardings, what they refuse, and the pieces that they cut."""
+"""The notation of shardings, what they refuse, and the shards that they cut."""
 
 import re
 from collections import Counter
@@ -190,12 +190,12 @@ def test_a_local_shape_is_divided_by_the_split_axes(
     assert sharding.local_shape((12, 18), GRID) == shape
 
 
-def test_pieces_of_an_uneven_dimension_are_as_the_first_one() -> None:
+def test_shards_of_an_uneven_dimension_are_as_the_first_one() -> None:
     sharding = Sharding("g", ((0,), (1,)))
     assert sharding.local_shape((5, 4), GRID) == (3, 2)
-    pieces = [sharding.piece(rank, (5, 4), GRID) for rank in range(6)]
-    assert [piece[0] for piece in pieces[::3]] == [slice(0, 3), slice(3, 5)]
-    assert [piece[1] for piece in pieces[:3]] == [slice(0, 2), slice(2, 4), slice(4, 4)]
+    shards = [sharding.shard(rank, (5, 4), GRID) for rank in range(6)]
+    assert [shard[0] for shard in shards[::3]] == [slice(0, 3), slice(3, 5)]
+    assert [shard[1] for shard in shards[:3]] == [slice(0, 2), slice(2, 4), slice(4, 4)]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_replicated_dimension_is_never_uneven() -> None:
     assert Sharding("g", ((), (0,))).uneven_dim((5, 2), GRID) is None
 
 
-def test_local_elements_is_the_size_of_a_piece() -> None:
+def test_local_elements_is_the_size_of_a_shard() -> None:
     assert Sharding("g", ((0,), (1,))).local_elements((12, 18), GRID) == 36
 
 
@@ -225,17 +225,17 @@ def test_local_elements_is_the_size_of_a_piece() -> None:
         ((1, 0), [0, 4, 8, 2, 6, 10]),
     ],
 )
-def test_pieces_lie_in_the_order_of_the_axes(axes: Axes, starts: list[int]) -> None:
+def test_shards_lie_in_the_order_of_the_axes(axes: Axes, starts: list[int]) -> None:
     sharding = Sharding("g", (axes,))
-    assert [sharding.piece(rank, (12,), GRID)[0].start for rank in range(6)] == starts
+    assert [sharding.shard(rank, (12,), GRID)[0].start for rank in range(6)] == starts
 
 
 @given(tensors())
-def test_pieces_have_the_local_shape(case: tuple[Grid, Sharding, tuple[int, ...]]) -> None:
+def test_shards_have_the_local_shape(case: tuple[Grid, Sharding, tuple[int, ...]]) -> None:
     grid, sharding, shape = case
     for rank in range(grid.size):
-        piece = sharding.piece(rank, shape, grid)
-        assert tuple(part.stop - part.start for part in piece) == sharding.local_shape(shape, grid)
+        shard = sharding.shard(rank, shape, grid)
+        assert tuple(part.stop - part.start for part in shard) == sharding.local_shape(shape, grid)
 
 
 @given(tensors())
@@ -247,7 +247,7 @@ def test_every_element_is_on_as_many_devices_as_replicate_it(
         element
         for rank in range(grid.size)
         for element in product(
-            *(range(part.start, part.stop) for part in sharding.piece(rank, shape, grid))
+            *(range(part.start, part.stop) for part in sharding.shard(rank, shape, grid))
         )
     )
     copies = grid.size // grid.axes_size(sharding.axes)
@@ -255,16 +255,16 @@ def test_every_element_is_on_as_many_devices_as_replicate_it(
 
 
 @given(tensors())
-def test_devices_apart_on_unused_axes_only_hold_the_same_piece(
+def test_devices_apart_on_unused_axes_only_hold_the_same_shard(
     case: tuple[Grid, Sharding, tuple[int, ...]],
 ) -> None:
     grid, sharding, shape = case
     unused = [axis for axis in range(grid.rank) if axis not in sharding.axes]
     for group in grid.groups(unused):
-        pieces = [sharding.piece(rank, shape, grid) for rank in group]
-        assert all(piece == pieces[0] for piece in pieces)
+        shards = [sharding.shard(rank, shape, grid) for rank in group]
+        assert all(shard == shards[0] for shard in shards)
 
 
 def test_partial_axes_cut_nothing() -> None:
     sharding = Sharding("g", ((0,), ()), (1,))
-    assert sharding.piece(4, (2, 3), GRID) == (slice(1, 2), slice(0, 3))
+    assert sharding.shard(4, (2, 3), GRID) == (slice(1, 2), slice(0, 3))

@@ -4,7 +4,7 @@ import pytest
 
 from shard_dialect.model import Annotation, Grid, Reduction, Sharding, ShardingRule, SubAxis
 from shard_dialect.model.axis import Axes
-from shard_dialect.propagation.step import Direction, Form, step
+from shard_dialect.propagation.step import Direction, PreparedRule, step
 
 GRID = Grid("g", (4, 2, 2))
 SUM: dict[str, Reduction] = {"k": "sum"}
@@ -26,7 +26,7 @@ def shown(
     aggressive: bool = True,
     first: int | None = None,
 ) -> dict[int, str]:
-    form = Form.of(rule)
+    form = PreparedRule.of(rule)
     made = step(form, said, [to] * len(form.sizes), GRID, aggressive, first).made
     return {place: str(each.sharding) for place, each in made.items()}
 
@@ -89,9 +89,9 @@ def test_of_an_elementwise_op_the_factor_split_most_goes_first() -> None:
 
 def test_another_order_may_be_asked_for() -> None:
     a, b = lies((0,), ()), lies((), (0,))
-    assert step(Form.of(ADD), (a, b, None), ["both", "both"], GRID).contested == (0, 1)
+    assert step(PreparedRule.of(ADD), (a, b, None), ["both", "both"], GRID).contested == (0, 1)
     assert shown(ADD, a, b, None, first=1) == {2: "[[], [0]]"}
-    assert step(Form.of(ADD), (a, a, None), ["both", "both"], GRID).contested == ()
+    assert step(PreparedRule.of(ADD), (a, a, None), ["both", "both"], GRID).contested == ()
 
 
 def test_sideways_no_further_than_the_result() -> None:
@@ -119,7 +119,7 @@ def test_a_merge_puts_sub_axes_together() -> None:
 
 
 def test_a_minor_factor_waits_for_the_major_one() -> None:
-    # Its pieces would be strided, which no sharding can say.
+    # Its shards would be strided, which no sharding can say.
     assert shown(WIDE, lies((), (1,)), None) == {}
     assert shown(WIDE, lies((0, 2), (1,)), None) == {1: "[[0, 2, 1]]"}
 
@@ -143,7 +143,7 @@ def test_nothing_passes_along_a_blocked_factor() -> None:
 
 
 def test_a_pinned_factor_is_split_as_it_says() -> None:
-    form = Form.of(MATMUL, pinned=((0, ()), (1, (0,)), (2, (1,))), pinned_on="g")
+    form = PreparedRule.of(MATMUL, pinned=((0, ()), (1, (0,)), (2, (1,))), pinned_on="g")
     made = step(form, (None, None, None), ["both"] * len(form.sizes), GRID).made
     assert [str(made[place].sharding) for place in range(3)] == [
         "[[], [0]]",

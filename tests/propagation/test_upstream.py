@@ -14,7 +14,7 @@ from shard_dialect.propagation import upstream_order
 from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import Graph, Node
 from shard_dialect.propagation.schedule import STRATEGIES
-from shard_dialect.propagation.step import Form
+from shard_dialect.propagation.step import PreparedRule
 from shard_dialect.propagation.upstream_order import Traversal, Upstream
 
 GRIDS = {"g": Grid("g", (2, 2, 2)), "h": Grid("h", (2,))}
@@ -301,7 +301,7 @@ def test_one_wish_after_the_other_finds_what_all_subsets_do() -> None:
         for place, tensor in enumerate(maps):
             axes = rng.sample(range(3), 3)
             split = [[axes.pop()] if axes and rng.random() < 0.5 else [] for _ in tensor]
-            form = Form.of(ShardingRule((8,) * 4, tuple(maps), ()))
+            form = PreparedRule.of(ShardingRule((8,) * 4, tuple(maps), ()))
             is_must = rng.random() < 0.3
             says.append(upstream_order._Say.of(form, place, said(*split), GRIDS["g"], is_must))
         mine, all_of_them = upstream_order._loops(says, {}), _exhaustive(says)

@@ -1,4 +1,4 @@
-"""Ops on pieces, beside the whole op: run by StableHLO's interpreter, or by XLA.
+"""Ops on shards, beside the whole op: run by StableHLO's interpreter, or by XLA.
 
     python -m tests.rules.interpreted interpreter < calls > outputs
 
@@ -30,7 +30,7 @@ from shard_dialect.model import (
     Window,
 )
 from shard_dialect.model.window import Reading
-from shard_dialect.rules import Cut, Piece, cutting_of, rule_of
+from shard_dialect.rules import Cut, Shard, cutting_of, rule_of
 from shard_dialect.rules.stablehlo.index_arithmetic import constant
 from shard_dialect.runtime.communicators.join_shards import join
 from tests.conftest import ROOT
@@ -47,7 +47,7 @@ DTYPES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Trial:
-    """An op, whole and on the pieces that `assignment` makes."""
+    """An op, whole and on the shards that `assignment` makes."""
 
     text: str
     local: Sequence[str]
@@ -66,34 +66,34 @@ class Trial:
         """That of the whole op, then one for each device."""
         yield self.text, list(self.inputs)
         for rank in range(self.grid.size):
-            pieces = map(self._piece, self.operands, self.inputs, [rank] * len(self.inputs))
-            yield self.local[rank], list(pieces)
+            shards = map(self._shard, self.operands, self.inputs, [rank] * len(self.inputs))
+            yield self.local[rank], list(shards)
 
-    def _piece(self, operand: int, array: Array, rank: int) -> Array:
+    def _shard(self, operand: int, array: Array, rank: int) -> Array:
         """What the device has of an input; of one that is added later the identity."""
         sharding = _sharding(self.rule.operand_sharding(operand, self.assignment, self.grid))
-        piece = _held(array, sharding, rank, self.grid)
+        shard = _held(array, sharding, rank, self.grid)
         for window in self.rule.windows:
             reading = _reading(window, self.assignment, self.grid)
             if window.operand == operand and reading is not None:
                 device = self.grid.index_along(rank, self.assignment[window.factor])
                 read = np.arange(reading.taken) + reading.begins[device]
-                piece = np.take(piece, read, window.dim)
+                shard = np.take(shard, read, window.dim)
         result = self._result(0)
         if result.partial and operand in self.rule.inits:
-            return np.full_like(piece, _identity(result.reduction, piece.dtype))
-        return np.ascontiguousarray(piece)
+            return np.full_like(shard, _identity(result.reduction, shard.dtype))
+        return np.ascontiguousarray(shard)
 
     def _result(self, number: int) -> Sharding:
         return _sharding(self.rule.result_sharding(number, self.assignment, self.grid))
 
     def check(self, outputs: Sequence[list[Array]], tolerance: float) -> None:
-        """Each device has its piece of the whole op's results, or its part of the piece."""
+        """Each device has its shard of the whole op's results, or its part of the shard."""
         whole, *devices = outputs
         for number, expected in enumerate(whole):
             sharding = self._result(number)
             for rank in range(self.grid.size):
-                place = sharding.piece(rank, expected.shape, self.grid)
+                place = sharding.shard(rank, expected.shape, self.grid)
                 group = self.grid.group_of(rank, sharding.partial)
                 held = tuple(map(slice, expected[place].shape))  # without padding
                 parts = [devices[member][number][held] for member in group]
@@ -125,14 +125,14 @@ def _reading(window: Window, assignment: Assignment, grid: Grid) -> Reading | No
 
 
 def _held(array: Array, sharding: Sharding, rank: int, grid: Grid) -> Array:
-    """What device `rank` has of an array: its piece, and around it what is there of the whole."""
+    """What device `rank` has of an array: its shard, and around it what is there of the whole."""
     ends, place = [], []
     for dim, (size, axes) in enumerate(zip(array.shape, sharding.split_axes, strict=True)):
         low, high = sharding.halo(dim)
-        piece = -(-size // grid.axes_size(axes))
-        ends.append((low, piece * grid.axes_size(axes) - size + high))
-        begin = piece * grid.index_along(rank, axes)
-        place.append(slice(begin, begin + low + piece + high))
+        shard = -(-size // grid.axes_size(axes))
+        ends.append((low, shard * grid.axes_size(axes) - size + high))
+        begin = shard * grid.index_along(rank, axes)
+        place.append(slice(begin, begin + low + shard + high))
     if not ends:
         return array
     return np.pad(array, ends, constant_values=_identity(sharding.fill, array.dtype))[tuple(place)]
@@ -164,7 +164,7 @@ def trials(name: str, text: str, count: int) -> Iterator[Trial]:
         for grid, assignment in _assignments(rule, rng, count):
             try:
                 local = [_cut(text, rule, assignment, grid, rank) for rank in range(grid.size)]
-            except ShardingError:  # the pieces would be strided, or smaller than halos
+            except ShardingError:  # the shards would be strided, or smaller than halos
                 continue
             yield Trial(text, local, rule, assignment, grid, inputs, operands)
 
@@ -194,11 +194,11 @@ def _assignments(
 
 
 def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank: int) -> str:
-    """The op on one device's pieces. Raises `ShardingError` where there are no such."""
+    """The op on one device's shards. Raises `ShardingError` where there are no such."""
     module = Source.of(text).parse()
     op, arguments = _op_of(module)
 
-    def piece(value: ir.Value, sharding: Sharding | None) -> Piece:
+    def shard(value: ir.Value, sharding: Sharding | None) -> Shard:
         whole = tuple(value.type.shape)
         found = _sharding(sharding)
         devices = tuple(map(grid.axes_size, found.split_axes))
@@ -207,16 +207,16 @@ def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank
         def own(dim: int, numbers: Sequence[int]) -> ir.Value:
             return constant([numbers[grid.index_along(rank, found.split_axes[dim])]], integer)
 
-        return Piece(whole, found.local_shape(whole, grid), own, halos, devices)
+        return Shard(whole, found.local_shape(whole, grid), own, halos, devices)
 
     with ir.Location.unknown():
         integer = ir.IntegerType.get_signless(64)
         operands = tuple(
-            piece(value, rule.operand_sharding(place, assignment, grid))
+            shard(value, rule.operand_sharding(place, assignment, grid))
             for place, value in enumerate(op.operands)
         )
         results = tuple(
-            piece(value, rule.result_sharding(place, assignment, grid))
+            shard(value, rule.result_sharding(place, assignment, grid))
             for place, value in enumerate(op.results)
         )
         shapes = [list(each.shape) for each in operands + results]
@@ -232,7 +232,7 @@ def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank
         made = [value.type for value in op.results]
         cut = cutting_of(op)
         if op.name == "stablehlo.concatenate" and any(assignment[w.factor] for w in rule.windows):
-            raise ShardingError("pieces are put together by an op that is not interpreted")
+            raise ShardingError("shards are put together by an op that is not interpreted")
         if cut is not None:
             cut(Cut(op, rule, operands, results))
         function = operations(module.body)[0]

@@ -463,8 +463,8 @@ class Indexing:
         inside = [sizes[dim] for dim in range(len(operand)) if dim not in (*dropped, *batching)]
         rank = len(shape) + len(inside)
         window = sorted(rng.sample(range(rank), len(inside)))
-        pieces, batches = iter(inside), iter(shape)
-        slices = [next(pieces if dim in window else batches) for dim in range(rank)]
+        shards, batches = iter(inside), iter(shape)
+        slices = [next(shards if dim in window else batches) for dim in range(rank)]
         return cls(
             operand, indices, slices, sizes, window, dropped, batching, indices_batching, placed,
             vector,

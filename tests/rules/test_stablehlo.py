@@ -186,7 +186,7 @@ NOT_LOWERED: dict[str, tuple[tuple[str, ...], str, str]] = {
         T,
     ),
 }
-"""Ops that StableHLO's lowering to linalg does not know: see test_stablehlo_pieces.py."""
+"""Ops that StableHLO's lowering to linalg does not know: see test_stablehlo_shards.py."""
 
 
 def program(name: str, seed: int) -> str:

@@ -99,7 +99,7 @@ def test_no_part_of_the_table_is_gathered(name: str) -> None:
         run_pipeline(module, "propagate,materialize,partition")
         names = [op.name for op in walk(module.operation) if op.name.startswith("shard.all_")]
     assert "shard.all_reduce" in names
-    assert names[0] == "shard.all_slice", "of where each piece begins"
+    assert names[0] == "shard.all_slice", "of where each shard begins"
     assert "shard.all_gather" not in names[: names.index("shard.all_reduce")]
 
 

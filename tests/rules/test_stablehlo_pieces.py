@@ -1,4 +1,4 @@
-"""Each StableHLO op, split in every way that its rule allows, gives the pieces of the whole op."""
+"""Each StableHLO op, split in every way that its rule allows, gives the shards of the whole op."""
 
 import pytest
 
@@ -19,11 +19,11 @@ def check(family: Family, runner: str, count: int, tolerance: float = 0) -> None
 
 
 @pytest.mark.parametrize("family", INTERPRETED.values(), ids=INTERPRETED)
-def test_pieces_of_the_op_are_the_op_on_pieces(family: Family) -> None:
+def test_shards_of_the_op_are_the_op_on_shards(family: Family) -> None:
     check(family, "interpreter", count=4)
 
 
 @needs("jax")
 @pytest.mark.parametrize("family", COMPILED.values(), ids=COMPILED)
-def test_pieces_of_what_only_xla_runs(family: Family) -> None:
+def test_shards_of_what_only_xla_runs(family: Family) -> None:
     check(family, "xla", count=1, tolerance=1e-5)

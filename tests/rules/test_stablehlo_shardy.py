@@ -77,7 +77,7 @@ STRICTER = {
     "scatter": {("passed", "whole")},
 }
 """Where Shardy's kind and ours differ, by op: hers says how shardings pass, ours also what may be
-computed on pieces. A window of one element is `passed` to us: it needs nothing of its neighbours.
+computed on shards. A window of one element is `passed` to us: it needs nothing of its neighbours.
 """
 WITHOUT_BLOCKED = {"dynamic_slice"}
 """Where Shardy has a factor that nothing passes along, and we have two, of one tensor each."""

@@ -1,6 +1,6 @@
 """Convolutions and reductions over windows, split along what windows go over.
 
-Each against the unsharded op; and nothing is gathered where pieces and their halos are enough.
+Each against the unsharded op; and nothing is gathered where shards and their halos are enough.
 """
 
 import random
@@ -171,9 +171,9 @@ def test_where_nothing_is_padded_the_init_may_be_anything() -> None:
 @pytest.mark.parametrize(
     ("grid", "along"),
     [
-        ("6", Along(12, 7, pad=(3, 3))),  # from two pieces away
+        ("6", Along(12, 7, pad=(3, 3))),  # from two shards away
         ("8", Along(8, 5, pad=(2, 2))),
-        ("2", Along(16, 3, 3, pad=(1, 1))),  # six windows, whose pieces begin at 0 and 9
+        ("2", Along(16, 3, 3, pad=(1, 1))),  # six windows, whose shards begin at 0 and 9
         ("2", Along(10, 3)),
         ("4", Along(14, 3)),
         ("4", Along(13, 3, pad=(1, 1))),
@@ -182,7 +182,7 @@ def test_where_nothing_is_padded_the_init_may_be_anything() -> None:
     ],
     ids=str,
 )
-def test_windows_need_not_begin_where_pieces_do(grid: str, along: Along) -> None:
+def test_windows_need_not_begin_where_shards_do(grid: str, along: Along) -> None:
     check(convolution(grid, along), EXCHANGED)
     check(pooling(grid, "maximum", "0xFF800000", along), EXCHANGED)
 

@@ -218,9 +218,9 @@ def _before(all_: Sequence[Array], place: int) -> Array:
 
 
 def _halo(all_: Sequence[Array], place: int, dim: int, low: int, high: int) -> Array:
-    pieces = [np.moveaxis(each, dim, 0) for each in all_]
-    own = [each[low : len(each) - high] for each in pieces]
-    result = pieces[place].copy()
+    shards = [np.moveaxis(each, dim, 0) for each in all_]
+    own = [each[low : len(each) - high] for each in shards]
+    result = shards[place].copy()
     before = np.concatenate(own[:place])[-low:] if place else own[0][:0]
     after = np.concatenate(own[place + 1 :])[:high] if place + 1 < len(own) else own[0][:0]
     result[low - len(before) : low] = before

@@ -162,10 +162,10 @@ func.func @main(%x: tensor<3x2xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}
   return %z : tensor<3x2xf32>
 }
 """
-"""Only the second device computes another value: a rule hides what an op reads beside its piece."""
+"""Only the second device computes another value: a rule hides what an op reads beside its shard."""
 
 
-PIECES = """
+SHARDS = """
 shard.grid @g(shape = 4)
 func.func @main(%x: tensor<13xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>},
                 %k: tensor<13xi8> {mesh.sharding = #mesh.shard<@g, [[0]]>},
@@ -189,13 +189,13 @@ func.func @main(%x: tensor<13xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>},
   return %0, %1, %2, %3 : tensor<13xf32>, tensor<f32>, tensor<i8>, tensor<6xf32>
 }
 """
-"""Pieces of unequal sizes, halos from two devices away, bits that are joined, pieces at offsets."""
+"""Shards of unequal sizes, halos from two devices away, bits that are joined, shards at offsets."""
 
 
 @needs("mpi", "torch")
-def test_uneven_pieces(run: Program, tmp_path: Path) -> None:
+def test_uneven_shards(run: Program, tmp_path: Path) -> None:
     program = tmp_path / "in.mlir"
-    program.write_text(PIECES)
+    program.write_text(SHARDS)
     for done in (
         run(str(program), "--check"),
         mpi(4, str(program), "--check"),
@@ -230,7 +230,7 @@ func.func @main(%x: !v) -> (!v, !v, !v, !v, !h) attributes {mesh.form = "local"}
     : !v, !v, !v, !v, !h
 }
 """
-"""Pieces are in the order of axis 1: a shift by one along it turns the halves of the tensor."""
+"""Shards are in the order of axis 1: a shift by one along it turns the halves of the tensor."""
 ON_ONE = """
 !v = tensor<8xf32>
 !h = tensor<4xf32>

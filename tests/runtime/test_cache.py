@@ -110,7 +110,7 @@ def test_warnings_that_nobody_wanted_are_kept(tmp_path: Path) -> None:
 
 def _compile(folder: str) -> list[float]:
     found = results(compiled(Cache(Path(folder)), Source.read(str(EXAMPLE))))
-    return [float(piece.sum()) for pieces in found for piece in pieces]
+    return [float(shard.sum()) for shards in found for shard in shards]
 
 
 def test_many_may_compile_the_same_at_once(tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ def results_of(text: str) -> tuple[list[Array], list[Array]]:
 
 def run_on_devices(executable: Executable, inputs: Sequence[Array]) -> list[Array]:
     program = executable.program
-    pieces = [program.scatter(inputs, rank) for rank in range(program.devices)]
+    shards = [program.scatter(inputs, rank) for rank in range(program.devices)]
     world = InProcess(program.devices)
-    return program.gather(world.gather(world.run(executable, pieces)))
+    return program.gather(world.gather(world.run(executable, shards)))
 
 
 def cut_in_rows(element: str, result: str, ops: str) -> str:
@@ -79,7 +79,7 @@ def test_reductions_of_unsigned_integers(name: str, by: np.ufunc) -> None:
 @pytest.mark.parametrize("name", ["maximum", "minimum", "multiply"])
 @pytest.mark.parametrize("element", ["ui8", "ui16", "ui32", "ui64"])
 def test_unsigned_integers_are_joined_where_they_are(element: str, name: str) -> None:
-    """In pieces that are padded, and from what leaves them alone."""
+    """In shards that are padded, and from what leaves them alone."""
     whole = 2 ** int(element[2:]) - 1
     start = {"maximum": 0, "minimum": whole, "multiply": 1}[name]
     ops = f"""
@@ -98,7 +98,7 @@ def test_unsigned_integers_are_joined_where_they_are(element: str, name: str) ->
 @pytest.mark.parametrize("name", ["add", "maximum", "minimum"])
 @pytest.mark.parametrize("element", ["i2", "i4", "ui2", "ui4"])
 def test_integers_of_less_than_a_byte(element: str, name: str) -> None:
-    """Sums wrap around, and what is largest depends on the sign; in pieces that are padded."""
+    """Sums wrap around, and what is largest depends on the sign; in shards that are padded."""
     bits, is_unsigned = int(element.lstrip("ui")), element.startswith("u")
     low = 0 if is_unsigned else -(2 ** (bits - 1))
     start = {"add": 0, "maximum": low, "minimum": low + 2**bits - 1}[name]

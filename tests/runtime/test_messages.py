@@ -9,7 +9,7 @@ import pytest
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.runtime.communicators.mailbox import Post
+from shard_dialect.runtime.communicators.mailbox import Mailbox
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_sharded
 
@@ -87,7 +87,7 @@ def test_who_waits_for_ever_says_so(first: list[str], others: list[str], message
 
 def test_who_has_a_message_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that gets no time for a while, as on a busy machine, has not ended."""
-    post, array = Post(2), np.ones(1)
+    post, array = Mailbox(2), np.ones(1)
     wait, answers = post._changed.wait, threading.Event()
 
     def wait_long(timeout: float | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""Searches along split dimensions find what numpy finds, at the borders of pieces too."""
+"""Searches along split dimensions find what numpy finds, at the borders of shards too."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def found(text: str, x: Array) -> list[Array]:
 @pytest.mark.parametrize("kind", ["max", "min"])
 @pytest.mark.parametrize("element", ["f32", "i32", "ui8"])
 def test_the_first_of_equal_elements(element: str, kind: str, dim: int, axes: str) -> None:
-    """Of few different ones, in pieces of one size (8) and of several (6 in four)."""
+    """Of few different ones, in shards of one size (8) and of several (6 in four)."""
     x = np.random.default_rng(5).integers(0, 3, (8, 6)).astype(DTYPES[element])
     x[3, :] = x[:, 2] = 1
     values, places = found(program(kind, element, 8, 6, dim, axes), x)

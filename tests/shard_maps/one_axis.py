@@ -51,11 +51,11 @@ def a_ring(a: Any, w: Any) -> Any:
         step = a.shape[1]
 
         def one(number: Any, carried: Any) -> Any:
-            total, piece = carried
+            total, shard = carried
             at = ((index - number) % size) * step
-            total = total + constrained(piece @ lax.dynamic_slice_in_dim(w, at, step), "d")
+            total = total + constrained(shard @ lax.dynamic_slice_in_dim(w, at, step), "d")
             ring = [(each, (each + 1) % size) for each in range(size)]
-            return total, lax.ppermute(piece, "x", ring)
+            return total, lax.ppermute(shard, "x", ring)
 
         start = lax.pcast(jnp.zeros((a.shape[0], w.shape[1])), ("x",), to="varying")
         return lax.fori_loop(0, size, one, (start, a))[0]

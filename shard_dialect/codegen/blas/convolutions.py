@@ -205,7 +205,7 @@ def _write(c: Convolution, gemm: Gemm, adds: bool) -> None:
     sizes = [c.sizes[loop] for loop in order]
     patches = build.allocate(ir.MemRefType.get(sizes, c.element)).results[0]
     if outer_k and not adds:  # each round of those loops adds to what the ones before have made
-        build.fill(reductions.neutral("sum", c.element), result.buffer)
+        build.fill(reductions.identity_value("sum", c.element), result.buffer)
         adds = True
     scale = build.scalar(ir.FloatAttr.get(c.element, float(adds))).results[0]
     pointers = [build.address(each) for each in (patches, kernel.buffer, result.buffer)]

@@ -38,12 +38,12 @@ class Buffers:
     def rename(self) -> None:
         """Give each value that a buffer holds in between a buffer of its own."""
         for value, places in self._places().items():
-            versions: list[list[tuple[int, int]]] = [[]]
+            resharded: list[list[tuple[int, int]]] = [[]]
             for number, place in places:
                 if self._overwrites(number, place):
-                    versions.append([])
-                versions[-1].append((number, place))
-            for each in versions[1:-1]:
+                    resharded.append([])
+                resharded[-1].append((number, place))
+            for each in resharded[1:-1]:
                 self._replace(each, self._allocated(value.type, self.nests[0].op), ())
 
     def contract(self, loops: Sequence[Loop]) -> None:

@@ -207,25 +207,25 @@ def take(
     whole: np.ndarray, grid: tuple[int, ...], split: list[list[int]], local: list[int]
 ) -> np.ndarray:
     """This device's part, and zeros where the parts of others are longer."""
-    piece = np.zeros(local, whole.dtype)
+    shard = np.zeros(local, whole.dtype)
     part = whole[place(grid, rank, list(whole.shape), split)]
-    piece[tuple(map(slice, part.shape))] = part
-    return piece
+    shard[tuple(map(slice, part.shape))] = part
+    return shard
 
 
 def put(
-    pieces: list[np.ndarray | None],
+    shards: list[np.ndarray | None],
     grid: tuple[int, ...],
     shape: list[int],
     split: list[list[int]],
 ) -> np.ndarray:
     """The tensor that devices have parts of: `pieces` are theirs, by rank."""
-    first = next(each for each in pieces if each is not None)
+    first = next(each for each in shards if each is not None)
     whole = np.zeros(shape, first.dtype)
-    for rank, piece in enumerate(pieces):
-        if piece is not None:
+    for rank, shard in enumerate(shards):
+        if shard is not None:
             part = place(grid, rank, shape, split)
-            whole[part] = piece[tuple(map(slice, whole[part].shape))]
+            whole[part] = shard[tuple(map(slice, whole[part].shape))]
     return whole
 
 

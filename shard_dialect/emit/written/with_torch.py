@@ -243,25 +243,25 @@ def take(
     whole: Tensor, grid: tuple[int, ...], split: list[list[int]], local: list[int]
 ) -> Tensor:
     """This device's part, and zeros where the parts of others are longer."""
-    piece = torch.zeros(local, dtype=whole.dtype)
+    shard = torch.zeros(local, dtype=whole.dtype)
     part = whole[place(grid, rank, list(whole.shape), split)]
-    piece[tuple(map(slice, part.shape))] = part
-    return piece.to(device)
+    shard[tuple(map(slice, part.shape))] = part
+    return shard.to(device)
 
 
 def put(
-    pieces: list[Tensor | None],
+    shards: list[Tensor | None],
     grid: tuple[int, ...],
     shape: list[int],
     split: list[list[int]],
 ) -> Tensor:
     """The tensor that devices have parts of: `pieces` are theirs, by rank."""
-    first = next(each for each in pieces if each is not None)
+    first = next(each for each in shards if each is not None)
     whole = torch.zeros(shape, dtype=first.dtype)
-    for rank, piece in enumerate(pieces):
-        if piece is not None:
+    for rank, shard in enumerate(shards):
+        if shard is not None:
             part = place(grid, rank, shape, split)
-            whole[part] = piece[tuple(map(slice, whole[part].shape))]
+            whole[part] = shard[tuple(map(slice, whole[part].shape))]
     return whole
 
 

@@ -296,7 +296,7 @@ def constant_like(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
 
 
 def behind(value: ir.Value) -> ir.Attribute | None:
-    """The attribute of the constant that makes `value`, or the whole that it is a piece of."""
+    """The attribute of the constant that makes `value`, or the whole that it is a shard of."""
     while not isinstance(value.owner, ir.Block) and value.owner.name == "mesh.local_split":
         value = value.owner.operands[0]
     return constant_value(value)

@@ -125,22 +125,22 @@ def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
     raise ShardingError(f"no {element} changes nothing under {reduction}")
 
 
-def neutral(reduction: Reduction, element: ir.Type) -> ir.Value:
+def identity_value(reduction: Reduction, element: ir.Type) -> ir.Value:
     """What changes nothing under `reduction`, as a value of any type of elements."""
     if isinstance(element, ir.ComplexType):
         parts = _complex_identity(reduction, element)
         return create("complex.constant", [element], [], {"value": parts}).results[0]
     if signless(element) == element:
         return scalar(identity(reduction, element)).results[0]
-    one = neutrals(reduction, ir.RankedTensorType.get([1], element))
+    one = identity_tensor(reduction, ir.RankedTensorType.get([1], element))
     return create("tensor.extract", [element], [one, index(0)]).results[0]
 
 
-def neutrals(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Value:
-    """A tensor of what changes nothing under `reduction`, as `neutral`."""
+def identity_tensor(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Value:
+    """A tensor of what changes nothing under `reduction`, as `identity_value`."""
     element = type_.element_type
     if isinstance(element, ir.ComplexType):
-        return create("tensor.splat", [type_], [neutral(reduction, element)]).results[0]
+        return create("tensor.splat", [type_], [identity_value(reduction, element)]).results[0]
     plain, one = signless(type_), identity(reduction, element)
     if plain != type_:
         one = ir.IntegerAttr.get(plain.element_type, _bits(reduction, element))
@@ -154,7 +154,7 @@ def left_alone_by(value: ir.Value) -> Reduction | None:
 
 
 def _is_the_identity(reduction: Reduction, value: ir.Value) -> bool:
-    """Whether `neutral` or `neutrals` would be the same, to the bit."""
+    """Whether `identity_value` or `identity_tensor` would be the same, to the bit."""
     is_tensor = isinstance(value.type, ir.RankedTensorType)
     element = value.type.element_type if is_tensor else value.type
     is_complex = isinstance(element, ir.ComplexType)

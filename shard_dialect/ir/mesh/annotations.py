@@ -16,7 +16,7 @@ from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, form_of
 from shard_dialect.ir.mesh.annotation_ops import OPS, read_annotation
 from shard_dialect.ir.mesh.attributes import SHARDING, SHARDINGS
-from shard_dialect.ir.mesh.manual_computation import TO_GLOBAL, edge_of, is_manual
+from shard_dialect.ir.mesh.manual_computation import TO_GLOBAL, boundary_of, is_manual
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.numbered import Function, Op
 from shard_dialect.ir.walk import body
@@ -24,7 +24,7 @@ from shard_dialect.model import Annotation
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class AnnotatedValue:
     """`value` is said to lie as `said`: binding; weak, where no other speaks; or as a hint."""
 
     value: ir.Value
@@ -33,7 +33,7 @@ class Statement:
     strength: str = "binding"
 
 
-def statements(function: Function, shardings: Shardings) -> list[Statement]:
+def annotated_values(function: Function, shardings: Shardings) -> list[AnnotatedValue]:
     """What is said in `function`, arguments first. Raises a located `ShardError`."""
     return [
         *_of_arguments(function.handle, shardings),
@@ -42,7 +42,7 @@ def statements(function: Function, shardings: Shardings) -> list[Statement]:
     ]
 
 
-def merged(said: Iterable[Statement]) -> dict[ir.Value, Annotation]:
+def merged(said: Iterable[AnnotatedValue]) -> dict[ir.Value, Annotation]:
     """What the binding statements say of each value together; raises where two disagree."""
     together: dict[ir.Value, Annotation] = {}
     for each in said:
@@ -64,17 +64,17 @@ def merged(said: Iterable[Statement]) -> dict[ir.Value, Annotation]:
     return together
 
 
-def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
+def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[AnnotatedValue]:
     attributes = boundary(function, "arg_attrs")
     for value, entry in zip(body(function).arguments, attributes, strict=True):
         yield from _in_type(value, function, shardings)
         with located(function):
             if SHARDING in entry and _is_tensor(value):
                 said = shardings.read_annotation(entry[SHARDING], rank_of(value.type))
-                yield Statement(value, said, function.location)
+                yield AnnotatedValue(value, said, function.location)
 
 
-def _of_ops(function: Function, shardings: Shardings) -> Iterator[Statement]:
+def _of_ops(function: Function, shardings: Shardings) -> Iterator[AnnotatedValue]:
     is_propagated = form_of(function.handle) == "propagated"
     plain = {value.kind for value in function.values if not _has_encoding(value.kind.type)}
     for op in function.ops:
@@ -89,7 +89,7 @@ def _of_ops(function: Function, shardings: Shardings) -> Iterator[Statement]:
             yield from _of_what_is_given(op, shardings, is_propagated)
 
 
-def _of_blocks(op: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
+def _of_blocks(op: ir.Operation, shardings: Shardings) -> Iterator[AnnotatedValue]:
     """Of the arguments of blocks; a result that lies as they do knows better."""
     with located(op):
         said = shardings.of_blocks(op)
@@ -97,50 +97,52 @@ def _of_blocks(op: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
     for block, found in zip(blocks[len(blocks) - len(said) :], said, strict=True):
         for place, each in found.items():
             if _is_tensor(block.arguments[place]):
-                yield Statement(block.arguments[place], each, op.location, "weak")
+                yield AnnotatedValue(block.arguments[place], each, op.location, "weak")
 
 
 def _has_encoding(type_: ir.Type) -> bool:
     return isinstance(type_, ir.RankedTensorType) and type_.encoding is not None
 
 
-def _of_op(op: ir.Operation, shardings: Shardings, is_propagated: bool) -> Iterator[Statement]:
+def _of_op(op: ir.Operation, shardings: Shardings, is_propagated: bool) -> Iterator[AnnotatedValue]:
     with located(op):
         for number, said in shardings.of_results(op).items():
             if _is_tensor(op.results[number]):
-                yield Statement(op.results[number], said, op.location)
+                yield AnnotatedValue(op.results[number], said, op.location)
         annotated = read_annotation(op, shardings)
     if annotated is None:
         return
     strength = "binding" if annotated.required else "hint"
     said = annotated.said
     if not is_propagated:
-        yield Statement(op.results[0], said, op.location, strength)
+        yield AnnotatedValue(op.results[0], said, op.location, strength)
         if not annotated.for_users:
-            yield Statement(op.operands[0], said, op.location, strength)
+            yield AnnotatedValue(op.operands[0], said, op.location, strength)
     elif annotated.required:
-        yield Statement(op.results[0], said, op.location, "weak")
-        yield Statement(op.operands[0], said, op.location, "weak")
+        yield AnnotatedValue(op.results[0], said, op.location, "weak")
+        yield AnnotatedValue(op.operands[0], said, op.location, "weak")
 
 
-def _of_what_is_given(op: Op, shardings: Shardings, is_propagated: bool) -> Iterator[Statement]:
+def _of_what_is_given(
+    op: Op, shardings: Shardings, is_propagated: bool
+) -> Iterator[AnnotatedValue]:
     """Of a tensor that a manual computation gives, and of what that is outside.
 
     A propagated function says itself how much more it is split.
     """
     with located(op.handle):
-        said = edge_of(op.handle, shardings).outside_said
+        said = boundary_of(op.handle, shardings).outside_said
     value = op.handle.results[0]
     if _is_tensor(value):
-        yield Statement(value, said, op.location, "weak" if is_propagated else "binding")
+        yield AnnotatedValue(value, said, op.location, "weak" if is_propagated else "binding")
         for use in value.uses:
             end = use.owner.operation
             if end.name == "scf.yield" and is_manual(end.parent):
                 outside = end.parent.results[use.operand_number]
-                yield Statement(outside, said, op.location, "weak")
+                yield AnnotatedValue(outside, said, op.location, "weak")
 
 
-def said_of_results(function: ir.Operation, shardings: Shardings) -> dict[int, Annotation]:
+def annotated_results(function: ir.Operation, shardings: Shardings) -> dict[int, Annotation]:
     """What is said of how the results of a function lie for its callers, by their places."""
     types = function.attributes["function_type"].value.results
     with located(function):
@@ -158,9 +160,9 @@ def _is_tensor(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType)
 
 
-def _in_type(value: ir.Value, op: ir.Operation, shardings: Shardings) -> Iterator[Statement]:
+def _in_type(value: ir.Value, op: ir.Operation, shardings: Shardings) -> Iterator[AnnotatedValue]:
     """What the type of a value says that `op` makes, or takes as an argument."""
     with located(op):
         sharding = shardings.of_type(value.type)
     if sharding is not None:
-        yield Statement(value, Annotation(sharding), op.location)
+        yield AnnotatedValue(value, Annotation(sharding), op.location)

@@ -1,4 +1,4 @@
-"""Manual computations: regions in which tensors are pieces along some axes of the grid.
+"""Manual computations: regions in which tensors are shards along some axes of the grid.
 
     %1 = scf.execute_region -> tensor<16x8xf32> no_inline {
       %a = "mesh.to_local"(%x) {manual_axes = [0], sharding = #mesh.shard<@g, [[0, 1], []]>} : ...
@@ -20,7 +20,7 @@ from shard_dialect.ir.mesh.annotation_ops import default_grid, said_in
 from shard_dialect.ir.mesh.attributes import MANUAL, i64_array, ints
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Annotation, Axes, Edge, Grid, Sharding
+from shard_dialect.model import Annotation, Axes, Grid, ManualBoundary, Sharding
 
 TO_LOCAL = "mesh.to_local"
 TO_GLOBAL = "mesh.to_global"
@@ -56,13 +56,17 @@ def whole_of(op: ir.Operation) -> ir.Value:
     return op.operands[0] if op.name == TO_LOCAL else op.results[0]
 
 
-def edge_of(op: ir.Operation, shardings: Shardings) -> Edge:
+def boundary_of(op: ir.Operation, shardings: Shardings) -> ManualBoundary:
     """What an op at an edge says. Raises `ShardingError`."""
     said = said_in(op, "sharding", whole_of(op).type, shardings)
-    return Edge(said, tuple(ints(op.attributes["manual_axes"])), shardings.grid(said.grid))
+    return ManualBoundary(
+        said, tuple(ints(op.attributes["manual_axes"])), shardings.grid(said.grid)
+    )
 
 
-def write_edge(op: ir.Operation, edge: Edge, outside: Sharding, shardings: Shardings) -> None:
+def write_boundary(
+    op: ir.Operation, edge: ManualBoundary, outside: Sharding, shardings: Shardings
+) -> None:
     """Let an op at an edge say that its tensor outside lies as `outside`, on the grid of `edge`."""
     op.attributes["sharding"] = shardings.write(outside)
     write_manual_axes(op, "manual_axes", edge.manual)
@@ -77,7 +81,7 @@ def grid_of(computation: ir.Operation, shardings: Shardings) -> Grid:
     for around in (computation, *computations_around(computation)):
         for op in operations(body(around)):
             if op.name in EDGES:
-                return edge_of(op, shardings).grid
+                return boundary_of(op, shardings).grid
     names = list(shardings.grids)[:1]
     return shardings.grid(names[0] if names else default_grid(computation))
 

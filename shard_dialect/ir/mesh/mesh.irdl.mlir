@@ -57,7 +57,7 @@ irdl.dialect @mesh {
     irdl.attributes {"allowed_direction" = %direction}
     irdl.results(result: %type)
   }
-  // The piece that a device holds along the manual axes, where a manual computation begins.
+  // The shard that a device holds along the manual axes, where a manual computation begins.
   irdl.operation @to_local {
     %from = irdl.any
     %to = irdl.any
@@ -67,7 +67,7 @@ irdl.dialect @mesh {
     irdl.attributes {"sharding" = %sharding, "manual_axes" = %axes}
     irdl.results(result: %to)
   }
-  // The tensor of such pieces, where a manual computation ends.
+  // The tensor of such shards, where a manual computation ends.
   irdl.operation @to_global {
     %from = irdl.any
     %to = irdl.any
@@ -87,7 +87,7 @@ irdl.dialect @mesh {
     %index = irdl.base "!builtin.index"
     irdl.results(result: %index)
   }
-  // Every device of a group gets all the group's pieces of a dimension.
+  // Every device of a group gets all the group's shards of a dimension.
   irdl.operation @all_gather {
     %from = irdl.any
     %to = irdl.any
@@ -97,7 +97,7 @@ irdl.dialect @mesh {
     irdl.attributes {"mesh_axis" = %axes, "tensor_axis" = %dims}
     irdl.results(result: %to)
   }
-  // A partial tensor becomes whole: all pieces of a group are joined.
+  // A partial tensor becomes whole: all shards of a group are joined.
   irdl.operation @all_reduce {
     %from = irdl.any
     %to = irdl.any
@@ -107,7 +107,7 @@ irdl.dialect @mesh {
     irdl.attributes {"mesh_axis" = %axes, "reduction" = %reduction}
     irdl.results(result: %to)
   }
-  // The same, and each device keeps its piece of a dimension.
+  // The same, and each device keeps its shard of a dimension.
   irdl.operation @reduce_scatter {
     %from = irdl.any
     %to = irdl.any
@@ -129,7 +129,7 @@ irdl.dialect @mesh {
     irdl.attributes {"mesh_axis" = %axes, "split_axis" = %split, "concat_axis" = %concat}
     irdl.results(result: %to)
   }
-  // Each device keeps its piece; nothing is communicated.
+  // Each device keeps its shard; nothing is communicated.
   irdl.operation @local_split {
     %from = irdl.any
     %to = irdl.any
@@ -138,14 +138,14 @@ irdl.dialect @mesh {
     irdl.attributes {"sharding" = %sharding}
     irdl.results(result: %to)
   }
-  // Each device gets what lies next to its piece as well, as the result's type says; or keeps less of it.
+  // Each device gets what lies next to its shard as well, as the result's type says; or keeps less of it.
   irdl.operation @update_halo {
     %from = irdl.any
     %to = irdl.any
     irdl.operands(source: %from)
     irdl.results(result: %to)
   }
-  // A replicated tensor becomes partial: the first device of a group keeps its piece. [cluster]
+  // A replicated tensor becomes partial: the first device of a group keeps its shard. [cluster]
   irdl.operation @mask {
     %from = irdl.any
     %to = irdl.any
@@ -170,7 +170,7 @@ irdl.dialect @mesh {
     irdl.operands(started: %type)
     irdl.results(result: %type)
   }
-  // Pieces change places along axes; or go to the devices of another cluster. [mesh_axis, permutation, cluster]
+  // Shards change places along axes; or go to the devices of another cluster. [mesh_axis, permutation, cluster]
   irdl.operation @collective_permute {
     %from = irdl.any
     %to = irdl.any

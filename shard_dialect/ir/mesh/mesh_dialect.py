@@ -54,7 +54,7 @@ PURE = (
 def is_reshard(op: ir.Operation) -> bool:
     """Whether `op` is a step of a plan: it gives the tensor that it takes, lying otherwise.
 
-    A permutation of pieces that lie alike is none, it makes another tensor; nor is one that leads
+    A permutation of shards that lie alike is none, it makes another tensor; nor is one that leads
     to another grid, or one of the local form.
     """
     if op.name not in COLLECTIVES or "cluster" in op.attributes:

@@ -117,7 +117,7 @@ class Shardings:
         return self._types[key]
 
     def local(self, type_: ir.RankedTensorType) -> ir.RankedTensorType:
-        """The plain type of one device's piece of a tensor of distributed type `type_`."""
+        """The plain type of one device's shard of a tensor of distributed type `type_`."""
         sharding = self.of_type(type_)
         if sharding is None:
             return type_

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import BOUNDARY, boundary
-from shard_dialect.ir.grids import parts_of
+from shard_dialect.ir.grids import sub_clusters_of
 from shard_dialect.ir.mesh.attributes import STAGE, STAGES, symbol
 from shard_dialect.model import ShardingError
 
@@ -44,7 +44,7 @@ def check_stages(op: ir.Operation, module: ir.Operation) -> None:
 
 def check_stage(name: str | None, module: ir.Operation) -> None:
     """Raise unless the module declares a part of a grid by this name."""
-    parts = parts_of(module) if name is not None else {}
+    parts = sub_clusters_of(module) if name is not None else {}
     if name is not None and name not in parts:
         known = ", ".join(f"@{part}" for part in parts) or "none"
         raise ShardingError(f"stage @{name} is not declared; the parts of grids: {known}")

@@ -155,9 +155,9 @@ class Source:
 
 
 def _edited(text: str, found: Sequence[Edit]) -> str:
-    pieces: list[str] = []
+    shards: list[str] = []
     end = 0
     for edit in found:
-        pieces += [text[end : edit.start], edit.added]
+        shards += [text[end : edit.start], edit.added]
         end = edit.start + edit.removed
-    return "".join(pieces) + text[end:]
+    return "".join(shards) + text[end:]

@@ -93,7 +93,7 @@ def _check_scatter(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _check_exchange(op: ir.Operation, shardings: Shardings) -> None:
-    """Each device gives an equal piece to each, also where pieces are put back where they were."""
+    """Each device gives an equal shard to each, also where shards are put back where they were."""
     dim = op.attributes["split_axis"].value
     size = shape_of(op.operands[0].type)[dim]
     devices = group_size(grid_of(op, shardings), _axes(op))

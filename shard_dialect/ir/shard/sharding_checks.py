@@ -1,4 +1,4 @@
-"""How tensors lie, in upstream's words: `shard.sharding` and the ops that speak of pieces.
+"""How tensors lie, in upstream's words: `shard.sharding` and the ops that speak of shards.
 
     %s = shard.sharding @g split_axes = [[0]] halo_sizes = [1, 2] : !shard.sharding
     %1 = shard.shard %0 to %s : tensor<4x8xf32>

@@ -66,13 +66,13 @@ class Layout:
         return Sharding(self.grid, split, halos=tuple(halos), offsets=tuple(offsets))
 
     def lies_like(self, other: Layout) -> bool:
-        """Whether the pieces are the same. Halos are copies around a piece, not a part of it."""
+        """Whether the shards are the same. Halos are copies around a shard, not a part of it."""
 
-        def pieces(layout: Layout) -> tuple[object, ...]:
+        def shards(layout: Layout) -> tuple[object, ...]:
             axes = [(dim, layout.split[dim]) for dim in layout.split_dims]
             return (layout.grid, axes, layout.offsets)
 
-        return pieces(self) == pieces(other)
+        return shards(self) == shards(other)
 
     def __str__(self) -> str:
         offsets = f" sharded_dims_offsets = {shown(self.offsets)}" if self.offsets else ""

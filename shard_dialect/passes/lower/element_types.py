@@ -137,7 +137,7 @@ def _converted(value: ir.Value, name: str, element: ir.Type) -> ir.Value:
 
 def _first_bit(element: ir.Type) -> ir.Value:
     """The smallest signed number has this bit, and no other."""
-    return reductions.neutral("max", reductions.signless(element))
+    return reductions.identity_value("max", reductions.signless(element))
 
 
 def _at_root(bit: ir.Value, step: Reduce, grid: Grid, function: ir.Operation) -> ir.Value:
@@ -145,7 +145,7 @@ def _at_root(bit: ir.Value, step: Reduce, grid: Grid, function: ir.Operation) ->
     root = place_of(step.root, grid.sizes_along(step.axes))
     is_root = [int(grid.index_along(rank, step.axes) == root) for rank in range(grid.size)]
     here = of_rank(is_root, ir.IntegerType.get_signless(1), rank_of(function, grid))
-    return select(here, bit, reductions.neutral("sum", bit.type))
+    return select(here, bit, reductions.identity_value("sum", bit.type))
 
 
 def _turned(value: ir.Value, bit: ir.Value) -> ir.Value:

@@ -3,7 +3,7 @@
     %1 = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 1
            : tensor<4x4xf32> -> tensor<4x8xf32>
 
-becomes, with a row of the pieces for each device,
+becomes, with a row of the shards for each device,
 
     %a = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 0
            : tensor<4x4xf32> -> tensor<8x4xf32>
@@ -166,7 +166,7 @@ def _own(value: ir.Value, step: AllSlice | Mask, grid: Grid, rank: ir.Value) -> 
         begin = of_rank([place * size for place in places], ir.IndexType.get(), rank)
         return build.part_of(value, begin, size, step.dim)
     is_first = of_rank([int(not place) for place in places], _bit(), rank)
-    other = reductions.neutral(step.reduction, value.type.element_type)
+    other = reductions.identity_value(step.reduction, value.type.element_type)
     return elementwise([value], lambda each: select(is_first, each, other))
 
 

@@ -52,7 +52,7 @@ PLACES = ("mesh.idx", "stablehlo.partition_id", *_OF_LOCAL_FORM)
 
 
 @dataclass(frozen=True)
-class Exchange:
+class DeviceCollective:
     """A step for each operand; devices at the places `unsent` get zeros instead."""
 
     step: Step
@@ -99,8 +99,8 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
         )
 
 
-def write_exchange(op: ir.Operation, grid: Grid, shardings: Shardings) -> None:
-    """Replace an op of a manual computation, on pieces by now, by what the local form has."""
+def write_device_collective(op: ir.Operation, grid: Grid, shardings: Shardings) -> None:
+    """Replace an op of a manual computation, on shards by now, by what the local form has."""
     if is_local(op) or op.name in _OF_LOCAL_FORM:
         return
     with ir.InsertionPoint(op), op.location:
@@ -118,7 +118,7 @@ def write_exchange(op: ir.Operation, grid: Grid, shardings: Shardings) -> None:
     op.erase()
 
 
-def _written(found: Exchange, value: ir.Value, type_: ir.Type, grid: Grid) -> ir.Value:
+def _written(found: DeviceCollective, value: ir.Value, type_: ir.Type, grid: Grid) -> ir.Value:
     step = found.step
     if grid.axes_size(step.axes) == 1:
         return value
@@ -144,7 +144,7 @@ def _exchanged_in_place(step: AllToAll, value: ir.Value, grid: Grid) -> ir.Value
     return _stablehlo("reshape", type_, moved)
 
 
-def _zeroed(value: ir.Value, found: Exchange, grid: Grid) -> ir.Value:
+def _zeroed(value: ir.Value, found: DeviceCollective, grid: Grid) -> ir.Value:
     """Zeros on the devices that nothing was sent to."""
     count = grid.axes_size(found.step.axes)
     unsent = set(found.unsent)
@@ -153,7 +153,7 @@ def _zeroed(value: ir.Value, found: Exchange, grid: Grid) -> ir.Value:
     bits = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     was_sent = _stablehlo("convert", bits, _scalar(own))
     type_ = value.type
-    zeros = reductions.neutrals("sum", type_)
+    zeros = reductions.identity_tensor("sum", type_)
     return _stablehlo("select", type_, was_sent, value, zeros)
 
 
@@ -192,7 +192,7 @@ def _index_axes(op: ir.Operation, grid: Grid) -> Axes:
 # Reading
 
 
-def _read(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> Exchange:
+def _read(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
     found = _READ[op.name](op, grid, manual)
     count = grid.axes_size(found.step.axes)
     for operand, result in zip(op.operands, op.results, strict=True):
@@ -230,8 +230,8 @@ def _groups(op: ir.Operation, grid: Grid, *, is_ordered: bool) -> Axes:
     return axes
 
 
-def _all_reduce(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> Exchange:
-    return Exchange(AllReduce(_groups(op, grid, is_ordered=False), _reduction(op)))
+def _all_reduce(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
+    return DeviceCollective(AllReduce(_groups(op, grid, is_ordered=False), _reduction(op)))
 
 
 def _reduction(op: ir.Operation) -> Reduction:
@@ -244,23 +244,23 @@ def _reduction(op: ir.Operation) -> Reduction:
     return kind
 
 
-def _all_gather(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> Exchange:
+def _all_gather(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
     axes = _groups(op, grid, is_ordered=True)
-    return Exchange(AllGather(integer(op, "all_gather_dim"), axes))
+    return DeviceCollective(AllGather(integer(op, "all_gather_dim"), axes))
 
 
-def _reduce_scatter(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> Exchange:
+def _reduce_scatter(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
     axes = _groups(op, grid, is_ordered=True)
-    return Exchange(ReduceScatter(integer(op, "scatter_dimension"), axes, _reduction(op)))
+    return DeviceCollective(ReduceScatter(integer(op, "scatter_dimension"), axes, _reduction(op)))
 
 
-def _all_to_all(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> Exchange:
+def _all_to_all(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
     axes = _groups(op, grid, is_ordered=True)
     source, target = (integer(op, f"{name}_dimension") for name in ("concat", "split"))
-    return Exchange(AllToAll(source, target, axes))
+    return DeviceCollective(AllToAll(source, target, axes))
 
 
-def _collective_permute(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> Exchange:
+def _collective_permute(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
     attribute = op.attributes["source_target_pairs"]
     numbers = list(attribute)
     if attribute.is_splat:
@@ -272,10 +272,10 @@ def _collective_permute(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> 
             f"'{op.name}' op has source_target_pairs {[list(pair) for pair in pairs]}: expected "
             f"the same within all groups of devices along some axes of grid {grid}"
         )
-    return Exchange(Permute(found.axes, found.permutation), found.unsent)
+    return DeviceCollective(Permute(found.axes, found.permutation), found.unsent)
 
 
-_READ: dict[str, Callable[[ir.Operation, Grid, Sequence[int]], Exchange]] = {
+_READ: dict[str, Callable[[ir.Operation, Grid, Sequence[int]], DeviceCollective]] = {
     "stablehlo.all_gather": _all_gather,
     "stablehlo.all_reduce": _all_reduce,
     "stablehlo.all_to_all": _all_to_all,

@@ -223,7 +223,7 @@ def _named_in(op: ir.Operation) -> Iterator[str]:
 
 
 def inline_bodies(function: ir.Operation) -> None:
-    """Put what manual computations do in their place, where pieces are what all tensors are."""
+    """Put what manual computations do in their place, where shards are what all tensors are."""
     for region in reversed(manual_computations(function)):
         *inside, end = operations(body(region))
         for op in inside:

@@ -25,7 +25,7 @@ from shard_dialect.model import (
 )
 from shard_dialect.model.axis import Axes
 from shard_dialect.model.rule import Dims
-from shard_dialect.passes.materialize.resharded_values import Versions
+from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 from shard_dialect.rules.padding import may_be_uneven
 
 FLOPS_PER_BYTE = 100
@@ -51,16 +51,16 @@ class Choice:
 def choose(
     op: Op,
     rule: ShardingRule,
-    versions: Versions,
+    resharded: ReshardedValues,
     wanted: Mapping[int, Sharding],
     loops: Assignment | None = None,
 ) -> Choice:
     """The cheapest choice for `op`, or that of `loops`. Raises `ShardError` if there is none."""
-    problem = _Problem(op, rule, versions, wanted, loops)
+    problem = _Problem(op, rule, resharded, wanted, loops)
     best: tuple[float, int, Assignment] | None = None
     for assignment in problem.assignments():
         price = problem.price(assignment)
-        devices = prod(versions.grid.axes_size(axes) for axes in assignment)
+        devices = prod(resharded.grid.axes_size(axes) for axes in assignment)
         if price < inf and (best is None or (price, -devices) < (best[0], -best[1])):
             best = (price, devices, assignment)
     if best is None:
@@ -79,7 +79,7 @@ class _Problem:
 
     op: Op
     rule: ShardingRule
-    versions: Versions
+    resharded: ReshardedValues
     wanted: Mapping[int, Sharding]
     loops: Assignment | None
 
@@ -99,7 +99,7 @@ class _Problem:
 
     def _candidates(self) -> list[list[Axes]]:
         """For each factor the splits worth trying, the longest last."""
-        rule, grid = self.rule, self.versions.grid
+        rule, grid = self.rule, self.resharded.grid
         found: list[set[Axes]] = [{()} for _ in rule.sizes]
         uneven = may_be_uneven(self.op.handle, rule)
         for factor, axes in self._offers():
@@ -118,8 +118,8 @@ class _Problem:
         return [sorted(each, key=lambda axes: (len(axes), axes)) for each in found]
 
     def _offer_instead(self, found: list[set[Axes]]) -> None:
-        """Offer the axes of a sum to the kept factors: the result is in pieces then, not parts."""
-        rule, grid = self.rule, self.versions.grid
+        """Offer the axes of a sum to the kept factors: the result is in shards then, not parts."""
+        rule, grid = self.rule, self.resharded.grid
         summed = {axes[:1] for factor, _ in rule.reductions for axes in found[factor] if axes}
         for factor, size in enumerate(rule.sizes):
             if factor in rule.unsplit or factor in rule.reduction_of:
@@ -134,7 +134,7 @@ class _Problem:
         ):
             if dims is None or value not in self.wanted:
                 continue
-            for sharding in (self.wanted[value], *self.versions.shardings(value)):
+            for sharding in (self.wanted[value], *self.resharded.shardings(value)):
                 yield from self._split_by(dims, sharding)
 
     def _split_by(self, dims: Dims, sharding: Sharding) -> Iterator[tuple[int, Axes]]:
@@ -143,7 +143,7 @@ class _Problem:
             for count in range(len(axes), 0, -1) if dim else ():
                 try:
                     found = self.rule.factors_of(
-                        (dim,), Sharding(sharding.grid, (axes[:count],)), self.versions.grid
+                        (dim,), Sharding(sharding.grid, (axes[:count],)), self.resharded.grid
                     )
                 except ShardingError:
                     continue
@@ -153,7 +153,7 @@ class _Problem:
 
     def choice(self, assignment: Assignment) -> Choice:
         """What `assignment` asks of the operands and makes of the results."""
-        rule, grid = self.rule, self.versions.grid
+        rule, grid = self.rule, self.resharded.grid
         operands = [rule.operand_sharding(i, assignment, grid) for i in range(len(rule.operands))]
         results = tuple(rule.result_sharding(i, assignment, grid) for i in range(len(rule.results)))
         late = []
@@ -161,7 +161,7 @@ class _Problem:
             produced = results[result]
             if produced is None or not produced.partial:
                 continue
-            if self.versions.can_be_partial(self.op.operands[place], produced):
+            if self.resharded.can_be_partial(self.op.operands[place], produced):
                 operands[place] = produced
             else:
                 operands[place] = None
@@ -173,26 +173,26 @@ class _Problem:
 
         Infinite if there is no plan for it.
         """
-        versions = self.versions
+        resharded = self.resharded
         try:
             choice = self.choice(assignment)
             total = sum(
-                versions.price(value, target)
+                resharded.price(value, target)
                 for value, target in zip(self.op.operands, choice.operands, strict=True)
                 if target is not None
             )
             total += sum(
-                versions.plan(value, produced, self.wanted[value]).bytes_moved
+                resharded.plan(value, produced, self.wanted[value]).bytes_moved
                 for value, produced in zip(self.op.results, choice.results, strict=True)
                 if produced is not None
             )
             for value, place, _ in choice.late_inits:
                 if self.wanted[value].partial:
                     return inf
-                total += versions.price(self.op.operands[place], self.wanted[value])
+                total += resharded.price(self.op.operands[place], self.wanted[value])
         except ShardingError:
             return inf
-        return total + self.rule.flops(assignment, versions.grid) / FLOPS_PER_BYTE
+        return total + self.rule.flops(assignment, resharded.grid) / FLOPS_PER_BYTE
 
 
 def _that_divide(size: int, axes: Axes, grid: Grid) -> Iterator[Axes]:

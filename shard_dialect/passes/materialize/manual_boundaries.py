@@ -3,7 +3,7 @@
     %a = "mesh.to_local"(%x) ...      %x is brought to lie as is said, in front of the computation
     %y = "mesh.to_global"(%b) ...     %y lies as %b does, and along the manual axes
 
-Along the free axes a tensor lies inside as propagation has it, where its pieces are then the same.
+Along the free axes a tensor lies inside as propagation has it, where its shards are then the same.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.mesh.attributes import MANUAL, ints
 from shard_dialect.ir.mesh.manual_computation import (
     TO_GLOBAL,
-    edge_of,
-    write_edge,
+    boundary_of,
+    write_boundary,
     write_manual_axes,
 )
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered import Op
-from shard_dialect.model import Edge, Sharding
+from shard_dialect.model import ManualBoundary, Sharding
 from shard_dialect.model.refinement import Refinement
-from shard_dialect.passes.materialize.resharded_values import Versions
+from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 
 
 @dataclass(frozen=True)
-class Edges:
+class ManualBoundaries:
     """Those of one function: `wanted` is how its values are to lie, on the finer grid `fine`."""
 
     shardings: Shardings
-    versions: Versions
+    resharded: ReshardedValues
     wanted: dict[int, Sharding]
     fine: Refinement | None
 
@@ -53,30 +53,30 @@ class Edges:
     def _as_made(self, op: Op) -> Sharding:
         edge = self._edge(op)
         inside = edge.inside(self.wanted[op.results[0]])
-        return edge.outside(edge.fitting(inside, self.versions.shape(op.operands[0])))
+        return edge.outside(edge.fitting(inside, self.resharded.shape(op.operands[0])))
 
-    def _edge(self, op: Op) -> Edge:
-        return edge_of(op.handle, self.shardings).refined(self.fine)
+    def _edge(self, op: Op) -> ManualBoundary:
+        return boundary_of(op.handle, self.shardings).refined(self.fine)
 
     def go_in(self, op: Op) -> Sharding | None:
-        """Bring what a `to_local` takes; how the piece lies, `None` for what is no tensor."""
+        """Bring what a `to_local` takes; how the shard lies, `None` for what is no tensor."""
         edge, (value,), (result,) = self._edge(op), op.operands, op.results
         if result not in self.wanted:
-            write_edge(op.handle, edge, edge.said.sharding, self.shardings)
+            write_boundary(op.handle, edge, edge.said.sharding, self.shardings)
             return None
-        lies = edge.fitting(self.wanted[result], self.versions.shape(result))
+        lies = edge.fitting(self.wanted[result], self.resharded.shape(result))
         outside = edge.outside(lies)
-        op.handle.operands[0] = self.versions.get(value, outside, op)
-        write_edge(op.handle, edge, outside, self.shardings)
+        op.handle.operands[0] = self.resharded.get(value, outside, op)
+        write_boundary(op.handle, edge, outside, self.shardings)
         return lies
 
     def come_out(self, op: Op) -> Sharding | None:
         """The same for what a `to_global` takes: how the tensor lies that it makes."""
         edge, (value,), (result,) = self._edge(op), op.operands, op.results
         if result not in self.wanted:
-            write_edge(op.handle, edge, edge.said.sharding, self.shardings)
+            write_boundary(op.handle, edge, edge.said.sharding, self.shardings)
             return None
         outside = self._as_made(op)
-        op.handle.operands[0] = self.versions.get(value, edge.inside(outside), op)
-        write_edge(op.handle, edge, outside, self.shardings)
+        op.handle.operands[0] = self.resharded.get(value, edge.inside(outside), op)
+        write_boundary(op.handle, edge, outside, self.shardings)
         return outside

@@ -52,9 +52,13 @@ from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.manual.manual_bodies import open_bodies
 from shard_dialect.passes.materialize.choose_op_sharding import Choice, choose
-from shard_dialect.passes.materialize.manual_boundaries import Edges
-from shard_dialect.passes.materialize.resharded_values import FRESH, Versions, is_fresh
-from shard_dialect.passes.materialize.target_shardings import Signature, Wanted, read_wanted
+from shard_dialect.passes.materialize.manual_boundaries import ManualBoundaries
+from shard_dialect.passes.materialize.resharded_values import FRESH, ReshardedValues, is_fresh
+from shard_dialect.passes.materialize.target_shardings import (
+    Signature,
+    TargetShardings,
+    read_target_shardings,
+)
 from shard_dialect.passes.propagate.module_graph import BARRIER, GROUP
 from shard_dialect.passes.propagate.propagate import complete
 from shard_dialect.passes.vocabularies.import_ import import_annotations
@@ -90,7 +94,7 @@ class Materialize(Pass):
             if form_of(handle) != "propagated":
                 raise refuse_form(handle, ": run --propagate first")
         complete(handles, shardings)  # other passes may have made ops since
-        wanted = read_wanted(module, read_functions(handles), shardings)
+        wanted = read_target_shardings(module, read_functions(handles), shardings)
         signatures = {each.function.name: each.signature for each in wanted}
         for each in wanted:
             _Materializer(each, shardings, signatures, self.strict).run()
@@ -101,7 +105,7 @@ class _Materializer:
 
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: TargetShardings,
         shardings: Shardings,
         signatures: dict[str, Signature],
         strict: bool,
@@ -115,8 +119,8 @@ class _Materializer:
         self.loops = wanted.loops
         self.grid = wanted.grid
         self.rules = RuleMemo()
-        self.versions = Versions(wanted.function, shardings, wanted.grid)
-        self.edges = Edges(shardings, self.versions, self.wanted, wanted.fine)
+        self.resharded = ReshardedValues(wanted.function, shardings, wanted.grid)
+        self.edges = ManualBoundaries(shardings, self.resharded, self.wanted, wanted.fine)
         self.ends: dict[tuple[int, int], Sharding] = {}
         """What the ops that end blocks pass on, by the op and the place."""
 
@@ -128,7 +132,7 @@ class _Materializer:
         for flow in flows_between(function.blocks):
             self._prepare(flow)
         for block in in_order(function.blocks):
-            with self.versions.block():
+            with self.resharded.block():
                 self._go_through(block)
         drop_from_boundary(function.handle, SHARDING)
         update_type(function.handle)
@@ -153,7 +157,7 @@ class _Materializer:
         sharding = self.wanted.get(number)
         if sharding is not None:
             self._retype(number, sharding)
-            self.versions.add(number, self.function.values[number].handle, sharding)
+            self.resharded.add(number, self.function.values[number].handle, sharding)
 
     def _prepare(self, flow: Flow) -> None:
         """Let the targets of a flow lie alike, and note that its sources are to lie so too."""
@@ -201,7 +205,7 @@ class _Materializer:
             if value in self.wanted:
                 whole = Sharding.replicated(self.grid.name, self.wanted[value].rank)
                 target = self.ends.get((id(op), place), whole)
-                op.handle.operands[place] = self.versions.get(value, target, op)
+                op.handle.operands[place] = self.resharded.get(value, target, op)
 
     def _flow(self, op: Op) -> None:
         if is_manual(op.handle):
@@ -213,7 +217,7 @@ class _Materializer:
         self._pass_on(op)
         is_left = op.name in (*LOOPS, PARALLEL) or is_manual(op.handle)
         for block in in_order(op.blocks):
-            with self.versions.block(op if is_left else None):
+            with self.resharded.block(op if is_left else None):
                 self._go_through(block)
         for value in op.results:
             self._enter(value)
@@ -230,16 +234,16 @@ class _Materializer:
 
     def _annotate(self, op: Op) -> None:
         target = self.wanted[op.results[0]]
-        self.versions.alias(op.results[0], op.operands[0], target, op)
+        self.resharded.alias(op.results[0], op.operands[0], target, op)
 
     def _keep_whole(self, op: Op) -> None:
         for value in op.results:
             if value in self.wanted:
                 whole = Sharding.replicated(self.grid.name, self.wanted[value].rank)
-                self.versions.add(value, self.function.values[value].handle, whole)
+                self.resharded.add(value, self.function.values[value].handle, whole)
 
     def _defer(self, op: Op) -> None:
-        self.versions.add_fresh(op.results[0], op)
+        self.resharded.add_fresh(op.results[0], op)
 
     def _call(self, op: Op) -> None:
         callee = op.handle.attributes["callee"].value
@@ -251,7 +255,7 @@ class _Materializer:
             zip(op.operands, signature.arguments, strict=True)
         ):
             if sharding is not None:
-                op.handle.operands[place] = self.versions.get(value, sharding, op)
+                op.handle.operands[place] = self.resharded.get(value, sharding, op)
         for value, sharding in zip(op.results, signature.results, strict=True):
             if sharding is not None:
                 self._define(op, value, sharding)
@@ -263,10 +267,10 @@ class _Materializer:
             return
         self._take_whole(op)
         loops = self.loops(op, rule)
-        choice = choose(op, rule, self.versions, self.wanted, loops)
+        choice = choose(op, rule, self.resharded, self.wanted, loops)
         for place, target in enumerate(choice.operands):
             if target is not None:
-                op.handle.operands[place] = self.versions.get(op.operands[place], target, op)
+                op.handle.operands[place] = self.resharded.get(op.operands[place], target, op)
         self._add_inits_late(op, choice)
         late = {value for value, _, _ in choice.late_inits}
         for value, produced in zip(op.results, choice.results, strict=True):
@@ -276,7 +280,7 @@ class _Materializer:
     def _take_all_whole(self, op: Op) -> None:
         for place, value in enumerate(op.operands):
             if value in self.wanted:
-                op.handle.operands[place] = self.versions.whole(value, op)
+                op.handle.operands[place] = self.resharded.whole(value, op)
 
     def _replicate(self, op: Op) -> None:
         """Run an op that we know nothing about whole, on every device."""
@@ -303,7 +307,7 @@ class _Materializer:
         """Give the regions of an op whole tensors for those that they read from outside."""
         for inner, place, value in op.captures:
             if value in self.wanted:
-                inner.operands[place] = self.versions.whole(value, op)
+                inner.operands[place] = self.resharded.whole(value, op)
 
     def _add_inits_late(self, op: Op, choice: Choice) -> None:
         """Start the partial results from the identity; combine with the init once they are whole.
@@ -311,14 +315,14 @@ class _Materializer:
         With the init itself as a start it would be counted once a device.
         """
         for value, place, produced in choice.late_inits:
-            op.handle.operands[place] = self.versions.identity(value, produced, op)
+            op.handle.operands[place] = self.resharded.identity(value, produced, op)
             target = self.wanted[value]
             self._retype(value, produced)
-            self.versions.combine(value, op, op.operands[place], produced, target)
+            self.resharded.combine(value, op, op.operands[place], produced, target)
 
     def _define(self, op: Op, value: int, produced: Sharding) -> None:
         self._retype(value, produced)
-        self.versions.define(value, produced, self.wanted[value], op)
+        self.resharded.define(value, produced, self.wanted[value], op)
 
     def _retype(self, value: int, sharding: Sharding) -> None:
         handle = self.function.values[value].handle
@@ -328,7 +332,7 @@ class _Materializer:
         for place, sharding in enumerate(self.signature.results):
             if sharding is not None:
                 value = op.operands[place]
-                op.handle.operands[place] = self.versions.get(value, sharding, op)
+                op.handle.operands[place] = self.resharded.get(value, sharding, op)
 
     def _clean_up(self) -> None:
         """Drop annotations, and whatever the rewriting left without a use."""

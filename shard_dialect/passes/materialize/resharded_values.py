@@ -40,7 +40,7 @@ class _Level:
     made: dict[int, dict[Sharding, ir.Value]] = field(default_factory=dict)
 
 
-class Versions:
+class ReshardedValues:
     """The versions of a function's values, on one grid."""
 
     def __init__(self, function: Function, shardings: Shardings, grid: Grid) -> None:
@@ -113,10 +113,10 @@ class Versions:
 
     def get(self, value: int, target: Sharding, before: Op) -> ir.Value:
         """`value` lying as `target`, made in front of `before` if need be."""
-        versions = self._visible(value)
-        if target not in versions:
+        resharded = self._visible(value)
+        if target not in resharded:
             if value in self._fresh and target.halos:  # made again it would have no fill
-                versions[target.bare] = self.get(value, target.bare, before)
+                resharded[target.bare] = self.get(value, target.bare, before)
             user, level = self._place(value, before)
             may_be_partial = bool(target.partial) and self.can_be_partial(value, target)
             with ir.InsertionPoint(user.handle), user.location:
@@ -127,10 +127,10 @@ class Versions:
                     made = self._splat_constant(value, target)
                 else:
                     source, _ = self._best(value, target, level)
-                    made = self._emit(value, versions[source], source, target)
+                    made = self._emit(value, resharded[source], source, target)
             self._levels[level].made.setdefault(value, {})[target] = made
             return made
-        return versions[target]
+        return resharded[target]
 
     def _place(self, value: int, before: Op) -> tuple[Op, int]:
         """Where to make a version that `before` wants: in front of the loops it does not vary in.
@@ -167,8 +167,8 @@ class Versions:
                 one = reductions.identity(target.reduction, type_.element_type)
                 made = {"value": ir.DenseElementsAttr.get_splat(type_, one)}
                 return build.create("stablehlo.constant", [type_], [], made).results[0]
-            neutral = reductions.neutral(target.reduction, type_.element_type)
-            filled = build.fill(neutral, build.empty(type_).results[0])
+            identity_value = reductions.identity_value(target.reduction, type_.element_type)
+            filled = build.fill(identity_value, build.empty(type_).results[0])
         return filled.results[0]
 
     def combine(self, value: int, op: Op, init: int, produced: Sharding, wanted: Sharding) -> None:

@@ -1,4 +1,4 @@
-"""Searches done on pieces, and then among what these give.
+"""Searches done on shards, and then among what these give.
 
     %v:2 = reduce (%x, %i) by largest over [1]          with %x split in four along dimension 1
 
@@ -8,7 +8,7 @@ becomes
     %w:2 = reduce (%a, %b) by largest over [2]          where they are
     %v:2 = reduce (%w#0, %w#1) by largest over [1]      of four elements in each row
 
-so that one element of each piece is gathered, not all. Which one is found is the same: of equal
+so that one element of each shard is gathered, not all. Which one is found is the same: of equal
 elements the first, and elements are joined in the order in which they were. No collective joins as
 such a reduction does; those that one does are split without this.
 """
@@ -26,14 +26,14 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered import read_functions
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.materialize.target_shardings import read_wanted
+from shard_dialect.passes.materialize.target_shardings import read_target_shardings
 from shard_dialect.rules.stablehlo.argmax_search import search_kind
 from shard_dialect.rules.stablehlo.attribute_reading import integers
 
 
 @dataclass(frozen=True)
 class SplitReductions(Pass):
-    """Search for the largest or smallest element on pieces, and then among those found there."""
+    """Search for the largest or smallest element on shards, and then among those found there."""
 
     name = "split-reductions"
 
@@ -46,7 +46,7 @@ class SplitReductions(Pass):
         if not found:
             return
         shardings = Shardings.of(module)
-        for each in read_wanted(module, read_functions(found), shardings):
+        for each in read_target_shardings(module, read_functions(found), shardings):
             for op in each.function.ops:
                 lies = each.of.get(op.operands[0]) if _is_search(op.handle) else None
                 if lies is not None and not lies.offsets:
@@ -55,7 +55,7 @@ class SplitReductions(Pass):
 
 
 def _is_search(op: ir.Operation) -> bool:
-    """Along one dimension: of several, the first element is another one on pieces."""
+    """Along one dimension: of several, the first element is another one on shards."""
     return (
         op.name == "stablehlo.reduce"
         and len(integers(op, "dimensions")) == 1
@@ -67,20 +67,20 @@ def _is_search(op: ir.Operation) -> bool:
 
 
 def _split(op: ir.Operation, dim: int, count: int) -> None:
-    """Search the `count` pieces of a dimension first, if they are of one size."""
+    """Search the `count` shards of a dimension first, if they are of one size."""
     size = op.operands[0].type.shape[dim]
     if count == 1 or size % count or size == count:
         return
     with ir.InsertionPoint(op), op.location:
-        pieces = [_taken_apart(op.operands[place], dim, count) for place in (0, 1)]
+        shards = [_taken_apart(op.operands[place], dim, count) for place in (0, 1)]
         inner = op.clone().operation
     if SHARDINGS in inner.attributes:
         del inner.attributes[SHARDINGS]
     inner.attributes["dimensions"] = ir.DenseI64ArrayAttr.get([dim + 1])
-    for place, (piece, result) in enumerate(zip(pieces, inner.results, strict=True)):
-        shape = [each for at, each in enumerate(piece.type.shape) if at != dim + 1]
-        result.set_type(resized(piece.type, shape))
-        inner.operands[place], op.operands[place] = piece, result
+    for place, (shard, result) in enumerate(zip(shards, inner.results, strict=True)):
+        shape = [each for at, each in enumerate(shard.type.shape) if at != dim + 1]
+        result.set_type(resized(shard.type, shape))
+        inner.operands[place], op.operands[place] = shard, result
 
 
 def _taken_apart(value: ir.Value, dim: int, count: int) -> ir.Value:

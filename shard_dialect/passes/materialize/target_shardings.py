@@ -18,7 +18,7 @@ from shard_dialect.ir.function import boundary
 from shard_dialect.ir.grids import write_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import SHARDING
-from shard_dialect.ir.mesh.manual_computation import EDGES, edge_of
+from shard_dialect.ir.mesh.manual_computation import EDGES, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered import Block, Function, Op
 from shard_dialect.ir.walk import body
@@ -26,7 +26,7 @@ from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
 from shard_dialect.model.axis import Axis
 from shard_dialect.model.refinement import Refinement
 from shard_dialect.model.sharding import Shape
-from shard_dialect.passes.propagate.constraints import default_grid, refuse_pieces
+from shard_dialect.passes.propagate.constraints import default_grid, refuse_unknown_shards
 from shard_dialect.passes.propagate.loop_shardings import bound_loops
 
 
@@ -39,7 +39,7 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TargetShardings:
     """One function: the sharding of each of its values, on one grid, that of its boundary, and how
     ops say that their loops are split.
     """
@@ -53,9 +53,9 @@ class Wanted:
     """The finer grid that `of` is on, if it is one."""
 
 
-def read_wanted(
+def read_target_shardings(
     module: ir.Operation, functions: Sequence[Function], shardings: Shardings
-) -> list[Wanted]:
+) -> list[TargetShardings]:
     """For each function; raises a located `ShardError` for what cannot be brought about yet."""
     readers = [_Reader(function, shardings) for function in functions]
     used: dict[str, set[Axis]] = {}
@@ -107,7 +107,7 @@ class _Reader:
         results = [each for each in self.signature.results if each is not None]
         return [*self.of.values(), *self.edges, *results]
 
-    def wanted(self, fine: Refinement | None) -> Wanted:
+    def wanted(self, fine: Refinement | None) -> TargetShardings:
         def refined(sharding: Sharding | None) -> Sharding | None:
             return fine.refined(sharding) if fine and sharding else sharding
 
@@ -120,7 +120,9 @@ class _Reader:
             tuple(map(refined, self.signature.arguments)),
             tuple(map(refined, self.signature.results)),
         )
-        return Wanted(self.function, fine.fine if fine else self.grid, of, signature, loops, fine)
+        return TargetShardings(
+            self.function, fine.fine if fine else self.grid, of, signature, loops, fine
+        )
 
     def _said(self, key: str) -> tuple[Sharding | None, ...]:
         """The boundary must be as it is written: callers rely on it."""
@@ -144,7 +146,7 @@ class _Reader:
 
     def _note(self, sharding: Sharding, shape: Shape) -> Sharding:
         """Note whether what is said is uneven; the same in the fewest words."""
-        refuse_pieces(sharding)
+        refuse_unknown_shards(sharding)
         grid = self.shardings.grid(sharding.grid)
         sharding = sharding.without_needless_offsets(shape, grid)
         self.says_uneven |= sharding.uneven_dim(shape, grid) is not None
@@ -156,7 +158,7 @@ class _Reader:
         self._read_blocks(op.handle, op.blocks)
 
         if op.name in EDGES:
-            self.edges.append(edge_of(op.handle, self.shardings).said.sharding)
+            self.edges.append(boundary_of(op.handle, self.shardings).said.sharding)
 
     def _read_blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
         for block, said in zip(blocks, self.shardings.of_blocks(handle), strict=False):
@@ -167,7 +169,7 @@ class _Reader:
         shape = self.function.values[value].shape
         if shape is None:
             return
-        refuse_pieces(sharding)
+        refuse_unknown_shards(sharding)
         grid = self.shardings.grid(sharding.grid)
         sharding = sharding.without_needless_offsets(shape, grid)
         self.of[value] = sharding if self.says_uneven else sharding.even_part(shape, grid)

@@ -14,7 +14,7 @@ from shard_dialect.ir.mesh.manual_computation import (
     EDGES,
     TO_GLOBAL,
     TO_LOCAL,
-    edge_of,
+    boundary_of,
     manual_computations,
 )
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, UPDATE_HALO
@@ -34,7 +34,7 @@ _FREE = (*COLLECTIVES, *FLOWS, *ENDS, "func.call")
 
 
 def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
-    """Raise for a sharding in a type whose pieces no pass can make yet."""
+    """Raise for a sharding in a type whose shards no pass can make yet."""
     for op in (function, *walk(function)):
         arguments = [
             each for region in op.regions for block in region.blocks for each in block.arguments
@@ -125,8 +125,8 @@ def check_types(op: ir.Operation, shardings: Shardings) -> ShardingRule | None:
 
 
 def _check_edge(op: ir.Operation, shardings: Shardings) -> None:
-    """The types outside and inside are of one tensor, and of its pieces along the manual axes."""
-    edge = edge_of(op, shardings)
+    """The types outside and inside are of one tensor, and of its shards along the manual axes."""
+    edge = boundary_of(op, shardings)
     types = [op.operands[0].type, op.results[0].type]
     outer, inner = types if op.name == TO_LOCAL else reversed(types)
     if not isinstance(outer, ir.RankedTensorType):
@@ -140,11 +140,11 @@ def _check_edge(op: ir.Operation, shardings: Shardings) -> None:
             f"must be {expected}"
         )
     if edge.fitting(lies, tuple(inner.shape)) != lies:
-        raise ShardingError(f"'{op.name}' op has pieces that {lies} does not cut evenly")
+        raise ShardingError(f"'{op.name}' op has shards that {lies} does not cut evenly")
 
 
 def check_manual_axes(function: ir.Operation, shardings: Shardings) -> None:
-    """Raise where a tensor in a manual computation lies along an axis that it is a piece along."""
+    """Raise where a tensor in a manual computation lies along an axis that it is a shard along."""
     for computation in manual_computations(function):
         manual = ints(computation.attributes[MANUAL])
         for op in walk(computation):
@@ -199,7 +199,7 @@ def _check(
         if op.name in (*FRESH, *build.CONSTANTS) and found is not None:
             if found.partial and not reductions.may_be_partial(op, found.reduction):
                 raise ShardingError(
-                    f"'{op.name}' op gives a partial {found.reduction} whose pieces would be "
+                    f"'{op.name}' op gives a partial {found.reduction} whose shards would be "
                     "counted once a device"
                 )
             continue
@@ -225,7 +225,7 @@ def _check_uneven(op: ir.Operation, rule: ShardingRule, assignment: Assignment, 
         size, axes = min((rule.sizes[factor], assignment[factor]) for factor in uneven)
         raise ShardingError(
             f"'{op.name}' op splits a loop of {size} among {grid.axes_size(axes)} devices, which "
-            f"do not divide it: by its rule {rule} their pieces must be equal"
+            f"do not divide it: by its rule {rule} their shards must be equal"
         )
 
 

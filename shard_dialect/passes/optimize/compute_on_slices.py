@@ -7,7 +7,7 @@
     %2 = math.exp %1                half the work on two devices
 
 So slices move up, op by op. Not past an op of which others use the whole, as it would have to be
-gathered, nor past one whose pieces are made of other pieces (a reversal).
+gathered, nor past one whose shards are made of other shards (a reversal).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from shard_dialect.ir.mesh.mesh_collectives import read_collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import AllSlice, Sharding
-from shard_dialect.passes.optimize.op_sharding import Layer
-from shard_dialect.passes.optimize.resharded_ops import Change, Relay
+from shard_dialect.passes.optimize.op_sharding import OpShardingFinder
+from shard_dialect.passes.optimize.resharded_ops import Change, Resharder
 from shard_dialect.passes.optimize.rewrite_reshards import CollectivePass
 
 
@@ -45,7 +45,7 @@ class ComputeOnSlices(CollectivePass):
 
 def _lay_as(op: ir.Operation, number: int, target: Sharding, shardings: Shardings) -> bool:
     grid = shardings.grid(target.grid)
-    layer, relay = Layer(shardings), Relay(shardings, grid)
+    layer, relay = OpShardingFinder(shardings), Resharder(shardings, grid)
     now, then = layer.now(op, grid), layer.with_result(op, number, target, grid)
     if now is None or then is None:
         return False

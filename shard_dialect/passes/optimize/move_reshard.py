@@ -1,7 +1,7 @@
 """Move a reshard past the ops that use its tensor, and past those that use what they make.
 
     %1 = "mesh.all_gather"(%0)              the region of %1 laid as %0:
-    %2 = stablehlo.multiply %1, %1            %2, %3 on pieces,
+    %2 = stablehlo.multiply %1, %1            %2, %3 on shards,
     %3 = stablehlo.add %1, %2                 and %3 gathered for its users outside
     return %3
 
@@ -18,8 +18,8 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Sharding
-from shard_dialect.passes.optimize.op_sharding import Lay, Layer
-from shard_dialect.passes.optimize.resharded_ops import Change, Relay, users
+from shard_dialect.passes.optimize.op_sharding import OpSharding, OpShardingFinder
+from shard_dialect.passes.optimize.resharded_ops import Change, Resharder, users
 
 LARGEST = 16
 """How many ops a region grows to."""
@@ -33,7 +33,9 @@ def move_past(
     Whether anything was done. With `narrow`, conversions may round parts of sums.
     """
     grid = shardings.grid(wanted.grid)
-    region = _Region(reshard, wanted, Relay(shardings, grid), Layer(shardings, narrow))
+    region = _Region(
+        reshard, wanted, Resharder(shardings, grid), OpShardingFinder(shardings, narrow)
+    )
     best, length = Change(), 0
     for size, change in region.grow():
         if change.is_better and (length == 0 or change.key <= best.key):
@@ -46,9 +48,9 @@ def move_past(
 class _Region:
     reshard: ir.Operation
     wanted: Sharding
-    relay: Relay
-    layer: Layer
-    laid: list[tuple[ir.Operation, Lay, Lay]] = field(default_factory=list)
+    relay: Resharder
+    layer: OpShardingFinder
+    laid: list[tuple[ir.Operation, OpSharding, OpSharding]] = field(default_factory=list)
     """The ops, how they lie, and how they will."""
     values: dict[ir.Value, Sharding] = field(default_factory=dict)
     """What of the region's tensors lies otherwise, and how."""
@@ -77,7 +79,7 @@ class _Region:
         block = self.reshard.block
         return [op for op in users(value) if op.block == block and not is_reshard(op)]
 
-    def _lay(self, op: ir.Operation) -> tuple[Lay, Lay] | None:
+    def _lay(self, op: ir.Operation) -> tuple[OpSharding, OpSharding] | None:
         """How `op` lies, and how it does if all of its operands that are laid otherwise are so."""
         grid = self.relay.grid
         places = [place for place, value in enumerate(op.operands) if value in self.values]

@@ -16,7 +16,7 @@ from shard_dialect.rules.partial_values import carries
 
 
 @dataclass(frozen=True)
-class Lay:
+class OpSharding:
     """The shardings of an op's operands and results; `None` for what is no tensor."""
 
     operands: tuple[Sharding | None, ...]
@@ -28,7 +28,7 @@ class Lay:
 
 
 @dataclass(frozen=True)
-class Layer:
+class OpShardingFinder:
     """Finds how ops lie by their rules. With `narrow`, conversions may round partial sums."""
 
     shardings: Shardings
@@ -39,7 +39,7 @@ class Layer:
         is_tensor = isinstance(value.type, ir.RankedTensorType)
         return self.shardings.lies(value.type, grid) if is_tensor else None
 
-    def now(self, op: ir.Operation, grid: Grid) -> Lay | None:
+    def now(self, op: ir.Operation, grid: Grid) -> OpSharding | None:
         """How `op` lies; `None` where it has no rule, or only its type says what it makes."""
         rule = rule_of(op)
         if rule is None or build.is_constant(op) or op.name == "tensor.empty":
@@ -50,7 +50,7 @@ class Layer:
 
     def with_operand(
         self, op: ir.Operation, place: int, sharding: Sharding, grid: Grid
-    ) -> Lay | None:
+    ) -> OpSharding | None:
         """How `op` lies if its operand number `place` lies as `sharding`, if it can."""
         rule = rule_of(op)
         if rule is None or rule.operands[place] is None:
@@ -69,7 +69,7 @@ class Layer:
 
     def with_result(
         self, op: ir.Operation, number: int, sharding: Sharding, grid: Grid
-    ) -> Lay | None:
+    ) -> OpSharding | None:
         """How `op` lies if its result lies as `sharding`, if it can."""
         rule = rule_of(op)
         if rule is None or rule.results[number] is None or sharding.partial:
@@ -119,7 +119,7 @@ class Layer:
         carried: Sharding,
         places: frozenset[int],
         grid: Grid,
-    ) -> Lay | None:
+    ) -> OpSharding | None:
         axes = [axis for each in assignment for axis in each]
         kinds = {kind for factor, kind in rule.reductions if assignment[factor]}
         if len(axes) != len(set(axes)) or len(kinds) > 1:
@@ -147,7 +147,7 @@ class Layer:
         operands: tuple[Sharding | None, ...],
         results: tuple[Sharding | None, ...],
         grid: Grid,
-    ) -> Lay | None:
+    ) -> OpSharding | None:
         elements = 0
         for value, sharding in zip((*op.operands, *op.results), operands + results, strict=True):
             if sharding is not None:
@@ -157,4 +157,4 @@ class Layer:
                 if any(isinstance(axis, SubAxis) for axis in sharding.axes):
                     return None  # in this form the grid is fine enough as it is
                 elements = max(elements, sharding.local_elements(shape, grid))
-        return Lay(operands, results, rule.flops(tuple(assignment), grid), elements)
+        return OpSharding(operands, results, rule.flops(tuple(assignment), grid), elements)

@@ -32,7 +32,7 @@ from shard_dialect.passes.schedule.bundle_collectives import BundleCollectives
 
 @dataclass(frozen=True)
 class OptimizeCollectives(Pass):
-    """Replace collectives by cheaper ones, and compute on pieces before gathering them."""
+    """Replace collectives by cheaper ones, and compute on shards before gathering them."""
 
     name = "optimize-collectives"
 

@@ -1,4 +1,4 @@
-"""An all-reduce is a reduce-scatter and an all-gather, and what comes in between works on pieces.
+"""An all-reduce is a reduce-scatter and an all-gather, and what comes in between works on shards.
 
     %1 = "mesh.all_reduce"(%0)      [[], [], [0]] -> [[], []]
     %2 = math.exp %1
@@ -7,7 +7,7 @@
     %2 = math.exp %1                half the work on two devices
     %3 = "mesh.all_gather"(%2)      [[0], []] -> [[], []]
 
-At the same bytes, so where no op can work on pieces, or none of its dimensions divides, the
+At the same bytes, so where no op can work on shards, or none of its dimensions divides, the
 all-reduce stays. (arXiv 2211.05102, section 3.2.2; RFC, walkthrough of the 2-D weight stationary
 MLP.)
 """
@@ -24,7 +24,7 @@ from shard_dialect.passes.optimize.rewrite_reshards import CollectivePass, sourc
 
 @dataclass(frozen=True)
 class ReduceToPieces(CollectivePass):
-    """Reduce to pieces what can be worked on in pieces, and gather later."""
+    """Reduce to shards what can be worked on in shards, and gather later."""
 
     name = "reduce-to-pieces"
 

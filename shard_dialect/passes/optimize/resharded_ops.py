@@ -17,7 +17,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered import itemsize
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.passes.materialize.choose_op_sharding import FLOPS_PER_BYTE
-from shard_dialect.passes.optimize.op_sharding import Lay
+from shard_dialect.passes.optimize.op_sharding import OpSharding
 from shard_dialect.planner import Plan, bytes_moved, plan
 
 
@@ -89,7 +89,7 @@ def reshard_before(op: ir.Operation, value: ir.Value) -> ir.Operation | None:
 
 
 @dataclass
-class Relay:
+class Resharder:
     """Ops of one grid laid otherwise. Prices first, then `op` by `op` in their order."""
 
     shardings: Shardings
@@ -120,7 +120,7 @@ class Relay:
         return bytes_moved(found.steps, found.source, shape, size, self.grid)
 
     def operands_change(
-        self, op: ir.Operation, now: Lay, then: Lay, laid: Container[ir.Value] = ()
+        self, op: ir.Operation, now: OpSharding, then: OpSharding, laid: Container[ir.Value] = ()
     ) -> Change:
         """What the operands of `op` add; those in `laid` lie already as they should."""
         moved = 0
@@ -170,7 +170,7 @@ class Relay:
                 moved += self.bytes_between(value, made, target) - self.bytes_of(user)
         return moved
 
-    def do(self, op: ir.Operation, then: Lay) -> None:
+    def do(self, op: ir.Operation, then: OpSharding) -> None:
         """Lay `op` so; its results are not brought anywhere."""
         with ir.InsertionPoint(op), op.location:
             for place, sharding in enumerate(then.operands):
@@ -186,7 +186,9 @@ class Relay:
         made = source if self.lies(source) == target else self._write(source, target)
         self._made[reshard.results[0], target] = made
 
-    def finish(self, op: ir.Operation, before: Lay, inside: Sequence[ir.Operation] = ()) -> None:
+    def finish(
+        self, op: ir.Operation, before: OpSharding, inside: Sequence[ir.Operation] = ()
+    ) -> None:
         """Bring the results of `op` where users want them that are not `inside`.
 
         They lay as `before`.

@@ -7,8 +7,8 @@
     %2 = arith.maximumf %0, %1      half the work on two devices
     %3 = "mesh.all_gather"(%2)
 
-What can work on pieces does, by its sharding rule, and its result is gathered; or reduced, where it
-sums up along the pieces. Of up to 16 ops behind the gather as many are passed as move the fewest
+What can work on shards does, by its sharding rule, and its result is gathered; or reduced, where it
+sums up along the shards. Of up to 16 ops behind the gather as many are passed as move the fewest
 bytes, of equals with the least work. It stays in front of what needs all elements (a sort), and of
 what makes more bytes of them. (RFC, moving an all-gather down.)
 """
@@ -25,7 +25,7 @@ from shard_dialect.passes.optimize.rewrite_reshards import CollectivePass, sourc
 
 @dataclass(frozen=True)
 class SinkGathers(CollectivePass):
-    """Gather after ops that can work on pieces, where that is no dearer."""
+    """Gather after ops that can work on shards, where that is no dearer."""
 
     name = "sink-gathers"
 
@@ -36,5 +36,5 @@ class SinkGathers(CollectivePass):
         source, target = sources(reshard)
         if source.split_axes == target.split_axes or not set(target.partial) <= set(source.partial):
             return False
-        pieces = source.with_partial(target.partial, target.reduction)
-        return move_past(reshard, pieces, shardings)
+        shards = source.with_partial(target.partial, target.reduction)
+        return move_past(reshard, shards, shardings)

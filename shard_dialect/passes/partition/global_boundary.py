@@ -8,7 +8,7 @@ becomes, for whole arguments
       %x = "mesh.local_split"(%whole) {sharding = [[0]]}
 
 and for whole results is gathered (or reduced) what is returned. A function that another one of the
-module calls stays as it is: its callers have pieces.
+module calls stays as it is: its callers have shards.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def not_called(module: ir.Operation) -> list[ir.Operation]:
 
 
 def take_whole(function: ir.Operation, shardings: Shardings) -> None:
-    """Let each device take its pieces of whole arguments; what gathered them takes larger ones."""
+    """Let each device take its shards of whole arguments; what gathered them takes larger ones."""
     block = body(function)
     first = operations(block)[0]
     replaced = []

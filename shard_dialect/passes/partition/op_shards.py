@@ -1,4 +1,4 @@
-"""One device's piece of each tensor of an op, as functions that cut ops are given it."""
+"""One device's shard of each tensor of an op, as functions that cut ops are given it."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.model import AllSlice, Axes, ShardingRule
-from shard_dialect.rules import Cut, Piece
+from shard_dialect.rules import Cut, Shard
 
 
 def cut_of(op: ir.Operation, rule: ShardingRule, shardings: Shardings) -> Cut:
-    """The pieces of the op's tensors, by their distributed types."""
-    pieces = tuple(_piece(value.type, shardings) for value in (*op.operands, *op.results))
+    """The shards of the op's tensors, by their distributed types."""
+    shards = tuple(_shard(value.type, shardings) for value in (*op.operands, *op.results))
     count = len(op.operands)
-    return Cut(op, rule, pieces[:count], pieces[count:])
+    return Cut(op, rule, shards[:count], shards[count:])
 
 
-def _piece(type_: ir.Type, shardings: Shardings) -> Piece | None:
+def _shard(type_: ir.Type, shardings: Shardings) -> Shard | None:
     if not isinstance(type_, ir.RankedTensorType):
         return None
     whole, shape = tuple(type_.shape), tuple(shardings.local(type_).shape)
     sharding = shardings.of_type(type_)
     if sharding is None:
         rank = len(whole)
-        return Piece(whole, shape, _of_all, ((0, 0),) * rank, (1,) * rank)
+        return Shard(whole, shape, _of_all, ((0, 0),) * rank, (1,) * rank)
     split, grid = sharding.split_axes, shardings.grid(sharding.grid)
 
     def own(dim: int, numbers: Sequence[int]) -> ir.Value:
         return own_number(numbers, split[dim], grid.name)
 
     halos = tuple(map(sharding.halo, range(len(whole))))
-    return Piece(whole, shape, own, halos, tuple(map(grid.axes_size, split)))
+    return Shard(whole, shape, own, halos, tuple(map(grid.axes_size, split)))
 
 
 def _of_all(dim: int, numbers: Sequence[int]) -> ir.Value:

@@ -1,4 +1,4 @@
-"""From distributed to local: the program that each device runs, on its pieces.
+"""From distributed to local: the program that each device runs, on its shards.
 
     %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
            : (tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4x8xf32>
@@ -8,19 +8,19 @@ becomes, on a grid of two
     %1 = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 1
            : tensor<4x4xf32> -> tensor<4x8xf32>
 
-Types lose their sharding and shrink to one device's piece; `mesh` collectives become upstream's
+Types lose their sharding and shrink to one device's shard; `mesh` collectives become upstream's
 `shard` ones; a slice of a splat constant becomes a smaller constant. Everything else is the same
 op on smaller tensors, which its rule says it may be; around a lookup in a split table what it finds
-in another piece is made zero. Pieces of a dimension that does not divide are padded at their end,
+in another shard is made zero. Shards of a dimension that does not divide are padded at their end,
 and what a sum would find there is made zero (`rules.padding`). A halo is exchanged in a larger
-tensor, which holds around the piece what is to be found at the ends of the whole one. Types that a
+tensor, which holds around the shard what is to be found at the ends of the whole one. Types that a
 rule does not allow together (after an edit by hand, say) are refused. The global types stay in
 `mesh.argument` and `mesh.result`, for those who run the program.
 
 Where a function has stages, each device does the work of its own in branches
 (`passes.partition.stage_branches`).
 
-A function may be given whole arguments instead (`arguments=whole`): each device takes its pieces of
+A function may be given whole arguments instead (`arguments=whole`): each device takes its shards of
 them by its index, in `shard.all_slice`; and may give whole results (`results=whole`), gathered.
 """
 
@@ -44,7 +44,7 @@ from shard_dialect.ir.function import (
     set_form,
     update_type,
 )
-from shard_dialect.ir.grids import parts_of, write_grid
+from shard_dialect.ir.grids import sub_clusters_of, write_grid
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.manual_computation import computations_around, grid_of
 from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
@@ -61,7 +61,7 @@ from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.manual.device_collectives import (
     check_between_devices,
     is_between_devices,
-    write_exchange,
+    write_device_collective,
 )
 from shard_dialect.passes.manual.manual_bodies import inline_bodies
 from shard_dialect.passes.materialize.sharding_casts import take_casts_back
@@ -88,14 +88,14 @@ class Partition(Pass):
     name = "partition"
 
     arguments: Literal["pieces", "whole"] = "pieces"
-    """What devices are given: pieces; or whole tensors, of which each takes its piece, where no
+    """What devices are given: shards; or whole tensors, of which each takes its shard, where no
     other function calls."""
     results: Literal["pieces", "whole"] = "pieces"
-    """What they give back: pieces; or whole tensors, gathered on every device, alike."""
+    """What they give back: shards; or whole tensors, gathered on every device, alike."""
 
     def rewrite(self, module: ir.Operation) -> None:
         shardings = Shardings.of(module)
-        parts = parts_of(module)
+        parts = sub_clusters_of(module)
         for handle in not_called(module):
             if form_of(handle) == "distributed":
                 with located(handle):
@@ -154,7 +154,7 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
             _cut_arguments(op, shardings)
             _cut_results(op, shardings)
             if grid is not None:
-                write_exchange(op, grid, shardings)
+                write_device_collective(op, grid, shardings)
             elif cut is not None:
                 _adapt(cut)
     inline_bodies(handle)
@@ -173,7 +173,7 @@ def _grid_apart(op: ir.Operation, shardings: Shardings) -> Grid | None:
 
 
 def _adapt(cut: Cut) -> None:
-    """Let an op, on pieces by now, do what it did on whole tensors."""
+    """Let an op, on shards by now, do what it did on whole tensors."""
     fill_padding(cut)
     read_windows(cut)
     function = cutting_of(cut.op)
@@ -219,7 +219,7 @@ def _cut_results(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _cut_constant(op: ir.Operation, shardings: Shardings) -> None:
-    """A constant whose type has a sharding; only a splat is the same in every piece."""
+    """A constant whose type has a sharding; only a splat is the same in every shard."""
     key = build.CONSTANTS[op.name]
     whole = op.attributes[key]
     if not build.is_splat(whole):

@@ -1,6 +1,6 @@
 """From the `mesh` collectives of the distributed form to the `shard` ones of the local form.
 
-Pieces are padded where devices do not divide a dimension, or where they begin at offsets: what is
+Shards are padded where devices do not divide a dimension, or where they begin at offsets: what is
 to be cut is padded before, and what is put together loses its padding.
 """
 
@@ -44,7 +44,7 @@ def cut_collective(op: ir.Operation, collective: Collective, shardings: Sharding
                 value = build.constant_like(value, type_)
                 continue
             if isinstance(step, UpdateHalo):
-                content = reductions.neutral(step.fill, type_.element_type)
+                content = reductions.identity_value(step.fill, type_.element_type)
                 value = build.with_room(value, type_, step.dim, step.low, content)
             elif isinstance(step, CropHalo):
                 begin = before.halo(step.dim)[0] - step.low
@@ -91,7 +91,7 @@ def _written(
 def _cut_at_offsets(
     step: AllSlice, grid: Grid, value: ir.Value, type_: ir.RankedTensorType
 ) -> ir.Value:
-    """A slice as large as the largest piece, from where this device's begins."""
+    """A slice as large as the largest shard, from where this device's begins."""
     size = type_.shape[step.dim]
     begins = [offset or 0 for offset in step.offsets[:-1]]
     value = _padded(value, step.dim, value.type.shape[step.dim] + size)
@@ -102,13 +102,13 @@ def _cut_at_offsets(
 def _closed_up(
     gathered: ir.Value, dim: int, bounds: Sequence[int], type_: ir.RankedTensorType
 ) -> ir.Value:
-    """Padded pieces, one behind the other, without what is between them."""
+    """Padded shards, one behind the other, without what is between them."""
     value = build.empty(type_).results[0]
     room = gathered.type.shape[dim] // (len(bounds) - 1)
     for device, (begin, end) in enumerate(pairwise(bounds)):
         if end > begin:
-            piece = build.part_of(gathered, device * room, end - begin, dim)
-            value = build.put_into(value, piece, dim, begin)
+            shard = build.part_of(gathered, device * room, end - begin, dim)
+            value = build.put_into(value, shard, dim, begin)
     return value
 
 
@@ -119,7 +119,7 @@ def _padded(value: ir.Value, dim: int, size: int) -> ir.Value:
         return value
     shape[dim] = size
     into = build.resized(value.type, shape)
-    return build.with_room(value, into, dim, 0, reductions.neutral("sum", into.element_type))
+    return build.with_room(value, into, dim, 0, reductions.identity_value("sum", into.element_type))
 
 
 def _splat_constant(value: ir.Value) -> ir.Attribute | None:

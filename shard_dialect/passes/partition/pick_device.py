@@ -65,7 +65,7 @@ class PickDevice(Pass):
         step = read[1]
         place = grid.index_along(self.rank, step.axes)
         if isinstance(step, Mask):
-            return reductions.neutrals(step.reduction, value.type) if place else value
+            return reductions.identity_tensor(step.reduction, value.type) if place else value
         assert isinstance(step, AllSlice), "there is no other"
         size = op.results[0].type.shape[step.dim]
         return _part(value, place * size, size, step.dim)

@@ -29,14 +29,14 @@ from shard_dialect.ir.mesh.attributes import STAGE, STAGES
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.mesh.stage_attributes import check_stage, stages_at, stages_named
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import Grid, Part, stage_axis
+from shard_dialect.model import Grid, SubCluster, stage_axis
 from shard_dialect.passes.partition.op_shards import own_number
 from shard_dialect.passes.stages.assign_stages import Said, Stages
 from shard_dialect.rules.partitioning import places
 
 
 def branch_by_stage(
-    function: ir.Operation, parts: Mapping[str, Part], shardings: Shardings
+    function: ir.Operation, parts: Mapping[str, SubCluster], shardings: Shardings
 ) -> None:
     """Change a function of the local form, if it has stages. Raises a located `ShardError`."""
     with located(function):
@@ -65,7 +65,7 @@ class _Segment:
 @dataclass
 class _Branches:
     function: ir.Operation
-    stages: Sequence[Part]
+    stages: Sequence[SubCluster]
     grid: Grid
     of: Stages
 
@@ -161,9 +161,9 @@ def _nothing(value: ir.Value) -> ir.Value:
     """What the devices of other stages have in the place of a value: zeros."""
     type_ = value.type
     if isinstance(type_, ir.RankedTensorType) and type_.has_static_shape:
-        return reductions.neutrals("sum", type_)
+        return reductions.identity_tensor("sum", type_)
     if isinstance(type_, ir.ShapedType):
         raise error_at(
             value.owner.location, f"a stage gives a {type_} to others: its size must be known"
         )
-    return reductions.neutral("sum", type_)
+    return reductions.identity_value("sum", type_)

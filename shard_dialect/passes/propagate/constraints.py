@@ -13,7 +13,12 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.annotations import Statement, merged, said_of_results, statements
+from shard_dialect.ir.mesh.annotations import (
+    AnnotatedValue,
+    annotated_results,
+    annotated_values,
+    merged,
+)
 from shard_dialect.ir.mesh.attributes import SHARDINGS, STAGES
 from shard_dialect.ir.mesh.manual_computation import (
     EDGES,
@@ -35,7 +40,7 @@ from outside."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hint:
+class SoftConstraint:
     """How a value is to lie, if facts do not say otherwise."""
 
     value: int
@@ -44,7 +49,7 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Constraints:
     """What is said of each value of a function, by its number, and what is only wished.
 
     `constrained` are values of which only their users are told something, all of them the same and
@@ -52,16 +57,16 @@ class Facts:
     """
 
     known: dict[int, Annotation]
-    hints: tuple[Hint, ...]
+    soft_constraints: tuple[SoftConstraint, ...]
     constrained: dict[int, Annotation]
     returned: dict[int, Annotation]
 
 
-def read_facts(function: Function, shardings: Shardings) -> Facts:
+def read_constraints(function: Function, shardings: Shardings) -> Constraints:
     """Read and check them. Raises a located `ShardError`."""
     _refuse_what_is_not_annotated(function, shardings)
     numbers = {value.handle: number for number, value in enumerate(function.values)}
-    every = statements(function, shardings)
+    every = annotated_values(function, shardings)
     for each in every:
         if each.value not in numbers:
             raise error_at(each.location, "an annotation inside of this region is not read yet")
@@ -72,13 +77,15 @@ def read_facts(function: Function, shardings: Shardings) -> Facts:
     for each in said:
         if each.strength == "weak":
             known.setdefault(numbers[each.value], each.said)
-    hints = [
-        Hint(numbers[each.value], each.said, each.location)
+    soft_constraints = [
+        SoftConstraint(numbers[each.value], each.said, each.location)
         for each in said
         if each.strength == "hint"
     ]
-    returned = said_of_results(function.handle, shardings)
-    return Facts(known, tuple(hints), _constrained(function, known, shardings), returned)
+    returned = annotated_results(function.handle, shardings)
+    return Constraints(
+        known, tuple(soft_constraints), _constrained(function, known, shardings), returned
+    )
 
 
 def _constrained(
@@ -99,7 +106,7 @@ def _constrained(
     }
 
 
-def _holds(each: Statement, function: Function, number: int) -> bool:
+def _holds(each: AnnotatedValue, function: Function, number: int) -> bool:
     """Whether a statement can be true; raises where one that binds cannot."""
     try:
         _check(each, function, number)
@@ -111,7 +118,7 @@ def _holds(each: Statement, function: Function, number: int) -> bool:
     return True
 
 
-def _check(each: Statement, function: Function, number: int) -> None:
+def _check(each: AnnotatedValue, function: Function, number: int) -> None:
     """Refuse what propagation cannot start from."""
     sharding = each.said.sharding
     if function.values[number].shape is None:
@@ -125,7 +132,7 @@ def _check(each: Statement, function: Function, number: int) -> None:
             f"an argument is annotated {sharding}: only a value that an op makes can be partial",
         )
     try:
-        refuse_pieces(sharding)
+        refuse_unknown_shards(sharding)
     except ShardingError as error:
         raise error_at(each.location, error.message) from None
 
@@ -144,21 +151,21 @@ def _refuse_what_is_not_annotated(function: Function, shardings: Shardings) -> N
             _refuse_inside(op, [inner for inner, _, _ in op.captures])
 
 
-def _refuse_manual_axes(said: Iterable[Statement]) -> None:
-    """Raise where a tensor that is a piece along an axis is said to be split along it again."""
+def _refuse_manual_axes(said: Iterable[AnnotatedValue]) -> None:
+    """Raise where a tensor that is a shard along an axis is said to be split along it again."""
     for each in said:
         manual = _manual_axes_of(each.value)
         twice = sorted({whole(axis) for axis in each.said.sharding.axes} & set(manual))
         if twice:
             raise error_at(
                 each.location,
-                f"a tensor is annotated {each.said} in a manual computation, where it is a piece "
+                f"a tensor is annotated {each.said} in a manual computation, where it is a shard "
                 f"along axes {twice} already",
             )
 
 
 def _manual_axes_of(value: ir.Value) -> Sequence[int]:
-    """The axes that a value is a piece along."""
+    """The axes that a value is a shard along."""
     if isinstance(value.owner, ir.Block):
         return manual_axes_at(value.owner.owner.operation)
     maker = value.owner.operation
@@ -217,8 +224,8 @@ def check_grid(grid: Grid, function: Function) -> Grid:
     return grid
 
 
-def refuse_pieces(sharding: Sharding) -> None:
-    """Raise for pieces that overlap, or of sizes that are not known: none are kept yet."""
+def refuse_unknown_shards(sharding: Sharding) -> None:
+    """Raise for shards that overlap, or of sizes that are not known: none are kept yet."""
     if sharding.halos:
         raise ShardingError(
             f"cannot cut a tensor as {sharding}: halos are exchanged where an op reads them"

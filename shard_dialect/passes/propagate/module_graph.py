@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.mesh.annotation_ops import OPS, binds, has_loops
-from shard_dialect.ir.mesh.manual_computation import EDGES, TO_LOCAL, edge_of
+from shard_dialect.ir.mesh.manual_computation import EDGES, TO_LOCAL, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered import Function, Op, Value
 from shard_dialect.ir.region_flow import Flow, flows_between, flows_through
 from shard_dialect.model import Annotation, Grid, ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.propagate.constants import Constants, Copy
-from shard_dialect.passes.propagate.constraints import Facts
+from shard_dialect.passes.propagate.constraints import Constraints
 from shard_dialect.passes.propagate.loop_shardings import pinned_loops
 from shard_dialect.propagation.graph import NOTHING, Graph, Node
 from shard_dialect.rules.rule_cache import RuleMemo
@@ -36,7 +36,7 @@ _Place = tuple[int, int]
 
 
 @dataclass
-class Mirror:
+class ModuleGraph:
     """`ops` are those that nodes come from, with the function that each is in."""
 
     functions: Sequence[Function]
@@ -63,16 +63,16 @@ class Mirror:
         self._of[function][value] = number
 
 
-def mirror(
+def module_graph(
     functions: Sequence[Function],
-    facts: Sequence[Facts],
+    constraints: Sequence[Constraints],
     grids: Sequence[Grid],
     shardings: Shardings,
     copies_constants: bool = True,
-) -> Mirror:
+) -> ModuleGraph:
     """The graph of some functions of one module, each with what is said of it and its grid."""
-    made = Mirror(functions)
-    builder = _Builder(made, facts, grids, shardings, copies_constants)
+    made = ModuleGraph(functions)
+    builder = _Builder(made, constraints, grids, shardings, copies_constants)
     for number in range(len(functions)):
         builder.open(number)
     for number in range(len(functions)):
@@ -85,8 +85,8 @@ def mirror(
 class _Builder:
     def __init__(
         self,
-        made: Mirror,
-        facts: Sequence[Facts],
+        made: ModuleGraph,
+        constraints: Sequence[Constraints],
         grids: Sequence[Grid],
         shardings: Shardings,
         copies_constants: bool,
@@ -94,7 +94,7 @@ class _Builder:
         self.copies_constants = copies_constants
         self.made = made
         self.graph = made.graph
-        self.facts = facts
+        self.constraints = constraints
         self.shardings = shardings
         self.grids = grids
         self.rules = RuleMemo()
@@ -159,10 +159,10 @@ class _Builder:
 
     def _known(self, value: int) -> Annotation | None:
         """What is said of a value; if that is only to its users, of it too, but for flows."""
-        facts = self.facts[self.number]
+        constraints = self.constraints[self.number]
         if value in self.targets[self.number]:
-            return facts.known.get(value)
-        return facts.known.get(value) or facts.constrained.get(value)
+            return constraints.known.get(value)
+        return constraints.known.get(value) or constraints.constrained.get(value)
 
     def _join(self, flow: Flow) -> None:
         """Let the targets of a flow be one value."""
@@ -178,7 +178,7 @@ class _Builder:
 
         The flow itself stays free to lie otherwise.
         """
-        constrained = self.facts[self.number].constrained.keys() & self.targets[self.number]
+        constrained = self.constraints[self.number].constrained.keys() & self.targets[self.number]
         found: dict[int, int] = {}
         for op in self.function.ops if constrained else ():
             if op.name == "mesh.annotate" and op.operands[0] in constrained:
@@ -293,7 +293,7 @@ class _Builder:
         if kind.shape is None:
             return
         with located(op.handle):
-            edge = edge_of(op.handle, self.shardings)
+            edge = boundary_of(op.handle, self.shardings)
         source, target = self._operand(op, 0), self._value(result)
         origin = self._origin(op)
         used_once = self._used_once(op)
@@ -349,7 +349,7 @@ class _Builder:
             operand = self._operand(op, place)
             key = (self.number, place)
             if self.function.name not in self.called and key not in self.made.exits:
-                said = self.facts[self.number].returned.get(place)
+                said = self.constraints[self.number].returned.get(place)
                 self.made.exits[key] = self.graph.exit(shape, operand, said, self._origin(op))
 
     def _member(self, op: Op) -> None:

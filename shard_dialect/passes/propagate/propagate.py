@@ -10,7 +10,7 @@ becomes, the annotations still in place, what was inferred in attributes
     func.func @main(%x: ... {mesh.sharding = #mesh.shard<@g, [[], []]>}, %w: ...
       %1 = linalg.matmul {mesh.shardings = [#mesh.shard<@g, [[], [0]]>]} ins(...
 
-The module is read once into a graph (`mirror`), the graph is brought to its fixed point
+The module is read once into a graph (`module_graph`), the graph is brought to its fixed point
 (`propagation`), and what came of it is written once.
 """
 
@@ -39,9 +39,14 @@ from shard_dialect.ir.region_flow import FLOWS
 from shard_dialect.model import Annotation, Grid, Sharding
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.manual.manual_bodies import open_bodies
-from shard_dialect.passes.propagate.constraints import Facts, check_grid, default_grid, read_facts
+from shard_dialect.passes.propagate.constraints import (
+    Constraints,
+    check_grid,
+    default_grid,
+    read_constraints,
+)
 from shard_dialect.passes.propagate.inline_named import inline_named
-from shard_dialect.passes.propagate.module_graph import Mirror, mirror
+from shard_dialect.passes.propagate.module_graph import ModuleGraph, module_graph
 from shard_dialect.passes.propagate.soft_constraints import followed
 from shard_dialect.passes.propagate.split_constants import SplitConstants
 from shard_dialect.passes.specialize.separate_calls import Calls
@@ -100,7 +105,7 @@ class Propagate(Pass):
             self._report(module, *done)
         calls.join()
 
-    def _report(self, module: ir.Operation, mirrored: Mirror, engine: Engine) -> None:
+    def _report(self, module: ir.Operation, mirrored: ModuleGraph, engine: Engine) -> None:
         from shard_dialect.passes.propagate.propagation_report import Report  # for those who ask
 
         report = Report(module, mirrored, engine)
@@ -115,25 +120,25 @@ def complete(
     shardings: Shardings,
     strategy: str = "cost",
     traversal: Traversal | None = None,
-) -> tuple[Mirror, Engine] | None:
+) -> tuple[ModuleGraph, Engine] | None:
     """Bring functions to the propagated form; what they say already stays.
 
     Gives what knows how it went, if there were functions.
     """
     functions = read_functions(handles)
-    facts = [read_facts(function, shardings) for function in functions]
+    constraints = [read_constraints(function, shardings) for function in functions]
     if not functions:
         return None
-    grids = [_grid_of(*each, shardings) for each in zip(functions, facts, strict=True)]
+    grids = [_grid_of(*each, shardings) for each in zip(functions, constraints, strict=True)]
     if traversal is None:
-        mirrored = mirror(functions, facts, grids, shardings)
+        mirrored = module_graph(functions, constraints, grids, shardings)
         engine = Engine(mirrored.graph, shardings.grids, STRATEGIES[strategy])
     else:  # what is said to users stays apart, and constants are values like others
-        apart = [replace(each, constrained={}) for each in facts]
-        mirrored = mirror(functions, apart, grids, shardings, copies_constants=False)
+        apart = [replace(each, constrained={}) for each in constraints]
+        mirrored = module_graph(functions, apart, grids, shardings, copies_constants=False)
         engine = Upstream(mirrored.graph, shardings.grids, traversal)
     engine.run()
-    for number, each in enumerate(facts):
+    for number, each in enumerate(constraints):
         _follow_hints(engine, mirrored, number, each)
     SplitConstants(mirrored, engine, shardings, grids[0].name).run()
     for number, function in enumerate(functions):
@@ -141,9 +146,11 @@ def complete(
     return mirrored, engine
 
 
-def _grid_of(function: Function, facts: Facts, shardings: Shardings) -> Grid:
+def _grid_of(function: Function, constraints: Constraints, shardings: Shardings) -> Grid:
     """The grid of the values that nothing reaches: the one that is spoken of, or the default."""
-    names = sorted({said.grid for said in (*facts.known.values(), *facts.returned.values())})
+    names = sorted(
+        {said.grid for said in (*constraints.known.values(), *constraints.returned.values())}
+    )
     for name in names:
         check_grid(shardings.grid(name), function)
     if len(names) == 1:
@@ -151,30 +158,32 @@ def _grid_of(function: Function, facts: Facts, shardings: Shardings) -> Grid:
     return check_grid(default_grid(function, shardings), function)
 
 
-def _follow_hints(engine: Engine, mirrored: Mirror, number: int, facts: Facts) -> None:
+def _follow_hints(
+    engine: Engine, mirrored: ModuleGraph, number: int, constraints: Constraints
+) -> None:
     """Let each hint hold where facts left room for it; say which ones they overrule."""
     overruled = []
-    for hint in facts.hints:
-        value = mirrored.number_of(number, hint.value)
+    for soft_constraint in constraints.soft_constraints:
+        value = mirrored.number_of(number, soft_constraint.value)
         if value == NOTHING:
             continue  # a constant: each of its users has it as it likes
-        both = followed(engine.known(value), hint.said)
+        both = followed(engine.known(value), soft_constraint.said)
         if both is None:
-            overruled.append((hint, value))
+            overruled.append((soft_constraint, value))
         else:
             engine.learn(value, both)
-    if facts.hints:
+    if constraints.soft_constraints:
         engine.settle()
     told = set()
-    for hint, value in overruled:
-        place = location_text(hint.location)
+    for soft_constraint, value in overruled:
+        place = location_text(soft_constraint.location)
         if place not in told:  # one op may speak of two values
             told.add(place)
             found = engine.known(value)
             warn(
-                f"the hint {hint.said} is overruled: other annotations make the value "
+                f"the hint {soft_constraint.said} is overruled: other annotations make the value "
                 f"{found.sharding if found else 'replicated'}",
-                hint.location,
+                soft_constraint.location,
             )
 
 
@@ -182,7 +191,7 @@ def _follow_hints(engine: Engine, mirrored: Mirror, number: int, facts: Facts) -
 class _Writer:
     """Writes what is known of one function's values."""
 
-    mirrored: Mirror
+    mirrored: ModuleGraph
     number: int
     engine: Engine
     grid: Grid
@@ -259,7 +268,7 @@ class _Writer:
         for place, (sharding, attributes) in enumerate(zip(known, entries, strict=True)):
             if sharding is None:
                 continue
-            whole = sharding.with_partial(())  # callers cannot sum up pieces
+            whole = sharding.with_partial(())  # callers cannot sum up shards
             if SHARDING in attributes:
                 said = self.shardings.read_annotation(attributes[SHARDING], whole.rank)
                 whole = (said.meet(Annotation(whole)) or said).sharding

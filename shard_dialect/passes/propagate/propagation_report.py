@@ -11,7 +11,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, note_at, remark
 from shard_dialect.ir.numbered import Function, Op
 from shard_dialect.model.axis import axes_text
-from shard_dialect.passes.propagate.module_graph import Mirror
+from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NOTHING, Node
 from shard_dialect.propagation.history import Conflict, History, Link, Side
@@ -20,7 +20,7 @@ from shard_dialect.propagation.history import Conflict, History, Link, Side
 class Report:
     """On one run of an engine over a mirrored module."""
 
-    def __init__(self, module: ir.Operation, mirrored: Mirror, engine: Engine) -> None:
+    def __init__(self, module: ir.Operation, mirrored: ModuleGraph, engine: Engine) -> None:
         self.mirrored = mirrored
         self.engine = engine
         self.history = History(engine)

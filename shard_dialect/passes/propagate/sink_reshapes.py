@@ -8,7 +8,7 @@ becomes
 
     %2 = stablehlo.tanh %0 : tensor<8x4x16xf32>
 
-Were %0 split along the dimension of 4 and not along that of 8, a piece of %1 would be strided,
+Were %0 split along the dimension of 4 and not along that of 8, a shard of %1 would be strided,
 which no sharding can say. An elementwise op computes the same on any shape, so the reshape moves
 behind it, and where one follows that undoes it both are gone.
 """

@@ -7,7 +7,7 @@ from dataclasses import replace
 from shard_dialect.model import Annotation, ShardingError
 
 
-def followed(known: Annotation | None, hint: Annotation) -> Annotation | None:
+def followed(known: Annotation | None, soft_constraint: Annotation) -> Annotation | None:
     """What is known of a value when it follows a hint too; `None` if the two contradict.
 
     >>> from shard_dialect.model import Sharding
@@ -18,22 +18,22 @@ def followed(known: Annotation | None, hint: Annotation) -> Annotation | None:
     None
     """
     if known is None:
-        return None if hint.sharding.partial else hint
-    if hint.sharding.partial or hint.grid != known.grid:
+        return None if soft_constraint.sharding.partial else soft_constraint
+    if soft_constraint.sharding.partial or soft_constraint.grid != known.grid:
         return None
     longest = []
-    pairs = zip(known.sharding.split_axes, hint.sharding.split_axes, strict=True)
+    pairs = zip(known.sharding.split_axes, soft_constraint.sharding.split_axes, strict=True)
     for dim, (have, want) in enumerate(pairs):
         shorter, longer = sorted((have, want), key=len)
-        may_differ = dim in known.open if longer == want else dim in hint.open
+        may_differ = dim in known.open if longer == want else dim in soft_constraint.open
         if longer[: len(shorter)] != shorter or (have != want and not may_differ):
             return None
         longest.append(longer)
     try:
         return Annotation(
             replace(known.sharding, split_axes=tuple(longest)),
-            open=tuple(dim for dim in known.open if dim in hint.open),
-            replicated=tuple({*known.replicated, *hint.replicated}),
+            open=tuple(dim for dim in known.open if dim in soft_constraint.open),
+            replicated=tuple({*known.replicated, *soft_constraint.replicated}),
         )
     except ShardingError:  # an axis that one bars and the other takes
         return None

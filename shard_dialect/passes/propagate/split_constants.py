@@ -17,7 +17,7 @@ from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Sharding
 from shard_dialect.passes.propagate.constants import Copy
-from shard_dialect.passes.propagate.module_graph import Mirror
+from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.propagation.engine import Engine
 
 _NEVER_DOUBLED = (*build.CONSTANTS, "tensor.empty")
@@ -28,7 +28,7 @@ _Key = tuple[object, ...]
 class SplitConstants:
     """Makes the ops, and lets each of the users have its own."""
 
-    mirrored: Mirror
+    mirrored: ModuleGraph
     engine: Engine
     shardings: Shardings
     default: str

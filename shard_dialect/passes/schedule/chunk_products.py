@@ -1,4 +1,4 @@
-"""A gather and the product of it go on piece by piece; a product and its reduce-scatter alike.
+"""A gather and the product of it go on shard by shard; a product and its reduce-scatter alike.
 
     %1 = shard.all_gather %0                      (8x4 on each of 2 devices to 16x4)
     %2 = stablehlo.dot_general %1, %w
@@ -34,7 +34,7 @@ _PRODUCT = "stablehlo.dot_general"
 
 @dataclass(frozen=True)
 class ChunkProducts(Pass):
-    """Take gathers with products, and products with reduce-scatters, piece by piece."""
+    """Take gathers with products, and products with reduce-scatters, shard by shard."""
 
     name = "chunk-products"
 
@@ -68,15 +68,15 @@ def _gather_by_chunks(op: ir.Operation, step: AllGather, grid: Grid) -> None:
         return
     ring = _Ring(grid, step.axes)
     with ir.InsertionPoint(product), product.location:
-        piece = op.operands[0]
-        size = piece.type.shape[step.dim]
+        shard = op.operands[0]
+        size = shard.type.shape[step.dim]
         result = build.empty(product.results[0].type).results[0]
         for turn in range(ring.count):
-            part = _product_of(product, place, piece, dim)
+            part = _product_of(product, place, shard, dim)
             start = ring.number([(at - turn) % ring.count * size for at in range(ring.count)])
             result = _put(result, part, dim, start)
             if turn < ring.count - 1:
-                piece = ring.passed_on(piece)
+                shard = ring.passed_on(shard)
     product.results[0].replace_all_uses_with(result)
     product.erase()
     op.erase()
@@ -121,10 +121,10 @@ class _Ring:
     def count(self) -> int:
         return self.grid.axes_size(self.axes)
 
-    def passed_on(self, piece: ir.Value) -> ir.Value:
-        """What the device before this one has as `piece`."""
+    def passed_on(self, shard: ir.Value) -> ir.Value:
+        """What the device before this one has as `shard`."""
         places = tuple((at + 1) % self.count for at in range(self.count))
-        return write_local(Permute(self.axes, places), self.grid.name, piece, piece.type)
+        return write_local(Permute(self.axes, places), self.grid.name, shard, shard.type)
 
     def number(self, by_place: Sequence[int]) -> ir.Value:
         """The number for this device's place, as a tensor without dimensions."""
@@ -138,13 +138,13 @@ class _Ring:
         return build.create("stablehlo.reshape", [scalar], [mine]).results[0]
 
 
-def _product_of(product: ir.Operation, place: int, piece: ir.Value, dim: int) -> ir.Value:
-    """The product with `piece` as its operand, which dimension `dim` of the result comes from."""
+def _product_of(product: ir.Operation, place: int, shard: ir.Value, dim: int) -> ir.Value:
+    """The product with `shard` as its operand, which dimension `dim` of the result comes from."""
     operands = list(product.operands)
-    operands[place] = piece
+    operands[place] = shard
     shape = list(product.results[0].type.shape)
     whole = product.operands[place].type
-    gone = [a // b for a, b in zip(whole.shape, piece.type.shape, strict=True)]
+    gone = [a // b for a, b in zip(whole.shape, shard.type.shape, strict=True)]
     shape[dim] //= max(gone)
     type_ = ir.RankedTensorType.get(shape, product.results[0].type.element_type)
     attributes = {name: product.attributes[name] for name in product.attributes}

@@ -18,7 +18,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.manual_computation import TO_GLOBAL, TO_LOCAL, edge_of
+from shard_dialect.ir.mesh.manual_computation import TO_GLOBAL, TO_LOCAL, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.region_flow import branches_of
 from shard_dialect.ir.walk import operations
@@ -160,17 +160,17 @@ def _edge(op: ir.Operation, known: Known) -> None:
     while module.parent is not None:
         module = module.parent.operation
     with located(op):
-        edge = edge_of(op, Shardings(grids_of(module)))
+        edge = boundary_of(op, Shardings(grids_of(module)))
         counts = [edge.grid.axes_size(axes) for axes in edge.held]
         made = tuple(
-            None if size is None else _piece(size, count) if op.name == TO_LOCAL else size * count
+            None if size is None else _shard(size, count) if op.name == TO_LOCAL else size * count
             for size, count in zip(shape, counts, strict=True)
         )
     known.set_operand(op, 0, shape)
     known.set(op.results[0], made)
 
 
-def _piece(size: int, count: int) -> int:
+def _shard(size: int, count: int) -> int:
     if size % count:
         raise ShardError(f"a dimension of size {size} is not cut in {count}")
     return size // count

@@ -33,7 +33,7 @@ from shard_dialect.ir.function import (
     set_boundary,
 )
 from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.grids import parts_of, write_cluster
+from shard_dialect.ir.grids import sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import (
     BLOCKS,
@@ -49,7 +49,7 @@ from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.mesh.stage_attributes import stages_at, stages_named
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Annotation, Axes, Grid, Part, stage_axis
+from shard_dialect.model import Annotation, Axes, Grid, SubCluster, stage_axis
 from shard_dialect.model.axis import whole
 from shard_dialect.passes.stages.assign_stages import Said, Stages
 
@@ -58,7 +58,7 @@ PERMUTE = "mesh.collective_permute"
 
 def lay_stages(module: ir.Operation) -> None:
     """Change the annotated functions that have stages. Raises a located `ShardError`."""
-    parts = parts_of(module)
+    parts = sub_clusters_of(module)
     if not parts:
         return
     shardings = Shardings.of(module)
@@ -124,7 +124,7 @@ class _Laying:
     """One function, and the grids that it speaks of, of which `stages` are the parts."""
 
     function: ir.Operation
-    stages: Sequence[Part]
+    stages: Sequence[SubCluster]
     names: Collection[str]
     shardings: Shardings
 

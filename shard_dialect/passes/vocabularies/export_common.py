@@ -29,7 +29,7 @@ def prepare(module: ir.Operation) -> Shardings:
     return shardings
 
 
-def said_by_ops(
+def annotations_by_op(
     module: ir.Operation, shardings: Shardings
 ) -> Iterator[tuple[ir.Operation, AnnotationOp]]:
     """The annotation ops of a module, with what they say."""
@@ -40,11 +40,11 @@ def said_by_ops(
             yield op, said
 
 
-def all_said(
+def all_annotations(
     module: ir.Operation, shardings: Shardings
 ) -> Iterator[tuple[ir.Location, Annotation]]:
     """Every sharding that a module says, wherever it says it, and where."""
-    for op, annotated in said_by_ops(module, shardings):
+    for op, annotated in annotations_by_op(module, shardings):
         yield op.location, annotated.said
     for op in walk(module):
         with located(op):

@@ -17,7 +17,12 @@ from shard_dialect.ir.mesh.attributes import MANUAL, NAMED, RULE
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, SubAxis
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.vocabularies.export_common import all_said, prepare, refuse, refuse_ops
+from shard_dialect.passes.vocabularies.export_common import (
+    all_annotations,
+    prepare,
+    refuse,
+    refuse_ops,
+)
 
 _TARGET = "the RFC's mesh dialect"
 _BEYOND = (
@@ -37,7 +42,7 @@ class ExportMesh(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         shardings = prepare(module)
-        for location, said in all_said(module, shardings):
+        for location, said in all_annotations(module, shardings):
             extra = _beyond(said)
             if extra:
                 raise refuse(location, f"{extra} of {said}", _TARGET)

@@ -24,11 +24,11 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, SubAxis
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.vocabularies.export_common import (
+    annotations_by_op,
     prepare,
     refuse,
     refuse_ops,
     refuse_what_is_left,
-    said_by_ops,
 )
 
 _TARGET = "upstream's shard dialect"
@@ -58,7 +58,7 @@ class ExportShard(Pass):
             _export_results(op, shardings)
         for function in functions_of(module):
             _export_boundary(function, shardings)
-        for op, annotated in said_by_ops(module, shardings):
+        for op, annotated in annotations_by_op(module, shardings):
             if not annotated.required:
                 raise refuse(op.location, f"the hint {annotated.said}", _TARGET)
             with ir.InsertionPoint(op), op.location:

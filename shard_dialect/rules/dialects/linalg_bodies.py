@@ -1,7 +1,7 @@
-"""The bodies of `linalg` ops on pieces: indices are those of the whole, and padding counts nothing.
+"""The bodies of `linalg` ops on shards: indices are those of the whole, and padding counts nothing.
 
     %i = linalg.index 0                      of a loop that is split
-    %s = arith.addf %in, %out                of a sum over a loop whose pieces are uneven
+    %s = arith.addf %in, %out                of a sum over a loop whose shards are uneven
     linalg.yield %s
 
 becomes
@@ -22,27 +22,27 @@ from shard_dialect.ir.building.masking import as_index, is_within, select
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.rules.dialects.linalg_rules import plain_loops
 from shard_dialect.rules.padding import TRAPS
-from shard_dialect.rules.partitioning import Cut, CutFunction, Piece
+from shard_dialect.rules.partitioning import Cut, CutFunction, Shard
 
-_Loops = dict[int, tuple[Piece, int]]
-"""For each loop that is split a piece that it goes over, and along which dimension."""
+_Loops = dict[int, tuple[Shard, int]]
+"""For each loop that is split a shard that it goes over, and along which dimension."""
 
 
 def cut_body(cut: Cut) -> None:
-    """What the body says of indices, of sums and of divisions, on one device's piece."""
+    """What the body says of indices, of sums and of divisions, on one device's shard."""
     loops = _split_loops(cut)
     _add_begins(cut.op, loops)
-    uneven = {loop: (piece, dim) for loop, (piece, dim) in loops.items() if piece.is_uneven(dim)}
+    uneven = {loop: (shard, dim) for loop, (shard, dim) in loops.items() if shard.is_uneven(dim)}
     if uneven:
         _leave_padding(cut, uneven)
 
 
 def _split_loops(cut: Cut) -> _Loops:
     found: _Loops = {}
-    for map_, piece in zip(_maps(cut.op), cut.operands, strict=True):
+    for map_, shard in zip(_maps(cut.op), cut.operands, strict=True):
         for dim, expr in enumerate(map_.results):
-            if piece is not None and isinstance(expr, ir.AffineDimExpr) and piece.is_split(dim):
-                found.setdefault(expr.position, (piece, dim))
+            if shard is not None and isinstance(expr, ir.AffineDimExpr) and shard.is_split(dim):
+                found.setdefault(expr.position, (shard, dim))
     return found
 
 
@@ -58,9 +58,9 @@ def _add_begins(op: ir.Operation, loops: _Loops) -> None:
         if loop not in loops:
             continue
         if loop not in begins:
-            piece, dim = loops[loop]
+            shard, dim = loops[loop]
             with ir.InsertionPoint(op), op.location:
-                begins[loop] = as_index(piece.begin(dim))
+                begins[loop] = as_index(shard.begin(dim))
         with ir.InsertionPoint.after(inner), inner.location:
             index = inner.results[0]
             moved = create("arith.addi", [index.type], [index, begins[loop]])
@@ -75,7 +75,7 @@ def _leave_padding(cut: Cut, uneven: _Loops) -> None:
     if not reduced and not traps:
         return
     with ir.InsertionPoint(op), op.location:
-        counts = {loop: as_index(piece.end(dim)) for loop, (piece, dim) in uneven.items()}
+        counts = {loop: as_index(shard.end(dim)) for loop, (shard, dim) in uneven.items()}
     if traps:
         with ir.InsertionPoint.at_block_begin(block), op.location:
             is_held = is_within(counts)

@@ -3,7 +3,7 @@
     affine_map<(m, n, k) -> (m, k)>, <(m, n, k) -> (k, n)>, <(m, n, k) -> (m, n)>
     ([a, c], [c, b], [a, b]) -> ([a, b]) reduction={c: sum}
 
-A loop is a factor. On pieces a body reads the indices of the whole
+A loop is a factor. On shards a body reads the indices of the whole
 (`rules.dialects.linalg_bodies`); only of ops whose name says what their body is a loop whose index
 is read stays whole. A dimension indexed by a sum of loops, of a window, is
 

@@ -11,7 +11,7 @@ from shard_dialect.rules.query import Query
 
 
 def passed_on(query: Query) -> ShardingRule | None:
-    """From stage to stage, piece by piece; any other permutation makes another tensor."""
+    """From stage to stage, shard by shard; any other permutation makes another tensor."""
     return elementwise(query) if STAGES in query.op.attributes else None
 
 

@@ -1,4 +1,4 @@
-"""`tensor` ops: on pieces they are the same op on smaller tensors, the sizes that it has cut too.
+"""`tensor` ops: on shards they are the same op on smaller tensors, the sizes that it has cut too.
 
     extract_slice [0, 2] [4, 4] [1, 1]    ([a, b]) -> ([a, b]) permuted={b}
     of tensor<4x8xf32>                    on half the rows: [0, 2] [2, 4] [1, 1]
@@ -44,7 +44,7 @@ def reshape_to_operand(query: Query) -> ShardingRule | None:
 
 
 def extract_slice(query: Query) -> ShardingRule:
-    """What is taken whole passes; of the rest a piece's slice is in part another's.
+    """What is taken whole passes; of the rest a shard's slice is in part another's.
 
     Where it begins at an operand it may be anywhere: such a dimension is whole, and nothing passes.
     """
@@ -110,7 +110,7 @@ def cut_insertion(cut: Cut) -> None:
 
 
 def pad(query: Query) -> ShardingRule:
-    """Dimensions that nothing is added to pass, and a piece of others is read where it is.
+    """Dimensions that nothing is added to pass, and a shard of others is read where it is.
 
     At the ends it finds what is padded, if that is one element, which a reduction leaves alone.
     """
@@ -132,7 +132,7 @@ def pad(query: Query) -> ShardingRule:
 
 
 def cut_pad(cut: Cut) -> None:
-    """What is padded at the ends of a piece is in its halos."""
+    """What is padded at the ends of a shard is in its halos."""
     low, high = (_static(cut.op, f"static_{end}") for end in ("low", "high"))
     ends = [padding_of(cut, 0, dim, each) for dim, each in enumerate(zip(low, high, strict=True))]
     for name, padding in zip(("low", "high"), zip(*ends, strict=True), strict=False):

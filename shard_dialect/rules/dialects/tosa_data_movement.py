@@ -1,4 +1,4 @@
-"""`tosa`'s slices, padding and concatenation: pieces of the result are read where they are.
+"""`tosa`'s slices, padding and concatenation: shards of the result are read where they are.
 
 slice [0, 3] of [2, 6]     ([a, b]) -> ([a, b]) permuted={b}, read in windows
 """
@@ -31,7 +31,7 @@ def slice_(query: Query) -> ShardingRule:
 
 
 def pad(query: Query) -> ShardingRule:
-    """Where there is padding a piece finds it at the ends, if a reduction leaves it alone."""
+    """Where there is padding a shard finds it at the ends, if a reduction leaves it alone."""
     padding = shape_in(query.op.operands[1])
     fill = left_alone_by(query.op.operands[2])
     factors = Factors(query)

@@ -159,7 +159,7 @@ def fourier(query: Query) -> ShardingRule:
 
 
 def cut_tile(cut: Cut) -> None:
-    """As many repetitions as the piece has."""
+    """As many repetitions as the shard has."""
     sizes = zip(cut.result.shape, cut.operand(0).shape, strict=True)
     set_shape(cut.op, 1, [size // of for size, of in sizes])
 

@@ -6,7 +6,7 @@ Bias is added once, so that the sum over input channels is split only where it i
 dimension of the image
 
     windows of 2, moved by 2    ([ij], [j]) -> ([i])    they lie side by side
-    windows of 3, moved by 1    ([i], [1])  -> ([i])    permuted: a piece reads its neighbours',
+    windows of 3, moved by 1    ([i], [1])  -> ([i])    permuted: a shard reads its neighbours',
                                                         a halo of [1, 1] where it is padded so
 """
 
@@ -177,7 +177,7 @@ RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
 
 
 def cut_padding(cut: Cut) -> None:
-    """What is padded of a piece is in its halos."""
+    """What is padded of a shard is in its halos."""
     before = list(cut.op.attributes["pad"])
     after: list[int] = []
     for place in range(len(before) // 2):

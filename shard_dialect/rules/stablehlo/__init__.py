@@ -1,8 +1,8 @@
-"""StableHLO: what its ops make of pieces.
+"""StableHLO: what its ops make of shards.
 
 A file holds one family of ops, this one the two tables. The factors of each rule, their order and
 which are blocked are Shardy's, so that shardings propagate alike; which of them may be split is
-stricter: on pieces an op is simply run, and must make the very pieces of its result.
+stricter: on shards an op is simply run, and must make the very shards of its result.
 """
 
 from __future__ import annotations

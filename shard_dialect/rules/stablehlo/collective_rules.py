@@ -2,8 +2,8 @@
 
     all_gather dim 1     ([a, b]) -> ([a, c]) whole={a, b, c}
 
-In a program on global tensors each is over devices that see all of them: a piece would be exchanged
-for a piece of another place. So nothing is split; dimensions that stay as they are still pass on
+In a program on global tensors each is over devices that see all of them: a shard would be exchanged
+for a shard of another place. So nothing is split; dimensions that stay as they are still pass on
 what is said of them. In manual computations they may be split, too (`rules.manual_collectives`).
 """
 

@@ -127,7 +127,7 @@ def _windows(op: ir.Operation, given: Any, kernel: Shape) -> list[WindowDimensio
 
 
 def cut_convolution(cut: Cut) -> None:
-    """The groups of this piece, which its shapes tell; what is padded of it is in its halos."""
+    """The groups of this shard, which its shapes tell; what is padded of it is in its halos."""
     op, made = cut.op, cut.result.shape
     given = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
     dims = zip(

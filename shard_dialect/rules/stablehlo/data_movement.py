@@ -41,7 +41,7 @@ def elementwise(query: Query) -> ShardingRule | None:
 def alike(query: Query, needed: int | None = 0, role: Role = "other") -> ShardingRule | None:
     """Each dimension is one of all tensors; the last `needed` of them are not split.
 
-    None is where that is `None`: what a piece is needs all the rest.
+    None is where that is `None`: what a shard is needs all the rest.
     """
     factors = Factors(query)
     if query.results[0] is None:  # a token
@@ -97,7 +97,7 @@ def reshape(query: Query) -> ShardingRule | None:
 
 
 def reverse(query: Query) -> ShardingRule | None:
-    """A piece of a reversed dimension comes from the other end."""
+    """A shard of a reversed dimension comes from the other end."""
     factors = Factors(query)
     turned = integers(query.op, "dimensions")
     for dim, size in enumerate(factors.results[0]):
@@ -106,7 +106,7 @@ def reverse(query: Query) -> ShardingRule | None:
 
 
 def concatenate(query: Query) -> ShardingRule | None:
-    """Along the dimension joined a piece of the result is of one operand or more.
+    """Along the dimension joined a shard of the result is of one operand or more.
 
     To propagation slices that are joined, of what may be one tensor rolled around, are permuted.
     """
@@ -135,7 +135,7 @@ def _sliced(value: ir.Value) -> ir.Value | None:
 
 
 def slice_(query: Query) -> ShardingRule | None:
-    """Dimensions that are not sliced pass; of others a piece is read where it is."""
+    """Dimensions that are not sliced pass; of others a shard is read where it is."""
     factors = Factors(query)
     begins, strides = (integers(query.op, name) for name in ("start_indices", "strides"))
     for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
@@ -162,7 +162,7 @@ def cut_slice(cut: Cut) -> None:
 def pad(query: Query) -> ShardingRule | None:
     """Dimensions without padding pass, but not those that only keep their size by it.
 
-    A piece of those is read where it is, and at the ends what is padded, if a reduction leaves that
+    A shard of those is read where it is, and at the ends what is padded, if a reduction leaves that
     alone.
     """
     factors = Factors(query)
@@ -181,7 +181,7 @@ _PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
 
 def cut_pad(cut: Cut) -> None:
-    """What is padded at the ends of a piece is in its halos."""
+    """What is padded at the ends of a shard is in its halos."""
     lows, highs = (integers(cut.op, name) for name in _PADDING[:2])
     ends = [padding_of(cut, 0, dim, each) for dim, each in enumerate(zip(lows, highs, strict=True))]
     for name, padding in zip(_PADDING, zip(*ends, strict=True), strict=False):
@@ -197,7 +197,7 @@ def iota(query: Query) -> ShardingRule | None:
 
 
 def cut_iota(cut: Cut) -> None:
-    """A piece of the dimension counted goes on from where it begins, in integers until the end."""
+    """A shard of the dimension counted goes on from where it begins, in integers until the end."""
     along, result = integer(cut.op, "iota_dimension"), cut.op.results[0]
     if not cut.result.is_split(along):
         return

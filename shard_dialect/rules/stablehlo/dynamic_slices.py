@@ -3,12 +3,12 @@
     dynamic_slice 2 of [4, 8]            ([a, c], [], []) -> ([a, b]) reduction={c: sum} whole={b}
     dynamic_update_slice of [4, 8] by 2  ([a, b], [a, c], [], []) -> ([a, b]) whole={c}
 
-Where a dimension that is sliced is split, the slice may be in several pieces, or beside this one:
+Where a dimension that is sliced is split, the slice may be in several shards, or beside this one:
 
-    piece      . . . . a b c d . . . .       with room for a slice, of 4, at both ends
+    shard      . . . . a b c d . . . .       with room for a slice, of 4, at both ends
     begins     0       4       8             anywhere there; further away is at an end
 
-so that of what is read a device has its part, and zeros, and what is written it finds in its piece
+so that of what is read a device has its part, and zeros, and what is written it finds in its shard
 or loses with the room.
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors
-from shard_dialect.rules.partitioning import Cut, Piece
+from shard_dialect.rules.partitioning import Cut, Shard
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.combiner import can_be_added_up
 from shard_dialect.rules.stablehlo.index_arithmetic import (
@@ -74,25 +74,25 @@ def cut_dynamic_update_slice(cut: Cut) -> None:
     result.replace_all_uses_except(parts[-1], parts[1].owner.operation)
 
 
-def _make_room(cut: Cut, slices: Piece, first: int) -> list[int]:
-    """Pad a piece along the dimensions that are split and sliced, by a slice, and give these.
+def _make_room(cut: Cut, slices: Shard, first: int) -> list[int]:
+    """Pad a shard along the dimensions that are split and sliced, by a slice, and give these.
 
     From `first` on operands say where slices begin: from now on in that.
     """
-    op, piece = cut.op, cut.operand(0)
+    op, shard = cut.op, cut.operand(0)
     sizes = list(enumerate(slices.whole))
-    split = [dim for dim, size in sizes if piece.is_split(dim) and size != piece.whole[dim]]
+    split = [dim for dim, size in sizes if shard.is_split(dim) and size != shard.whole[dim]]
     if not split:
         return []
     with ir.InsertionPoint(op), op.location:
         rooms = [size if dim in split else 0 for dim, size in sizes]
         op.operands[0] = padded(op.operands[0], rooms)
         for dim, size in sizes:
-            begin = _clamped(op.operands[first + dim], piece.whole[dim] - size)
+            begin = _clamped(op.operands[first + dim], shard.whole[dim] - size)
             if dim in split:
-                here = joined(begin, reshaped(piece.begin(dim), []), "subtract")
+                here = joined(begin, reshaped(shard.begin(dim), []), "subtract")
                 begin = joined(here, repeated(size, here.type), "add")
-                begin = _clamped(begin, piece.shape[dim] + size)
+                begin = _clamped(begin, shard.shape[dim] + size)
             op.operands[first + dim] = begin
     return split
 

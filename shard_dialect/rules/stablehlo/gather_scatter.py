@@ -2,9 +2,9 @@
 
     gather rows of [v, d]          ([a, b], [c, d, e]) -> ([c, d, b]) reduction={a: sum} whole={e}
 
-A dimension that is taken in full has its index clamped to 0, so that a piece of it is taken in
+A dimension that is taken in full has its index clamped to 0, so that a shard of it is taken in
 full too. Of a dimension that single elements are taken of or put into, each device does its own
-piece (`pieces`): what it reads is zero elsewhere. Others stay whole.
+shard (`pieces`): what it reads is zero elsewhere. Others stay whole.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Numbers:
 
 
 def gather(query: Query) -> ShardingRule | None:
-    """Elements of other devices' pieces count as zeros in a sum."""
+    """Elements of other devices' shards count as zeros in a sum."""
     factors = Factors(query)
     (operand, indices), slices = factors.operands, factors.results[0]
     given = Numbers.of_gather(query.op)

@@ -40,7 +40,7 @@ def reduce(query: Query) -> ShardingRule | None:
 
 
 def reduce_window(query: Query) -> ShardingRule | None:
-    """Along a window a piece of the result needs elements of its neighbours' pieces.
+    """Along a window a shard of the result needs elements of its neighbours' shards.
 
     What is past the ends of the operand is the init, so that it must change nothing where a halo
     takes its place.
@@ -61,7 +61,7 @@ def reduce_window(query: Query) -> ShardingRule | None:
 
 
 def cut_reduce_window(cut: Cut) -> None:
-    """What is padded of a piece is in its halos."""
+    """What is padded of a shard is in its halos."""
     padding = [
         padding_of(cut, 0, dim, (along.low, along.high))
         for dim, along in enumerate(_windows(cut.op))

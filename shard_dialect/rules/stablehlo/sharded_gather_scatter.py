@@ -1,14 +1,14 @@
-"""Where indices say, on pieces: each device reads and writes what is in its own.
+"""Where indices say, on shards: each device reads and writes what is in its own.
 
     %1 = gather(%table, %ids)         table<8x4>, of which a device has 2x4 from row %begin on
 
 becomes
 
     %1 = clamp(0, %ids, 7)            what StableHLO reads for an index out of bounds
-    %2 = subtract %1, %begin          as seen from this piece
+    %2 = subtract %1, %begin          as seen from this shard
     %3 = clamp(0, %2, 1)
-    %4 = compare EQ, %2, %3           is it in this piece?
-    %5 = gather(%piece, %3)
+    %4 = compare EQ, %2, %3           is it in this shard?
+    %5 = gather(%shard, %3)
     %6 = select %4, %5, 0             zero for what another device has: a part of the sum
 
 All of it on 64 bits with a sign: in an index type of 8 bits no offset may fit.
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.rules.partitioning import Cut, Piece
+from shard_dialect.rules.partitioning import Cut, Shard
 from shard_dialect.rules.stablehlo.gather_scatter import Numbers
 from shard_dialect.rules.stablehlo.index_arithmetic import (
     broadcast,
@@ -38,7 +38,7 @@ from shard_dialect.rules.stablehlo.index_arithmetic import (
 
 
 def cut_gather(cut: Cut) -> None:
-    """Slices are as large as the pieces of the result say, along what they keep."""
+    """Slices are as large as the shards of the result say, along what they keep."""
     op, source, given = cut.op, cut.operand(0), Numbers.of_gather(cut.op)
     before = list(op.attributes["slice_sizes"])
     sizes = before.copy()
@@ -64,7 +64,7 @@ def cut_gather(cut: Cut) -> None:
 
 
 def cut_scatter(cut: Cut) -> None:
-    """What has no place in this piece is out of its bounds, and left out as that is."""
+    """What has no place in this shard is out of its bounds, and left out as that is."""
     op, target, given = cut.op, cut.result, Numbers.of_scatter(cut.op)
     split = [dim for dim in given.indexed if dim in given.dropped and target.is_split(dim)]
     if not split:
@@ -100,10 +100,10 @@ def _highest(last: Sequence[int], vector: int, indices: ir.Value) -> ir.Value:
     return _along(constant(last, indices.type.element_type), vector, indices)
 
 
-def _begins(piece: Piece, given: Numbers, split: Sequence[int], indices: ir.Value) -> ir.Value:
+def _begins(shard: Shard, given: Numbers, split: Sequence[int], indices: ir.Value) -> ir.Value:
     """What is to be taken off each component, as a tensor like `indices`."""
     begins = [
-        piece.begin(dim) if dim in split else constant([0], indices.type.element_type)
+        shard.begin(dim) if dim in split else constant([0], indices.type.element_type)
         for dim in given.indexed
     ]
     return _along(concatenated(begins), given.index_vector, indices)

@@ -164,8 +164,8 @@ class Cache:
     def _say(self, error: NotOwnError) -> None:
         """Once: what is not used is looked at for each program."""
         if not self._said:
-            hint = f"make it yours alone, or name another folder with {VARIABLE}"
-            give(Diagnostic("warning", f"what is kept is not used: {error}: {hint}"))
+            soft_constraint = f"make it yours alone, or name another folder with {VARIABLE}"
+            give(Diagnostic("warning", f"what is kept is not used: {error}: {soft_constraint}"))
             self._said.append(str(error))
 
 

@@ -114,10 +114,17 @@ def _dtype(_: tuple[Any, ...], data: object) -> np.dtype[np.generic]:
 
 
 def _dataclass(type_: Any, data: object) -> Any:
-    hints = _hints(type_)
-    if not isinstance(data, dict) or data.keys() != {_IS, *hints} or data[_IS] != type_.__name__:
+    soft_constraints = _hints(type_)
+    if (
+        not isinstance(data, dict)
+        or data.keys() != {_IS, *soft_constraints}
+        or data[_IS] != type_.__name__
+    ):
         raise _misfit(data, type_)
-    found = {name: from_json(hint, data[name]) for name, hint in hints.items()}
+    found = {
+        name: from_json(soft_constraint, data[name])
+        for name, soft_constraint in soft_constraints.items()
+    }
     try:
         return type_(**found)
     except Exception as error:  # whatever its own checks raise
@@ -126,8 +133,8 @@ def _dataclass(type_: Any, data: object) -> Any:
 
 @cache
 def _hints(type_: Any) -> dict[str, Any]:
-    hints = get_type_hints(type_)
-    return {each.name: hints[each.name] for each in fields(type_)}
+    soft_constraints = get_type_hints(type_)
+    return {each.name: soft_constraints[each.name] for each in fields(type_)}
 
 
 _READERS: Mapping[Any, Callable[[tuple[Any, ...], object], Any]] = {

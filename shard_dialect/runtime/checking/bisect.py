@@ -78,8 +78,10 @@ class Suspect:
                 run_pipeline(module, ",".join(_TO_DISTRIBUTED))
             function = find_function(module.operation, entry)
             if form_of(function) != "distributed":
-                hint = ", where values no longer say how they lie: give --bisect an earlier one"
-                raise refuse_form(function, hint)
+                soft_constraint = (
+                    ", where values no longer say how they lie: give --bisect an earlier one"
+                )
+                raise refuse_form(function, soft_constraint)
             _refuse_manual(module.operation)
         return cls(source, module, entry, sizes, by)
 
@@ -112,8 +114,8 @@ class Suspect:
         unsharded = judged_by(self._giving(places, "erase-sharding").operation, self.entry, self.by)
         expected = Expected.of(unsharded, inputs)
         program = sharded.program
-        pieces = [program.scatter(inputs, rank) for rank in world.ranks]
-        outputs = world.run(sharded, pieces)
+        shards = [program.scatter(inputs, rank) for rank in world.ranks]
+        outputs = world.run(sharded, shards)
         own = len(program.results) - len(places)
         wrong: dict[int, Compared] = {}
         for each in compared(program, expected, world.ranks, outputs):
@@ -233,6 +235,6 @@ def _write_all(module: ir.Operation, shardings: Shardings) -> None:
         lies = shardings.of_type(type_)
         reduction = lies.reduction if lies is not None and lies.partial else "sum"
         with ir.InsertionPoint(op), op.location:
-            made = reductions.neutrals(reduction, type_)
+            made = reductions.identity_tensor(reduction, type_)
         op.results[0].replace_all_uses_with(made)
         op.erase()

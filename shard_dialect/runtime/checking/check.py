@@ -110,7 +110,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One device's piece of one result: the worst of its elements, counted in the whole tensor."""
+    """One device's shard of one result: the worst of its elements, counted in the whole tensor."""
 
     rank: int
     number: int
@@ -131,13 +131,13 @@ def compared(
     ranks: Sequence[int],
     outputs: Sequence[Sequence[Array]],
 ) -> Iterator[Compared]:
-    """Each result's piece of each of the devices `ranks`, beside the unsharded program's."""
-    for rank, pieces in zip(ranks, outputs, strict=True):
-        for number, (piece, whole) in enumerate(zip(pieces, expected.results, strict=True)):
+    """Each result's shard of each of the devices `ranks`, beside the unsharded program's."""
+    for rank, shards in zip(ranks, outputs, strict=True):
+        for number, (shard, whole) in enumerate(zip(shards, expected.results, strict=True)):
             if not program.results[number].is_on(rank, program.grids):
                 continue
-            place = program.results[number].piece(rank, program.grids)
-            held = piece[tuple(map(slice, whole[place].shape))]
+            place = program.results[number].shard(rank, program.grids)
+            held = shard[tuple(map(slice, whole[place].shape))]
             found = compare(held, whole[place], expected.allowed[number][place])
             starts = [each.start or 0 for each in place][: len(found.index)]
             index = tuple(at + start for at, start in zip(found.index, starts, strict=True))
@@ -151,7 +151,7 @@ def check(
     outputs: Sequence[Sequence[Array]],
     world: World,
 ) -> Verdict:
-    """Compare `outputs`, all devices' pieces, with what the reference gives for `inputs`.
+    """Compare `outputs`, all devices' shards, with what the reference gives for `inputs`.
 
     The process that speaks does, and has both; it tells the others.
     """

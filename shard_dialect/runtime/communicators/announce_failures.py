@@ -9,7 +9,7 @@ from shard_dialect.codegen.lowered_program import Site
 from shard_dialect.runtime.executable import Communicator
 
 
-class Telling:
+class AnnouncingCommunicator:
     """A communicator whose exceptions `tell` is given before they are raised."""
 
     def __init__(self, inner: Communicator, tell: Callable[[BaseException], None]) -> None:

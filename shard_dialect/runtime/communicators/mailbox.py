@@ -23,7 +23,7 @@ Not seconds: a process that was stopped for some has to be let go on.
 """
 
 
-class Post:
+class Mailbox:
     """The messages of `size` devices, in the order in which they were sent."""
 
     def __init__(self, size: int) -> None:

@@ -25,7 +25,7 @@ from shard_dialect.runtime.communicators.join_shards import (
     reduce_by_rows,
     reduce_scatter_by_parts,
 )
-from shard_dialect.runtime.communicators.world import Launched, Pieces
+from shard_dialect.runtime.communicators.world import Launched, Shards
 from shard_dialect.runtime.executable import Executable
 
 try:
@@ -78,7 +78,7 @@ class MpiWorld(Launched):
         self._made.append(group.communicator)
         return group
 
-    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
+    def run(self, executable: Executable, inputs: Sequence[Shards]) -> list[list[Array]]:
         if executable.program.handles:
             numbers = [self._number(each) for each in executable.program.handles]
             executable.bind(numbers, functions())
@@ -101,8 +101,8 @@ class MpiWorld(Launched):
                 return MPI._handleof(_OPERATIONS[handle.name])
         return MPI._handleof(_TYPES[handle.name])
 
-    def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
-        return MPI.COMM_WORLD.gather(list(pieces[0]), root=0) or []
+    def gather(self, shards: Sequence[Shards]) -> list[Shards]:
+        return MPI.COMM_WORLD.gather(list(shards[0]), root=0) or []
 
     def share(self, messages: Sequence[str]) -> list[str]:
         return [each for found in MPI.COMM_WORLD.allgather(list(messages)) for each in found]

@@ -15,9 +15,9 @@ import numpy as np
 from shard_dialect.codegen.array_types import Array
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Axes, Grid, Reduction
-from shard_dialect.runtime.communicators.announce_failures import Telling
+from shard_dialect.runtime.communicators.announce_failures import AnnouncingCommunicator
 from shard_dialect.runtime.communicators.join_shards import join
-from shard_dialect.runtime.communicators.mailbox import Post
+from shard_dialect.runtime.communicators.mailbox import Mailbox
 from shard_dialect.runtime.communicators.perform_collectives import Member
 from shard_dialect.runtime.executable import Executable
 
@@ -28,7 +28,7 @@ _GRACE = 1.0
 
 
 def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
-    """Run on as many devices as `inputs` has lists of pieces; gives their pieces of the results.
+    """Run on as many devices as `inputs` has lists of shards; gives their shards of the results.
 
     If one device fails, all stop, and the first exception is raised.
     """
@@ -44,7 +44,7 @@ def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> li
     def device(rank: int) -> None:
         member = _Device(world, rank)
         try:
-            outputs[rank] = executable.run(inputs[rank], Telling(member, stop))
+            outputs[rank] = executable.run(inputs[rank], AnnouncingCommunicator(member, stop))
         except BaseException as error:
             stop(error)
         finally:
@@ -91,7 +91,7 @@ class _World:
     """The meeting points of all groups, and the post between their members."""
 
     def __init__(self, size: int) -> None:
-        self.post = Post(size)
+        self.post = Mailbox(size)
         self._meetings: dict[tuple[int, ...], _Meeting] = {}
         self._lock = threading.Lock()
         self._aborted = False
@@ -141,7 +141,7 @@ class _Device(Member):
 
 
 class _Group:
-    def __init__(self, meeting: _Meeting, ranks: tuple[int, ...], rank: int, post: Post) -> None:
+    def __init__(self, meeting: _Meeting, ranks: tuple[int, ...], rank: int, post: Mailbox) -> None:
         self.size = len(ranks)
         self.index = ranks.index(rank)
         self._ranks = ranks

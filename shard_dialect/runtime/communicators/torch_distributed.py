@@ -21,7 +21,7 @@ from shard_dialect.runtime.communicators.join_shards import (
     reduce_by_rows,
     reduce_scatter_by_parts,
 )
-from shard_dialect.runtime.communicators.world import Launched, Pieces
+from shard_dialect.runtime.communicators.world import Launched, Shards
 
 try:
     import torch
@@ -67,9 +67,9 @@ class TorchWorld(Launched):
         made = {each: dist.new_group(sorted(each), timeout=_FOREVER) for each in grid.groups(axes)}
         return _Group(made[ranks], ranks, self.rank, self._device)
 
-    def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
-        found: list[Pieces] = [()] * self.size
-        dist.all_gather_object(found, list(pieces[0]), group=self._all)
+    def gather(self, shards: Sequence[Shards]) -> list[Shards]:
+        found: list[Shards] = [()] * self.size
+        dist.all_gather_object(found, list(shards[0]), group=self._all)
         return found if self.speaks else []
 
     def share(self, messages: Sequence[str]) -> list[str]:

@@ -14,12 +14,12 @@ from shard_dialect.errors import ShardError, flush, say
 from shard_dialect.processes import watch
 from shard_dialect.processes.exit_messages import told
 from shard_dialect.processes.supervise import is_watched
-from shard_dialect.runtime.communicators.announce_failures import Telling
+from shard_dialect.runtime.communicators.announce_failures import AnnouncingCommunicator
 from shard_dialect.runtime.communicators.perform_collectives import Member
 from shard_dialect.runtime.communicators.thread_devices import run_devices
 from shard_dialect.runtime.executable import Executable
 
-Pieces = Sequence[Array]
+Shards = Sequence[Array]
 MAX_DEVICES = 1024
 """In one process; each is a thread."""
 _GRACE = 1.0
@@ -37,12 +37,12 @@ class World(ABC):
         return 0 in self.ranks
 
     @abstractmethod
-    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
-        """Run this process's devices on their pieces; gives their pieces of the results."""
+    def run(self, executable: Executable, inputs: Sequence[Shards]) -> list[list[Array]]:
+        """Run this process's devices on their shards; gives their shards of the results."""
 
     @abstractmethod
-    def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
-        """Every device's pieces by rank where rank 0 is, nothing elsewhere."""
+    def gather(self, shards: Sequence[Shards]) -> list[Shards]:
+        """Every device's shards by rank where rank 0 is, nothing elsewhere."""
 
     @abstractmethod
     def share(self, messages: Sequence[str]) -> list[str]:
@@ -61,11 +61,11 @@ class InProcess(World):
             )
         self.ranks = range(size)
 
-    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
+    def run(self, executable: Executable, inputs: Sequence[Shards]) -> list[list[Array]]:
         return run_devices(executable, inputs)
 
-    def gather(self, pieces: Sequence[Pieces]) -> list[Pieces]:
-        return list(pieces)
+    def gather(self, shards: Sequence[Shards]) -> list[Shards]:
+        return list(shards)
 
     def share(self, messages: Sequence[str]) -> list[str]:
         return list(messages)
@@ -82,11 +82,11 @@ class Launched(World, Member):
         self.size = size
         self.ranks = (rank,)
 
-    def run(self, executable: Executable, inputs: Sequence[Pieces]) -> list[list[Array]]:
+    def run(self, executable: Executable, inputs: Sequence[Shards]) -> list[list[Array]]:
         for site in executable.program.sites.values():
             # By all and in one order, as a stage of a pipeline may not use some.
             self.group(site.grid, site.step.axes)
-        outputs = executable.run(inputs[0], Telling(self, self.fail))
+        outputs = executable.run(inputs[0], AnnouncingCommunicator(self, self.fail))
         self.rest()
         return [outputs]
 

@@ -1,4 +1,4 @@
-// Gathers and products of them go on piece by piece; products and reduce-scatters alike.
+// Gathers and products of them go on shard by shard; products and reduce-scatters alike.
 //
 // RUN: shard-opt %s --chunk-products | filecheck %s
 // RUN: shard-opt %s --chunk-products="devices=1" | filecheck %s --check-prefix=LARGE

@@ -64,7 +64,7 @@ func.func @inverses(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4
   return %3 : tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>
 }
 
-// A rotation of the pieces makes another tensor: it is no reshard.
+// A rotation of the shards makes another tensor: it is no reshard.
 // CHECK-LABEL: func.func @rotated_twice
 // CHECK-NEXT: "mesh.collective_permute"(%arg0)
 // CHECK-NEXT: "mesh.collective_permute"

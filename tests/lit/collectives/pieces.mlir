@@ -1,4 +1,4 @@
-// Work that every device repeats is done on pieces.
+// Work that every device repeats is done on shards.
 //
 // RUN: shard-opt %s --reduce-to-pieces | filecheck %s --check-prefix=PIECES
 // RUN: shard-opt %s --compute-on-slices | filecheck %s --check-prefix=SLICES

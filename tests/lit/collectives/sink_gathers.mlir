@@ -1,4 +1,4 @@
-// What can work on pieces does, and its result is gathered, where that is no larger.
+// What can work on shards does, and its result is gathered, where that is no larger.
 //
 // RUN: shard-opt %s --sink-gathers | filecheck %s
 
@@ -24,7 +24,7 @@ func.func @product(%x: tensor<8x64xf32, #mesh.shard<@g, [[0], []]>>, %y: tensor<
   return %1 : tensor<8x2xf32>
 }
 
-// What is summed up along the pieces is a small partial sum.
+// What is summed up along the shards is a small partial sum.
 // CHECK-LABEL: func.func @summed
 // CHECK: stablehlo.reduce(%arg0
 // CHECK-NEXT: "mesh.all_reduce"{{.*}}tensor<4xf32
@@ -71,7 +71,7 @@ func.func @needs_all(%x: tensor<8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8xf32>
   return %1 : tensor<8xf32>
 }
 
-// Several ops use it, and what they make: all of them work on pieces.
+// Several ops use it, and what they make: all of them work on shards.
 // CHECK-LABEL: func.func @used_by_several
 // CHECK-NEXT: stablehlo.multiply %arg0, %arg0
 // CHECK-NEXT: stablehlo.add %arg0

@@ -1,4 +1,4 @@
-// Pieces change places along axes of a grid, or go to the devices of another cluster.
+// Shards change places along axes of a grid, or go to the devices of another cluster.
 //
 // RUN: shard-opt %s --verify-roundtrip | filecheck %s
 // RUN: shard-opt %s --mlir-print-op-generic | shard-opt | filecheck %s
@@ -34,8 +34,8 @@ func.func @between_layouts(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
   return
 }
 
-// CHECK-LABEL: func.func @of_plain_pieces
-func.func @of_plain_pieces(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
+// CHECK-LABEL: func.func @of_plain_shards
+func.func @of_plain_shards(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
   // CHECK: "mesh.collective_permute"(%arg0) {cluster = @g, mesh_axis = [0], permutation = [1, 2, 3, 0]} : (tensor<2x8xf32>) -> tensor<2x8xf32>
   %0 = "mesh.collective_permute"(%x) {cluster = @g, mesh_axis = [0], permutation = [1, 2, 3, 0]} : (tensor<2x8xf32>) -> tensor<2x8xf32>
   return %0 : tensor<2x8xf32>

@@ -92,7 +92,7 @@ func.func @a_sub_axis_that_does_not_divide(%x: tensor<8x8xf32, #mesh.shard<@g, [
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @another_layout(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.collective_permute' op does not make pieces that lie as [[0], [1]] of those of [[0], []]}}
+  // expected-error@+1 {{'mesh.collective_permute' op does not make shards that lie as [[0], [1]] of those of [[0], []]}}
   %0 = "mesh.collective_permute"(%x) {mesh_axis = [0], permutation = [1, 0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [1]]>>
   return
 }
@@ -138,8 +138,8 @@ func.func @to_fewer_devices(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 "mesh.cluster"() {sym_name = "k", rank = 2 : i64, dim_sizes = [4, 2]} : () -> ()
-func.func @to_other_pieces(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.collective_permute' op sends pieces of [4, 8] to be [2, 8]}}
+func.func @to_other_shards(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
+  // expected-error@+1 {{'mesh.collective_permute' op sends shards of [4, 8] to be [2, 8]}}
   %0 = "mesh.collective_permute"(%x) {} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@k, [[0], []]>>
   return
 }
@@ -166,7 +166,7 @@ func.func @a_place_that_is_no_number(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()
 func.func @to_the_wrong_places(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.collective_permute' op does not make pieces that lie as [[1], []] of those of [[0], []]}}
+  // expected-error@+1 {{'mesh.collective_permute' op does not make shards that lie as [[1], []] of those of [[0], []]}}
   %0 = "mesh.collective_permute"(%x) {mesh_axis = [0, 1], permutation = [0, 1, 2, 3]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>
   return
 }

@@ -1,9 +1,9 @@
 // RUN: shard-opt %s --split-input-file --verify-diagnostics
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-func.func @a_piece_of_the_wrong_size(%x: tensor<8x8xf32>) {
+func.func @a_shard_of_the_wrong_size(%x: tensor<8x8xf32>) {
   scf.execute_region no_inline {
-    // expected-error@+1 {{'mesh.to_local' op has pieces of type tensor<2x8xf32>, expected the shape [4, 8] of tensor<8x8xf32>}}
+    // expected-error@+1 {{'mesh.to_local' op has shards of type tensor<2x8xf32>, expected the shape [4, 8] of tensor<8x8xf32>}}
     %0 = "mesh.to_local"(%x) {sharding = #mesh.shard<@g, [[0], []]>, manual_axes = [0]} : (tensor<8x8xf32>) -> tensor<2x8xf32>
     scf.yield
   } {mesh.manual_axes = [0]}
@@ -13,9 +13,9 @@ func.func @a_piece_of_the_wrong_size(%x: tensor<8x8xf32>) {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-func.func @a_piece_of_another_element_type(%x: tensor<8x8xf32>) {
+func.func @a_shard_of_another_element_type(%x: tensor<8x8xf32>) {
   scf.execute_region no_inline {
-    // expected-error@+1 {{'mesh.to_local' op has pieces of type tensor<4x8xf16>, expected the shape [4, 8] of tensor<8x8xf32>}}
+    // expected-error@+1 {{'mesh.to_local' op has shards of type tensor<4x8xf16>, expected the shape [4, 8] of tensor<8x8xf32>}}
     %0 = "mesh.to_local"(%x) {sharding = #mesh.shard<@g, [[0], []]>, manual_axes = [0]} : (tensor<8x8xf32>) -> tensor<4x8xf16>
     scf.yield
   } {mesh.manual_axes = [0]}
@@ -25,9 +25,9 @@ func.func @a_piece_of_another_element_type(%x: tensor<8x8xf32>) {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-func.func @a_piece_of_another_rank(%x: tensor<8x8xf32>) {
+func.func @a_shard_of_another_rank(%x: tensor<8x8xf32>) {
   scf.execute_region no_inline {
-    // expected-error@+1 {{'mesh.to_local' op has pieces of type tensor<4xf32>, expected the shape [4, 8] of tensor<8x8xf32>}}
+    // expected-error@+1 {{'mesh.to_local' op has shards of type tensor<4xf32>, expected the shape [4, 8] of tensor<8x8xf32>}}
     %0 = "mesh.to_local"(%x) {sharding = #mesh.shard<@g, [[0], []]>, manual_axes = [0]} : (tensor<8x8xf32>) -> tensor<4xf32>
     scf.yield
   } {mesh.manual_axes = [0]}
@@ -37,9 +37,9 @@ func.func @a_piece_of_another_rank(%x: tensor<8x8xf32>) {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-func.func @a_piece_that_is_no_tensor(%x: tensor<8x8xf32>) {
+func.func @a_shard_that_is_no_tensor(%x: tensor<8x8xf32>) {
   scf.execute_region no_inline {
-    // expected-error@+1 {{'mesh.to_local' op has pieces of type f32 of a tensor<8x8xf32>}}
+    // expected-error@+1 {{'mesh.to_local' op has shards of type f32 of a tensor<8x8xf32>}}
     %0 = "mesh.to_local"(%x) {sharding = #mesh.shard<@g, [[0], []]>, manual_axes = [0]} : (tensor<8x8xf32>) -> f32
     scf.yield
   } {mesh.manual_axes = [0]}
@@ -51,7 +51,7 @@ func.func @a_piece_that_is_no_tensor(%x: tensor<8x8xf32>) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @cut_along_a_free_axis(%x: tensor<8x8xf32>) {
   scf.execute_region no_inline {
-    // expected-error@+1 {{'mesh.to_local' op has pieces of type tensor<2x8xf32>, expected the shape [8, 8] of tensor<8x8xf32>}}
+    // expected-error@+1 {{'mesh.to_local' op has shards of type tensor<2x8xf32>, expected the shape [8, 8] of tensor<8x8xf32>}}
     %0 = "mesh.to_local"(%x) {sharding = #mesh.shard<@g, [[1], []]>, manual_axes = [0]} : (tensor<8x8xf32>) -> tensor<2x8xf32>
     scf.yield
   } {mesh.manual_axes = [0]}
@@ -99,7 +99,7 @@ func.func @an_axis_that_the_grid_has_not(%x: tensor<8x8xf32>) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @a_scalar_of_another_type(%x: index) {
   scf.execute_region no_inline {
-    // expected-error@+1 {{'mesh.to_local' op has pieces of type i64 of a index}}
+    // expected-error@+1 {{'mesh.to_local' op has shards of type i64 of a index}}
     %0 = "mesh.to_local"(%x) {sharding = #mesh.shard<@g, []>, manual_axes = [0]} : (index) -> i64
     scf.yield
   } {mesh.manual_axes = [0]}
@@ -135,7 +135,7 @@ func.func @no_sharding(%x: tensor<8x8xf32>) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @a_whole_of_the_wrong_size(%x: tensor<4x8xf32>) {
   scf.execute_region no_inline {
-    // expected-error@+1 {{'mesh.to_global' op has pieces of type tensor<4x8xf32>, expected the shape [8, 8] of tensor<16x8xf32>}}
+    // expected-error@+1 {{'mesh.to_global' op has shards of type tensor<4x8xf32>, expected the shape [8, 8] of tensor<16x8xf32>}}
     %0 = "mesh.to_global"(%x) {sharding = #mesh.shard<@g, [[0], []]>, manual_axes = [0]} : (tensor<4x8xf32>) -> tensor<16x8xf32>
     scf.yield
   } {mesh.manual_axes = [0]}
@@ -147,7 +147,7 @@ func.func @a_whole_of_the_wrong_size(%x: tensor<4x8xf32>) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @a_whole_of_another_rank(%x: tensor<4x8xf32>) {
   scf.execute_region no_inline {
-    // expected-error@+1 {{'mesh.to_global' op has pieces of type tensor<4x8xf32>, expected the shape [4] of tensor<8xf32>}}
+    // expected-error@+1 {{'mesh.to_global' op has shards of type tensor<4x8xf32>, expected the shape [4] of tensor<8xf32>}}
     %0 = "mesh.to_global"(%x) {sharding = #mesh.shard<@g, [[0], []]>, manual_axes = [0]} : (tensor<4x8xf32>) -> tensor<8xf32>
     scf.yield
   } {mesh.manual_axes = [0]}

@@ -1,4 +1,4 @@
-// Each device gets what lies next to its piece as well: the result's type says how much of it.
+// Each device gets what lies next to its shard as well: the result's type says how much of it.
 //
 // RUN: shard-opt %s --verify-roundtrip | filecheck %s
 // RUN: shard-opt %s --mlir-print-op-generic | shard-opt | filecheck %s

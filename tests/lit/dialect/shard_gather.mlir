@@ -1,4 +1,4 @@
-// Pieces along a dimension are put together on one device of a group.
+// Shards along a dimension are put together on one device of a group.
 //
 // RUN: shard-opt %s --verify-roundtrip | filecheck %s
 

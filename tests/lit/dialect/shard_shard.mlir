@@ -31,9 +31,9 @@ func.func @repeated(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %2 : tensor<4xf32>
 }
 
-// Asks for the halos to be filled in; the pieces stay what they are.
-// CHECK-LABEL: func.func @halos_after_the_pieces
-func.func @halos_after_the_pieces(%x: tensor<12xf32>, %h: i64) -> tensor<12xf32> {
+// Asks for the halos to be filled in; the shards stay what they are.
+// CHECK-LABEL: func.func @halos_after_the_shards
+func.func @halos_after_the_shards(%x: tensor<12xf32>, %h: i64) -> tensor<12xf32> {
   %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
   %t = shard.sharding @g split_axes = [[0]] halo_sizes = [2, %h] : !shard.sharding
   %0 = shard.shard %x to %s : tensor<12xf32>

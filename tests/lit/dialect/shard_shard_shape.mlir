@@ -1,4 +1,4 @@
-// The shape of one device's piece, for known and unknown sizes and places.
+// The shape of one device's shard, for known and unknown sizes and places.
 //
 // RUN: shard-opt %s --verify-roundtrip | filecheck %s
 

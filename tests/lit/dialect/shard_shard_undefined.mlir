@@ -50,7 +50,7 @@ func.func @result_annotated_after_operand(%x: tensor<4x8xf32>) {
 
 // -----
 
-// Another grid, and other offsets, are other pieces.
+// Another grid, and other offsets, are other shards.
 
 shard.grid @g(shape = 2)
 shard.grid @h(shape = 2)
@@ -78,7 +78,7 @@ func.func @two_cuts(%x: tensor<4xf32>) {
 // -----
 
 shard.grid @g(shape = 2x2)
-func.func @same_pieces_written_otherwise(%x: tensor<4x8xf32>) {
+func.func @same_shards_written_otherwise(%x: tensor<4x8xf32>) {
   %s = shard.sharding @g split_axes = [[0]]
   %t = shard.sharding @g split_axes = [[0], []]
   %0 = shard.shard %x to %s : tensor<4x8xf32>

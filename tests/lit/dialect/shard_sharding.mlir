@@ -1,4 +1,4 @@
-// Shardings by themselves: split axes, halos, and offsets of uneven pieces, known and unknown.
+// Shardings by themselves: split axes, halos, and offsets of uneven shards, known and unknown.
 //
 // RUN: shard-opt %s --verify-roundtrip | filecheck %s
 

@@ -113,7 +113,7 @@ func.func @a_value_from_outside(%x: tensor<16x16xf32>, %y: tensor<8x16xf32>) -> 
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @a_result_that_is_no_tensor_of_pieces(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
+func.func @a_result_that_is_no_tensor_of_shards(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
   // expected-error@+1 {{has a manual computation that gives what no 'mesh.to_global' made}}
   %0 = scf.execute_region -> tensor<16x16xf32> no_inline {
     scf.yield %x : tensor<16x16xf32>

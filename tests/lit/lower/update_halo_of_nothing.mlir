@@ -1,4 +1,4 @@
-// Pieces without rows have nothing to exchange, whoever does it.
+// Shards without rows have nothing to exchange, whoever does it.
 //
 // RUN: shard-opt %s --lower=target=mpi | filecheck %s
 // RUN: shard-run %s | filecheck %s --check-prefix=MOVED

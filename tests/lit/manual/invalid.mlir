@@ -110,10 +110,10 @@ func.func @a_broadcast(%x: tensor<8xi32>) {
 // -----
 
 shard.grid @g(shape = 2)
-func.func @a_piece_of_a_piece(%x: tensor<8xi32>) {
+func.func @a_shard_of_a_shard(%x: tensor<8xi32>) {
   scf.execute_region no_inline {
     %a = "mesh.to_local"(%x) {manual_axes = [0], sharding = #mesh.shard<@g, [[0]]>} : (tensor<8xi32>) -> tensor<4xi32>
-    // expected-error @+1 {{a tensor is annotated [[0]] in a manual computation, where it is a piece along axes [0] already}}
+    // expected-error @+1 {{a tensor is annotated [[0]] in a manual computation, where it is a shard along axes [0] already}}
     %b = "mesh.annotate"(%a) {sharding = #mesh.shard<@g, [[0]]>} : (tensor<4xi32>) -> tensor<4xi32>
     scf.yield
   } {mesh.manual_axes = [0]}

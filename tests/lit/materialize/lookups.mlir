@@ -1,5 +1,5 @@
 // A table that is split along what is looked up is gathered only where it is smaller than what is
-// made of it; else each device looks up its own piece, and the results are added up.
+// made of it; else each device looks up its own shard, and the results are added up.
 //
 // RUN: shard-opt %s --propagate --materialize | filecheck %s
 
@@ -18,10 +18,10 @@ func.func @large(%table: tensor<64x4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]
   return %0 : tensor<6x4xf32>
 }
 
-// CHECK-LABEL: func.func @large_to_pieces
+// CHECK-LABEL: func.func @large_to_shards
 // CHECK: %[[ROWS:.*]] = "stablehlo.gather"(%arg0, %arg1)
 // CHECK: "mesh.reduce_scatter"(%[[ROWS]]) {mesh_axis = [0], reduction = "sum", tensor_axis = 1 : i64}
-func.func @large_to_pieces(
+func.func @large_to_shards(
     %table: tensor<64x4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>},
     %ids: tensor<6x1xi32>) -> (tensor<6x4xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}) {
   %0 = "stablehlo.gather"(%table, %ids) <{dimension_numbers = #stablehlo.gather<
@@ -44,7 +44,7 @@ func.func @small(%table: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>
   return %0 : tensor<60x4xf32>
 }
 
-// Back again: each device adds to its own piece, and nothing is moved.
+// Back again: each device adds to its own shard, and nothing is moved.
 //
 // CHECK-LABEL: func.func @back
 // CHECK-NOT: "mesh.all

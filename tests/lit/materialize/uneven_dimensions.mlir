@@ -1,4 +1,4 @@
-// Where it is said that a dimension is split that does not divide, ops keep its pieces that can.
+// Where it is said that a dimension is split that does not divide, ops keep its shards that can.
 //
 // RUN: shard-opt %s --propagate --materialize | filecheck %s
 // RUN: shard-opt %s --propagate --materialize | shard-opt - | filecheck %s
@@ -36,7 +36,7 @@ func.func @partial_results(%x: tensor<51x6xf32> {mesh.sharding = #mesh.shard<@g,
   return %0, %1 : tensor<2x6xf32>, tensor<6xf32>
 }
 
-// What the pieces of one dimension do not suit gets it whole.
+// What the shards of one dimension do not suit gets it whole.
 // CHECK-LABEL: func.func @gathered
 // CHECK: %[[WHOLE:.*]] = "mesh.all_gather"(%arg0)
 // CHECK: stablehlo.reshape %[[WHOLE]] : (tensor<5x6xf32>) -> tensor<30xf32>
@@ -52,7 +52,7 @@ func.func @gathered(%x: tensor<5x6xf32> {mesh.sharding = #mesh.shard<@g, [[0], [
   return %0, %1, %2, %3 : tensor<30xf32>, tensor<3x6xf32>, tensor<9x6xf32>, tensor<7x6xf32>
 }
 
-// What is looked up is in one of the pieces.
+// What is looked up is in one of the shards.
 // CHECK-LABEL: func.func @lookup_alone
 // CHECK: "stablehlo.gather"(%arg0
 // CHECK-NEXT: "mesh.all_reduce"

@@ -1,4 +1,4 @@
-// Windows go over split dimensions: each device gets what they read of its neighbours' pieces.
+// Windows go over split dimensions: each device gets what they read of its neighbours' shards.
 //
 // RUN: shard-opt %s --propagate --materialize | filecheck %s
 

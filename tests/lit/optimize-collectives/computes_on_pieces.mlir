@@ -1,4 +1,4 @@
-// Elementwise work behind an all-reduce or a gather is done on pieces, if no more bytes move.
+// Elementwise work behind an all-reduce or a gather is done on shards, if no more bytes move.
 //
 // RUN: shard-opt %s --optimize-collectives | filecheck %s
 

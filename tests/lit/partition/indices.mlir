@@ -1,4 +1,4 @@
-// Indices of the whole tensor become those of a piece, and the other way round.
+// Indices of the whole tensor become those of a shard, and the other way round.
 //
 // RUN: shard-opt %s --spmd | filecheck %s
 // RUN: shard-opt %s --spmd | shard-opt - --canonicalize --cse --lower -o %t
@@ -40,7 +40,7 @@ func.func @written(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %
   return %0 : tensor<8xf32>
 }
 
-// What is read is in one piece, or in two.
+// What is read is in one shard, or in two.
 // CHECK-LABEL: func.func @read
 // CHECK: %[[PART:.*]] = stablehlo.dynamic_slice {{.*}} -> tensor<2xf32>
 // CHECK: shard.all_reduce %[[PART]]

@@ -1,4 +1,4 @@
-// A gather of a split dimension reads its own piece, and gives zero for what is elsewhere; a
+// A gather of a split dimension reads its own shard, and gives zero for what is elsewhere; a
 // scatter into one leaves out what is elsewhere.
 //
 // RUN: shard-opt %s --partition | filecheck %s

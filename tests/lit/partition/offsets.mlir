@@ -1,4 +1,4 @@
-// Pieces that begin at offsets are as large as the largest, and are put together without gaps.
+// Shards that begin at offsets are as large as the largest, and are put together without gaps.
 //
 // RUN: shard-opt %s --spmd | filecheck %s
 // RUN: shard-opt %s --spmd | shard-opt - --canonicalize --cse --lower -o %t

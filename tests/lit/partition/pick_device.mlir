@@ -1,4 +1,4 @@
-// What one device does of the program of all: its branches, its pieces, and all collectives that it takes
+// What one device does of the program of all: its branches, its shards, and all collectives that it takes
 // part in, though it needs not what they give.
 //
 // RUN: shard-opt %s --pick-device | filecheck %s --check-prefix=FIRST

@@ -1,4 +1,4 @@
-// Pieces of a dimension that devices do not divide are as large as the first, padded at their end.
+// Shards of a dimension that devices do not divide are as large as the first, padded at their end.
 //
 // RUN: shard-opt %s --spmd | filecheck %s
 // RUN: shard-opt %s --spmd | shard-opt - --canonicalize --cse --lower -o %t

@@ -1,4 +1,4 @@
-// Pieces of different sizes are refused where the op would not make those of its result.
+// Shards of different sizes are refused where the op would not make those of its result.
 //
 // RUN: shard-opt %s --split-input-file --verify-diagnostics --partition
 // RUN: shard-opt %s --split-input-file --verify-diagnostics --spmd
@@ -6,7 +6,7 @@
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 func.func @of_a_body_that_reads_anywhere(%x: tensor<5xindex, #mesh.shard<@g, [[0]]>>, %t: tensor<9xf32>,
     %into: tensor<5xf32, #mesh.shard<@g, [[0]]>>) -> tensor<5xf32, #mesh.shard<@g, [[0]]>> attributes {mesh.form = "distributed"} {
-  // expected-error@+1 {{'linalg.map' op splits a loop of 5 among 2 devices, which do not divide it: by its rule ([a], [a]) -> ([a]) their pieces must be equal}}
+  // expected-error@+1 {{'linalg.map' op splits a loop of 5 among 2 devices, which do not divide it: by its rule ([a], [a]) -> ([a]) their shards must be equal}}
   %0 = linalg.map ins(%x : tensor<5xindex, #mesh.shard<@g, [[0]]>>) outs(%into : tensor<5xf32, #mesh.shard<@g, [[0]]>>)
     (%i: index, %o: f32) {
       %e = tensor.extract %t[%i] : tensor<9xf32>

@@ -1,4 +1,4 @@
-// Whole arguments, of which each device takes its pieces, and whole results, which are gathered.
+// Whole arguments, of which each device takes its shards, and whole results, which are gathered.
 //
 // RUN: shard-opt %s --partition | filecheck %s --check-prefix=PIECES
 // RUN: shard-opt %s --partition='arguments=whole results=pieces' | filecheck %s --check-prefix=ARGUMENTS
@@ -15,7 +15,7 @@
 // RUN: not shard-opt %s --partition=arguments=half 2>&1 | filecheck %s --check-prefix=WRONG
 
 // RESULT: check passed
-// WRONG: error: option 'arguments' of pass 'partition' must be one of pieces, whole, found 'half'
+// WRONG: error: option 'arguments' of pass 'partition' must be one of shards, whole, found 'half'
 
 shard.grid @g(shape = 2x2)
 
@@ -46,7 +46,7 @@ func.func @main(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [1]]>>)
   return %0 : tensor<8x8xf32, #mesh.shard<@g, [[0], [1]]>>
 }
 
-// What gathered a part of the pieces takes a larger slice, and what gathered all takes the whole.
+// What gathered a part of the shards takes a larger slice, and what gathered all takes the whole.
 //
 // ARGUMENTS-LABEL: func.func @gathered(
 // ARGUMENTS-NEXT: %[[ROWS:.*]] = shard.all_slice %arg0 on @g grid_axes = [1] slice_axis = 0 : tensor<8xf32> -> tensor<4xf32>
@@ -85,7 +85,7 @@ func.func @unused(%x: tensor<8xf32, #mesh.shard<@g, [[0]]>>, %y: tensor<8xf32>) 
   return %y : tensor<8xf32>
 }
 
-// Who calls has pieces, and the callee takes them.
+// Who calls has shards, and the callee takes them.
 //
 // BOTH-LABEL: func.func @callee(
 // BOTH-SAME: %arg0: tensor<4xf32> {mesh.argument = tensor<8xf32, #mesh.shard<@g, {{.*}}>>}) -> (tensor<4xf32>
@@ -118,7 +118,7 @@ func.func @uneven(%x: tensor<5xf32, #mesh.shard<@g, [[0]]>>)
   return %0 : tensor<5xf32, #mesh.shard<@g, [[0]]>>
 }
 
-// The op before which pieces are taken may be one that is no longer there.
+// The op before which shards are taken may be one that is no longer there.
 //
 // BOTH-LABEL: func.func @the_first_op_goes(
 // BOTH-NEXT: %[[PIECE:.*]] = shard.all_slice %arg1

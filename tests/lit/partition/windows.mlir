@@ -1,11 +1,11 @@
-// What a device's windows read is taken from its piece and the halos around it.
+// What a device's windows read is taken from its shard and the halos around it.
 //
 // RUN: shard-opt %s --spmd | filecheck %s
 // RUN: shard-opt %s --spmd | shard-opt - --canonicalize --cse --lower -o %t
 
 shard.grid @g(shape = 2)
 
-// Windows begin at 0 and 4, pieces at 0 and 5: the first device reads from its first own element on,
+// Windows begin at 0 and 4, shards at 0 and 5: the first device reads from its first own element on,
 // which is the second that it holds, the other one from the first that it holds on.
 // CHECK-LABEL: func.func @apart
 // CHECK: %[[HALO:.*]] = shard.update_halo {{.*}} halo_sizes = [1, 1] : tensor<7xf32>
@@ -25,7 +25,7 @@ func.func @apart(%x: tensor<10xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
   return %0 : tensor<8xf32>
 }
 
-// What each reads is in its own piece: the last three of the first, the first three of the other.
+// What each reads is in its own shard: the last three of the first, the first three of the other.
 // CHECK-LABEL: func.func @sliced
 // CHECK-NOT: shard.update_halo
 // CHECK: arith.constant dense<[1, 0]> : tensor<2xi64>
@@ -36,7 +36,7 @@ func.func @sliced(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
   return %0 : tensor<6xf32>
 }
 
-// Each takes the part that is in its own piece of the result.
+// Each takes the part that is in its own shard of the result.
 // CHECK-LABEL: func.func @joined
 // CHECK: %[[A:.*]] = tensor.extract_slice {{.*}} to tensor<4xf32>
 // CHECK: %[[B:.*]] = tensor.extract_slice {{.*}} to tensor<4xf32>

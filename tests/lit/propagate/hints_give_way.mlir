@@ -52,7 +52,7 @@ func.func @kept_closed(%x: tensor<8x16xf32>, %y: tensor<8x16xf32> {mesh.sharding
   return %2 : tensor<8x16xf32>
 }
 
-// Pieces need not be of one size.
+// Shards need not be of one size.
 // CHECK-LABEL: func.func @indivisible
 // CHECK: "mesh.annotate"
 // CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<@g, [[0], []]>]

@@ -1,4 +1,4 @@
-// An op without results may have a rule: it takes pieces. So may one without operands.
+// An op without results may have a rule: it takes shards. So may one without operands.
 //
 // RUN: shard-opt %s --allow-unregistered-dialect --spmd | filecheck %s
 

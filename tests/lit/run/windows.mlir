@@ -1,4 +1,4 @@
-// An image in 2x2 pieces: what windows read around a piece comes from the neighbours, corners too.
+// An image in 2x2 shards: what windows read around a shard comes from the neighbours, corners too.
 //
 // RUN: shard-run %s --check | filecheck %s
 

@@ -1,7 +1,7 @@
 // RUN: shard-opt %s --split-input-file --verify-diagnostics
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-func.func @a_piece_of_the_wrong_size(%x: tensor<8x8xf32>) {
+func.func @a_shard_of_the_wrong_size(%x: tensor<8x8xf32>) {
   // expected-error@+1 {{'sdy.manual_computation' op operand 0: expected shape [1, 8] of tensor<8x8xf32> in the region, not tensor<4x8xf32>}}
   %0 = "sdy.manual_computation"(%x) <{in_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>, manual_axes = #sdy<manual_axes{"x"}>, out_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>}> ({
   ^bb0(%a: tensor<4x8xf32>):
@@ -25,7 +25,7 @@ func.func @a_result_of_the_wrong_size(%x: tensor<8x8xf32>) {
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-func.func @a_piece_of_another_element_type(%x: tensor<8x8xf32>) {
+func.func @a_shard_of_another_element_type(%x: tensor<8x8xf32>) {
   // expected-error@+1 {{'sdy.manual_computation' op operand 0: expected shape [1, 8] of tensor<8x8xf32> in the region, not tensor<1x8xf16>}}
   %0 = "sdy.manual_computation"(%x) <{in_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>, manual_axes = #sdy<manual_axes{"x"}>, out_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>}> ({
   ^bb0(%a: tensor<1x8xf16>):
@@ -37,7 +37,7 @@ func.func @a_piece_of_another_element_type(%x: tensor<8x8xf32>) {
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-func.func @a_piece_that_is_no_tensor(%x: tensor<8x8xf32>) {
+func.func @a_shard_that_is_no_tensor(%x: tensor<8x8xf32>) {
   // expected-error@+1 {{'sdy.manual_computation' op operand 0: expected shape [1, 8] of tensor<8x8xf32> in the region, not f32}}
   %0 = "sdy.manual_computation"(%x) <{in_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>, manual_axes = #sdy<manual_axes{"x"}>, out_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>}> ({
   ^bb0(%a: f32):

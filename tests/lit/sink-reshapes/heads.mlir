@@ -1,5 +1,5 @@
 // Heads merged around an elementwise op: four heads on eight devices need no communication, because
-// nothing is merged any more. A piece of the merged dimension would be strided.
+// nothing is merged any more. A shard of the merged dimension would be strided.
 //
 // RUN: shard-opt %s --sink-reshapes | filecheck %s
 // RUN: shard-opt %s --spmd | filecheck %s --check-prefix=LOCAL

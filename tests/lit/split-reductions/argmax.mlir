@@ -1,4 +1,4 @@
-// Searches go over pieces first; what is gathered is one element of each.
+// Searches go over shards first; what is gathered is one element of each.
 //
 // RUN: shard-opt %s --propagate --split-reductions | filecheck %s
 // RUN: shard-opt %s --spmd | filecheck %s --check-prefix=LOCAL

@@ -54,7 +54,7 @@ def _real_to_half(source: ir.Value, into: ir.Value, dim: int) -> None:
     """The first half of the spectrum of real numbers: the other one is its mirror image."""
     size = source.type.shape[dim]
     transform = transform_of(into.type.element_type, size, is_inverse=False)
-    zero = reductions.neutral("sum", source.type.element_type)
+    zero = reductions.identity_value("sum", source.type.element_type)
 
     def write(at: Callable[[Number], list[Number]]) -> None:
         transform(

@@ -62,7 +62,7 @@ def _conjugate(value: ir.Value) -> ir.Value:
 def _scaled(value: ir.Value, factor: float) -> ir.Value:
     real = value.type.element_type
     scale = build.scalar(ir.FloatAttr.get(real, factor)).results[0]
-    return _op("mul", value, number(scale, reductions.neutral("sum", real)))
+    return _op("mul", value, number(scale, reductions.identity_value("sum", real)))
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class _Row:
         length, source = known
         step = loop_code.joined("divsi", self.size // factor, length)
         target = loop_code.joined("xori", source, 1)
-        zero = reductions.neutral("sum", self.halves.type.element_type)
+        zero = reductions.identity_value("sum", self.halves.type.element_type)
 
         def write(places: Values, _: Values) -> Values:
             turn, start, k = places
@@ -193,7 +193,7 @@ class _Convolution:
         """Zero past the end of the row."""
         value = load(loop_code.joined("minsi", place, self.size - 1))
         is_inside = loop_code.less(place, self.size)
-        return loop_code.chosen(is_inside, value, reductions.neutral("sum", value.type))
+        return loop_code.chosen(is_inside, value, reductions.identity_value("sum", value.type))
 
     def transform(self, load: Load, wanted: int, store: Store) -> None:
         def multiply(value: ir.Value, place: ir.Value) -> None:

@@ -35,7 +35,7 @@ def _is_positive(value: ir.Value) -> ir.Value:
     """Whether the real part is greater than zero: no NaN is."""
     if isinstance(value.type, ir.ComplexType):
         value = build.create("complex.re", [value.type.element_type], [value]).results[0]
-    zero = reductions.neutral("sum", value.type)
+    zero = reductions.identity_value("sum", value.type)
     bit = ir.IntegerType.get_signless(1)
     ogt = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _OGT)
     return build.create("arith.cmpf", [bit], [value, zero], {"predicate": ogt}).results[0]
@@ -101,7 +101,7 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
             square = rest(column, column)
             root = _root(square)
             write(column, column, root)
-            zero = reductions.neutral("sum", a.type.element_type)
+            zero = reductions.identity_value("sum", a.type.element_type)
             loop_code.loop(0, column, [], lambda row, _: write(row, column, zero))
             below = loop_code.joined("addi", column, 1)
             loop_code.loop(

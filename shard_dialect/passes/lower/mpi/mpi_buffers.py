@@ -40,7 +40,7 @@ def copy(buffer: ir.Value, into: ir.Value) -> None:
 
 def clear(buffer: ir.Value) -> None:
     """Let all elements be zero."""
-    build.fill(reductions.neutral("sum", buffer.type.element_type), buffer)
+    build.fill(reductions.identity_value("sum", buffer.type.element_type), buffer)
 
 
 def join_rows(buffer: ir.Value, count: int, into: ir.Value, reduction: Reduction) -> None:
@@ -48,7 +48,7 @@ def join_rows(buffer: ir.Value, count: int, into: ir.Value, reduction: Reduction
     rows, row = flat(buffer, count), flat(into)
     element = row.type.element_type
     kind: Reduction = "sum" if reduction == "average" else reduction
-    build.fill(reductions.neutral(kind, element), row)
+    build.fill(reductions.identity_value(kind, element), row)
     maps = ["affine_map<(d0, d1) -> (d0, d1)>", "affine_map<(d0, d1) -> (d1)>"]
     kinds = ["reduction", "parallel"]
     _loops(rows, row, maps, kinds, lambda a, b: reductions.combine(kind, a, b))

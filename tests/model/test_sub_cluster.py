@@ -2,14 +2,14 @@
 
 import pytest
 
-from shard_dialect.model import Grid, Part, Sharding, ShardingError, stage_axis
+from shard_dialect.model import Grid, Sharding, ShardingError, SubCluster, stage_axis
 from shard_dialect.planner import plan
 
 GRID = Grid("g", (2, 4))
 
 
 def test_each_device_is_in_one_stage() -> None:
-    stages = [Part(f"s{at}", "g", (0, at), (2, 1)) for at in range(4)]
+    stages = [SubCluster(f"s{at}", "g", (0, at), (2, 1)) for at in range(4)]
     assert stage_axis(stages, GRID) == 1
     for rank in range(GRID.size):
         assert [part.name for part in stages if part.holds(rank, GRID)] == [f"s{rank % 4}"]
@@ -30,7 +30,7 @@ def test_what_is_no_stage(
     sizes: list[tuple[int, int]], offsets: list[tuple[int, int]], expected: str
 ) -> None:
     parts = [
-        Part(f"s{at}", "g", offset, size)
+        SubCluster(f"s{at}", "g", offset, size)
         for at, (offset, size) in enumerate(zip(offsets, sizes, strict=True))
     ]
     with pytest.raises(ShardingError, match=expected):
