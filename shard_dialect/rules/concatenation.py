@@ -15,7 +15,7 @@ from shard_dialect.ir.building.masking import as_index, switch_at
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.partitioning import Cut, places
+from shard_dialect.rules.partitioning import PartitionedOp, places
 from shard_dialect.rules.query import Query
 
 
@@ -49,13 +49,13 @@ def _begins(sizes: Sequence[int]) -> list[int]:
     return [0, *accumulate(sizes)][:-1]
 
 
-def cut_joined(cut: Cut, dim: int) -> None:
+def partition_joined(partitioned: PartitionedOp, dim: int) -> None:
     """Put the operands' parts, each as large as the shard of the result, in each other's places."""
-    made = cut.result
+    made = partitioned.result
     if not made.is_split(dim):
         return
-    op, size = cut.op, made.shape[dim]
-    sizes = [shard.whole[dim] for shard in cut.operands if shard is not None]
+    op, size = partitioned.op, made.shape[dim]
+    sizes = [shard.whole[dim] for shard in partitioned.operands if shard is not None]
     with ir.InsertionPoint(op), op.location:
         value = op.operands[0]
         for operand, begin in list(zip(op.operands, _begins(sizes), strict=True))[1:]:

@@ -1,122 +1,113 @@
-"""Which ops may work on partial values: of the parts they make the parts of the result.
+"""Which operands of an op must be partial for its result to be: the functions of its record.
 
     add(x, y), both partial sums              the partial sum of x + y
     multiply(x, y), one of them a partial sum the partial sum of x * y
     transpose(x), partial in any way          partial in that way
 
-`arith` ops have operands of one type, so all or none of them are partial. Rounding differs as it
-does with the order of any sum. Narrower floats would round each part, so a conversion to them
-counts only where it is asked for.
+Each function is asked with the operands that are partial already. It gives all that must be, or
+`None` where the result would be something else. `arith` ops have operands of one type, so all or
+none of them are partial. Rounding differs as it does with the order of any sum. Narrower floats
+would round each summand, so a conversion to them counts only where it is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import Reduction, ShardingRule
 
-Places = frozenset[int]
-_Carry = Callable[[ir.Operation, Places], Places | None]
+Numbers = frozenset[int]
 
 
-def carries(
-    op: ir.Operation, rule: ShardingRule, places: Places, reduction: Reduction, *, narrow: bool
-) -> Places | None:
-    """The operands that must be partial with those at `places` for the result to be.
+@dataclass(frozen=True, slots=True)
+class PartialQuery:
+    """An op of which the operands at `numbers` are partial, by `reduction`.
 
-    `None` where it would be something else. With `narrow` conversions may round each part.
+    With `narrow` conversions may round each summand.
     """
-    if _is_bool(op):
-        return None
-    if op.name in _CONVERSIONS:
-        return _converted(op, places, reduction, narrow=narrow)
-    if op.name in _REDUCTIONS:
-        kinds = {kind for _, kind in rule.reductions}
-        return _first(op, places) if kinds == {reduction} and len(op.results) == 1 else None
-    carry = _ANY.get(op.name) or _TABLES.get(reduction, {}).get(op.name)
-    found = carry(op, places) if carry else None
-    if found is not None and op.name.startswith("linalg."):
-        count = len(op.operands)
-        return found | set(range(count - len(op.results), count))
-    return found
+
+    op: ir.Operation
+    rule: ShardingRule
+    numbers: Numbers
+    reduction: Reduction
+    narrow: bool
 
 
-def _together(op: ir.Operation, places: Places) -> Places | None:
-    count = len(op.operands) - (len(op.results) if op.name.startswith("linalg.") else 0)
+PartialFunction = Callable[[PartialQuery], "Numbers | None"]
+
+
+def moves(query: PartialQuery) -> Numbers | None:
+    """The elements of the first operand, in other places."""
+    return query.numbers if query.numbers == {0} else None
+
+
+def joins(query: PartialQuery) -> Numbers:
+    """The elements of all operands."""
+    count = len(query.op.operands)
+    if query.op.name.startswith("linalg."):
+        count -= len(query.op.results)
     return frozenset(range(count))
 
 
-def _one(op: ir.Operation, places: Places) -> Places | None:
-    return places if len(places) == 1 and places <= {0, 1} else None
+def chooses(query: PartialQuery) -> Numbers | None:
+    """Elements of the second operand or of the third."""
+    return frozenset({1, 2}) if query.numbers <= {1, 2} else None
 
 
-def _first(op: ir.Operation, places: Places) -> Places | None:
-    return places if places == {0} else None
+def adds(query: PartialQuery) -> Numbers | None:
+    return joins(query) if query.reduction == "sum" else None
 
 
-def _arms(op: ir.Operation, places: Places) -> Places | None:
-    return frozenset({1, 2}) if places <= {1, 2} else None
+def negates(query: PartialQuery) -> Numbers | None:
+    return moves(query) if query.reduction == "sum" else None
 
 
-def _numerator(op: ir.Operation, places: Places) -> Places | None:
-    return _first(op, places) if _is_float(op.operands[0]) else None
+def scales(query: PartialQuery) -> Numbers | None:
+    """A product of two operands is linear in each."""
+    is_one = len(query.numbers) == 1 and query.numbers <= {0, 1}
+    return query.numbers if is_one and query.reduction == "sum" else None
 
 
-def _converted(
-    op: ir.Operation, places: Places, reduction: Reduction, *, narrow: bool
-) -> Places | None:
-    given, made = op.operands[0], op.results[0]
-    if reduction == "product" or not (_is_float(given) and _is_float(made)):
+def multiplies(query: PartialQuery) -> Numbers | None:
+    """Elementwise: linear in each operand, and a product of products."""
+    return joins(query) if query.reduction == "product" else scales(query)
+
+
+def multiplies_alike(query: PartialQuery) -> Numbers | None:
+    """Elementwise, of operands that are all of one type."""
+    return joins(query) if query.reduction == "product" else None
+
+
+def divides(query: PartialQuery) -> Numbers | None:
+    """Floats only: integers are rounded."""
+    return negates(query) if _is_float(query.op.operands[0]) else None
+
+
+def takes_maximum(query: PartialQuery) -> Numbers | None:
+    return joins(query) if query.reduction == "max" else None
+
+
+def takes_minimum(query: PartialQuery) -> Numbers | None:
+    return joins(query) if query.reduction == "min" else None
+
+
+def reduces(query: PartialQuery) -> Numbers | None:
+    """Over dimensions, by the same reduction."""
+    kinds = {kind for _, kind in query.rule.reductions}
+    return moves(query) if kinds == {query.reduction} and len(query.op.results) == 1 else None
+
+
+def converts(query: PartialQuery) -> Numbers | None:
+    """From floats to floats; rounding keeps an order, but no sum."""
+    given, made = query.op.operands[0], query.op.results[0]
+    if query.reduction == "product" or not (_is_float(given) and _is_float(made)):
         return None
     widens = made.type.element_type.width > given.type.element_type.width
-    exact = widens or reduction != "sum"  # rounding keeps an order
-    return places if exact or narrow else None
+    is_exact = widens or query.reduction != "sum"
+    return query.numbers if is_exact or query.narrow else None
 
 
 def _is_float(value: ir.Value) -> bool:
     return isinstance(value.type.element_type, ir.FloatType)
-
-
-def _is_bool(op: ir.Operation) -> bool:
-    type_ = op.results[0].type
-    return isinstance(type_, ir.ShapedType) and str(type_.element_type) == "i1"
-
-
-def _table(**groups: tuple[_Carry, str]) -> dict[str, _Carry]:
-    return {name: carry for carry, names in groups.values() for name in names.split()}
-
-
-_CONVERSIONS = ("stablehlo.convert", "arith.extf", "arith.truncf")
-_REDUCTIONS = ("stablehlo.reduce", "tosa.reduce_sum", "tosa.reduce_max", "tosa.reduce_min")
-_ANY = _table(
-    moved=(
-        _first,
-        "stablehlo.transpose stablehlo.reshape stablehlo.broadcast_in_dim stablehlo.slice "
-        "stablehlo.reverse stablehlo.gather linalg.transpose linalg.broadcast linalg.copy "
-        "tensor.expand_shape tensor.collapse_shape tensor.extract_slice tosa.transpose "
-        "tosa.reshape tosa.slice tosa.reverse",
-    ),
-    joined=(_together, "stablehlo.concatenate tensor.concat tosa.concat"),
-    chosen=(_arms, "stablehlo.select arith.select tosa.select"),
-)
-_TABLES: dict[Reduction, dict[str, _Carry]] = {
-    "sum": _table(
-        added=(
-            _together,
-            "stablehlo.add stablehlo.subtract arith.addf arith.addi arith.subf arith.subi "
-            "tosa.add tosa.sub linalg.add linalg.sub",
-        ),
-        scaled=(
-            _one,
-            "stablehlo.multiply linalg.mul stablehlo.dot_general "
-            "stablehlo.convolution linalg.matmul linalg.batch_matmul linalg.matvec linalg.vecmat "
-            "linalg.dot",
-        ),
-        negated=(_first, "stablehlo.negate arith.negf linalg.negf"),
-        divided=(_numerator, "stablehlo.divide linalg.div"),
-    ),
-    "max": _table(of=(_together, "stablehlo.maximum arith.maximumf arith.maxsi linalg.max")),
-    "min": _table(of=(_together, "stablehlo.minimum arith.minimumf arith.minsi linalg.min")),
-    "product": _table(of=(_together, "stablehlo.multiply arith.mulf arith.muli linalg.mul")),
-}

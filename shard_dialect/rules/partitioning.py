@@ -62,7 +62,7 @@ def places(count: int) -> range:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class PartitionedOp:
     """An op with the types of shards, and all else yet as for whole tensors; its rule for these.
 
     `None` stands for an operand or result that is no tensor.
@@ -94,5 +94,5 @@ class Cut:
         return 1
 
 
-CutFunction = Callable[[Cut], None]
+PartitionFunction = Callable[[PartitionedOp], None]
 """Changes the attributes of an op to those of the same op on shards, or writes ops around it."""

@@ -10,7 +10,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.building.masking import as_index
 from shard_dialect.model import Reduction, Window, Windows
 from shard_dialect.model.window import Reading
-from shard_dialect.rules.partitioning import Cut
+from shard_dialect.rules.partitioning import PartitionedOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,34 +45,38 @@ def inside(windows: Windows) -> Windows | None:
     return windows if windows.fill is not None or windows.stay_inside else None
 
 
-def read_windows(cut: Cut) -> None:
+def read_windows(partitioned: PartitionedOp) -> None:
     """Let each operand be what its windows on this device read."""
-    for window in cut.rule.windows:
-        reading = _reading(cut, window)
-        value = cut.op.operands[window.operand]
+    for window in partitioned.rule.windows:
+        reading = _reading(partitioned, window)
+        value = partitioned.op.operands[window.operand]
         if reading is None or value.type.shape[window.dim] == reading.taken:
             continue
-        with ir.InsertionPoint(cut.op), cut.op.location:
-            begin = _begin(cut, window, reading.begins)
-            cut.op.operands[window.operand] = build.part_of(value, begin, reading.taken, window.dim)
+        with ir.InsertionPoint(partitioned.op), partitioned.op.location:
+            begin = _begin(partitioned, window, reading.begins)
+            partitioned.op.operands[window.operand] = build.part_of(
+                value, begin, reading.taken, window.dim
+            )
 
 
-def _begin(cut: Cut, window: Window, begins: Sequence[int]) -> int | ir.Value:
+def _begin(partitioned: PartitionedOp, window: Window, begins: Sequence[int]) -> int | ir.Value:
     if len(set(begins)) == 1:
         return begins[0]
-    return as_index(cut.operand(window.operand).own(window.dim, begins))
+    return as_index(partitioned.operand(window.operand).own(window.dim, begins))
 
 
-def padding_of(cut: Cut, operand: int, dim: int, whole: tuple[int, int]) -> tuple[int, int]:
+def padding_of(
+    partitioned: PartitionedOp, operand: int, dim: int, whole: tuple[int, int]
+) -> tuple[int, int]:
     """The padding around what a device's windows read, that of the `whole` where it has all."""
-    for window in cut.rule.windows:
+    for window in partitioned.rule.windows:
         if (window.operand, window.dim) == (operand, dim):
-            reading = _reading(cut, window)
+            reading = _reading(partitioned, window)
             return (reading.lead, reading.trail) if reading else whole
     return whole
 
 
-def _reading(cut: Cut, window: Window) -> Reading | None:
+def _reading(partitioned: PartitionedOp, window: Window) -> Reading | None:
     """`None` where a device has all windows."""
-    devices = cut.devices(window.factor)
+    devices = partitioned.devices(window.factor)
     return window.windows.reading(devices) if devices > 1 else None

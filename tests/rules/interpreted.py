@@ -30,7 +30,7 @@ from shard_dialect.model import (
     Window,
 )
 from shard_dialect.model.window import Reading
-from shard_dialect.rules import Cut, Shard, cutting_of, rule_of
+from shard_dialect.rules import PartitionedOp, Shard, record_of, rule_of
 from shard_dialect.rules.stablehlo.index_arithmetic import constant
 from shard_dialect.runtime.communicators.join_shards import join
 from tests.conftest import ROOT
@@ -230,11 +230,11 @@ def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank
             assert is_cut or type_ == value.type, "constants are not cut here"
             value.set_type(type_)
         made = [value.type for value in op.results]
-        cut = cutting_of(op)
+        record = record_of(op)
         if op.name == "stablehlo.concatenate" and any(assignment[w.factor] for w in rule.windows):
             raise ShardingError("shards are put together by an op that is not interpreted")
-        if cut is not None:
-            cut(Cut(op, rule, operands, results))
+        if record is not None and record.partition is not None:
+            record.partition(PartitionedOp(op, rule, operands, results))
         function = operations(module.body)[0]
         type_ = ir.FunctionType.get([argument.type for argument in arguments], made)
         function.attributes["function_type"] = ir.TypeAttr.get(type_)

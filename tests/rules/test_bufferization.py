@@ -3,7 +3,7 @@
 import pytest
 
 from shard_dialect.ir.context import make_context
-from shard_dialect.rules.dialects.bufferization_rules import RULES
+from shard_dialect.rules.dialects.bufferization_rules import RECORDS
 from tests.rules.placed import (
     HEAD,
     Case,
@@ -75,4 +75,4 @@ def test_globals_are_whole_on_every_device(op: str, monkeypatch: pytest.MonkeyPa
 def test_every_op_of_the_table_is_known() -> None:
     with make_context() as context:
         assert all(context.dialects[name] for name in ("bufferization", "ml_program"))  # loads them
-        assert not [name for name in RULES if not context.is_registered_operation(name)]
+        assert not [name for name in RECORDS if not context.is_registered_operation(name)]

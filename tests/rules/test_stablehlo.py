@@ -14,7 +14,7 @@ from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import ShardingRule
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.rules import rule_of
-from shard_dialect.rules.stablehlo import RULES
+from shard_dialect.rules.stablehlo import RECORDS
 from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, NOT_RUN, Family, drawn
 from tests.test_end_to_end import run_and_check
 
@@ -396,4 +396,4 @@ def test_a_call_that_is_not_as_its_target_says_has_no_rule(call: str) -> None:
 def test_every_op_of_the_table_is_stablehlos() -> None:
     with make_context() as context:
         Source.of("// stablehlo.abs\n").parse()
-        assert not [name for name in RULES if not context.is_registered_operation(name)]
+        assert not [name for name in RECORDS if not context.is_registered_operation(name)]

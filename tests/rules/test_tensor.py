@@ -3,7 +3,7 @@
 import pytest
 
 from shard_dialect.ir.context import make_context
-from shard_dialect.rules.dialects.tensor_rules import RULES
+from shard_dialect.rules.dialects.tensor_rules import RECORDS
 from tests.rules.placed import (
     at_random,
     case,
@@ -222,8 +222,8 @@ def test_the_rule_is(name: str) -> None:
 def test_every_op_of_the_table_is_tensors() -> None:
     with make_context() as context:
         assert context.dialects["tensor"]  # loads it
-        assert not [name for name in RULES if not context.is_registered_operation(name)]
+        assert not [name for name in RECORDS if not context.is_registered_operation(name)]
 
 
 def test_every_op_of_the_table_is_tried() -> None:
-    assert set(RULES) - {each.op for each in CASES.values()} == {"tensor.empty"}
+    assert set(RECORDS) - {each.op for each in CASES.values()} == {"tensor.empty"}

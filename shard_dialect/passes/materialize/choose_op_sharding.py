@@ -26,7 +26,7 @@ from shard_dialect.model import (
 from shard_dialect.model.axis import Axes
 from shard_dialect.model.rule import Dims
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
-from shard_dialect.rules.padding import may_be_uneven
+from shard_dialect.rules.uneven import may_be_uneven
 
 FLOPS_PER_BYTE = 100
 """Arithmetic that is as dear as moving a byte: products are not repeated to save a few bytes."""

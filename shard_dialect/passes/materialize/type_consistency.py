@@ -26,8 +26,8 @@ from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, Shard
 from shard_dialect.model.axis import Axes
 from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.rules import rule_of
-from shard_dialect.rules.padding import may_be_uneven
-from shard_dialect.rules.partial_values import carries
+from shard_dialect.rules.registry import carries
+from shard_dialect.rules.uneven import may_be_uneven
 
 _FREE = (*COLLECTIVES, *FLOWS, *ENDS, "func.call")
 """Ops whose operands may lie in any way: others say, and check, what they must be."""

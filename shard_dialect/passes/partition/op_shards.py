@@ -10,14 +10,14 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.model import AllSlice, Axes, ShardingRule
-from shard_dialect.rules import Cut, Shard
+from shard_dialect.rules import PartitionedOp, Shard
 
 
-def cut_of(op: ir.Operation, rule: ShardingRule, shardings: Shardings) -> Cut:
+def partitioned_op(op: ir.Operation, rule: ShardingRule, shardings: Shardings) -> PartitionedOp:
     """The shards of the op's tensors, by their distributed types."""
     shards = tuple(_shard(value.type, shardings) for value in (*op.operands, *op.results))
     count = len(op.operands)
-    return Cut(op, rule, shards[:count], shards[count:])
+    return PartitionedOp(op, rule, shards[:count], shards[count:])
 
 
 def _shard(type_: ir.Type, shardings: Shardings) -> Shard | None:

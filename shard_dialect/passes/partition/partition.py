@@ -72,12 +72,12 @@ from shard_dialect.passes.materialize.type_consistency import (
     check_types,
 )
 from shard_dialect.passes.partition.global_boundary import give_whole, not_called, take_whole
-from shard_dialect.passes.partition.op_shards import cut_of
-from shard_dialect.passes.partition.partition_collectives import cut_collective
+from shard_dialect.passes.partition.op_shards import partitioned_op
+from shard_dialect.passes.partition.partition_collectives import partition_collective
 from shard_dialect.passes.partition.stage_branches import branch_by_stage
 from shard_dialect.passes.stages.stages_to_grid import has_stages
-from shard_dialect.rules import Cut, cutting_of
-from shard_dialect.rules.padding import fill_padding
+from shard_dialect.rules import PartitionedOp, record_of
+from shard_dialect.rules.uneven import fill_padding
 from shard_dialect.rules.window_shards import read_windows
 
 
@@ -132,31 +132,31 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
     ops = list(_computing(handle))
     # In step with `ops`: as a key an op would not do, its hash changes with its operands.
     collectives: list[Collective | None] = []
-    cuts: list[Cut | None] = []
+    cuts: list[PartitionedOp | None] = []
     grids: list[Grid | None] = []
     for op in ops:
         with located(op):
             rule = check_types(op, shardings)
             collectives.append(read_collective(op) if is_reshard(op) else None)
-            cuts.append(cut_of(op, rule, shardings) if rule is not None else None)
+            cuts.append(partitioned_op(op, rule, shardings) if rule is not None else None)
             grids.append(_grid_apart(op, shardings))
     with located(handle):
-        _cut_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
+        _partition_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
         for end in returns_of(handle)[:1]:
-            _cut_boundary(handle, "res_attrs", RESULT, end.operands)
+            _partition_boundary(handle, "res_attrs", RESULT, end.operands)
     with located(handle):
-        _cut_arguments(handle, shardings)
-    for op, collective, cut, grid in zip(ops, collectives, cuts, grids, strict=True):
+        _partition_arguments(handle, shardings)
+    for op, collective, partitioned, grid in zip(ops, collectives, cuts, grids, strict=True):
         with located(op):
             if collective is not None:
-                cut_collective(op, collective, shardings)
+                partition_collective(op, collective, shardings)
                 continue
-            _cut_arguments(op, shardings)
+            _partition_arguments(op, shardings)
             _cut_results(op, shardings)
             if grid is not None:
                 write_device_collective(op, grid, shardings)
-            elif cut is not None:
-                _adapt(cut)
+            elif partitioned is not None:
+                _adapt(partitioned)
     inline_bodies(handle)
     update_type(handle)
     set_form(handle, "local")
@@ -172,13 +172,13 @@ def _grid_apart(op: ir.Operation, shardings: Shardings) -> Grid | None:
     return grid
 
 
-def _adapt(cut: Cut) -> None:
+def _adapt(partitioned: PartitionedOp) -> None:
     """Let an op, on shards by now, do what it did on whole tensors."""
-    fill_padding(cut)
-    read_windows(cut)
-    function = cutting_of(cut.op)
-    if function is not None:
-        function(cut)
+    fill_padding(partitioned)
+    read_windows(partitioned)
+    record = record_of(partitioned.op)
+    if record is not None and record.partition is not None:
+        record.partition(partitioned)
 
 
 def _computing(op: ir.Operation) -> Iterator[ir.Operation]:
@@ -191,14 +191,16 @@ def _computing(op: ir.Operation) -> Iterator[ir.Operation]:
                     yield from _computing(inner)
 
 
-def _cut_arguments(op: ir.Operation, shardings: Shardings) -> None:
+def _partition_arguments(op: ir.Operation, shardings: Shardings) -> None:
     for region in op.regions:
         for block in region.blocks:
             for argument in block.arguments:
-                _cut_value(argument, shardings)
+                _partition_value(argument, shardings)
 
 
-def _cut_boundary(handle: ir.Operation, key: str, name: str, values: Sequence[ir.Value]) -> None:
+def _partition_boundary(
+    handle: ir.Operation, key: str, name: str, values: Sequence[ir.Value]
+) -> None:
     entries = boundary(handle, key)
     for attributes, value in zip(entries, values, strict=True):
         if isinstance(value.type, ir.RankedTensorType):
@@ -206,19 +208,19 @@ def _cut_boundary(handle: ir.Operation, key: str, name: str, values: Sequence[ir
     set_boundary(handle, key, entries)
 
 
-def _cut_value(value: ir.Value, shardings: Shardings) -> None:
+def _partition_value(value: ir.Value, shardings: Shardings) -> None:
     if isinstance(value.type, ir.RankedTensorType):
         value.set_type(shardings.local(value.type))
 
 
 def _cut_results(op: ir.Operation, shardings: Shardings) -> None:
     if build.is_constant(op) and shardings.of_type(op.results[0].type) is not None:
-        _cut_constant(op, shardings)
+        _partition_constant(op, shardings)
     for result in op.results:
-        _cut_value(result, shardings)
+        _partition_value(result, shardings)
 
 
-def _cut_constant(op: ir.Operation, shardings: Shardings) -> None:
+def _partition_constant(op: ir.Operation, shardings: Shardings) -> None:
     """A constant whose type has a sharding; only a splat is the same in every shard."""
     key = build.CONSTANTS[op.name]
     whole = op.attributes[key]

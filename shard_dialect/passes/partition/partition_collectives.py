@@ -30,7 +30,7 @@ from shard_dialect.model import (
 from shard_dialect.passes.partition.op_shards import own_number
 
 
-def cut_collective(op: ir.Operation, collective: Collective, shardings: Shardings) -> None:
+def partition_collective(op: ir.Operation, collective: Collective, shardings: Shardings) -> None:
     """Replace a `mesh` op, read before its operand was cut, by the `shard` ops of its steps."""
     now = collective.source
     grid = shardings.grid(now.grid)

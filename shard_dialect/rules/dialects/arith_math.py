@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
+from shard_dialect.rules.op_record import OpRecord, alike
+from shard_dialect.rules.padding import HARMLESS, harmless_operand
+from shard_dialect.rules.partial_values import (
+    adds,
+    chooses,
+    converts,
+    multiplies_alike,
+    negates,
+    takes_maximum,
+    takes_minimum,
+)
 from shard_dialect.rules.query import Query
 
 
@@ -56,7 +65,20 @@ _MATH = (
     "log10 log1p log2 powf round roundeven rsqrt sin sincos sinh sqrt tan tanh trunc"
 ).split()
 
-RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
-    **{f"arith.{name}": elementwise for name in _ARITH},
-    **{f"math.{name}": elementwise for name in _MATH},
+_PLAIN = OpRecord(elementwise)
+RECORDS: dict[str, OpRecord] = {
+    **alike("arith", _ARITH, _PLAIN),
+    **alike("math", _MATH, _PLAIN),
+    **{
+        name: OpRecord(elementwise, padding=harmless_operand)
+        for name in HARMLESS
+        if name.startswith(("arith.", "math."))
+    },
+    **alike("arith", ("addf", "addi", "subf", "subi"), OpRecord(elementwise, partial=adds)),
+    **alike("arith", ("extf", "truncf"), OpRecord(elementwise, partial=converts)),
+    **alike("arith", ("maximumf", "maxsi"), OpRecord(elementwise, partial=takes_maximum)),
+    **alike("arith", ("minimumf", "minsi"), OpRecord(elementwise, partial=takes_minimum)),
+    **alike("arith", ("mulf", "muli"), OpRecord(elementwise, partial=multiplies_alike)),
+    "arith.negf": OpRecord(elementwise, partial=negates),
+    "arith.select": OpRecord(elementwise, partial=chooses),
 }

@@ -6,10 +6,9 @@ stay the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.dialects.arith_math import elementwise, no_factors
+from shard_dialect.rules.op_record import OpRecord
 from shard_dialect.rules.query import Query
 
 
@@ -18,14 +17,14 @@ def materialize_in_destination(query: Query) -> ShardingRule | None:
     return elementwise(query) if query.results else no_factors(query)
 
 
-RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
-    "bufferization.alloc_tensor": elementwise,
-    "bufferization.materialize_in_destination": materialize_in_destination,
-    "bufferization.to_buffer": no_factors,
-    "bufferization.to_tensor": no_factors,
-    "ml_program.global_load": no_factors,
-    "ml_program.global_load_const": no_factors,
-    "ml_program.global_load_graph": no_factors,
-    "ml_program.global_store": no_factors,
-    "ml_program.global_store_graph": no_factors,
+RECORDS: dict[str, OpRecord] = {
+    "bufferization.alloc_tensor": OpRecord(elementwise),
+    "bufferization.materialize_in_destination": OpRecord(materialize_in_destination),
+    "bufferization.to_buffer": OpRecord(no_factors),
+    "bufferization.to_tensor": OpRecord(no_factors),
+    "ml_program.global_load": OpRecord(no_factors),
+    "ml_program.global_load_const": OpRecord(no_factors),
+    "ml_program.global_load_graph": OpRecord(no_factors),
+    "ml_program.global_store": OpRecord(no_factors),
+    "ml_program.global_store_graph": OpRecord(no_factors),
 }

@@ -19,27 +19,28 @@ from __future__ import annotations
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.building.build import create, scalar
 from shard_dialect.ir.building.masking import as_index, is_within, select
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, has_own_body, operations, walk
+from shard_dialect.model import ShardingRule
 from shard_dialect.rules.dialects.linalg_rules import plain_loops
-from shard_dialect.rules.padding import TRAPS
-from shard_dialect.rules.partitioning import Cut, CutFunction, Shard
+from shard_dialect.rules.padding import HARMLESS, Filling, identities
+from shard_dialect.rules.partitioning import PartitionedOp, Shard
 
 _Loops = dict[int, tuple[Shard, int]]
 """For each loop that is split a shard that it goes over, and along which dimension."""
 
 
-def cut_body(cut: Cut) -> None:
+def partition_body(partitioned: PartitionedOp) -> None:
     """What the body says of indices, of sums and of divisions, on one device's shard."""
-    loops = _split_loops(cut)
-    _add_begins(cut.op, loops)
+    loops = _split_loops(partitioned)
+    _add_begins(partitioned.op, loops)
     uneven = {loop: (shard, dim) for loop, (shard, dim) in loops.items() if shard.is_uneven(dim)}
     if uneven:
-        _leave_padding(cut, uneven)
+        _leave_padding(partitioned, uneven)
 
 
-def _split_loops(cut: Cut) -> _Loops:
+def _split_loops(partitioned: PartitionedOp) -> _Loops:
     found: _Loops = {}
-    for map_, shard in zip(_maps(cut.op), cut.operands, strict=True):
+    for map_, shard in zip(_maps(partitioned.op), partitioned.operands, strict=True):
         for dim, expr in enumerate(map_.results):
             if shard is not None and isinstance(expr, ir.AffineDimExpr) and shard.is_split(dim):
                 found.setdefault(expr.position, (shard, dim))
@@ -67,11 +68,11 @@ def _add_begins(op: ir.Operation, loops: _Loops) -> None:
         index.replace_all_uses_except(moved.results[0], moved)
 
 
-def _leave_padding(cut: Cut, uneven: _Loops) -> None:
-    op, block = cut.op, body(cut.op)
-    kept = plain_loops(_maps(op)[len(cut.operands) - len(cut.results) :])
+def _leave_padding(partitioned: PartitionedOp, uneven: _Loops) -> None:
+    op, block = partitioned.op, body(partitioned.op)
+    kept = plain_loops(_maps(op)[len(partitioned.operands) - len(partitioned.results) :])
     reduced = [loop for loop in uneven if loop not in kept]
-    traps = [inner for inner in walk(op) if inner.name in TRAPS]
+    traps = [inner for inner in walk(op) if inner.name in HARMLESS]
     if not reduced and not traps:
         return
     with ir.InsertionPoint(op), op.location:
@@ -83,7 +84,7 @@ def _leave_padding(cut: Cut, uneven: _Loops) -> None:
             _avoid(inner, is_held)
     if reduced:
         end = operations(block)[-1]
-        inits = list(block.arguments)[len(block.arguments) - len(cut.results) :]
+        inits = list(block.arguments)[len(block.arguments) - len(partitioned.results) :]
         with ir.InsertionPoint(end), op.location:
             is_held = is_within({loop: counts[loop] for loop in reduced})
             for place, init in enumerate(inits):
@@ -94,10 +95,41 @@ def _avoid(op: ir.Operation, is_held: ir.Value) -> None:
     """Give an op that would end the program something else where there is only padding."""
     given = op.operands[1]
     with ir.InsertionPoint(op), op.location:
-        harmless = scalar(ir.IntegerAttr.get(given.type, TRAPS[op.name])).results[0]
+        harmless = scalar(ir.IntegerAttr.get(given.type, HARMLESS[op.name])).results[0]
         op.operands[1] = select(is_held, given, harmless)
 
 
-CUTS: dict[str, CutFunction] = dict.fromkeys(
-    ("linalg.generic", "linalg.map", "linalg.reduce"), cut_body
-)
+_LOADS = ("tensor.extract", "memref.load")
+_CASTS = ("arith.extf", "arith.extsi", "arith.extui", "arith.sitofp", "arith.uitofp")
+
+
+def may_be_padded(op: ir.Operation) -> bool:
+    """Whether a body does no harm to elements that are none."""
+    inside = walk(op) if has_own_body(op.name) else _inside(op)
+    names = {inner.name for inner in inside}
+    if names & set(_LOADS):
+        return False
+    return has_own_body(op.name) or not names & set(HARMLESS)
+
+
+def padding(op: ir.Operation, rule: ShardingRule) -> list[Filling] | None:
+    """A body that the op has by its name adds up products, or its identity is not known."""
+    if has_own_body(op.name):
+        return []
+    return identities(op, rule) if _is_product(op, rule) else None
+
+
+def _inside(op: ir.Operation) -> list[ir.Operation]:
+    has_one = len(op.regions) > 0 and len(op.regions[0].blocks) > 0
+    return operations(body(op)) if has_one else []
+
+
+def _is_product(op: ir.Operation, rule: ShardingRule) -> bool:
+    """Whether a body adds up products of elements, all of tensors that have what is summed over."""
+    names = [inner.name for inner in _inside(op)]
+    reduced = frozenset(rule.reduction_of)
+    inputs = [dims or () for number, dims in enumerate(rule.operands) if number not in rule.inits]
+    have = all(reduced <= {factor for dim in dims for factor in dim} for dims in inputs)
+    computing = [name for name in names if name not in _CASTS]
+    products = (["arith.mulf", "arith.addf"], ["arith.muli", "arith.addi"])
+    return have and computing[:-1] in products

@@ -258,14 +258,3 @@ def _tiled(query: Query, plain: Shape, tiled: Shape, *, packs: bool) -> Sharding
 
 def winograd(spec: str) -> Callable[[Query], ShardingRule]:
     return lambda query: ShardingRule.einsum(spec, query.operands, query.results)
-
-
-RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
-    "linalg.pack": pack,
-    "linalg.softmax": softmax,
-    "linalg.unpack": unpack,
-    "linalg.winograd_filter_transform": winograd("f11c,11cf->11cf"),
-    "linalg.winograd_input_transform": winograd("n11c,1111nc->1111nc"),
-    "linalg.winograd_output_transform": winograd("1111nf,n11f->n11f"),
-}
-"""Ops without the structured interface."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from shard_dialect.ir.mesh.attributes import STAGES
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.dialects.arith_math import elementwise
+from shard_dialect.rules.op_record import OpRecord
 from shard_dialect.rules.query import Query
 
 
@@ -15,6 +14,6 @@ def passed_on(query: Query) -> ShardingRule | None:
     return elementwise(query) if STAGES in query.op.attributes else None
 
 
-RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
-    "mesh.collective_permute": passed_on,
+RECORDS: dict[str, OpRecord] = {
+    "mesh.collective_permute": OpRecord(passed_on),
 }

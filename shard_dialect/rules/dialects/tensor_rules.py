@@ -8,7 +8,7 @@ Ops on one element, and those that make a tensor of single ones, are whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from shard_dialect.ir.bindings import ir
@@ -17,10 +17,12 @@ from shard_dialect.ir.building.masking import as_index
 from shard_dialect.ir.building.reductions import left_alone_by
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import ShardingRule, Windows
-from shard_dialect.rules.concatenation import cut_joined, joined_along
+from shard_dialect.rules.concatenation import joined_along, partition_joined
 from shard_dialect.rules.dialects.arith_math import elementwise, no_factors
 from shard_dialect.rules.factors import Factors
-from shard_dialect.rules.partitioning import Cut, CutFunction
+from shard_dialect.rules.op_record import OpRecord
+from shard_dialect.rules.partial_values import joins, moves
+from shard_dialect.rules.partitioning import PartitionedOp
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape_factors import reshaped
 from shard_dialect.rules.window_shards import inside, padding_of
@@ -90,23 +92,23 @@ def _kept(sizes: Sequence[int]) -> list[int]:
     return [dim for dim, size in enumerate(sizes) if size != 1]
 
 
-def cut_slice(cut: Cut) -> None:
+def partition_slice(partitioned: PartitionedOp) -> None:
     """Of what is split there is no more than is taken. Some dimensions of 1 are dropped."""
-    sizes, begins = (_static(cut.op, f"static_{name}") for name in ("sizes", "offsets"))
-    for dim, place in zip(_kept(sizes), _kept(cut.result.whole), strict=True):
-        if cut.result.is_split(place):
-            sizes[dim], begins[dim] = cut.result.shape[place], 0
-    cut.op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
-    cut.op.attributes["static_offsets"] = ir.DenseI64ArrayAttr.get(begins)
+    sizes, begins = (_static(partitioned.op, f"static_{name}") for name in ("sizes", "offsets"))
+    for dim, place in zip(_kept(sizes), _kept(partitioned.result.whole), strict=True):
+        if partitioned.result.is_split(place):
+            sizes[dim], begins[dim] = partitioned.result.shape[place], 0
+    partitioned.op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
+    partitioned.op.attributes["static_offsets"] = ir.DenseI64ArrayAttr.get(begins)
 
 
-def cut_insertion(cut: Cut) -> None:
-    sizes, made = _static(cut.op, "static_sizes"), cut.result
+def partition_insertion(partitioned: PartitionedOp) -> None:
+    sizes, made = _static(partitioned.op, "static_sizes"), partitioned.result
     changed = [
         new if size == old else size
         for size, old, new in zip(sizes, made.whole, made.shape, strict=True)
     ]
-    cut.op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(changed)
+    partitioned.op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(changed)
 
 
 def pad(query: Query) -> ShardingRule:
@@ -131,20 +133,23 @@ def pad(query: Query) -> ShardingRule:
     return factors.rule("")
 
 
-def cut_pad(cut: Cut) -> None:
+def partition_pad(partitioned: PartitionedOp) -> None:
     """What is padded at the ends of a shard is in its halos."""
-    low, high = (_static(cut.op, f"static_{end}") for end in ("low", "high"))
-    ends = [padding_of(cut, 0, dim, each) for dim, each in enumerate(zip(low, high, strict=True))]
+    low, high = (_static(partitioned.op, f"static_{end}") for end in ("low", "high"))
+    ends = [
+        padding_of(partitioned, 0, dim, each)
+        for dim, each in enumerate(zip(low, high, strict=True))
+    ]
     for name, padding in zip(("low", "high"), zip(*ends, strict=True), strict=False):
-        cut.op.attributes[f"static_{name}"] = ir.DenseI64ArrayAttr.get(list(padding))
+        partitioned.op.attributes[f"static_{name}"] = ir.DenseI64ArrayAttr.get(list(padding))
 
 
 def concat(query: Query) -> ShardingRule:
     return joined_along(query, query.op.attributes["dim"].value)
 
 
-def cut_concat(cut: Cut) -> None:
-    cut_joined(cut, cut.op.attributes["dim"].value)
+def partition_concat(partitioned: PartitionedOp) -> None:
+    partition_joined(partitioned, partitioned.op.attributes["dim"].value)
 
 
 def generate(query: Query) -> ShardingRule:
@@ -155,15 +160,15 @@ def generate(query: Query) -> ShardingRule:
     return factors.rule()
 
 
-def cut_generate(cut: Cut) -> None:
+def partition_generate(partitioned: PartitionedOp) -> None:
     """The region reads the indices of the whole tensor."""
-    op, block = cut.op, body(cut.op)
+    op, block = partitioned.op, body(partitioned.op)
     for dim in sorted(_read_indices(op)):
-        if not cut.result.is_split(dim):
+        if not partitioned.result.is_split(dim):
             continue
         index = block.arguments[dim]
         with ir.InsertionPoint(op), op.location:
-            begin = as_index(cut.result.begin(dim))
+            begin = as_index(partitioned.result.begin(dim))
         with ir.InsertionPoint.at_block_begin(block), op.location:
             moved = create("arith.addi", [index.type], [index, begin])
         index.replace_all_uses_except(moved.results[0], moved)
@@ -183,47 +188,37 @@ def insert(query: Query) -> ShardingRule:
     return factors.rule()
 
 
-def cut_expansion(cut: Cut) -> None:
-    shape = ir.DenseI64ArrayAttr.get(list(cut.result.shape))
-    cut.op.attributes["static_output_shape"] = shape
+def partition_expansion(partitioned: PartitionedOp) -> None:
+    shape = ir.DenseI64ArrayAttr.get(list(partitioned.result.shape))
+    partitioned.op.attributes["static_output_shape"] = shape
 
 
-def cut_reshape(cut: Cut) -> None:
+def partition_reshape(partitioned: PartitionedOp) -> None:
     """The result's shape is a constant, which the rule asks for."""
-    type_ = cut.op.operands[1].type
-    values = [ir.IntegerAttr.get(type_.element_type, size) for size in cut.result.shape]
-    with ir.InsertionPoint(cut.op), cut.op.location:
-        cut.op.operands[1] = scalar(ir.DenseElementsAttr.get(values, type_)).results[0]
+    type_ = partitioned.op.operands[1].type
+    values = [ir.IntegerAttr.get(type_.element_type, size) for size in partitioned.result.shape]
+    with ir.InsertionPoint(partitioned.op), partitioned.op.location:
+        partitioned.op.operands[1] = scalar(ir.DenseElementsAttr.get(values, type_)).results[0]
 
 
-RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
-    "tensor.bitcast": elementwise,
-    "tensor.cast": elementwise,
-    "tensor.collapse_shape": reshape,
-    "tensor.concat": concat,
-    "tensor.dim": no_factors,
-    "tensor.empty": elementwise,
-    "tensor.expand_shape": reshape,
-    "tensor.extract": no_factors,
-    "tensor.extract_slice": extract_slice,
-    "tensor.from_elements": no_factors,
-    "tensor.gather": no_factors,  # its verifier wants the source's encoding on the result
-    "tensor.generate": generate,
-    "tensor.insert": insert,
-    "tensor.insert_slice": insert_slice,
-    "tensor.pad": pad,
-    "tensor.rank": no_factors,
-    "tensor.reshape": reshape_to_operand,
-    "tensor.scatter": no_factors,
-    "tensor.splat": elementwise,
-}
-
-CUTS: dict[str, CutFunction] = {
-    "tensor.concat": cut_concat,
-    "tensor.expand_shape": cut_expansion,
-    "tensor.extract_slice": cut_slice,
-    "tensor.generate": cut_generate,
-    "tensor.insert_slice": cut_insertion,
-    "tensor.pad": cut_pad,
-    "tensor.reshape": cut_reshape,
+RECORDS: dict[str, OpRecord] = {
+    "tensor.bitcast": OpRecord(elementwise),
+    "tensor.cast": OpRecord(elementwise),
+    "tensor.collapse_shape": OpRecord(reshape, partial=moves),
+    "tensor.concat": OpRecord(concat, partition=partition_concat, partial=joins),
+    "tensor.dim": OpRecord(no_factors),
+    "tensor.empty": OpRecord(elementwise),
+    "tensor.expand_shape": OpRecord(reshape, partition=partition_expansion, partial=moves),
+    "tensor.extract": OpRecord(no_factors),
+    "tensor.extract_slice": OpRecord(extract_slice, partition=partition_slice, partial=moves),
+    "tensor.from_elements": OpRecord(no_factors),
+    "tensor.gather": OpRecord(no_factors),  # its verifier wants the source's encoding on the result
+    "tensor.generate": OpRecord(generate, partition=partition_generate),
+    "tensor.insert": OpRecord(insert),
+    "tensor.insert_slice": OpRecord(insert_slice, partition=partition_insertion),
+    "tensor.pad": OpRecord(pad, partition=partition_pad),
+    "tensor.rank": OpRecord(no_factors),
+    "tensor.reshape": OpRecord(reshape_to_operand, partition=partition_reshape),
+    "tensor.scatter": OpRecord(no_factors),
+    "tensor.splat": OpRecord(elementwise),
 }

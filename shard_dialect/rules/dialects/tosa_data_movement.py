@@ -5,15 +5,17 @@ slice [0, 3] of [2, 6]     ([a, b]) -> ([a, b]) permuted={b}, read in windows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.building.reductions import left_alone_by
 from shard_dialect.model import ShardingRule, Windows
-from shard_dialect.rules.concatenation import cut_joined, joined_along
+from shard_dialect.rules.concatenation import joined_along, partition_joined
 from shard_dialect.rules.factors import Factors
-from shard_dialect.rules.partitioning import Cut, CutFunction
+from shard_dialect.rules.op_record import OpRecord
+from shard_dialect.rules.partial_values import joins, moves
+from shard_dialect.rules.partitioning import PartitionedOp, PartitionFunction
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.window_shards import inside, padding_of
 
@@ -58,35 +60,37 @@ def shape_in(value: ir.Value) -> list[int]:
     return list(owner.operation.attributes["values"])
 
 
-def cut_slice(cut: Cut) -> None:
-    begins = shape_in(cut.op.operands[1])
+def partition_slice(partitioned: PartitionedOp) -> None:
+    begins = shape_in(partitioned.op.operands[1])
     if begins:
-        is_split = map(cut.result.is_split, range(len(begins)))
+        is_split = map(partitioned.result.is_split, range(len(begins)))
         set_shape(
-            cut.op, 1, [0 if split else at for split, at in zip(is_split, begins, strict=True)]
+            partitioned.op,
+            1,
+            [0 if split else at for split, at in zip(is_split, begins, strict=True)],
         )
-    set_shape(cut.op, 2, cut.result.shape)
+    set_shape(partitioned.op, 2, partitioned.result.shape)
 
 
-def cut_pad(cut: Cut) -> None:
-    padding = shape_in(cut.op.operands[1])
+def partition_pad(partitioned: PartitionedOp) -> None:
+    padding = shape_in(partitioned.op.operands[1])
     if padding:
         pairs = list(zip(padding[::2], padding[1::2], strict=True))
-        ends = [padding_of(cut, 0, dim, each) for dim, each in enumerate(pairs)]
-        set_shape(cut.op, 1, [size for each in ends for size in each])
+        ends = [padding_of(partitioned, 0, dim, each) for dim, each in enumerate(pairs)]
+        set_shape(partitioned.op, 1, [size for each in ends for size in each])
 
 
-def cut_concat(cut: Cut) -> None:
-    cut_joined(cut, cut.op.attributes["axis"].value)
+def partition_concat(partitioned: PartitionedOp) -> None:
+    partition_joined(partitioned, partitioned.op.attributes["axis"].value)
 
 
-def cut_shape(place: int) -> CutFunction:
+def partition_shape(place: int) -> PartitionFunction:
     """The operand at `place` is the shape of the result."""
 
-    def cut_at(cut: Cut) -> None:
-        set_shape(cut.op, place, cut.result.shape)
+    def partition_at(partitioned: PartitionedOp) -> None:
+        set_shape(partitioned.op, place, partitioned.result.shape)
 
-    return cut_at
+    return partition_at
 
 
 def set_shape(op: ir.Operation, place: int, shape: Sequence[int]) -> None:
@@ -98,14 +102,8 @@ def set_shape(op: ir.Operation, place: int, shape: Sequence[int]) -> None:
     op.operands[place] = made.results[0]
 
 
-RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
-    "tosa.concat": concat,
-    "tosa.pad": pad,
-    "tosa.slice": slice_,
-}
-
-CUTS: dict[str, CutFunction] = {
-    "tosa.concat": cut_concat,
-    "tosa.pad": cut_pad,
-    "tosa.slice": cut_slice,
+RECORDS: dict[str, OpRecord] = {
+    "tosa.concat": OpRecord(concat, partition=partition_concat, partial=joins),
+    "tosa.pad": OpRecord(pad, partition=partition_pad),
+    "tosa.slice": OpRecord(slice_, partition=partition_slice, partial=moves),
 }

@@ -13,9 +13,17 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import Reduction, ShardingRule
 from shard_dialect.rules.dialects import tosa_data_movement, tosa_windows
 from shard_dialect.rules.dialects.arith_math import elementwise, no_factors
-from shard_dialect.rules.dialects.tosa_data_movement import cut_shape, set_shape
+from shard_dialect.rules.dialects.tosa_data_movement import partition_shape, set_shape
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.partitioning import Cut, CutFunction
+from shard_dialect.rules.op_record import OpRecord, alike
+from shard_dialect.rules.padding import (
+    harmless_operand,
+    identities,
+    identities_without_zero_points,
+    valid_indices,
+)
+from shard_dialect.rules.partial_values import adds, chooses, moves, reduces
+from shard_dialect.rules.partitioning import PartitionedOp
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape_factors import reshaped
 
@@ -158,10 +166,10 @@ def fourier(query: Query) -> ShardingRule:
     return factors.rule()
 
 
-def cut_tile(cut: Cut) -> None:
+def partition_tile(partitioned: PartitionedOp) -> None:
     """As many repetitions as the shard has."""
-    sizes = zip(cut.result.shape, cut.operand(0).shape, strict=True)
-    set_shape(cut.op, 1, [size // of for size, of in sizes])
+    sizes = zip(partitioned.result.shape, partitioned.operand(0).shape, strict=True)
+    set_shape(partitioned.op, 1, [size // of for size, of in sizes])
 
 
 _ELEMENTWISE = (
@@ -171,40 +179,38 @@ _ELEMENTWISE = (
     "minimum pow reciprocal rsqrt select sigmoid sin sub tanh"
 ).split()
 
-RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
-    **{f"tosa.{name}": elementwise for name in _ELEMENTWISE},
-    **tosa_data_movement.RULES,
-    **tosa_windows.RULES,
-    "tosa.argmax": argmax,
-    "tosa.dim": no_factors,
-    "tosa.fft2d": fourier,
-    "tosa.gather": gather,
-    "tosa.matmul": matmul("ncw"),
-    "tosa.matmul_t": matmul("nwc"),
-    "tosa.mul": with_parameters(2),
-    "tosa.negate": with_parameters(1),
-    "tosa.reduce_all": reduction("bitwise_and"),
-    "tosa.reduce_any": reduction("bitwise_or"),
-    "tosa.reduce_max": reduction("max"),
-    "tosa.reduce_min": reduction("min"),
-    "tosa.reduce_product": reduction("product"),
-    "tosa.reduce_sum": reduction("sum"),
-    "tosa.rescale": rescale,
-    "tosa.reshape": reshape,
-    "tosa.reverse": along_axis("permuted"),
-    "tosa.rfft2d": fourier,
-    "tosa.row_gather": gather,
-    "tosa.scatter": scatter,
-    "tosa.table": with_parameters(1),
-    "tosa.tile": tile,
-    "tosa.transpose": transpose,
-    "tosa.variable_read": no_factors,
-    "tosa.variable_write": no_factors,
-}
 
-CUTS: dict[str, CutFunction] = {
-    **tosa_data_movement.CUTS,
-    **tosa_windows.CUTS,
-    "tosa.reshape": cut_shape(1),
-    "tosa.tile": cut_tile,
+RECORDS: dict[str, OpRecord] = {
+    **alike("tosa", _ELEMENTWISE, OpRecord(elementwise)),
+    **tosa_data_movement.RECORDS,
+    **tosa_windows.RECORDS,
+    "tosa.add": OpRecord(elementwise, partial=adds),
+    "tosa.argmax": OpRecord(argmax),
+    "tosa.dim": OpRecord(no_factors),
+    "tosa.fft2d": OpRecord(fourier),
+    "tosa.gather": OpRecord(gather, padding=valid_indices),
+    "tosa.intdiv": OpRecord(elementwise, padding=harmless_operand),
+    "tosa.matmul": OpRecord(matmul("ncw"), padding=identities_without_zero_points(2, 3)),
+    "tosa.matmul_t": OpRecord(matmul("nwc"), padding=identities_without_zero_points(2, 3)),
+    "tosa.mul": OpRecord(with_parameters(2)),
+    "tosa.negate": OpRecord(with_parameters(1)),
+    "tosa.reduce_all": OpRecord(reduction("bitwise_and"), padding=identities),
+    "tosa.reduce_any": OpRecord(reduction("bitwise_or"), padding=identities),
+    "tosa.reduce_max": OpRecord(reduction("max"), padding=identities, partial=reduces),
+    "tosa.reduce_min": OpRecord(reduction("min"), padding=identities, partial=reduces),
+    "tosa.reduce_product": OpRecord(reduction("product"), padding=identities),
+    "tosa.reduce_sum": OpRecord(reduction("sum"), padding=identities, partial=reduces),
+    "tosa.rescale": OpRecord(rescale),
+    "tosa.reshape": OpRecord(reshape, partition=partition_shape(1), partial=moves),
+    "tosa.reverse": OpRecord(along_axis("permuted"), partial=moves),
+    "tosa.rfft2d": OpRecord(fourier),
+    "tosa.row_gather": OpRecord(gather, padding=valid_indices),
+    "tosa.scatter": OpRecord(scatter, padding=valid_indices),
+    "tosa.select": OpRecord(elementwise, partial=chooses),
+    "tosa.sub": OpRecord(elementwise, partial=adds),
+    "tosa.table": OpRecord(with_parameters(1)),
+    "tosa.tile": OpRecord(tile, partition=partition_tile),
+    "tosa.transpose": OpRecord(transpose, partial=moves),
+    "tosa.variable_read": OpRecord(no_factors),
+    "tosa.variable_write": OpRecord(no_factors),
 }

@@ -12,7 +12,6 @@ dimension of the image
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
@@ -20,7 +19,9 @@ from shard_dialect.ir.building.build import splat_value
 from shard_dialect.ir.building.reductions import identity
 from shard_dialect.model import Reduction, ShardingRule
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.partitioning import Cut, CutFunction
+from shard_dialect.rules.op_record import OpRecord
+from shard_dialect.rules.padding import identities_without_zero_points
+from shard_dialect.rules.partitioning import PartitionedOp
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.window_shards import WindowDimension, padding_of
 
@@ -163,30 +164,28 @@ def all_but_image(query: Query) -> ShardingRule:
     return factors.rule()
 
 
-RULES: dict[str, Callable[[Query], ShardingRule | None]] = {
-    "tosa.avg_pool2d": pooling,
-    "tosa.avg_pool2d_adaptive": all_but_image,
-    "tosa.conv2d": convolution,
-    "tosa.conv3d": convolution,
-    "tosa.depthwise_conv2d": depthwise,
-    "tosa.max_pool2d": max_pooling,
-    "tosa.max_pool2d_adaptive": all_but_image,
-    "tosa.resize": all_but_image,
-    "tosa.transpose_conv2d": transposed,
-}
-
-
-def cut_padding(cut: Cut) -> None:
+def partition_padding(partitioned: PartitionedOp) -> None:
     """What is padded of a shard is in its halos."""
-    before = list(cut.op.attributes["pad"])
+    before = list(partitioned.op.attributes["pad"])
     after: list[int] = []
     for place in range(len(before) // 2):
         low, high = before[2 * place : 2 * place + 2]
-        after += padding_of(cut, 0, place + 1, (low, high))
-    cut.op.attributes["pad"] = ir.DenseI64ArrayAttr.get(after)
+        after += padding_of(partitioned, 0, place + 1, (low, high))
+    partitioned.op.attributes["pad"] = ir.DenseI64ArrayAttr.get(after)
 
 
-CUTS: dict[str, CutFunction] = dict.fromkeys(
-    ("tosa.avg_pool2d", "tosa.conv2d", "tosa.conv3d", "tosa.depthwise_conv2d", "tosa.max_pool2d"),
-    cut_padding,
-)
+RECORDS: dict[str, OpRecord] = {
+    "tosa.avg_pool2d": OpRecord(pooling, partition=partition_padding),
+    "tosa.avg_pool2d_adaptive": OpRecord(all_but_image),
+    "tosa.conv2d": OpRecord(
+        convolution, partition=partition_padding, padding=identities_without_zero_points(3, 4)
+    ),
+    "tosa.conv3d": OpRecord(
+        convolution, partition=partition_padding, padding=identities_without_zero_points(3, 4)
+    ),
+    "tosa.depthwise_conv2d": OpRecord(depthwise, partition=partition_padding),
+    "tosa.max_pool2d": OpRecord(max_pooling, partition=partition_padding),
+    "tosa.max_pool2d_adaptive": OpRecord(all_but_image),
+    "tosa.resize": OpRecord(all_but_image),
+    "tosa.transpose_conv2d": OpRecord(transposed, padding=identities_without_zero_points(3, 4)),
+}

@@ -7,11 +7,22 @@ stricter: on shards an op is simply run, and must make the very shards of its re
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from shard_dialect.model import ShardingRule
-from shard_dialect.rules.partitioning import CutFunction
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.op_record import OpRecord, alike
+from shard_dialect.rules.padding import anything, identities, identities_of_updates
+from shard_dialect.rules.partial_values import (
+    adds,
+    chooses,
+    converts,
+    divides,
+    joins,
+    moves,
+    multiplies,
+    negates,
+    reduces,
+    scales,
+    takes_maximum,
+    takes_minimum,
+)
 from shard_dialect.rules.stablehlo import (
     collective_rules,
     contractions,
@@ -33,55 +44,77 @@ _ELEMENTWISE = (
 ).split()
 _ON_ALL_DEVICES = ("all_reduce", "collective_broadcast", "collective_permute", "cross-replica-sum")
 
-_BY_NAME: dict[str, Callable[[Query], ShardingRule | None]] = {
-    **dict.fromkeys(_ELEMENTWISE, data_movement.elementwise),
-    **dict.fromkeys(_ON_ALL_DEVICES, data_movement.all_whole),
-    "all_gather": collective_rules.changing("all_gather_dim"),
-    "all_to_all": collective_rules.changing("split_dimension", "concat_dimension"),
-    "batch_norm_grad": linear_algebra.batch_norm,
-    "batch_norm_inference": linear_algebra.batch_norm_inference,
-    "batch_norm_training": linear_algebra.batch_norm,
-    "bitcast_convert": data_movement.bitcast_convert,
-    "broadcast_in_dim": data_movement.broadcast_in_dim,
-    "cholesky": data_movement.of_matrices,
-    "concatenate": data_movement.concatenate,
-    "convolution": contractions.convolution,
-    "custom_call": custom_call.custom_call,
-    "dot": contractions.dot,
-    "dot_general": contractions.dot_general,
-    "dynamic_slice": dynamic_slices.dynamic_slice,
-    "dynamic_update_slice": dynamic_slices.dynamic_update_slice,
-    "fft": linear_algebra.fft,
-    "gather": gather_scatter.gather,
-    "iota": data_movement.iota,
-    "map": data_movement.alike,
-    "pad": data_movement.pad,
-    "reduce": reduction_rules.reduce,
-    "reduce_scatter": collective_rules.changing("scatter_dimension"),
-    "reduce_window": reduction_rules.reduce_window,
-    "reshape": data_movement.reshape,
-    "reverse": data_movement.reverse,
-    "rng": linear_algebra.rng,
-    "rng_bit_generator": linear_algebra.rng_bit_generator,
-    "scatter": gather_scatter.scatter,
-    "select_and_scatter": reduction_rules.select_and_scatter,
-    "slice": data_movement.slice_,
-    "sort": linear_algebra.sort,
-    "transpose": data_movement.transpose,
-    "triangular_solve": linear_algebra.triangular_solve,
-}
-
-RULES = {f"stablehlo.{name}": rule for name, rule in _BY_NAME.items()}
-
-CUTS: dict[str, CutFunction] = {
-    "stablehlo.concatenate": data_movement.cut_concatenate,
-    "stablehlo.convolution": contractions.cut_convolution,
-    "stablehlo.dynamic_slice": dynamic_slices.cut_dynamic_slice,
-    "stablehlo.dynamic_update_slice": dynamic_slices.cut_dynamic_update_slice,
-    "stablehlo.reduce_window": reduction_rules.cut_reduce_window,
-    "stablehlo.gather": sharded_gather_scatter.cut_gather,
-    "stablehlo.scatter": sharded_gather_scatter.cut_scatter,
-    "stablehlo.iota": data_movement.cut_iota,
-    "stablehlo.pad": data_movement.cut_pad,
-    "stablehlo.slice": data_movement.cut_slice,
+RECORDS: dict[str, OpRecord] = {
+    **alike("stablehlo", _ELEMENTWISE, OpRecord(data_movement.elementwise)),
+    **alike("stablehlo", _ON_ALL_DEVICES, OpRecord(data_movement.all_whole)),
+    "stablehlo.add": OpRecord(data_movement.elementwise, partial=adds),
+    "stablehlo.all_gather": OpRecord(collective_rules.changing("all_gather_dim")),
+    "stablehlo.all_to_all": OpRecord(
+        collective_rules.changing("split_dimension", "concat_dimension")
+    ),
+    "stablehlo.batch_norm_grad": OpRecord(linear_algebra.batch_norm),
+    "stablehlo.batch_norm_inference": OpRecord(linear_algebra.batch_norm_inference),
+    "stablehlo.batch_norm_training": OpRecord(linear_algebra.batch_norm),
+    "stablehlo.bitcast_convert": OpRecord(data_movement.bitcast_convert),
+    "stablehlo.broadcast_in_dim": OpRecord(data_movement.broadcast_in_dim, partial=moves),
+    "stablehlo.cholesky": OpRecord(data_movement.of_matrices),
+    "stablehlo.concatenate": OpRecord(
+        data_movement.concatenate, partition=data_movement.partition_concatenate, partial=joins
+    ),
+    "stablehlo.convert": OpRecord(data_movement.elementwise, partial=converts),
+    "stablehlo.convolution": OpRecord(
+        contractions.convolution,
+        partition=contractions.partition_convolution,
+        padding=identities,
+        partial=scales,
+    ),
+    "stablehlo.custom_call": OpRecord(custom_call.custom_call),
+    "stablehlo.divide": OpRecord(data_movement.elementwise, partial=divides),
+    "stablehlo.dot": OpRecord(contractions.dot, padding=identities),
+    "stablehlo.dot_general": OpRecord(contractions.dot_general, padding=identities, partial=scales),
+    "stablehlo.dynamic_slice": OpRecord(
+        dynamic_slices.dynamic_slice,
+        partition=dynamic_slices.partition_dynamic_slice,
+        padding=identities,
+    ),
+    "stablehlo.dynamic_update_slice": OpRecord(
+        dynamic_slices.dynamic_update_slice, partition=dynamic_slices.partition_dynamic_update_slice
+    ),
+    "stablehlo.fft": OpRecord(linear_algebra.fft),
+    "stablehlo.gather": OpRecord(
+        gather_scatter.gather,
+        partition=sharded_gather_scatter.partition_gather,
+        padding=anything,
+        partial=moves,
+    ),
+    "stablehlo.iota": OpRecord(data_movement.iota, partition=data_movement.partition_iota),
+    "stablehlo.map": OpRecord(data_movement.alike),
+    "stablehlo.maximum": OpRecord(data_movement.elementwise, partial=takes_maximum),
+    "stablehlo.minimum": OpRecord(data_movement.elementwise, partial=takes_minimum),
+    "stablehlo.multiply": OpRecord(data_movement.elementwise, partial=multiplies),
+    "stablehlo.negate": OpRecord(data_movement.elementwise, partial=negates),
+    "stablehlo.pad": OpRecord(data_movement.pad, partition=data_movement.partition_pad),
+    "stablehlo.reduce": OpRecord(reduction_rules.reduce, padding=identities, partial=reduces),
+    "stablehlo.reduce_scatter": OpRecord(collective_rules.changing("scatter_dimension")),
+    "stablehlo.reduce_window": OpRecord(
+        reduction_rules.reduce_window, partition=reduction_rules.partition_reduce_window
+    ),
+    "stablehlo.reshape": OpRecord(data_movement.reshape, partial=moves),
+    "stablehlo.reverse": OpRecord(data_movement.reverse, partial=moves),
+    "stablehlo.rng": OpRecord(linear_algebra.rng),
+    "stablehlo.rng_bit_generator": OpRecord(linear_algebra.rng_bit_generator),
+    "stablehlo.scatter": OpRecord(
+        gather_scatter.scatter,
+        partition=sharded_gather_scatter.partition_scatter,
+        padding=identities_of_updates,
+    ),
+    "stablehlo.select": OpRecord(data_movement.elementwise, partial=chooses),
+    "stablehlo.select_and_scatter": OpRecord(reduction_rules.select_and_scatter),
+    "stablehlo.slice": OpRecord(
+        data_movement.slice_, partition=data_movement.partition_slice, partial=moves
+    ),
+    "stablehlo.sort": OpRecord(linear_algebra.sort),
+    "stablehlo.subtract": OpRecord(data_movement.elementwise, partial=adds),
+    "stablehlo.transpose": OpRecord(data_movement.transpose, partial=moves),
+    "stablehlo.triangular_solve": OpRecord(linear_algebra.triangular_solve),
 }

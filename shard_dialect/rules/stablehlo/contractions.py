@@ -16,7 +16,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import Reduction, ShardingRule, Windows
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.factors import Factors, Kind, Places
-from shard_dialect.rules.partitioning import Cut
+from shard_dialect.rules.partitioning import PartitionedOp
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attribute_reading import integer, numbers
 from shard_dialect.rules.stablehlo.combiner import can_be_added_up
@@ -126,17 +126,19 @@ def _windows(op: ir.Operation, given: Any, kernel: Shape) -> list[WindowDimensio
     return windows_of(op, _NAMES, [kernel[dim] for dim in given.kernel_spatial_dimensions])
 
 
-def cut_convolution(cut: Cut) -> None:
+def partition_convolution(partitioned: PartitionedOp) -> None:
     """The groups of this shard, which its shapes tell; what is padded of it is in its halos."""
-    op, made = cut.op, cut.result.shape
+    op, made = partitioned.op, partitioned.result.shape
     given = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
     dims = zip(
-        given.input_spatial_dimensions, _windows(op, given, cut.operand(1).whole), strict=True
+        given.input_spatial_dimensions,
+        _windows(op, given, partitioned.operand(1).whole),
+        strict=True,
     )
-    padding = [padding_of(cut, 0, dim, (along.low, along.high)) for dim, along in dims]
+    padding = [padding_of(partitioned, 0, dim, (along.low, along.high)) for dim, along in dims]
     if padding:
         write_padding(op, padding)
-    left, right = (cut.operand(place).shape for place in (0, 1))
+    left, right = (partitioned.operand(place).shape for place in (0, 1))
     features = left[given.input_feature_dimension], right[given.kernel_input_feature_dimension]
     batches = left[given.input_batch_dimension], made[given.output_batch_dimension]
     for name, (all_groups, one) in (("feature", features), ("batch", batches)):

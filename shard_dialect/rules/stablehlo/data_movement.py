@@ -18,9 +18,9 @@ from shard_dialect.ir.building.build import create
 from shard_dialect.ir.building.reductions import left_alone_by
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
-from shard_dialect.rules.concatenation import cut_joined, joined_along
+from shard_dialect.rules.concatenation import joined_along, partition_joined
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.partitioning import Cut
+from shard_dialect.rules.partitioning import PartitionedOp
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape_factors import reshaped
 from shard_dialect.rules.stablehlo.attribute_reading import integer, integers
@@ -114,8 +114,8 @@ def concatenate(query: Query) -> ShardingRule | None:
     return joined_along(query, integer(query.op, "dimension"), kind, "other")
 
 
-def cut_concatenate(cut: Cut) -> None:
-    cut_joined(cut, integer(cut.op, "dimension"))
+def partition_concatenate(partitioned: PartitionedOp) -> None:
+    partition_joined(partitioned, integer(partitioned.op, "dimension"))
 
 
 def _rolls(values: Sequence[ir.Value]) -> bool:
@@ -147,16 +147,16 @@ def slice_(query: Query) -> ShardingRule | None:
     return factors.rule()
 
 
-def cut_slice(cut: Cut) -> None:
+def partition_slice(partitioned: PartitionedOp) -> None:
     """Of what is split there is no more than is taken."""
     begins, ends, strides = (
-        integers(cut.op, name) for name in ("start_indices", "limit_indices", "strides")
+        integers(partitioned.op, name) for name in ("start_indices", "limit_indices", "strides")
     )
-    for dim, size in enumerate(cut.result.shape):
-        if cut.result.is_split(dim):
+    for dim, size in enumerate(partitioned.result.shape):
+        if partitioned.result.is_split(dim):
             begins[dim], ends[dim] = 0, (size - 1) * strides[dim] + 1
-    cut.op.attributes["start_indices"] = ir.DenseI64ArrayAttr.get(begins)
-    cut.op.attributes["limit_indices"] = ir.DenseI64ArrayAttr.get(ends)
+    partitioned.op.attributes["start_indices"] = ir.DenseI64ArrayAttr.get(begins)
+    partitioned.op.attributes["limit_indices"] = ir.DenseI64ArrayAttr.get(ends)
 
 
 def pad(query: Query) -> ShardingRule | None:
@@ -180,12 +180,15 @@ def pad(query: Query) -> ShardingRule | None:
 _PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
 
-def cut_pad(cut: Cut) -> None:
+def partition_pad(partitioned: PartitionedOp) -> None:
     """What is padded at the ends of a shard is in its halos."""
-    lows, highs = (integers(cut.op, name) for name in _PADDING[:2])
-    ends = [padding_of(cut, 0, dim, each) for dim, each in enumerate(zip(lows, highs, strict=True))]
+    lows, highs = (integers(partitioned.op, name) for name in _PADDING[:2])
+    ends = [
+        padding_of(partitioned, 0, dim, each)
+        for dim, each in enumerate(zip(lows, highs, strict=True))
+    ]
     for name, padding in zip(_PADDING, zip(*ends, strict=True), strict=False):
-        cut.op.attributes[name] = ir.DenseI64ArrayAttr.get(list(padding))
+        partitioned.op.attributes[name] = ir.DenseI64ArrayAttr.get(list(padding))
 
 
 def iota(query: Query) -> ShardingRule | None:
@@ -196,16 +199,16 @@ def iota(query: Query) -> ShardingRule | None:
     return factors.rule()
 
 
-def cut_iota(cut: Cut) -> None:
+def partition_iota(partitioned: PartitionedOp) -> None:
     """A shard of the dimension counted goes on from where it begins, in integers until the end."""
-    along, result = integer(cut.op, "iota_dimension"), cut.op.results[0]
-    if not cut.result.is_split(along):
+    along, result = integer(partitioned.op, "iota_dimension"), partitioned.op.results[0]
+    if not partitioned.result.is_split(along):
         return
     type_ = result.type
     wide = ir.RankedTensorType.get(type_.shape, ir.IntegerType.get_signless(64))
-    with ir.InsertionPoint.after(cut.op), cut.op.location:
-        begin = broadcast(cut.result.begin(along), type_.shape, [along])
-        said = {"iota_dimension": cut.op.attributes["iota_dimension"]}
+    with ir.InsertionPoint.after(partitioned.op), partitioned.op.location:
+        begin = broadcast(partitioned.result.begin(along), type_.shape, [along])
+        said = {"iota_dimension": partitioned.op.attributes["iota_dimension"]}
         here = create("stablehlo.iota", [wide], [], said).results[0]
         counted = converted(joined(here, begin, "add"), type_.element_type)
     result.replace_all_uses_with(counted)

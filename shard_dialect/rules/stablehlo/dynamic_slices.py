@@ -17,7 +17,7 @@ from __future__ import annotations
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors
-from shard_dialect.rules.partitioning import Cut, Shard
+from shard_dialect.rules.partitioning import PartitionedOp, Shard
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.combiner import can_be_added_up
 from shard_dialect.rules.stablehlo.index_arithmetic import (
@@ -56,30 +56,32 @@ def dynamic_update_slice(query: Query) -> ShardingRule | None:
     return factors.rule("forward")
 
 
-def cut_dynamic_slice(cut: Cut) -> None:
-    cut.op.attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(list(cut.result.shape))
-    _make_room(cut, cut.result, first=1)
+def partition_dynamic_slice(partitioned: PartitionedOp) -> None:
+    partitioned.op.attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(
+        list(partitioned.result.shape)
+    )
+    _make_room(partitioned, partitioned.result, first=1)
 
 
-def cut_dynamic_update_slice(cut: Cut) -> None:
-    op, update, result = cut.op, cut.operand(1), cut.op.results[0]
-    roomy = _make_room(cut, update, first=2)
+def partition_dynamic_update_slice(partitioned: PartitionedOp) -> None:
+    op, update, result = partitioned.op, partitioned.operand(1), partitioned.op.results[0]
+    roomy = _make_room(partitioned, update, first=2)
     if not roomy:
         return
     result.set_type(op.operands[0].type)
     with ir.InsertionPoint.after(op), op.location:
         parts = [result]
         for dim in roomy:
-            parts.append(sliced(parts[-1], dim, update.shape[dim], cut.result.shape[dim]))
+            parts.append(sliced(parts[-1], dim, update.shape[dim], partitioned.result.shape[dim]))
     result.replace_all_uses_except(parts[-1], parts[1].owner.operation)
 
 
-def _make_room(cut: Cut, slices: Shard, first: int) -> list[int]:
+def _make_room(partitioned: PartitionedOp, slices: Shard, first: int) -> list[int]:
     """Pad a shard along the dimensions that are split and sliced, by a slice, and give these.
 
     From `first` on operands say where slices begin: from now on in that.
     """
-    op, shard = cut.op, cut.operand(0)
+    op, shard = partitioned.op, partitioned.operand(0)
     sizes = list(enumerate(slices.whole))
     split = [dim for dim, size in sizes if shard.is_split(dim) and size != shard.whole[dim]]
     if not split:

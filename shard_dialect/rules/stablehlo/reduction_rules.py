@@ -13,7 +13,7 @@ from __future__ import annotations
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.partitioning import Cut
+from shard_dialect.rules.partitioning import PartitionedOp
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attribute_reading import integers
 from shard_dialect.rules.stablehlo.combiner import combiner, may_start_often
@@ -60,13 +60,13 @@ def reduce_window(query: Query) -> ShardingRule | None:
     return factors.rule()
 
 
-def cut_reduce_window(cut: Cut) -> None:
+def partition_reduce_window(partitioned: PartitionedOp) -> None:
     """What is padded of a shard is in its halos."""
     padding = [
-        padding_of(cut, 0, dim, (along.low, along.high))
-        for dim, along in enumerate(_windows(cut.op))
+        padding_of(partitioned, 0, dim, (along.low, along.high))
+        for dim, along in enumerate(_windows(partitioned.op))
     ]
-    write_padding(cut.op, padding)
+    write_padding(partitioned.op, padding)
 
 
 def select_and_scatter(query: Query) -> ShardingRule | None:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.rules.partitioning import Cut, Shard
+from shard_dialect.rules.partitioning import PartitionedOp, Shard
 from shard_dialect.rules.stablehlo.gather_scatter import Numbers
 from shard_dialect.rules.stablehlo.index_arithmetic import (
     broadcast,
@@ -37,13 +37,13 @@ from shard_dialect.rules.stablehlo.index_arithmetic import (
 )
 
 
-def cut_gather(cut: Cut) -> None:
+def partition_gather(partitioned: PartitionedOp) -> None:
     """Slices are as large as the shards of the result say, along what they keep."""
-    op, source, given = cut.op, cut.operand(0), Numbers.of_gather(cut.op)
+    op, source, given = partitioned.op, partitioned.operand(0), Numbers.of_gather(partitioned.op)
     before = list(op.attributes["slice_sizes"])
     sizes = before.copy()
     for dim, of_operand in given.windows(len(sizes)).items():
-        sizes[of_operand] = cut.result.shape[dim]
+        sizes[of_operand] = partitioned.result.shape[dim]
     op.attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
     split = [dim for dim in given.indexed if before[dim] == 1 and source.is_split(dim)]
     if not split:
@@ -60,12 +60,16 @@ def cut_gather(cut: Cut) -> None:
         is_all_here = reduce(lambda a, b: joined(a, b, "and"), parts)
     op.operands[1] = nearest
     op.attributes["indices_are_sorted"] = ir.BoolAttr.get(False)
-    _keep(op, is_all_here, [dim for dim in range(len(cut.result.shape)) if dim not in given.window])
+    _keep(
+        op,
+        is_all_here,
+        [dim for dim in range(len(partitioned.result.shape)) if dim not in given.window],
+    )
 
 
-def cut_scatter(cut: Cut) -> None:
+def partition_scatter(partitioned: PartitionedOp) -> None:
     """What has no place in this shard is out of its bounds, and left out as that is."""
-    op, target, given = cut.op, cut.result, Numbers.of_scatter(cut.op)
+    op, target, given = partitioned.op, partitioned.result, Numbers.of_scatter(partitioned.op)
     split = [dim for dim in given.indexed if dim in given.dropped and target.is_split(dim)]
     if not split:
         return

@@ -15,7 +15,7 @@
 // RUN: not shard-opt %s --partition=arguments=half 2>&1 | filecheck %s --check-prefix=WRONG
 
 // RESULT: check passed
-// WRONG: error: option 'arguments' of pass 'partition' must be one of shards, whole, found 'half'
+// WRONG: error: option 'arguments' of pass 'partition' must be one of pieces, whole, found 'half'
 
 shard.grid @g(shape = 2x2)
 

@@ -21,6 +21,7 @@ from shard_dialect.passes.lower.expansions.fft import fft
 from shard_dialect.passes.lower.expansions.matrix_decompositions import cholesky, triangular_solve
 from shard_dialect.passes.lower.expansions.single_elements import compute_elements
 from shard_dialect.passes.lower.expansions.sort import sort
+from shard_dialect.rules.registry import RECORDS
 
 _Expansion = Callable[[ir.Operation], Sequence[ir.Value]]
 _TO_OTHERS: dict[str, _Expansion] = {
@@ -50,8 +51,9 @@ _TO_LOOPS: dict[str, _Expansion] = {
 
 
 def to_other_ops(module: ir.Operation) -> None:
-    """Before upstream's conversion."""
-    _expand(module, _TO_OTHERS)
+    """Before upstream's conversion; with those of users' own ops, by their records."""
+    registered = {name: each.lowering for name, each in RECORDS.items() if each.lowering}
+    _expand(module, {**_TO_OTHERS, **registered})
 
 
 def to_loops(module: ir.Operation) -> None:

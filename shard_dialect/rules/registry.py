@@ -1,0 +1,115 @@
+"""From an op to its record: one table a dialect, and what users register.
+
+    @sharding_rule("mydialect.scale")
+    def _(query):
+        return elementwise(query)
+
+    sharding_rule("mydialect.outer")("([i], [j]) -> ([i, j])")
+
+    @sharding_rule("mydialect.crop", partition=partition_crop, lowering=lower_crop)
+    def _(query): ...
+
+On one op, its rule may stand as text in `mesh.sharding_rule` (`model.rule_text`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.mesh.attributes import RULE
+from shard_dialect.model import Reduction, ShardingRule
+from shard_dialect.model.rule_text import read_rule
+from shard_dialect.rules import manual_collectives, stablehlo
+from shard_dialect.rules.dialects import (
+    arith_math,
+    bufferization_rules,
+    linalg_records,
+    mesh_rules,
+    tensor_rules,
+    tosa_rules,
+)
+from shard_dialect.rules.op_record import LoweringFunction, OpRecord, RuleFunction
+from shard_dialect.rules.padding import PaddingFunction
+from shard_dialect.rules.partial_values import Numbers, PartialFunction, PartialQuery
+from shard_dialect.rules.partitioning import PartitionFunction
+from shard_dialect.rules.query import Query
+
+_Given = TypeVar("_Given", bound="RuleFunction | str")
+
+RECORDS: dict[str, OpRecord] = {
+    **arith_math.RECORDS,
+    **bufferization_rules.RECORDS,
+    **linalg_records.RECORDS,
+    **mesh_rules.RECORDS,
+    **stablehlo.RECORDS,
+    **tensor_rules.RECORDS,
+    **tosa_rules.RECORDS,
+}
+
+
+def sharding_rule(
+    *names: str,
+    partition: PartitionFunction | None = None,
+    padding: PaddingFunction | None = None,
+    partial: PartialFunction | None = None,
+    lowering: LoweringFunction | None = None,
+) -> Callable[[_Given], _Given]:
+    """Register the decorated function, or a rule as text, as the rule of the ops called `names`.
+
+    `OpRecord` says what the other functions are for. What was registered of an op before goes.
+    """
+
+    def register(given: _Given) -> _Given:
+        rule: RuleFunction = (lambda _: given) if isinstance(given, str) else given
+        for name in names:
+            RECORDS[name] = OpRecord(rule, partition, padding, partial, lowering)
+        return given
+
+    return register
+
+
+def record_of(op: ir.Operation) -> OpRecord | None:
+    """The record of the op's name; all of linalg's structured ops have one."""
+    found = RECORDS.get(op.name)
+    return linalg_records.STRUCTURED if found is None and op.name.startswith("linalg.") else found
+
+
+def rule_of(op: ir.Operation) -> ShardingRule | None:
+    """The op's rule, or `None` where there is none, as for tensors of unknown size.
+
+    The one written on the op goes before that of its name.
+    """
+    record = record_of(op)
+    function = manual_collectives.rule_inside(op) or (record.rule if record else None)
+    if RULE in op.attributes:
+        text = op.attributes[RULE].value
+        function = lambda _: text  # noqa: E731
+    query = Query.of(op) if function else None
+    found = function(query) if function and query else None
+    if query is not None and isinstance(found, str):
+        return read_rule(found, (*query.operands, *query.results)).rule
+    return None if isinstance(found, str) else found
+
+
+def carries(
+    op: ir.Operation, rule: ShardingRule, numbers: Numbers, reduction: Reduction, *, narrow: bool
+) -> Numbers | None:
+    """The operands that must be partial with those at `numbers` for the result to be.
+
+    `None` where it would be something else. With `narrow` conversions may round each summand.
+    """
+    record = record_of(op)
+    if record is None or record.partial is None or _is_bool(op):
+        return None
+    found = record.partial(PartialQuery(op, rule, numbers, reduction, narrow))
+    if found is not None and op.name.startswith("linalg."):
+        count = len(op.operands)
+        return found | set(range(count - len(op.results), count))
+    return found
+
+
+def _is_bool(op: ir.Operation) -> bool:
+    type_ = op.results[0].type
+    return isinstance(type_, ir.ShapedType) and str(type_.element_type) == "i1"

@@ -1,0 +1,62 @@
+"""Which factors shards of unequal sizes may split, and what is put into their padding.
+
+Bodies of `linalg`'s ops take care of themselves (`rules.dialects.linalg_bodies`).
+"""
+
+from __future__ import annotations
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.masking import as_index, keep_first
+from shard_dialect.model import ShardingRule
+from shard_dialect.rules.dialects.linalg_bodies import may_be_padded
+from shard_dialect.rules.padding import Filling
+from shard_dialect.rules.partitioning import PartitionedOp
+from shard_dialect.rules.registry import record_of
+
+
+def may_be_uneven(op: ir.Operation, rule: ShardingRule) -> frozenset[int]:
+    """The factors of the op that shards of unequal sizes may split."""
+    found = rule.may_be_uneven
+    if op.name.startswith("linalg.") and not may_be_padded(op):
+        return frozenset()
+    reduced = frozenset(rule.reduction_of)
+    if not reduced & found or _padding(op, rule) is not None:
+        return found
+    return found - reduced
+
+
+def _padding(op: ir.Operation, rule: ShardingRule) -> list[Filling] | None:
+    record = record_of(op)
+    return record.padding(op, rule) if record and record.padding else None
+
+
+def fill_padding(partitioned: PartitionedOp) -> None:
+    """Put in front of an op what its operands must hold where they are padded."""
+    op, rule = partitioned.op, partitioned.rule
+    shards = [shard for shard in partitioned.operands if shard is not None]
+    if not any(shard.is_uneven(dim) for shard in shards for dim in range(len(shard.shape))):
+        return
+    for filling in [*_past_ends(rule), *(_padding(op, rule) or ())]:
+        dims, shard = rule.cut_operands[filling.operand], partitioned.operands[filling.operand]
+        if dims is None or shard is None:
+            continue
+        along = [
+            dim
+            for dim, factors in enumerate(dims)
+            if shard.is_uneven(dim) and filling.factors & set(factors)
+        ]
+        if along:
+            with ir.InsertionPoint(op), op.location:
+                ends = {dim: as_index(shard.end(dim)) for dim in along}
+                value = op.operands[filling.operand]
+                other = filling.element(value.type.element_type)
+                op.operands[filling.operand] = keep_first(value, ends, other)
+
+
+def _past_ends(rule: ShardingRule) -> list[Filling]:
+    """What windows find behind the last element."""
+    return [
+        Filling(each.operand, frozenset({each.factor}), each.windows.fill)
+        for each in rule.windows
+        if each.windows.fill is not None and not each.windows.stay_inside
+    ]
