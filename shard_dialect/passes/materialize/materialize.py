@@ -24,9 +24,6 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.function import (
     drop_from_boundary,
-    form_of,
-    functions_of,
-    refuse_form,
     set_form,
     update_type,
 )
@@ -50,7 +47,6 @@ from shard_dialect.ir.region_flow import (
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.manual.manual_bodies import open_bodies
 from shard_dialect.passes.materialize.choose_op_sharding import Choice, choose
 from shard_dialect.passes.materialize.manual_boundaries import ManualBoundaries
 from shard_dialect.passes.materialize.resharded_values import FRESH, ReshardedValues, is_fresh
@@ -60,8 +56,7 @@ from shard_dialect.passes.materialize.target_shardings import (
     read_target_shardings,
 )
 from shard_dialect.passes.propagate.module_graph import BARRIER, GROUP
-from shard_dialect.passes.propagate.propagate import complete
-from shard_dialect.passes.vocabularies.import_ import import_annotations
+from shard_dialect.passes.propagate.propagate import complete_again
 from shard_dialect.rules.rule_cache import RuleMemo
 
 _DROPPABLE = (
@@ -85,18 +80,10 @@ class Materialize(Pass):
     """Make an op without a sharding rule an error."""
 
     def rewrite(self, module: ir.Operation) -> None:
-        if "scf.execute_region" in import_annotations(module):
-            open_bodies(module)
-        shardings = Shardings.of(module)
-        done = ("distributed", "local", "lowered")
-        handles = [op for op in functions_of(module) if form_of(op) not in done]
-        for handle in handles:
-            if form_of(handle) != "propagated":
-                raise refuse_form(handle, ": run --propagate first")
-        complete(handles, shardings)  # other passes may have made ops since
-        wanted = read_target_shardings(module, read_functions(handles), shardings)
-        signatures = {each.function.name: each.signature for each in wanted}
-        for each in wanted:
+        handles, shardings = complete_again(module)
+        targets = read_target_shardings(module, read_functions(handles), shardings)
+        signatures = {each.function.name: each.signature for each in targets}
+        for each in targets:
             _Materializer(each, shardings, signatures, self.strict).run()
 
 

@@ -27,6 +27,7 @@ from shard_dialect.ir.function import (
     boundary,
     form_of,
     functions_of,
+    refuse_form,
     set_boundary,
     set_form,
     update_type,
@@ -113,6 +114,24 @@ class Propagate(Pass):
             report.remark_conflicts()
         if self.explain:
             report.explain(self.explain)
+
+
+def complete_again(module: ir.Operation) -> tuple[list[ir.Operation], Shardings]:
+    """Give a sharding to every tensor that passes have made since the module was propagated.
+
+    Returns the functions in the propagated form; later forms are left as they are. Raises a
+    located `ShardError` for a function in the annotated form.
+    """
+    if "scf.execute_region" in import_annotations(module):
+        open_bodies(module)
+    shardings = Shardings.of(module)
+    later = ("distributed", "local", "lowered")
+    handles = [op for op in functions_of(module) if form_of(op) not in later]
+    for handle in handles:
+        if form_of(handle) != "propagated":
+            raise refuse_form(handle, ": run --propagate first")
+    complete(handles, shardings)
+    return handles, shardings
 
 
 def complete(
