@@ -120,7 +120,7 @@ def _sites(op: ir.Operation, shardings: Shardings, tally: Tally) -> Iterator[Sit
             shape = tuple(type_.shape)
             shapes = (operand_shape(step, now, shape, grid), after.local_shape(shape, grid))
             source, target = (TensorType(each, dtype_of(type_.element_type)) for each in shapes)
-            yield Site(step, grid, source, target)
+            yield Site(step, grid, source, target, str(source), str(target))
             now = after
     elif op.name in LOCAL_COLLECTIVES:
         read = read_local(op.name, op.attributes)
@@ -129,7 +129,8 @@ def _sites(op: ir.Operation, shardings: Shardings, tally: Tally) -> Iterator[Sit
             return
         types = (op.operands[0].type, op.results[0].type)
         source, target = (TensorType(tuple(t.shape), dtype_of(t.element_type)) for t in types)
-        yield Site(read[1], shardings.grid(read[0]), source, target)
+        grid = shardings.grid(read[0])
+        yield Site(read[1], grid, source, target, str(source), str(target))
 
 
 def _run(module: ir.Module, tally: Tally) -> Iterator[tuple[ir.Operation, int]]:

@@ -19,6 +19,7 @@ from shard_dialect.ir.mesh.attributes import (
     COLLECTIVE,
     DEVICE,
     HANDLE,
+    LOCAL_TYPES,
     PHASE,
     RANK,
     RESULT,
@@ -42,6 +43,10 @@ class Site:
     grid: Grid
     source: TensorType
     target: TensorType
+    operand: str
+    """The operand's type in the local form, as `2x4xf32`; the code may have packed it otherwise."""
+    result: str
+    """The same of the result."""
     phase: str = ""
     """"start" or "done", where it is one half of a collective."""
 
@@ -256,6 +261,11 @@ def _check_size(handle: ir.Operation, type_: ir.ShapedType) -> None:
         )
 
 
+def _as_text(type_: ir.TypeAttr) -> str:
+    """`tensor<2x4xf32>` as 2x4xf32."""
+    return str(type_.value).removeprefix("tensor<").removesuffix(">")
+
+
 def _tensor_type(type_: ir.ShapedType) -> TensorType:
     return TensorType(tuple(type_.shape), dtype_of(type_.element_type))
 
@@ -272,7 +282,10 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
             raise error_at(op.location, f"{what['name']} cannot be run yet")
         source, target = map(_tensor_type, op.attributes["function_type"].value.inputs[:2])
         phase = what[PHASE].value if PHASE in what else ""
-        sites[name_of(op)] = Site(read[1], shardings.grid(read[0]), source, target, phase)
+        types = map(_as_text, what[LOCAL_TYPES]) if LOCAL_TYPES in what else (source, target)
+        operand, result = map(str, types)
+        grid = shardings.grid(read[0])
+        sites[name_of(op)] = Site(read[1], grid, source, target, operand, result, phase)
     return sites
 
 

@@ -79,7 +79,7 @@ def _entry(site: Site) -> Entry:
         site.step.kind,
         list(site.step.axes),
         size,
-        str(site.source),
-        str(site.target),
+        site.operand,
+        site.result,
         site.step.bytes_moved(size, site.source.shape, site.source.dtype.itemsize),
     )

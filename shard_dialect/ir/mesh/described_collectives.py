@@ -10,7 +10,14 @@ What is in it no verifier of MLIR's has seen, as it has the attributes of an op.
 from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.mesh.attributes import COLLECTIVE, PHASE, RANK, expect
+from shard_dialect.ir.mesh.attributes import (
+    COLLECTIVE,
+    LOCAL_TYPES,
+    PHASE,
+    RANK,
+    expect,
+    expect_in,
+)
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import LocalStep, kind_of, read_local
 from shard_dialect.ir.shard.sharding_checks import check_coordinates
@@ -56,9 +63,19 @@ def _check_called(op: ir.Operation, shardings: Shardings) -> None:
             f"{COLLECTIVE} describes no collective from one buffer to another: {what}"
         )
     source, target = (tuple(each.shape) for each in inputs[:2])
+    if LOCAL_TYPES in what:
+        _check_local_types(what)
     expected = _shape_after(read[1], source, shardings.grid(read[0]))
     if expected != target or inputs[0].element_type != inputs[1].element_type:
         raise ShardingError(f"{COLLECTIVE} does not make {inputs[1]} of {inputs[0]}: {what}")
+
+
+def _check_local_types(what: ir.DictAttr) -> None:
+    types = expect_in(what, LOCAL_TYPES, ir.ArrayAttr, "the types of an operand and a result")
+    found = [each.value for each in types if isinstance(each, ir.TypeAttr)]
+    tensors = [each for each in found if isinstance(each, ir.RankedTensorType)]
+    if not len(types) == len(tensors) == 2 or not all(each.has_static_shape for each in tensors):
+        raise ShardingError(f"{LOCAL_TYPES} is {types}: expected two tensors of known size")
 
 
 def _shape_after(step: LocalStep, source: Shape, grid: Grid) -> Shape:

@@ -38,9 +38,10 @@ def use_rows_everywhere(module: ir.Operation) -> None:
             with located(op):
                 for each in one_by_one(op):
                     grid, step = _read(each)
+                    types = [each.operands[0].type, each.results[0].type]
                     if not isinstance(step, AllSlice | Mask):  # these talk to no one
                         suit_runtimes(each, step, grids[grid], function)
-                    use_rows(each, step, grids[grid], function)
+                    use_rows(each, step, grids[grid], function, types)
 
 
 def call_collectives(module: ir.Operation) -> None:

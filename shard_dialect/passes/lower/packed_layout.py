@@ -23,6 +23,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.build_loops import elementwise
 from shard_dialect.ir.building.masking import select
+from shard_dialect.ir.mesh.attributes import LOCAL_TYPES
 from shard_dialect.ir.reading.spelling import scatter_dim
 from shard_dialect.ir.shard.local_collectives import LocalStep, described
 from shard_dialect.ir.walk import body, operations
@@ -52,8 +53,17 @@ class _Rows:
     """Those that name dimensions."""
 
 
-def use_rows(op: ir.Operation, step: LocalStep, grid: Grid, function: ir.Operation) -> None:
-    """Replace a collective of `function`, whose step has been read, by one along dimension 0."""
+def use_rows(
+    op: ir.Operation,
+    step: LocalStep,
+    grid: Grid,
+    function: ir.Operation,
+    local_types: Sequence[ir.Type],
+) -> None:
+    """Replace a collective of `function`, whose step has been read, by one along dimension 0.
+
+    It notes `local_types`, of the operand and the result in the local form.
+    """
     if isinstance(step, AllSlice | Mask):
         with ir.InsertionPoint(op), op.location:
             _replace(op, _own(op.operands[0], step, grid, rank_of(function, grid)))
@@ -63,7 +73,9 @@ def use_rows(op: ir.Operation, step: LocalStep, grid: Grid, function: ir.Operati
         if rows is None:
             return
         type_ = build.resized(op.results[0].type, rows.shape)
+        types = ir.ArrayAttr.get([ir.TypeAttr.get(each) for each in local_types])
         what = {each.name: each.attr for each in described(op)} | rows.attributes
+        what[LOCAL_TYPES] = types
         if op.name == "mesh.start":
             attributes = {"collective": ir.DictAttr.get(what)}
         else:
