@@ -106,6 +106,14 @@ func.func @a_runtime_function_that_does_nothing(%x: memref<4xf32>, %y: memref<4x
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
+// expected-error@+1 {{'func.func' op mesh.local_types is [1, tensor<4xf32>]: expected two tensors of known size}}
+func.func @local_types_that_are_none(%x: memref<4xf32>, %y: memref<4xf32>) attributes {mesh.collective = {name = "shard.all_reduce", grid = @g, grid_axes = array<i16: 0>, mesh.local_types = [1, tensor<4xf32>]}} {
+  return
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 // expected-error@+1 {{'func.func' op attribute 'mesh.collective' must be a dictionary, found "all_reduce"}}
 func.func @a_runtime_function_without_a_description(%x: memref<4xf32>, %y: memref<4xf32>) attributes {mesh.collective = "all_reduce"} {
   return
