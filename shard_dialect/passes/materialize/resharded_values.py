@@ -212,7 +212,7 @@ class ReshardedValues:
             except ReshardError as error:
                 refusal = error
         if not plans:
-            raise refusal or ReshardError(f"no sharding of the value leads to {target}")
+            raise refusal or ReshardError(f"no version of the value leads to {target}")
         return min(plans, key=lambda each: each[1].bytes_moved)
 
     def plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
