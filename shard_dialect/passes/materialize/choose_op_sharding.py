@@ -1,10 +1,10 @@
-"""How to split one op's factors so that the fewest bytes move.
+"""Choose how to split one op's factors so that the fewest bytes move.
 
-The candidates for a factor are the splits that its operands and results have or want. Every
-combination that uses no axis twice is priced: the reshards of the operands from the versions that
-there are, those of the results to what is wanted, and a product's arithmetic on each device. Equal
-prices are settled by the most devices at work, then by the order of the factors, so that the choice
-is the same at every run.
+The candidates for a factor are its splits in the available and the target shardings of the operands
+and results. Every combination that uses no axis twice has a cost: the reshards of the operands from
+their available shardings, those of the results to their target shardings, and, for a product, the
+arithmetic on each device. Among equal costs the combination that splits the work among the most
+devices is chosen, then the first in the order of the factors, so that the choice is deterministic.
 """
 
 from __future__ import annotations
@@ -29,18 +29,21 @@ from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 from shard_dialect.rules.uneven import may_be_uneven
 
 FLOPS_PER_BYTE = 100
-"""Arithmetic that is as dear as moving a byte: products are not repeated to save a few bytes."""
+"""Floating-point operations that cost as much as one byte moved, per device.
+
+A product is therefore not computed redundantly just to save a few bytes.
+"""
 
 MAX_COMBINATIONS = 20_000
-"""Past this many, the factors keep only their longest candidates."""
+"""Above this number of combinations, each factor keeps only its longest candidate and none."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What each operand must be and each result is; `None` for what is no tensor.
+    """The shardings of the operands and results of an op; `None` for one that is not a tensor.
 
-    `late_inits` are (result, operand place, produced) of the inits to be combined after the
-    reduction; their operands are `None` here.
+    `late_inits` has (result value, operand number, produced sharding) for each init that is to be
+    combined after the reduction. The operand of such an init is `None` in `operands`.
     """
 
     operands: tuple[Sharding | None, ...]
@@ -52,11 +55,15 @@ def choose(
     op: Op,
     rule: ShardingRule,
     resharded: ReshardedValues,
-    wanted: Mapping[int, Sharding],
+    target_of: Mapping[int, Sharding],
     loops: Assignment | None = None,
 ) -> Choice:
-    """The cheapest choice for `op`, or that of `loops`. Raises `ShardError` if there is none."""
-    problem = _Problem(op, rule, resharded, wanted, loops)
+    """The cheapest choice for `op`, or the one that the annotated split `loops` gives.
+
+    `target_of` has the target sharding of each value, by number. Raises `ShardError` if no choice
+    leads to the target shardings of the results.
+    """
+    problem = _Problem(op, rule, resharded, target_of, loops)
     best: tuple[float, int, Assignment] | None = None
     for assignment in problem.assignments():
         price = problem.price(assignment)
@@ -66,7 +73,7 @@ def choose(
     if best is None:
         raise ShardError(
             f"'{op.name}' op cannot give its results the shardings "
-            f"{', '.join(str(wanted[value]) for value in op.results if value in wanted)} "
+            f"{', '.join(str(target_of[value]) for value in op.results if value in target_of)} "
             f"by its rule {rule}"
             + ("; to be partial it must start from a fill with the identity" if rule.inits else "")
         )
@@ -75,16 +82,16 @@ def choose(
 
 @dataclass(frozen=True)
 class _Problem:
-    """One op, the versions of its operands that there are, and how its results are wanted."""
+    """One op, with the available shardings of its operands and the targets of its results."""
 
     op: Op
     rule: ShardingRule
     resharded: ReshardedValues
-    wanted: Mapping[int, Sharding]
+    target_of: Mapping[int, Sharding]
     loops: Assignment | None
 
     def assignments(self) -> Iterator[Assignment]:
-        """The combinations of candidates that use no axis twice and reduce in one way."""
+        """The combinations of candidates that use no axis twice and have one kind of reduction."""
         if self.loops is not None:
             yield self.loops
             return
@@ -98,27 +105,27 @@ class _Problem:
                 yield combination
 
     def _candidates(self) -> list[list[Axes]]:
-        """For each factor the splits worth trying, the longest last."""
+        """The candidate splits of each factor, the longest last."""
         rule, grid = self.rule, self.resharded.grid
         found: list[set[Axes]] = [{()} for _ in rule.sizes]
         uneven = may_be_uneven(self.op.handle, rule)
-        for factor, axes in self._offers():
+        for factor, axes in self._splits_in_use():
             if factor in rule.unsplit:
                 continue
-            found[factor].update(_that_divide(rule.sizes[factor], axes, grid))
+            found[factor].update(_prefixes_that_divide(rule.sizes[factor], axes, grid))
             if factor in uneven:
                 found[factor].add(axes)
         for value in self.op.results:
-            if value in self.wanted:
-                partial = self.wanted[value].partial
+            if value in self.target_of:
+                partial = self.target_of[value].partial
                 for factor, _ in rule.reductions:
-                    found[factor].update(_that_divide(rule.sizes[factor], partial, grid))
+                    found[factor].update(_prefixes_that_divide(rule.sizes[factor], partial, grid))
         if self.rule.is_product:
-            self._offer_instead(found)
+            self._split_results_instead(found)
         return [sorted(each, key=lambda axes: (len(axes), axes)) for each in found]
 
-    def _offer_instead(self, found: list[set[Axes]]) -> None:
-        """Offer the axes of a sum to the kept factors: the result is in shards then, not parts."""
+    def _split_results_instead(self, found: list[set[Axes]]) -> None:
+        """Add the axes of reduced factors to the others: the result is then split, not partial."""
         rule, grid = self.rule, self.resharded.grid
         summed = {axes[:1] for factor, _ in rule.reductions for axes in found[factor] if axes}
         for factor, size in enumerate(rule.sizes):
@@ -126,19 +133,19 @@ class _Problem:
                 continue
             found[factor] |= {axes for axes in summed if size % grid.axes_size(axes) == 0}
 
-    def _offers(self) -> Iterator[tuple[int, Axes]]:
-        """Factors with the axes that an operand or a result splits them by."""
+    def _splits_in_use(self) -> Iterator[tuple[int, Axes]]:
+        """Each factor with the axes that split it in an available or target sharding."""
         for value, dims in (
             *zip(self.op.operands, self.rule.cut_operands, strict=True),
             *zip(self.op.results, self.rule.results, strict=True),
         ):
-            if dims is None or value not in self.wanted:
+            if dims is None or value not in self.target_of:
                 continue
-            for sharding in (self.wanted[value], *self.resharded.shardings(value)):
-                yield from self._split_by(dims, sharding)
+            for sharding in (self.target_of[value], *self.resharded.shardings(value)):
+                yield from self._axes_of_factors(dims, sharding)
 
-    def _split_by(self, dims: Dims, sharding: Sharding) -> Iterator[tuple[int, Axes]]:
-        """How a tensor made of `dims` that lies so splits each factor, in whole grid axes."""
+    def _axes_of_factors(self, dims: Dims, sharding: Sharding) -> Iterator[tuple[int, Axes]]:
+        """Each factor in `dims`, with the axes that split it, up to the first sub-axis."""
         for dim, axes in zip(dims, sharding.split_axes, strict=True):
             for count in range(len(axes), 0, -1) if dim else ():
                 try:
@@ -152,26 +159,26 @@ class _Problem:
                 break
 
     def choice(self, assignment: Assignment) -> Choice:
-        """What `assignment` asks of the operands and makes of the results."""
+        """The shardings of the operands and results if `assignment` splits the factors."""
         rule, grid = self.rule, self.resharded.grid
         operands = [rule.operand_sharding(i, assignment, grid) for i in range(len(rule.operands))]
         results = tuple(rule.result_sharding(i, assignment, grid) for i in range(len(rule.results)))
         late = []
-        for result, place in enumerate(rule.inits):
+        for result, number in enumerate(rule.inits):
             produced = results[result]
             if produced is None or not produced.partial:
                 continue
-            if self.resharded.can_be_partial(self.op.operands[place], produced):
-                operands[place] = produced
+            if self.resharded.can_be_partial(self.op.operands[number], produced):
+                operands[number] = produced
             else:
-                operands[place] = None
-                late.append((self.op.results[result], place, produced))
+                operands[number] = None
+                late.append((self.op.results[result], number, produced))
         return Choice(tuple(operands), results, tuple(late))
 
     def price(self, assignment: Assignment) -> float:
-        """The bytes that this choice moves, and those that its arithmetic is worth.
+        """The bytes that each device sends for this choice, plus its arithmetic counted in bytes.
 
-        Infinite if there is no plan for it.
+        Infinite if some reshard has no plan.
         """
         resharded = self.resharded
         try:
@@ -182,21 +189,21 @@ class _Problem:
                 if target is not None
             )
             total += sum(
-                resharded.plan(value, produced, self.wanted[value]).bytes_moved
+                resharded.plan(value, produced, self.target_of[value]).bytes_moved
                 for value, produced in zip(self.op.results, choice.results, strict=True)
                 if produced is not None
             )
-            for value, place, _ in choice.late_inits:
-                if self.wanted[value].partial:
+            for value, number, _ in choice.late_inits:
+                if self.target_of[value].partial:
                     return inf
-                total += resharded.price(self.op.operands[place], self.wanted[value])
+                total += resharded.price(self.op.operands[number], self.target_of[value])
         except ShardingError:
             return inf
         return total + self.rule.flops(assignment, resharded.grid) / FLOPS_PER_BYTE
 
 
-def _that_divide(size: int, axes: Axes, grid: Grid) -> Iterator[Axes]:
-    """The axes, and each leading part of them, if they cut `size` evenly."""
+def _prefixes_that_divide(size: int, axes: Axes, grid: Grid) -> Iterator[Axes]:
+    """Each non-empty prefix of `axes` whose number of devices divides `size`."""
     for count in range(1, len(axes) + 1):
         if size % grid.axes_size(axes[:count]) == 0:
             yield axes[:count]

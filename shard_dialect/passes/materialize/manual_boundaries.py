@@ -1,9 +1,10 @@
-"""The edges of manual computations, materialized.
+"""Materialize the manual boundaries: the tensors that enter or leave manual computations.
 
-    %a = "mesh.to_local"(%x) ...      %x is brought to lie as is said, in front of the computation
-    %y = "mesh.to_global"(%b) ...     %y lies as %b does, and along the manual axes
+    %a = "mesh.to_local"(%x) ...      %x is resharded to the boundary's sharding, before the op
+    %y = "mesh.to_global"(%b) ...     %y has the sharding of %b, and is split along the manual axes
 
-Along the free axes a tensor lies inside as propagation has it, where its shards are then the same.
+Along the free axes a tensor has the sharding that propagation gave it, as far as this leaves every
+device the same elements inside and outside.
 """
 
 from __future__ import annotations
@@ -27,17 +28,21 @@ from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 
 @dataclass(frozen=True)
 class ManualBoundaries:
-    """Those of one function: `wanted` is how its values are to lie, on the finer grid `fine`."""
+    """The manual boundaries of one function.
+
+    `target_of` has the target sharding of each value, by number; `fine` is the refinement whose
+    grid these are on, if there is one.
+    """
 
     shardings: Shardings
     resharded: ReshardedValues
-    wanted: dict[int, Sharding]
+    target_of: dict[int, Sharding]
     fine: Refinement | None
 
     def open(self, computation: Op) -> None:
-        """Let a manual computation name axes of the grid that tensors are on from now on.
+        """Rewrite the manual axes on the refined grid, and set the targets of the results.
 
-        What it gives lies outside as it is made inside: there its users have it as they like.
+        A result has outside the sharding in which it is made inside; its users reshard it.
         """
         if self.fine is not None:
             axes = self.fine.refined_axes(tuple(ints(computation.handle.attributes[MANUAL])))
@@ -45,38 +50,44 @@ class ManualBoundaries:
         block = computation.blocks[0]
         made = {op.results[0]: op for op in block.ops if op.name == TO_GLOBAL}
         for value, result in zip(block.end.operands, computation.results, strict=True):
-            if value in self.wanted:
+            if value in self.target_of:
                 with located(made[value].handle):
-                    lies = self._as_made(made[value])
-                self.wanted[value] = self.wanted[result] = lies
+                    sharding = self._as_made(made[value])
+                self.target_of[value] = self.target_of[result] = sharding
 
     def _as_made(self, op: Op) -> Sharding:
-        edge = self._edge(op)
-        inside = edge.inside(self.wanted[op.results[0]])
-        return edge.outside(edge.fitting(inside, self.resharded.shape(op.operands[0])))
+        boundary = self._boundary(op)
+        inside = boundary.inside(self.target_of[op.results[0]])
+        return boundary.outside(boundary.fitting(inside, self.resharded.shape(op.operands[0])))
 
-    def _edge(self, op: Op) -> ManualBoundary:
+    def _boundary(self, op: Op) -> ManualBoundary:
         return boundary_of(op.handle, self.shardings).refined(self.fine)
 
     def go_in(self, op: Op) -> Sharding | None:
-        """Bring what a `to_local` takes; how the shard lies, `None` for what is no tensor."""
-        edge, (value,), (result,) = self._edge(op), op.operands, op.results
-        if result not in self.wanted:
-            write_boundary(op.handle, edge, edge.said.sharding, self.shardings)
+        """Reshard the operand of a `to_local`.
+
+        Returns the sharding of its result, or `None` if that is not a tensor.
+        """
+        boundary, (value,), (result,) = self._boundary(op), op.operands, op.results
+        if result not in self.target_of:
+            write_boundary(op.handle, boundary, boundary.said.sharding, self.shardings)
             return None
-        lies = edge.fitting(self.wanted[result], self.resharded.shape(result))
-        outside = edge.outside(lies)
+        inside = boundary.fitting(self.target_of[result], self.resharded.shape(result))
+        outside = boundary.outside(inside)
         op.handle.operands[0] = self.resharded.get(value, outside, op)
-        write_boundary(op.handle, edge, outside, self.shardings)
-        return lies
+        write_boundary(op.handle, boundary, outside, self.shardings)
+        return inside
 
     def come_out(self, op: Op) -> Sharding | None:
-        """The same for what a `to_global` takes: how the tensor lies that it makes."""
-        edge, (value,), (result,) = self._edge(op), op.operands, op.results
-        if result not in self.wanted:
-            write_boundary(op.handle, edge, edge.said.sharding, self.shardings)
+        """Reshard the operand of a `to_global`.
+
+        Returns the sharding of its result, or `None` if that is not a tensor.
+        """
+        boundary, (value,), (result,) = self._boundary(op), op.operands, op.results
+        if result not in self.target_of:
+            write_boundary(op.handle, boundary, boundary.said.sharding, self.shardings)
             return None
         outside = self._as_made(op)
-        op.handle.operands[0] = self.resharded.get(value, edge.inside(outside), op)
-        write_boundary(op.handle, edge, outside, self.shardings)
+        op.handle.operands[0] = self.resharded.get(value, boundary.inside(outside), op)
+        write_boundary(op.handle, boundary, outside, self.shardings)
         return outside

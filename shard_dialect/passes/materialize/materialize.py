@@ -9,9 +9,10 @@ becomes, with %x split along the reduced dimension and %w along both
            : (tensor<4x16xf32, #mesh.shard<@g, [[], [], [0]]>>)
            -> tensor<4x16xf32, #mesh.shard<@g, [[], [0]]>>
 
-For each op in turn `choice.choose` splits the op's factors so that the fewest bytes move: to bring
-its operands there from what they are, and its results from there to what propagation said. An op
-without a rule gets whole operands and runs replicated, with a warning (`strict`: an error).
+For each op in turn, `choose_op_sharding.choose` splits the factors of its sharding rule so that the
+fewest bytes move. It counts the reshards of the operands to the shardings that the split requires,
+and those of the results to the target shardings that propagation chose. An op without a rule gets
+replicated operands and runs replicated, with a warning (`strict`: an error).
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class Materialize(Pass):
     """Make an op without a sharding rule an error."""
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Materialize each function in the propagated form; raises a located `ShardError`."""
         handles, shardings = complete_again(module)
         targets = read_target_shardings(module, read_functions(handles), shardings)
         signatures = {each.function.name: each.signature for each in targets}
@@ -88,86 +90,86 @@ class Materialize(Pass):
 
 
 class _Materializer:
-    """Goes through one function once, front to back, changing it in place."""
+    """Rewrites one function in place, in one pass over its ops in order."""
 
     def __init__(
         self,
-        wanted: TargetShardings,
+        targets: TargetShardings,
         shardings: Shardings,
         signatures: dict[str, Signature],
         strict: bool,
     ) -> None:
-        self.function = wanted.function
+        self.function = targets.function
         self.shardings = shardings
         self.signatures = signatures
-        self.signature = wanted.signature
+        self.signature = targets.signature
         self.strict = strict
-        self.wanted = wanted.of
-        self.loops = wanted.loops
-        self.grid = wanted.grid
+        self.target_of = targets.of
+        self.loops = targets.loops
+        self.grid = targets.grid
         self.rules = RuleMemo()
-        self.resharded = ReshardedValues(wanted.function, shardings, wanted.grid)
-        self.edges = ManualBoundaries(shardings, self.resharded, self.wanted, wanted.fine)
-        self.ends: dict[tuple[int, int], Sharding] = {}
-        """What the ops that end blocks pass on, by the op and the place."""
+        self.resharded = ReshardedValues(targets.function, shardings, targets.grid)
+        self.boundaries = ManualBoundaries(shardings, self.resharded, self.target_of, targets.fine)
+        self.source_targets: dict[tuple[int, int], Sharding] = {}
+        """The target sharding of each source of a flow, by the op's id and the operand number."""
 
     def run(self) -> None:
         function = self.function
         for op in function.ops:
             if STAGES in op.handle.attributes:
-                self._follow_refinement(op.handle)
+                self._refine_transfer(op.handle)
         for flow in flows_between(function.blocks):
             self._prepare(flow)
         for block in in_order(function.blocks):
             with self.resharded.block():
-                self._go_through(block)
+                self._rewrite_block(block)
         drop_from_boundary(function.handle, SHARDING)
         update_type(function.handle)
         set_form(function.handle, "distributed")
         self._clean_up()
 
-    def _follow_refinement(self, passed: ir.Operation) -> None:
-        """Let what is passed from stage to stage go along the axis on the grid of the function."""
-        if symbol(passed.attributes["cluster"]) != self.grid.name:
-            passed.attributes["cluster"] = ir.FlatSymbolRefAttr.get(self.grid.name)
-            passed.attributes["mesh_axis"] = write_axes(self.grid.stage_axes)
+    def _refine_transfer(self, transfer: ir.Operation) -> None:
+        """Make a transfer between stages name the stage axes of the function's refined grid."""
+        if symbol(transfer.attributes["cluster"]) != self.grid.name:
+            transfer.attributes["cluster"] = ir.FlatSymbolRefAttr.get(self.grid.name)
+            transfer.attributes["mesh_axis"] = write_axes(self.grid.stage_axes)
 
-    def _go_through(self, block: Block) -> None:
+    def _rewrite_block(self, block: Block) -> None:
         for number in block.arguments:
             self._enter(number)
         for op in block.ops:
             with located(op.handle):
-                self._act_on(op)(op)
+                self._action_for(op)(op)
 
     def _enter(self, number: int) -> None:
-        """Begin with a value that no op is asked to compute: it lies as is wanted of it."""
-        sharding = self.wanted.get(number)
+        """Give a block argument, or a result of an op with regions, its target sharding."""
+        sharding = self.target_of.get(number)
         if sharding is not None:
             self._retype(number, sharding)
             self.resharded.add(number, self.function.values[number].handle, sharding)
 
     def _prepare(self, flow: Flow) -> None:
-        """Let the targets of a flow lie alike, and note that its sources are to lie so too."""
-        sharding = self.wanted.get(flow.targets[0])
+        """Give all targets of a flow one target sharding, and note it for the flow's sources."""
+        sharding = self.target_of.get(flow.targets[0])
         if sharding is not None:
-            self.wanted |= dict.fromkeys(flow.targets, sharding)
-            self.ends |= {(id(op), place): sharding for op, place in flow.sources}
+            self.target_of |= dict.fromkeys(flow.targets, sharding)
+            self.source_targets |= {(id(op), number): sharding for op, number in flow.sources}
 
-    def _keep_targets_whole(self, flow: Flow) -> None:
+    def _replicate_targets(self, flow: Flow) -> None:
         for value in flow.targets:
-            if value in self.wanted:
-                rank = self.wanted[value].rank
-                self.wanted[value] = Sharding.replicated(self.grid.name, rank)
+            if value in self.target_of:
+                rank = self.target_of[value].rank
+                self.target_of[value] = Sharding.replicated(self.grid.name, rank)
 
-    def _act_on(self, op: Op) -> Callable[[Op], None]:
-        """What is to be done with an op, by its kind."""
+    def _action_for(self, op: Op) -> Callable[[Op], None]:
+        """The method that rewrites an op of this kind."""
         by_name = {
             GROUP: lambda _: None,
-            TO_LOCAL: self._go_in,
-            TO_GLOBAL: self._come_out,
+            TO_LOCAL: self._to_local,
+            TO_GLOBAL: self._to_global,
             "func.call": self._call,
             "func.return": self._return,
-            "tensor.parallel_insert_slice": self._take_all_whole,
+            "tensor.parallel_insert_slice": self._replicate_operands,
         }
         if op.name in by_name:
             return by_name[op.name]
@@ -176,7 +178,7 @@ class _Materializer:
         if op.name in FLOWS:
             return self._flow
         if build.is_constant(op.handle):
-            return self._keep_whole
+            return self._keep_constant
         if is_fresh(op, self.function):
             return self._defer
         if op.name in ENDS:
@@ -187,47 +189,50 @@ class _Materializer:
         return self._compute
 
     def _pass_on(self, op: Op) -> None:
-        """Let the sources of flows lie as their targets do; what decides on a way is whole."""
-        for place, value in enumerate(op.operands):
-            if value in self.wanted:
-                whole = Sharding.replicated(self.grid.name, self.wanted[value].rank)
-                target = self.ends.get((id(op), place), whole)
-                op.handle.operands[place] = self.resharded.get(value, target, op)
+        """Reshard the sources of flows to their target shardings.
+
+        Other operands, which choose a control flow path, are replicated.
+        """
+        for number, value in enumerate(op.operands):
+            if value in self.target_of:
+                replicated = Sharding.replicated(self.grid.name, self.target_of[value].rank)
+                target = self.source_targets.get((id(op), number), replicated)
+                op.handle.operands[number] = self.resharded.get(value, target, op)
 
     def _flow(self, op: Op) -> None:
         if is_manual(op.handle):
-            self.edges.open(op)
+            self.boundaries.open(op)
         for flow in flows_through(op):
-            if op.name == "scf.forall":  # its iterations write to parts of these
-                self._keep_targets_whole(flow)
+            if op.name == "scf.forall":  # its iterations write slices of these
+                self._replicate_targets(flow)
             self._prepare(flow)
         self._pass_on(op)
-        is_left = op.name in (*LOOPS, PARALLEL) or is_manual(op.handle)
+        can_hoist = op.name in (*LOOPS, PARALLEL) or is_manual(op.handle)
         for block in in_order(op.blocks):
-            with self.resharded.block(op if is_left else None):
-                self._go_through(block)
+            with self.resharded.block(op if can_hoist else None):
+                self._rewrite_block(block)
         for value in op.results:
             self._enter(value)
 
-    def _go_in(self, op: Op) -> None:
-        lies = self.edges.go_in(op)
-        if lies is not None:
-            self._define(op, op.results[0], lies)
+    def _to_local(self, op: Op) -> None:
+        sharding = self.boundaries.go_in(op)
+        if sharding is not None:
+            self._define(op, op.results[0], sharding)
 
-    def _come_out(self, op: Op) -> None:
-        lies = self.edges.come_out(op)
-        if lies is not None:
-            self._define(op, op.results[0], lies)
+    def _to_global(self, op: Op) -> None:
+        sharding = self.boundaries.come_out(op)
+        if sharding is not None:
+            self._define(op, op.results[0], sharding)
 
     def _annotate(self, op: Op) -> None:
-        target = self.wanted[op.results[0]]
+        target = self.target_of[op.results[0]]
         self.resharded.alias(op.results[0], op.operands[0], target, op)
 
-    def _keep_whole(self, op: Op) -> None:
+    def _keep_constant(self, op: Op) -> None:
         for value in op.results:
-            if value in self.wanted:
-                whole = Sharding.replicated(self.grid.name, self.wanted[value].rank)
-                self.resharded.add(value, self.function.values[value].handle, whole)
+            if value in self.target_of:
+                replicated = Sharding.replicated(self.grid.name, self.target_of[value].rank)
+                self.resharded.add(value, self.function.values[value].handle, replicated)
 
     def _defer(self, op: Op) -> None:
         self.resharded.add_fresh(op.results[0], op)
@@ -238,11 +243,11 @@ class _Materializer:
         if signature is None:
             self._replicate(op)
             return
-        for place, (value, sharding) in enumerate(
+        for number, (value, sharding) in enumerate(
             zip(op.operands, signature.arguments, strict=True)
         ):
             if sharding is not None:
-                op.handle.operands[place] = self.resharded.get(value, sharding, op)
+                op.handle.operands[number] = self.resharded.get(value, sharding, op)
         for value, sharding in zip(op.results, signature.results, strict=True):
             if sharding is not None:
                 self._define(op, value, sharding)
@@ -252,25 +257,25 @@ class _Materializer:
         if rule is None:
             self._replicate(op)
             return
-        self._take_whole(op)
+        self._replicate_captures(op)
         loops = self.loops(op, rule)
-        choice = choose(op, rule, self.resharded, self.wanted, loops)
-        for place, target in enumerate(choice.operands):
+        choice = choose(op, rule, self.resharded, self.target_of, loops)
+        for number, target in enumerate(choice.operands):
             if target is not None:
-                op.handle.operands[place] = self.resharded.get(op.operands[place], target, op)
-        self._add_inits_late(op, choice)
+                op.handle.operands[number] = self.resharded.get(op.operands[number], target, op)
+        self._combine_late_inits(op, choice)
         late = {value for value, _, _ in choice.late_inits}
         for value, produced in zip(op.results, choice.results, strict=True):
             if produced is not None and value not in late:
                 self._define(op, value, produced)
 
-    def _take_all_whole(self, op: Op) -> None:
-        for place, value in enumerate(op.operands):
-            if value in self.wanted:
-                op.handle.operands[place] = self.resharded.whole(value, op)
+    def _replicate_operands(self, op: Op) -> None:
+        for number, value in enumerate(op.operands):
+            if value in self.target_of:
+                op.handle.operands[number] = self.resharded.whole(value, op)
 
     def _replicate(self, op: Op) -> None:
-        """Run an op that we know nothing about whole, on every device."""
+        """Run an op without a sharding rule on replicated operands, on every device."""
         for inner in walk(op.handle):
             if inner.name == "func.call" and inner.attributes["callee"].value in self.signatures:
                 raise error_at(
@@ -283,46 +288,46 @@ class _Materializer:
         if self.strict:
             raise error_at(op.location, message)
         warn(message, op.location)
-        self._take_all_whole(op)
-        self._take_whole(op)
+        self._replicate_operands(op)
+        self._replicate_captures(op)
         for value in op.results:
-            if value in self.wanted:
-                whole = Sharding.replicated(self.grid.name, self.wanted[value].rank)
-                self._define(op, value, whole)
+            if value in self.target_of:
+                replicated = Sharding.replicated(self.grid.name, self.target_of[value].rank)
+                self._define(op, value, replicated)
 
-    def _take_whole(self, op: Op) -> None:
-        """Give the regions of an op whole tensors for those that they read from outside."""
-        for inner, place, value in op.captures:
-            if value in self.wanted:
-                inner.operands[place] = self.resharded.whole(value, op)
+    def _replicate_captures(self, op: Op) -> None:
+        """Replicate the tensors that the regions of an op read from outside."""
+        for inner, number, value in op.captures:
+            if value in self.target_of:
+                inner.operands[number] = self.resharded.whole(value, op)
 
-    def _add_inits_late(self, op: Op, choice: Choice) -> None:
-        """Start the partial results from the identity; combine with the init once they are whole.
+    def _combine_late_inits(self, op: Op, choice: Choice) -> None:
+        """Start partial results from the identity, and combine them with the init once reduced.
 
-        With the init itself as a start it would be counted once a device.
+        If each device started from the init, the reduction would count it once for each device.
         """
-        for value, place, produced in choice.late_inits:
-            op.handle.operands[place] = self.resharded.identity(value, produced, op)
-            target = self.wanted[value]
+        for value, number, produced in choice.late_inits:
+            op.handle.operands[number] = self.resharded.identity(value, produced, op)
+            target = self.target_of[value]
             self._retype(value, produced)
-            self.resharded.combine(value, op, op.operands[place], produced, target)
+            self.resharded.combine(value, op, op.operands[number], produced, target)
 
     def _define(self, op: Op, value: int, produced: Sharding) -> None:
         self._retype(value, produced)
-        self.resharded.define(value, produced, self.wanted[value], op)
+        self.resharded.define(value, produced, self.target_of[value], op)
 
     def _retype(self, value: int, sharding: Sharding) -> None:
         handle = self.function.values[value].handle
         handle.set_type(self.shardings.typed(handle.type, sharding))
 
     def _return(self, op: Op) -> None:
-        for place, sharding in enumerate(self.signature.results):
+        for number, sharding in enumerate(self.signature.results):
             if sharding is not None:
-                value = op.operands[place]
-                op.handle.operands[place] = self.resharded.get(value, sharding, op)
+                value = op.operands[number]
+                op.handle.operands[number] = self.resharded.get(value, sharding, op)
 
     def _clean_up(self) -> None:
-        """Drop annotations, and whatever the rewriting left without a use."""
+        """Drop annotations, and ops whose results the rewriting left without a use."""
         for key in (BLOCKS, SHARDINGS):
             if key in self.function.handle.attributes:
                 del self.function.handle.attributes[key]

@@ -1,13 +1,14 @@
-"""The versions of each value that materialization has made so far: the same tensor, lying in
-different ways. A version is made once, where it is first needed, and shared from then on.
+"""The resharded values that materialization has made so far: one tensor in several shardings.
 
-Two kinds of value cost nothing to have in any sharding. A *constant* is whole on every device, and
-a slice of it is free. A *fresh* value (`tensor.empty`, `linalg.fill`) holds nothing that came from
-elsewhere: it is made again for each sharding. Both can be partial where what they repeat allows it.
+A resharded value is made once, where an op first needs it, and all later uses share it.
 
-A version made in a block is no use outside of it, so they are kept by level: the function's block,
-and the region of each loop or branch that is entered. What is needed in a loop of a value from
-outside is made before the loop, once.
+Two kinds of value cost nothing in any sharding. A *constant* is replicated, and a slice of it is
+free. A *fresh* value is the result of `tensor.empty` or `linalg.fill`: the op is repeated for each
+sharding. Both can be partial if the element that they repeat allows it.
+
+A resharded value made in a block is not visible outside of it. They are therefore kept by level:
+the function's block, and the region of each loop or branch that is entered. If an op in a loop
+needs a value from outside in another sharding, the reshard is made once, before the loop.
 """
 
 from __future__ import annotations
@@ -29,19 +30,23 @@ FRESH = ("tensor.empty", "linalg.fill")
 
 
 def is_fresh(op: Op, function: Function) -> bool:
+    """Whether `op` makes a fresh value of static shape, which may be made again at no cost."""
     return op.name in FRESH and function.values[op.results[0]].shape is not None
 
 
 @dataclass
 class _Level:
-    """A block that is being worked on, and the versions made there; `loop` repeats it, if one."""
+    """A block that is being rewritten, with the resharded values made there.
+
+    `loop` is the op that reshards move in front of, if there is one.
+    """
 
     loop: Op | None = None
     made: dict[int, dict[Sharding, ir.Value]] = field(default_factory=dict)
 
 
 class ReshardedValues:
-    """The versions of a function's values, on one grid."""
+    """The resharded values of one function, on one grid."""
 
     def __init__(self, function: Function, shardings: Shardings, grid: Grid) -> None:
         self.function = function
@@ -55,12 +60,13 @@ class ReshardedValues:
 
     @contextmanager
     def block(self, loop: Op | None = None) -> Iterator[None]:
-        """While working on a block, of a region of `loop` if it is one."""
+        """A context for rewriting a block; reshards for it may move in front of `loop`."""
         self._levels.append(_Level(loop))
         yield
         self._levels.pop()
 
     def shardings(self, value: int) -> list[Sharding]:
+        """The shardings in which `value` is available in the current block."""
         return list(self._visible(value))
 
     def _visible(self, value: int) -> dict[Sharding, ir.Value]:
@@ -70,39 +76,42 @@ class ReshardedValues:
         return found
 
     def add(self, value: int, handle: ir.Value, sharding: Sharding) -> None:
-        """Note that `handle` is `value`, lying as `sharding`."""
+        """Record that `handle` is `value` in `sharding`."""
         self._level_of.setdefault(value, len(self._levels) - 1)
         self._of.setdefault(value, {})[sharding] = handle
 
     def add_fresh(self, value: int, op: Op) -> None:
-        """Note that `op` makes `value` from nothing, and may be made again at will."""
+        """Record that `value` is the fresh result of `op`, to be repeated for each sharding."""
         self._fresh[value] = op
         self._level_of[value] = len(self._levels) - 1
         self._of[value] = {}
 
-    def define(self, value: int, produced: Sharding, wanted: Sharding, op: Op) -> None:
-        """Note what `op` produced; if several will use it, bring it at once to what is wanted.
+    def define(self, value: int, produced: Sharding, target: Sharding, op: Op) -> None:
+        """Record that `op` produced `value`; reshard it to `target` at once if it has several uses.
 
-        A single user may do better straight from what was produced.
+        A single use may be cheaper straight from the sharding that was produced.
         """
         handle = self.function.values[value].handle
         self.add(value, handle, produced)
-        if produced != wanted and self._uses[value] > 1:
+        if produced != target and self._uses[value] > 1:
             with ir.InsertionPoint.after(op.handle), op.location:
-                made = self._emit(value, handle, produced, wanted)
+                made = self._emit(value, handle, produced, target)
             self._of[value] = (
-                {wanted: made} if produced.partial else {produced: handle, wanted: made}
+                {target: made} if produced.partial else {produced: handle, target: made}
             )
 
     def alias(self, value: int, source: int, sharding: Sharding, op: Op) -> None:
-        """Make `value` the version of `source` that lies as `sharding`."""
+        """Make `value` an alias of `source` in `sharding`; a reshard goes in front of `op`."""
         if source in self._fresh:
             self.add_fresh(value, self._fresh[source])
         elif self._uses[value]:
             self.add(value, self.get(source, sharding, op), sharding)
 
     def price(self, value: int, target: Sharding) -> int:
-        """The bytes moved per device to have `value` lie as `target`."""
+        """The bytes that each device sends to have `value` in `target`: 0 if it is available.
+
+        Raises `ReshardError` if no plan leads there.
+        """
         if target in self._visible(value):
             return 0
         if value in self._fresh:
@@ -112,17 +121,20 @@ class ReshardedValues:
         return self._best(value, target)[1].bytes_moved
 
     def get(self, value: int, target: Sharding, before: Op) -> ir.Value:
-        """`value` lying as `target`, made in front of `before` if need be."""
+        """`value` in `target`, resharded in front of `before` if it is not available.
+
+        Raises `ReshardError` if no plan leads there.
+        """
         resharded = self._visible(value)
         if target not in resharded:
-            if value in self._fresh and target.halos:  # made again it would have no fill
+            if value in self._fresh and target.halos:  # a repeated op would not fill halos
                 resharded[target.bare] = self.get(value, target.bare, before)
-            user, level = self._place(value, before)
+            user, level = self._insertion_point(value, before)
             may_be_partial = bool(target.partial) and self.can_be_partial(value, target)
             with ir.InsertionPoint(user.handle), user.location:
                 is_fresh = value in self._fresh and not target.halos
                 if is_fresh and (not target.partial or may_be_partial):
-                    made = self._make_again(self._fresh[value], target)
+                    made = self._recreate(self._fresh[value], target)
                 elif may_be_partial:
                     made = self._splat_constant(value, target)
                 else:
@@ -132,10 +144,10 @@ class ReshardedValues:
             return made
         return resharded[target]
 
-    def _place(self, value: int, before: Op) -> tuple[Op, int]:
-        """Where to make a version that `before` wants: in front of the loops it does not vary in.
+    def _insertion_point(self, value: int, before: Op) -> tuple[Op, int]:
+        """The op in front of which to reshard `value` for `before`, and the number of its level.
 
-        And the number of the level that this is on.
+        It is hoisted out of loops, up to a branch or the block that defines `value`.
         """
         level = len(self._levels) - 1
         while level > self._level_of.get(value, 0):
@@ -146,12 +158,12 @@ class ReshardedValues:
         return before, level
 
     def whole(self, value: int, before: Op) -> ir.Value:
-        """`value`, whole on every device."""
+        """`value` replicated on every device, resharded in front of `before` if need be."""
         rank = len(self.shape(value))
         return self.get(value, Sharding.replicated(self.grid.name, rank), before)
 
     def can_be_partial(self, value: int, target: Sharding) -> bool:
-        """Whether `value` can be had partial as `target`, and still means the same."""
+        """Whether a constant or fresh `value` keeps its meaning if it is partial as in `target`."""
         owner = self.function.values[value].handle.owner
         op = self._fresh[value].handle if value in self._fresh else owner
         if isinstance(op, ir.Block) or op.operation.name not in (*FRESH, *build.CONSTANTS):
@@ -159,11 +171,11 @@ class ReshardedValues:
         return reductions.may_be_partial(op.operation, target.reduction)
 
     def identity(self, value: int, target: Sharding, before: Op) -> ir.Value:
-        """A tensor like `value`, partial as `target`, that adds nothing to a reduction."""
+        """A tensor shaped like `value`, in `target`, filled with the identity of its reduction."""
         handle = self.function.values[value].handle
         type_ = self._attributes.typed(handle.type, target)
         with ir.InsertionPoint(before.handle), before.location:
-            if reductions.is_unsigned(type_.element_type):  # a fill does not show what it repeats
+            if reductions.is_unsigned(type_.element_type):  # a fill would hide the identity
                 one = reductions.identity(target.reduction, type_.element_type)
                 made = {"value": ir.DenseElementsAttr.get_splat(type_, one)}
                 return build.create("stablehlo.constant", [type_], [], made).results[0]
@@ -171,23 +183,23 @@ class ReshardedValues:
             filled = build.fill(identity_value, build.empty(type_).results[0])
         return filled.results[0]
 
-    def combine(self, value: int, op: Op, init: int, produced: Sharding, wanted: Sharding) -> None:
-        """Reduce what `op` produced from the identity to `wanted`, and combine it with the init."""
+    def combine(self, value: int, op: Op, init: int, produced: Sharding, target: Sharding) -> None:
+        """Reshard the result of `op`, which started from the identity; combine it with `init`."""
         handle = self.function.values[value].handle
         with ir.InsertionPoint.after(op.handle), op.location:
-            reduced = self._emit(value, handle, produced, wanted)
+            reduced = self._emit(value, handle, produced, target)
         following = reduced.owner.operation
-        start = self.get(init, wanted, op)
+        start = self.get(init, target, op)
         with ir.InsertionPoint.after(following), op.location:
             combined = reductions.combine(produced.reduction, start, reduced)
-        self.add(value, combined, wanted)
+        self.add(value, combined, target)
 
     def _best(
         self, value: int, target: Sharding, level: int | None = None
     ) -> tuple[Sharding, Plan]:
-        """The version that is cheapest to bring to `target`; of equals, the first made.
+        """The sharding of `value` visible on `level` that is cheapest to reshard, with the plan.
 
-        Of those that are seen on `level`.
+        Among equally cheap ones it is the first that was made.
         """
         plans = []
         refusal: ReshardError | None = None
@@ -204,20 +216,21 @@ class ReshardedValues:
         return min(plans, key=lambda each: each[1].bytes_moved)
 
     def plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
-        """The plan from the one sharding of `value` to the other."""
-        of = self.function.values[value]
-        return plan(source, target, self.shape(value), of.kind.itemsize, self.grid, False)
+        """The plan from `source` to `target`; raises `ReshardError` if there is none."""
+        kind = self.function.values[value].kind
+        return plan(source, target, self.shape(value), kind.itemsize, self.grid, False)
 
     def shape(self, value: int) -> Shape:
+        """The global shape of `value`, a tensor of static shape."""
         shape = self.function.values[value].shape
-        assert shape is not None, "only tensors of known size have versions"
+        assert shape is not None, "only tensors of static shape are resharded"
         return shape
 
     def _emit(self, value: int, handle: ir.Value, source: Sharding, target: Sharding) -> ir.Value:
         steps = self.plan(value, source, target).steps
         return write_steps(steps, handle, source, self._attributes)
 
-    def _make_again(self, op: Op, target: Sharding) -> ir.Value:
+    def _recreate(self, op: Op, target: Sharding) -> ir.Value:
         made = build.empty(self._attributes.typed(op.handle.results[0].type, target))
         if op.name == "linalg.fill":
             made = build.fill(op.handle.operands[0], made.results[0])

@@ -1,11 +1,12 @@
-"""Casts that change no more than the sharding in a type, as MLIR's canonicalization makes them.
+"""Remove the casts by which MLIR's canonicalization changes only the sharding in a type.
 
     %1 = tensor.cast %0 : tensor<4x8xf32, #mesh.shard<@g, [[0], []]>> to tensor<4x8xf32>
     %2 = tensor.concat dim(1) %1, %1 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x16xf32>
     %3 = tensor.cast %2 : tensor<4x16xf32> to tensor<4x16xf32, #mesh.shard<@g, [[0], []]>>
 
-Some of its patterns take the type that an op infers for the one that it is to have. A cast moves
-nothing, so what it makes lies as what it takes, and the op in between as before.
+Some canonicalization patterns replace the type of an op's result by the type that the op infers,
+which has no sharding. A cast moves no data, so its operand and its result have one sharding. The op
+between the casts gets its former type back.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from shard_dialect.ir.walk import walk
 
 
 def take_casts_back(function: ir.Operation) -> None:
-    """Let values have the types that they had before such casts."""
+    """Erase the casts in `function` that change only shardings, and restore the former types."""
     for op in walk(function):
-        if op.name != "tensor.cast" or not _is_of_sharding(op):
+        if op.name != "tensor.cast" or not _changes_only_sharding(op):
             continue
-        given, made = op.operands[0], op.results[0]
-        if given.type.encoding is None and not isinstance(given.owner, ir.Block):
-            given.set_type(made.type)
-        made.replace_all_uses_with(given)
+        source, result = op.operands[0], op.results[0]
+        if source.type.encoding is None and not isinstance(source.owner, ir.Block):
+            source.set_type(result.type)
+        result.replace_all_uses_with(source)
         op.erase()
 
 
-def _is_of_sharding(op: ir.Operation) -> bool:
+def _changes_only_sharding(op: ir.Operation) -> bool:
     types = [op.operands[0].type, op.results[0].type]
     if not all(isinstance(each, ir.RankedTensorType) for each in types):
         return False
-    given, made = types
-    are_alike = list(given.shape) == list(made.shape) and given.element_type == made.element_type
-    return are_alike and given != made
+    source, result = types
+    has_same_shape = list(source.shape) == list(result.shape)
+    return has_same_shape and source.element_type == result.element_type and source != result

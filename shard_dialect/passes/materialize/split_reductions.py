@@ -1,16 +1,16 @@
-"""Searches done on shards, and then among what these give.
+"""Search for the largest or smallest element on each shard first, then among the shards' results.
 
     %v:2 = reduce (%x, %i) by largest over [1]          with %x split in four along dimension 1
 
 becomes
 
     %a, %b = reshape %x, %i                             [8, 16] as [8, 4, 4], split in four along 1
-    %w:2 = reduce (%a, %b) by largest over [2]          where they are
-    %v:2 = reduce (%w#0, %w#1) by largest over [1]      of four elements in each row
+    %w:2 = reduce (%a, %b) by largest over [2]          each device searches its shard
+    %v:2 = reduce (%w#0, %w#1) by largest over [1]      searches four elements in each row
 
-so that one element of each shard is gathered, not all. Which one is found is the same: of equal
-elements the first, and elements are joined in the order in which they were. No collective joins as
-such a reduction does; those that one does are split without this.
+so that one element of each shard is gathered, not all of them. The search finds the same element:
+the first among equal ones, and the elements keep their order. No collective has such a reduction;
+the reductions that a collective has are split without this pass.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class SplitReductions(Pass):
     name = "split-reductions"
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Split the searches of functions in the propagated form; raises a located `ShardError`."""
         found = [
             function
             for function in functions_of(module)
@@ -48,14 +49,17 @@ class SplitReductions(Pass):
         shardings = Shardings.of(module)
         for each in read_target_shardings(module, read_functions(found), shardings):
             for op in each.function.ops:
-                lies = each.of.get(op.operands[0]) if _is_search(op.handle) else None
-                if lies is not None and not lies.offsets:
+                sharding = each.of.get(op.operands[0]) if _is_search(op.handle) else None
+                if sharding is not None and not sharding.offsets:
                     (dim,) = integers(op.handle, "dimensions")
-                    _split(op.handle, dim, each.grid.axes_size(lies.split_axes[dim]))
+                    _split(op.handle, dim, each.grid.axes_size(sharding.split_axes[dim]))
 
 
 def _is_search(op: ir.Operation) -> bool:
-    """Along one dimension: of several, the first element is another one on shards."""
+    """Whether `op` is a search along one dimension.
+
+    Along several dimensions, shards would change which of equal elements comes first.
+    """
     return (
         op.name == "stablehlo.reduce"
         and len(integers(op, "dimensions")) == 1
@@ -67,23 +71,23 @@ def _is_search(op: ir.Operation) -> bool:
 
 
 def _split(op: ir.Operation, dim: int, count: int) -> None:
-    """Search the `count` shards of a dimension first, if they are of one size."""
+    """Search the `count` shards of dimension `dim` first, if they have one size."""
     size = op.operands[0].type.shape[dim]
     if count == 1 or size % count or size == count:
         return
     with ir.InsertionPoint(op), op.location:
-        shards = [_taken_apart(op.operands[place], dim, count) for place in (0, 1)]
+        shards = [_with_shard_dim(op.operands[number], dim, count) for number in (0, 1)]
         inner = op.clone().operation
     if SHARDINGS in inner.attributes:
         del inner.attributes[SHARDINGS]
     inner.attributes["dimensions"] = ir.DenseI64ArrayAttr.get([dim + 1])
-    for place, (shard, result) in enumerate(zip(shards, inner.results, strict=True)):
+    for number, (shard, result) in enumerate(zip(shards, inner.results, strict=True)):
         shape = [each for at, each in enumerate(shard.type.shape) if at != dim + 1]
         result.set_type(resized(shard.type, shape))
-        inner.operands[place], op.operands[place] = shard, result
+        inner.operands[number], op.operands[number] = shard, result
 
 
-def _taken_apart(value: ir.Value, dim: int, count: int) -> ir.Value:
+def _with_shard_dim(value: ir.Value, dim: int, count: int) -> ir.Value:
     shape = list(value.type.shape)
     shape[dim : dim + 1] = [count, shape[dim] // count]
     return create("stablehlo.reshape", [resized(value.type, shape)], [value]).results[0]

@@ -1,10 +1,10 @@
-"""What materialization is to bring about: how each value of a propagated function is to lie.
+"""Read the target sharding of each value of a propagated function.
 
-As it is written, but for splits that do not divide their dimension. Where an argument, a result or
-an annotation op of the function says such a split, its inferred ones stay as well; in all other
-functions they are taken as far as they divide, and nothing is padded. Where sub-axes are in use the
-grid is refined (`model.refinement`), for the whole module, so that nothing after this pass knows of
-them.
+The target sharding is the one that the function's attributes have, except where it is uneven. If an
+argument, a result or an annotation op of the function has an uneven sharding, its inferred uneven
+shardings are kept too. In all other functions each split is reduced to the axes, or sub-axes, that
+divide the dimension, and nothing is padded. If sub-axes are in use, the grid is refined for the
+whole module (`model.refinement`), so that no later pass has to handle sub-axes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shard_dialect.passes.propagate.loop_shardings import bound_loops
 
 @dataclass(frozen=True)
 class Signature:
-    """The shardings of a function's arguments and results, `None` for what is no tensor."""
+    """The shardings of a function's arguments and results; `None` for one that is not a tensor."""
 
     arguments: tuple[Sharding | None, ...]
     results: tuple[Sharding | None, ...]
@@ -40,8 +40,10 @@ class Signature:
 
 @dataclass(frozen=True)
 class TargetShardings:
-    """One function: the sharding of each of its values, on one grid, that of its boundary, and how
-    ops say that their loops are split.
+    """The target shardings of one function's values and boundary, on one grid.
+
+    `of` has the target sharding of each value, by number. `loops` returns the annotated split of an
+    op's loops, or `None` if the op has none.
     """
 
     function: Function
@@ -50,13 +52,16 @@ class TargetShardings:
     signature: Signature
     loops: Callable[[Op, ShardingRule], Assignment | None]
     fine: Refinement | None
-    """The finer grid that `of` is on, if it is one."""
+    """The refinement whose grid `of` is on; `None` if the grid was not refined."""
 
 
 def read_target_shardings(
     module: ir.Operation, functions: Sequence[Function], shardings: Shardings
 ) -> list[TargetShardings]:
-    """For each function; raises a located `ShardError` for what cannot be brought about yet."""
+    """The target shardings of each function; declares refined grids in `module`.
+
+    Raises a located `ShardError` for a sharding that cannot be materialized yet.
+    """
     readers = [_Reader(function, shardings) for function in functions]
     used: dict[str, set[Axis]] = {}
     for reader in readers:
@@ -70,7 +75,7 @@ def read_target_shardings(
         if refinement is not None:
             fine[name] = refinement
             _declare(module, refinement.fine, shardings)
-    return [reader.wanted(fine.get(reader.grid.name)) for reader in readers]
+    return [reader.targets(fine.get(reader.grid.name)) for reader in readers]
 
 
 def _declare(module: ir.Operation, grid: Grid, shardings: Shardings) -> None:
@@ -85,12 +90,14 @@ class _Reader:
         self.function = function
         self.shardings = shardings
         self.grid = default_grid(function, shardings)
-        self.says_uneven = False
+        self.has_uneven_annotation = False
         with located(function.handle):
-            self.signature = Signature(self._said("arg_attrs"), self._said("res_attrs"))
+            self.signature = Signature(
+                self._read_boundary("arg_attrs"), self._read_boundary("res_attrs")
+            )
         self.of: dict[int, Sharding] = {}
-        self.edges: list[Sharding] = []
-        """Of what goes in and out of manual computations, as is said there."""
+        self.boundaries: list[Sharding] = []
+        """The annotated shardings of the manual boundaries."""
         for number, sharding in zip(function.arguments, self.signature.arguments, strict=True):
             if sharding is not None:
                 self.of[number] = sharding
@@ -105,9 +112,9 @@ class _Reader:
 
     def all(self) -> list[Sharding]:
         results = [each for each in self.signature.results if each is not None]
-        return [*self.of.values(), *self.edges, *results]
+        return [*self.of.values(), *self.boundaries, *results]
 
-    def wanted(self, fine: Refinement | None) -> TargetShardings:
+    def targets(self, fine: Refinement | None) -> TargetShardings:
         def refined(sharding: Sharding | None) -> Sharding | None:
             return fine.refined(sharding) if fine and sharding else sharding
 
@@ -124,8 +131,8 @@ class _Reader:
             self.function, fine.fine if fine else self.grid, of, signature, loops, fine
         )
 
-    def _said(self, key: str) -> tuple[Sharding | None, ...]:
-        """The boundary must be as it is written: callers rely on it."""
+    def _read_boundary(self, key: str) -> tuple[Sharding | None, ...]:
+        """The annotated shardings of the boundary, unchanged, because callers rely on them."""
         type_ = self.function.handle.attributes["function_type"].value
         types = type_.inputs if key == "arg_attrs" else type_.results
         found = []
@@ -134,7 +141,7 @@ class _Reader:
             if SHARDING in entry and isinstance(each, ir.RankedTensorType):
                 sharding = self.shardings.read_annotation(entry[SHARDING], each.rank).sharding
                 if each.has_static_shape:
-                    sharding = self._note(sharding, tuple(each.shape))
+                    sharding = self._checked(sharding, tuple(each.shape))
             found.append(sharding)
         return tuple(found)
 
@@ -142,40 +149,39 @@ class _Reader:
         annotated = annotation_ops.read_annotation(op.handle, self.shardings)
         shape = self.function.values[op.operands[0]].shape if annotated else None
         if annotated is not None and shape is not None:
-            self._note(annotated.said.sharding, shape)
+            self._checked(annotated.said.sharding, shape)
 
-    def _note(self, sharding: Sharding, shape: Shape) -> Sharding:
-        """Note whether what is said is uneven; the same in the fewest words."""
+    def _checked(self, sharding: Sharding, shape: Shape) -> Sharding:
+        """The annotated sharding without redundant offsets; notes whether it is uneven."""
         refuse_unknown_shards(sharding)
         grid = self.shardings.grid(sharding.grid)
         sharding = sharding.without_needless_offsets(shape, grid)
-        self.says_uneven |= sharding.uneven_dim(shape, grid) is not None
+        self.has_uneven_annotation |= sharding.uneven_dim(shape, grid) is not None
         return sharding
 
     def _read(self, op: Op) -> None:
-        for place, said in self.shardings.of_results(op.handle).items():
-            self._want(op.results[place], said.sharding)
+        for number, annotation in self.shardings.of_results(op.handle).items():
+            self._set_target(op.results[number], annotation.sharding)
         self._read_blocks(op.handle, op.blocks)
-
         if op.name in EDGES:
-            self.edges.append(boundary_of(op.handle, self.shardings).said.sharding)
+            self.boundaries.append(boundary_of(op.handle, self.shardings).said.sharding)
 
     def _read_blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
-        for block, said in zip(blocks, self.shardings.of_blocks(handle), strict=False):
-            for place, each in said.items():
-                self._want(block.arguments[place], each.sharding)
+        for block, found in zip(blocks, self.shardings.of_blocks(handle), strict=False):
+            for number, each in found.items():
+                self._set_target(block.arguments[number], each.sharding)
 
-    def _want(self, value: int, sharding: Sharding) -> None:
+    def _set_target(self, value: int, sharding: Sharding) -> None:
         shape = self.function.values[value].shape
         if shape is None:
             return
         refuse_unknown_shards(sharding)
         grid = self.shardings.grid(sharding.grid)
         sharding = sharding.without_needless_offsets(shape, grid)
-        self.of[value] = sharding if self.says_uneven else sharding.even_part(shape, grid)
+        self.of[value] = sharding if self.has_uneven_annotation else sharding.even_part(shape, grid)
 
     def _check_grid(self) -> None:
-        """One grid, with devices in their own order."""
+        """Raise unless all shardings are on one grid, whose devices are in the default order."""
         names = list(dict.fromkeys(sharding.grid for sharding in self.all()))
         if len(names) > 1:
             raise error_at(

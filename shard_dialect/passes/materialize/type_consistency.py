@@ -1,6 +1,7 @@
-"""Whether the types of an op in the distributed form are allowed together by its rule.
+"""Check that the types of each op in the distributed form agree with its sharding rule.
 
-Passes make only such types; people edit text. Cutting anything else would give wrong numbers.
+Passes produce only types that agree, but a user may edit the IR. Partitioning an op whose types
+disagree would compute wrong results.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from shard_dialect.rules.registry import carries
 from shard_dialect.rules.uneven import may_be_uneven
 
 _FREE = (*COLLECTIVES, *FLOWS, *ENDS, "func.call")
-"""Ops whose operands may lie in any way: others say, and check, what they must be."""
+"""Ops whose operands may have any sharding here: their own verifiers or other checks apply."""
 
 
 def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
-    """Raise for a sharding in a type whose shards no pass can make yet."""
+    """Raise a located `ShardError` for a sharding in a type that no pass can partition yet."""
     for op in (function, *walk(function)):
         arguments = [
             each for region in op.regions for block in region.blocks for each in block.arguments
@@ -57,56 +58,55 @@ def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
 
 
 def check_flows(function: Function, shardings: Shardings) -> None:
-    """Raise unless what flows around loops and out of branches lies alike all the way.
+    """Raise a located `ShardError` unless the values of each flow have one sharding.
 
-    MLIR checks it for some of these ops only. What decides on a way must be whole: devices that go
-    different ways would wait for each other.
+    MLIR checks this for some of the ops only. An operand that chooses a control flow path must be
+    replicated: devices on different paths would wait for each other's collectives forever.
     """
     flows = flows_between(function.blocks)
     flows += [flow for op in function.ops for flow in flows_through(op)]
-    passed = {(id(op), place) for flow in flows for op, place in flow.sources}
+    sources = {(id(op), number) for flow in flows for op, number in flow.sources}
     for flow in flows:
-        expected = _lies(function, flow.targets[0], shardings)
+        expected = _sharding_of(function, flow.targets[0], shardings)
         for value in flow.targets[1:]:
-            if _lies(function, value, shardings) != expected:
-                raise _disagree(function, flow.sources[0][0], value, flow.targets[0], shardings)
-        for op, place in flow.sources:
-            if _lies(function, op.operands[place], shardings) != expected:
-                raise _disagree(function, op, op.operands[place], flow.targets[0], shardings)
+            if _sharding_of(function, value, shardings) != expected:
+                raise _disagree(function, flow.sources[0][0], value, flow.targets[0])
+        for op, number in flow.sources:
+            if _sharding_of(function, op.operands[number], shardings) != expected:
+                raise _disagree(function, op, op.operands[number], flow.targets[0])
     for op in function.ops:
         if op.name not in (*FLOWS, *ENDS) or op.name == "func.return":
             continue
-        for place, value in enumerate(op.operands):
-            found = _lies(function, value, shardings)
-            if found is not None and (id(op), place) not in passed:
+        for number, value in enumerate(op.operands):
+            found = _sharding_of(function, value, shardings)
+            if found is not None and (id(op), number) not in sources:
                 raise error_at(
                     op.location,
-                    f"'{op.name}' op operand {place} is {found}, but it must be whole: it decides "
-                    "what is done",
+                    f"'{op.name}' op operand {number} is {found}, but it must be replicated: it "
+                    "chooses the control flow path",
                 )
 
 
-def _lies(function: Function, value: int, shardings: Shardings) -> Sharding | None:
+def _sharding_of(function: Function, value: int, shardings: Shardings) -> Sharding | None:
     return shardings.of_type(function.values[value].handle.type)
 
 
-def _disagree(
-    function: Function, op: Op, value: int, target: int, shardings: Shardings
-) -> ShardError:
+def _disagree(function: Function, op: Op, value: int, target: int) -> ShardError:
     types = [function.values[each].handle.type for each in (value, target)]
     return error_at(
         op.location,
-        f"'{op.name}' op passes on a {types[0]} to what is a {types[1]}: they must lie alike",
+        f"'{op.name}' op passes on a {types[0]} to what is a {types[1]}: they must have the "
+        "same sharding",
     )
 
 
 def check_types(op: ir.Operation, shardings: Shardings) -> ShardingRule | None:
-    """Raise `ShardingError` unless the op may be cut as its types say.
+    """The op's sharding rule, or `None` if no tensor that a rule relates is sharded.
 
-    By its rule, which comes back, or `None` where nothing that the rule speaks of is sharded.
+    Raises `ShardingError` unless the shardings in the op's types agree with its rule.
     """
     if op.name in EDGES:
-        _check_edge(op, shardings)
+        _check_boundary(op, shardings)
         return None
     if op.name in _FREE:
         _check_halos(op, shardings)
@@ -124,27 +124,27 @@ def check_types(op: ir.Operation, shardings: Shardings) -> ShardingRule | None:
     return rule
 
 
-def _check_edge(op: ir.Operation, shardings: Shardings) -> None:
-    """The types outside and inside are of one tensor, and of its shards along the manual axes."""
-    edge = boundary_of(op, shardings)
+def _check_boundary(op: ir.Operation, shardings: Shardings) -> None:
+    """Raise unless the type inside is the shard along the manual axes of the type outside."""
+    boundary = boundary_of(op, shardings)
     types = [op.operands[0].type, op.results[0].type]
     outer, inner = types if op.name == TO_LOCAL else reversed(types)
     if not isinstance(outer, ir.RankedTensorType):
         return
-    lies = shardings.lies(inner, edge.grid)
-    expected = edge.outside(lies)
-    found = shardings.lies(outer, edge.grid)
-    if lies.partial or found != expected:
+    inside = shardings.lies(inner, boundary.grid)
+    expected = boundary.outside(inside)
+    found = shardings.lies(outer, boundary.grid)
+    if inside.partial or found != expected:
         raise ShardingError(
             f"'{op.name}' op is between {outer} and {inner}: by its manual axes the one outside "
             f"must be {expected}"
         )
-    if edge.fitting(lies, tuple(inner.shape)) != lies:
-        raise ShardingError(f"'{op.name}' op has shards that {lies} does not cut evenly")
+    if boundary.fitting(inside, tuple(inner.shape)) != inside:
+        raise ShardingError(f"'{op.name}' op has shards that {inside} does not cut evenly")
 
 
 def check_manual_axes(function: ir.Operation, shardings: Shardings) -> None:
-    """Raise where a tensor in a manual computation lies along an axis that it is a shard along."""
+    """Raise a located `ShardError` for a tensor sharded along a manual axis in its computation."""
     for computation in manual_computations(function):
         manual = ints(computation.attributes[MANUAL])
         for op in walk(computation):
@@ -155,7 +155,7 @@ def check_manual_axes(function: ir.Operation, shardings: Shardings) -> None:
                 if sharding is not None and set(sharding.axes) & set(manual):
                     raise error_at(
                         op.location,
-                        f"'{op.name}' op makes a tensor that lies as {sharding} in a manual "
+                        f"'{op.name}' op makes a tensor sharded as {sharding} in a manual "
                         f"computation along axes {manual}",
                     )
 
@@ -168,7 +168,7 @@ def _check_halos(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _check_regions(op: ir.Operation, shardings: Shardings) -> None:
-    """Regions stay as they are: what they read and make must be whole."""
+    """Raise for a sharded tensor in a region: regions are not partitioned."""
     for inner in walk(op):
         types = [value.type for value in (*inner.operands, *inner.results)]
         types += [
@@ -193,7 +193,7 @@ def _check(
 ) -> None:
     assignment = assignment_of(op, rule, operands, results, grid)
     _check_uneven(op, rule, assignment, grid)
-    carried, places = _carried(op, rule, operands)
+    carried, partial_operands = _carried(op, rule, operands)
     for index, found in enumerate(results):
         expected = partial_too(rule.result_sharding(index, assignment, grid), carried)
         if op.name in (*FRESH, *build.CONSTANTS) and found is not None:
@@ -210,7 +210,7 @@ def _check(
         if index in rule.inits:
             result = rule.inits.index(index)
             expected = partial_too(rule.result_sharding(result, assignment, grid), carried)
-        elif index in places:
+        elif index in partial_operands:
             expected = partial_too(expected, carried)
         if op.name == "linalg.fill":
             continue
@@ -230,7 +230,10 @@ def _check_uneven(op: ir.Operation, rule: ShardingRule, assignment: Assignment, 
 
 
 def partial_too(made: Sharding | None, carried: Sharding | None) -> Sharding | None:
-    """`made`, and partial as `carried` is. Raises `ShardingError` for two kinds of reduction."""
+    """`made`, partial also over the axes of `carried`; either may be `None`.
+
+    Raises `ShardingError` if the two are partial with different reductions.
+    """
     if made is None or carried is None:
         return made
     if made.partial and made.reduction != carried.reduction:
@@ -241,26 +244,29 @@ def partial_too(made: Sharding | None, carried: Sharding | None) -> Sharding | N
 def _carried(
     op: ir.Operation, rule: ShardingRule, operands: list[Sharding | None]
 ) -> tuple[Sharding | None, frozenset[int]]:
-    """What the op takes in parts, and gives in parts, and the operands that are to be so."""
+    """The partial sharding that the op passes from operands to results, and those operands.
+
+    Raises `ShardingError` if the op does not give a partial result for its partial operands.
+    """
     partial = {
-        place: each
-        for place, each in enumerate(operands)
-        if each is not None and each.partial and place not in rule.inits
+        number: each
+        for number, each in enumerate(operands)
+        if each is not None and each.partial and number not in rule.inits
     }
     if not partial or op.name in (*FRESH, *build.CONSTANTS):
         return None, frozenset()
     first = next(iter(partial.values()))
-    places = carries(op, rule, frozenset(partial), first.reduction, narrow=True)
-    if places is None:
-        place = min(partial)
+    numbers = carries(op, rule, frozenset(partial), first.reduction, narrow=True)
+    if numbers is None:
+        number = min(partial)
         raise ShardingError(
-            f"'{op.name}' op operand {place} is partial {partial[place]}, but of parts it does not "
-            "make the parts of its result"
+            f"'{op.name}' op operand {number} is partial {partial[number]}, but the op does not "
+            "make a partial result of partial operands"
         )
     kinds = {kind for factor, kind in rule.reductions}
     if kinds - {first.reduction}:
         raise ShardingError(f"'{op.name}' op reduces in another way than its operand {first}")
-    return first, places
+    return first, numbers
 
 
 def assignment_of(
@@ -270,7 +276,11 @@ def assignment_of(
     results: list[Sharding | None],
     grid: Grid,
 ) -> tuple[Axes, ...]:
-    """The axes of each factor, by the first tensor that has it; reductions from the operands."""
+    """The axes that split each factor, read from the first tensor that splits it.
+
+    Only operands give the axes of reduced factors. Raises `ShardingError` if the shardings split a
+    factor or dimension that the rule does not allow to be split.
+    """
     axes: dict[int, Axes] = {}
     for dims, sharding in (
         *zip(rule.cut_operands, operands, strict=True),

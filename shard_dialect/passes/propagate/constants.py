@@ -1,11 +1,11 @@
-"""Constants, and what is worked out from nothing else, during propagation.
+"""Find constants, and values computed only from constants, to copy for propagation.
 
-    %c = stablehlo.constant dense<1.0>        two users of %b, which want it in two ways, have
-    %b = stablehlo.broadcast_in_dim %c        nothing to do with each other: each has its copy
-    %0 = stablehlo.add %x, %b
+    %c = stablehlo.constant dense<1.0>        each user of %b gets its own copy of %b and %c, so
+    %b = stablehlo.broadcast_in_dim %c        that no sharding propagates from one user to the
+    %0 = stablehlo.add %x, %b                 other through %b
     %1 = stablehlo.multiply %y, %b
 
-Copies that come to lie alike are one op again; others are written as ops of their own.
+After propagation, copies with one sharding are one op again; the others become separate ops.
 Source: Shardy, constant-or-scalar-splitter and -merger.
 """
 
@@ -17,7 +17,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.numbered import Function, Op
 from shard_dialect.model import ShardingRule
 
-_MADE_FROM_NOTHING = (*build.CONSTANTS, "stablehlo.iota", "tensor.empty")
+_WITHOUT_INPUT = (*build.CONSTANTS, "stablehlo.iota", "tensor.empty")
 _REPEATING = ("stablehlo.broadcast_in_dim", "tensor.splat")
 _RESHAPES = (
     "stablehlo.reshape",
@@ -31,10 +31,10 @@ _SLICES = ("stablehlo.slice", "tensor.extract_slice")
 
 @dataclass(slots=True)
 class Copy:
-    """A copy of what `op`, of a function, makes; in the graph it is `number`.
+    """A copy of the result `value` of `op` in `function`; its number in the graph is `number`.
 
-    `operands` are the copies that it takes, by place. What uses it is either another copy, or an
-    operand of `user`.
+    `operands` has the copies that it uses, by operand number. Its user is either another copy, or
+    the operand number `place` of `user`.
     """
 
     function: int
@@ -47,7 +47,7 @@ class Copy:
 
 
 class Constants:
-    """The values of a function to be copied for each user, each with the op that makes it."""
+    """The values of a function to copy for each user; maps each to the op that defines it."""
 
     def __init__(self, function: Function) -> None:
         self._values = function.values
@@ -61,10 +61,10 @@ class Constants:
         return self._ops[value]
 
     def add(self, op: Op, rule: ShardingRule | None) -> bool:
-        """Note the op if it makes a constant, or repeats a scalar; whether it does."""
+        """Record `op` if its result is a constant or a repeated scalar; return whether it is."""
         if len(op.results) != 1 or op.captures:
             return False
-        is_constant = op.name in _MADE_FROM_NOTHING or self._keeps_constant(op, rule)
+        is_constant = op.name in _WITHOUT_INPUT or self._keeps_constant(op, rule)
         if is_constant:
             self._constant.add(op.results[0])
         if is_constant or self._repeats_scalar(op):
@@ -73,7 +73,7 @@ class Constants:
         return False
 
     def _keeps_constant(self, op: Op, rule: ShardingRule | None) -> bool:
-        """Whether it makes a constant of constants; index by index, so that copies are cheap."""
+        """Whether it computes a constant from constants element by element, which is cheap."""
         is_cheap = rule is not None and (
             rule.role in ("elementwise", "broadcast") or op.name in _RESHAPES or op.name in _SLICES
         )

@@ -1,7 +1,7 @@
-"""What the user said about one function, from which propagation infers the rest.
+"""Read the annotations of one function, from which propagation infers all other shardings.
 
-Said by annotation ops and by attributes, those of the propagated form too, which is read again
-after other passes have changed it.
+Annotations are ops and attributes. The attributes of the propagated form count as annotations, so
+that a propagated function can be propagated again after other passes have changed it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from shard_dialect.model.axis import whole
 from shard_dialect.passes.manual.device_collectives import check_between_devices, is_between_devices
 
 _SCALAR_CODE = ("linalg", "stablehlo", "tosa")
-"""Dialects whose regions, where no values flow through them, hold no tensors but what they read
-from outside."""
+"""Dialects whose regions, if they have no flows, contain only scalar code: the only tensors there
+are values from outside."""
 
 
 @dataclass(frozen=True, slots=True)
 class SoftConstraint:
-    """How a value is to lie, if facts do not say otherwise."""
+    """The annotation `said` of a value, followed as far as the constraints leave it open."""
 
     value: int
     said: Annotation
@@ -50,10 +50,12 @@ class SoftConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What is said of each value of a function, by its number, and what is only wished.
+    """The annotations of a function.
 
-    `constrained` are values of which only their users are told something, all of them the same and
-    final: as well they may lie so themselves. `returned` is what is said of the function's results.
+    `known` has the annotation of each annotated value, by number; `soft_constraints` has those with
+    `required = false`, which are not in `known`. `constrained` has the values that are annotated
+    only for their users, all with the same closed sharding, which the value itself may take too.
+    `returned` has the annotations of the function's results, by index.
     """
 
     known: dict[int, Annotation]
@@ -63,8 +65,8 @@ class Constraints:
 
 
 def read_constraints(function: Function, shardings: Shardings) -> Constraints:
-    """Read and check them. Raises a located `ShardError`."""
-    _refuse_what_is_not_annotated(function, shardings)
+    """The annotations of `function`, checked. Raises a located `ShardError`."""
+    _refuse_unsupported_ops(function, shardings)
     numbers = {value.handle: number for number, value in enumerate(function.values)}
     every = annotated_values(function, shardings)
     for each in every:
@@ -72,14 +74,14 @@ def read_constraints(function: Function, shardings: Shardings) -> Constraints:
             raise error_at(each.location, "an annotation inside of this region is not read yet")
     if any(op.name in EDGES for op in function.ops):
         _refuse_manual_axes(every)
-    said = [each for each in every if _holds(each, function, numbers[each.value])]
-    known = {numbers[value]: both for value, both in merged(said).items()}
-    for each in said:
+    annotated = [each for each in every if _is_valid(each, function, numbers[each.value])]
+    known = {numbers[value]: both for value, both in merged(annotated).items()}
+    for each in annotated:
         if each.strength == "weak":
             known.setdefault(numbers[each.value], each.said)
     soft_constraints = [
         SoftConstraint(numbers[each.value], each.said, each.location)
-        for each in said
+        for each in annotated
         if each.strength == "hint"
     ]
     returned = annotated_results(function.handle, shardings)
@@ -100,26 +102,26 @@ def _constrained(
         if annotated is not None and annotated.for_users and annotated.required:
             found.setdefault(op.operands[0], set()).add(annotated.said)
     return {
-        value: said
-        for value, (said, *others) in found.items()
-        if not others and not said.open and not said.sharding.partial
+        value: annotation
+        for value, (annotation, *others) in found.items()
+        if not others and not annotation.open and not annotation.sharding.partial
     }
 
 
-def _holds(each: AnnotatedValue, function: Function, number: int) -> bool:
-    """Whether a statement can be true; raises where one that binds cannot."""
+def _is_valid(each: AnnotatedValue, function: Function, number: int) -> bool:
+    """Whether an annotation is valid; raises for an invalid one unless it is a soft constraint."""
     try:
         _check(each, function, number)
     except ShardError as error:
         if each.strength != "hint":
             raise
-        warn(f"the hint {each.said} cannot hold: {error.message}", each.location)
+        warn(f"the soft constraint {each.said} cannot hold: {error.message}", each.location)
         return False
     return True
 
 
 def _check(each: AnnotatedValue, function: Function, number: int) -> None:
-    """Refuse what propagation cannot start from."""
+    """Raise for an annotation that propagation cannot start from."""
     sharding = each.said.sharding
     if function.values[number].shape is None:
         raise error_at(
@@ -137,23 +139,23 @@ def _check(each: AnnotatedValue, function: Function, number: int) -> None:
         raise error_at(each.location, error.message) from None
 
 
-def _refuse_what_is_not_annotated(function: Function, shardings: Shardings) -> None:
+def _refuse_unsupported_ops(function: Function, shardings: Shardings) -> None:
     for op in function.ops:
         if is_between_devices(op.handle):
-            _check_place(op, shardings)
+            _check_device_op(op, shardings)
         elif op.name == "mesh.collective_permute" and STAGES not in op.handle.attributes:
             raise error_at(op.location, f"'{op.name}' op is read, but not propagated yet")
         elif op.name in EDGES:
-            _check_edge(op, function)
+            _check_boundary(op, function)
         if not op.blocks and not op.name.startswith(_SCALAR_CODE) and len(op.handle.regions):
             _refuse_inside(op, walk(op.handle))
         elif op.captures:
             _refuse_inside(op, [inner for inner, _, _ in op.captures])
 
 
-def _refuse_manual_axes(said: Iterable[AnnotatedValue]) -> None:
-    """Raise where a tensor that is a shard along an axis is said to be split along it again."""
-    for each in said:
+def _refuse_manual_axes(annotated: Iterable[AnnotatedValue]) -> None:
+    """Raise where a tensor in a manual computation is annotated along one of the manual axes."""
+    for each in annotated:
         manual = _manual_axes_of(each.value)
         twice = sorted({whole(axis) for axis in each.said.sharding.axes} & set(manual))
         if twice:
@@ -165,32 +167,32 @@ def _refuse_manual_axes(said: Iterable[AnnotatedValue]) -> None:
 
 
 def _manual_axes_of(value: ir.Value) -> Sequence[int]:
-    """The axes that a value is a shard along."""
+    """The manual axes of the manual computation that a value is in."""
     if isinstance(value.owner, ir.Block):
         return manual_axes_at(value.owner.owner.operation)
     maker = value.owner.operation
     return manual_axes_at(maker.parent if maker.name == TO_GLOBAL else maker)
 
 
-def _check_place(op: Op, shardings: Shardings) -> None:
-    """Refuse what tells devices apart, but along the manual axes of where it stands."""
+def _check_device_op(op: Op, shardings: Shardings) -> None:
+    """Raise for an op that distinguishes devices, except along the manual axes around it."""
     around = next(computations_around(op.handle), None)
     if around is None:
         if op.name.startswith("stablehlo."):
-            return  # it stays as it is, and is refused where it would be lowered
+            return  # it stays unchanged, and lowering refuses it
         raise error_at(op.location, f"'{op.name}' op is of the local form: here tensors are global")
     with located(op.handle):
         check_between_devices(op.handle, grid_of(around, shardings))
 
 
-def _check_edge(op: Op, function: Function) -> None:
+def _check_boundary(op: Op, function: Function) -> None:
     kinds = [function.values[value].kind for value in (*op.operands, *op.results)]
     if any(kind.is_tensor and kind.shape is None for kind in kinds):
         raise error_at(op.location, f"'{op.name}' op is on a tensor of unknown size")
 
 
 def _refuse_inside(op: Op, found: Iterable[ir.Operation]) -> None:
-    """Refuse what speaks of sharding in a region through which no values are known to flow."""
+    """Raise for an annotation in a region of an op whose flows are not known."""
     for inner in found:
         is_ours = inner.name.startswith(("mesh.", "shard."))
         if is_ours or SHARDINGS in inner.attributes or annotation_ops.has_loops(inner):
@@ -201,7 +203,10 @@ def _refuse_inside(op: Op, found: Iterable[ir.Operation]) -> None:
 
 
 def default_grid(function: Function, shardings: Shardings) -> Grid:
-    """The grid of what nothing is said of: the function's, or the module's first."""
+    """The grid for values without a sharding: the function's, or else the module's first.
+
+    Raises a located `ShardError` if the module has no grid.
+    """
     names = list(shardings.grids)[:1]
     if "mesh_cluster" in function.handle.attributes:
         names = [annotation_ops.cluster_name(function.handle)]
@@ -214,7 +219,7 @@ def default_grid(function: Function, shardings: Shardings) -> Grid:
 
 
 def check_grid(grid: Grid, function: Function) -> Grid:
-    """The same grid; raises unless its sizes are known."""
+    """`grid` itself; raises a located `ShardError` unless its shape is static."""
     if not grid.is_static:
         raise error_at(
             function.handle.location,
@@ -225,7 +230,7 @@ def check_grid(grid: Grid, function: Function) -> Grid:
 
 
 def refuse_unknown_shards(sharding: Sharding) -> None:
-    """Raise for shards that overlap, or of sizes that are not known: none are kept yet."""
+    """Raise `ShardingError` for halos and unknown offsets, which are not supported yet."""
     if sharding.halos:
         raise ShardingError(
             f"cannot cut a tensor as {sharding}: halos are exchanged where an op reads them"

@@ -1,4 +1,4 @@
-"""Named computations taken apart: propagation goes through them as if they were not there.
+"""Inline named computations, so that shardings propagate through them.
 
 %1 = scf.execute_region -> tensor<4xf32> no_inline {       %0 = math.tanh %x
   %0 = math.tanh %x                                        %1 = "mesh.annotate"(%0) ...
@@ -15,23 +15,26 @@ from shard_dialect.ir.walk import body, operations, walk
 
 
 def inline_named(function: ir.Operation) -> None:
-    """Put what the function's named computations hold in their place."""
-    for op in reversed(walk(function)):  # what is inside goes first
+    """Replace each named computation in `function` by the ops of its body, in place.
+
+    The shardings of its results become annotation ops.
+    """
+    for op in reversed(walk(function)):  # inner ones first
         if op.name == "scf.execute_region" and NAMED in op.attributes:
             _inline(op)
 
 
 def _inline(op: ir.Operation) -> None:
     *inside, terminator = operations(body(op))
-    given = list(terminator.operands)
+    yielded = list(terminator.operands)
     for each in inside:
         each.move_before(op)
-    said = list(op.attributes[SHARDINGS]) if SHARDINGS in op.attributes else []
+    shardings = list(op.attributes[SHARDINGS]) if SHARDINGS in op.attributes else []
     with ir.InsertionPoint(op), op.location:
-        for number, sharding in enumerate(said):
-            is_tensor = isinstance(given[number].type, ir.RankedTensorType)
+        for number, sharding in enumerate(shardings):
+            is_tensor = isinstance(yielded[number].type, ir.RankedTensorType)
             if is_tensor and not isinstance(sharding, ir.UnitAttr):
-                given[number] = annotate(given[number], sharding, as_result=False)
-    for result, value in zip(op.results, given, strict=True):
+                yielded[number] = annotate(yielded[number], sharding, as_result=False)
+    for result, value in zip(op.results, yielded, strict=True):
         result.replace_all_uses_with(value)
     op.erase()

@@ -1,7 +1,7 @@
-"""Loops whose split is said, whatever it costs.
+"""Read the annotated splits of an op's loops, which are kept whatever they cost.
 
-By the RFC's `sharding = [[0], [], [1]]` on the op, or by a result that is said to be partial: its
-reduction loops are split along just these axes.
+The annotation is the RFC's `sharding = [[0], [], [1]]` on the op, or a partial sharding of a
+result: then the reduction loops are split along exactly the axes over which the result is partial.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from shard_dialect.rules.uneven import may_be_uneven
 def bound_loops(
     op: ir.Operation, rule: ShardingRule, shardings: Shardings, grid: Grid
 ) -> Assignment | None:
-    """The axes that split each factor of the op's rule as the op asks, or `None` if it does not.
+    """The annotated axes of each factor of the op's rule, or `None` without an annotation.
 
-    Fewer lists than loops leave the last ones whole.
+    If the annotation has fewer lists than the op has loops, the last loops are not split. Raises a
+    located `ShardError` if the op cannot be split along these axes.
     """
     with located(op):
         found = read_loops(op, shardings)
@@ -50,7 +51,7 @@ def bound_loops(
 
 
 Pinned = tuple[tuple[tuple[int, Axes], ...], str | None]
-"""Loops with their axes, and the grid that these are of."""
+"""Pairs of a loop and its axes, and the name of the grid of these axes."""
 
 
 def pinned_loops(
@@ -60,10 +61,14 @@ def pinned_loops(
     shardings: Shardings,
     grid: Grid,
 ) -> Pinned:
-    """The loops of an op, in a function on `grid`, whose split is said; `known` of its results."""
+    """The loops of an op whose splits are annotated, each with its axes.
+
+    `known` has the annotations of the op's results; `grid` is the grid of its function. Raises a
+    located `ShardError` for an annotation that the op's rule does not allow.
+    """
     if has_loops(op):
         return tuple(enumerate(bound_loops(op, rule, shardings, grid) or ())), grid.name
-    partial = [said.sharding for said in known if said is not None and said.sharding.partial]
+    partial = [each.sharding for each in known if each is not None and each.sharding.partial]
     if not partial or not rule.reductions:
         return (), None
     grid = shardings.grid(partial[0].grid)

@@ -1,12 +1,13 @@
-"""A module as the graph that shardings pass through (`propagation.graph`), and the way back.
+"""Build the graph through which shardings propagate (`propagation.graph`) from a module.
 
 ops with a rule            a node each
-loops, branches, calls     a node for each of their flows; the targets of one are one value
-annotations, barriers      a node that passes shardings on as they are
-edges of manual            a node between the dimensions outside and those inside
-computations
-constants                  a copy for each user, made when it is met (`constants`): what one
-                           user wants of them is nothing to another
+loops, branches, calls     a node for each of their flows; all targets of a flow are one value
+annotations, barriers      a node that passes shardings on unchanged
+manual boundaries          a node that relates the dimensions outside to those inside
+constants                  a copy for each user, made when the builder visits the user
+                           (`constants`), so that no sharding propagates between users
+
+`ModuleGraph` also maps the module's values and ops to those of the graph.
 """
 
 from __future__ import annotations
@@ -31,19 +32,22 @@ from shard_dialect.rules.rule_cache import RuleMemo
 
 GROUP = "mesh.sharding_group"
 BARRIER = "mesh.propagation_barrier"
-_Place = tuple[int, int]
-"""A function of the module, and one of its values."""
+_Key = tuple[int, int]
+"""The index of a function, with the index of one of its arguments or results."""
 
 
 @dataclass
 class ModuleGraph:
-    """`ops` are those that nodes come from, with the function that each is in."""
+    """The graph of a module's functions.
+
+    `ops` has the op of each origin of a node, after the index of its function.
+    """
 
     functions: Sequence[Function]
     graph: Graph = field(default_factory=Graph)
     ops: list[tuple[int, Op]] = field(default_factory=list)
-    exits: dict[_Place, int] = field(default_factory=dict)
-    """The graph's value for each result of each function."""
+    exits: dict[_Key, int] = field(default_factory=dict)
+    """The graph's value for each (function, result) at the boundary."""
     copies: list[Copy] = field(default_factory=list)
     _of: list[dict[int, int]] = field(init=False)
 
@@ -51,15 +55,15 @@ class ModuleGraph:
         self._of = [{} for _ in self.functions]
 
     def number_of(self, function: int, value: int) -> int:
-        """The graph's number of a function's value."""
+        """The graph's number of a function's value; `NOTHING` if the graph does not have it."""
         return self._of[function].get(value, NOTHING)
 
     def is_known(self, function: int, value: int) -> bool:
-        """Whether the graph has a value for a function's."""
+        """Whether a function's value has a number, which may be `NOTHING`."""
         return value in self._of[function]
 
     def put(self, function: int, value: int, number: int) -> None:
-        """Let a function's value be `number` in the graph."""
+        """Set the graph's number of a function's value."""
         self._of[function][value] = number
 
 
@@ -70,7 +74,10 @@ def module_graph(
     shardings: Shardings,
     copies_constants: bool = True,
 ) -> ModuleGraph:
-    """The graph of some functions of one module, each with what is said of it and its grid."""
+    """The graph of some functions of one module, each with its annotations and its grid.
+
+    With `copies_constants` each user of a constant gets a copy. Raises a located `ShardError`.
+    """
     made = ModuleGraph(functions)
     builder = _Builder(made, constraints, grids, shardings, copies_constants)
     for number in range(len(functions)):
@@ -102,14 +109,14 @@ class _Builder:
         self.called = _called(made.functions)
         self.targets = [_targets_in(function) for function in made.functions]
         self.calls: list[tuple[Sequence[int], int, Shape, list[int]]] = []
-        """Flows into functions and back, with the origins of the calls."""
+        """Flows into and out of called functions: sources, target, shape, origins of the calls."""
         self._called_at: dict[int, list[int]] = {}
-        self._callers: dict[_Place, list[int]] = {}
-        self._forms: dict[tuple[object, ...], int] = {}
+        self._callers: dict[_Key, list[int]] = {}
+        self._prepared_rules: dict[tuple[object, ...], int] = {}
         self._groups: dict[int, list[tuple[Op, int]]] = {}
 
     def open(self, number: int) -> None:
-        """Begin a function with its arguments."""
+        """Make the graph's values of the arguments of function `number`."""
         self._enter(number)
         for value in self.function.arguments:
             self._value(value)
@@ -137,9 +144,9 @@ class _Builder:
             self._group(group)
         if self.function.name in self.called:
             called = self._called_at.setdefault(number, [])
-            for place, value in enumerate(self.function.arguments):
+            for index, value in enumerate(self.function.arguments):
                 target = self.made.number_of(number, value)
-                sources = self._callers.setdefault((number, place), [])
+                sources = self._callers.setdefault((number, index), [])
                 shape = self.values[value].shape
                 if target != NOTHING and shape is not None:
                     self.calls.append((sources, target, shape, called))
@@ -147,7 +154,7 @@ class _Builder:
     # Values
 
     def _value(self, value: int) -> int:
-        """The graph's number of a value of the function, made where it is new."""
+        """The graph's number of a value of the function; adds the value if it is new."""
         if self.made.is_known(self.number, value):
             return self.made.number_of(self.number, value)
         kind = self.made.functions[self.number].values[value].kind
@@ -158,25 +165,25 @@ class _Builder:
         return number
 
     def _known(self, value: int) -> Annotation | None:
-        """What is said of a value; if that is only to its users, of it too, but for flows."""
+        """The annotation of a value, or that for its users; of a flow's target only the former."""
         constraints = self.constraints[self.number]
         if value in self.targets[self.number]:
             return constraints.known.get(value)
         return constraints.known.get(value) or constraints.constrained.get(value)
 
     def _join(self, flow: Flow) -> None:
-        """Let the targets of a flow be one value."""
+        """Make all targets of a flow one value of the graph."""
         first = self._value(flow.targets[0])
         for value in flow.targets[1:]:
             self.made.put(self.number, value, first)
-        said = [each for each in map(self._known, flow.targets) if each is not None]
-        if first != NOTHING and said:
-            self.graph.said[first] = said[-1]  # a result's, where there is one
+        annotations = [each for each in map(self._known, flow.targets) if each is not None]
+        if first != NOTHING and annotations:
+            self.graph.said[first] = annotations[-1]  # that of a result, if there is one
 
     def _redirected(self) -> dict[int, int]:
-        """Targets of flows of which users are told something: these see what they are told.
+        """Each target of a flow that is annotated for its users, with the annotation's result.
 
-        The flow itself stays free to lie otherwise.
+        The users then use that result, and the flow itself may get another sharding.
         """
         constrained = self.constraints[self.number].constrained.keys() & self.targets[self.number]
         found: dict[int, int] = {}
@@ -185,36 +192,36 @@ class _Builder:
                 found.setdefault(op.operands[0], op.results[0])
         return found
 
-    def _operand(self, op: Op, place: int) -> int:
-        """The graph's number of what an op takes: of a constant, a copy of its own."""
-        value = op.operands[place]
+    def _operand(self, op: Op, number: int) -> int:
+        """The graph's number of the op's operand `number`; for a constant, that of a new copy."""
+        value = op.operands[number]
         if self.values[value].shape is None:
             return NOTHING
         if value in self.constants and self.values[value].shape != ():
-            return self._copy(value, op, place)
+            return self._copy(value, op, number)
         value = self.redirected.get(value, value)
         return self._value(value)
 
-    def _copy(self, value: int, user: Op, place: int) -> int:
+    def _copy(self, value: int, user: Op, number: int) -> int:
         copy = self._copy_of(value, {})
         copy.user = user
-        copy.place = place
+        copy.place = number
         return copy.number
 
     def _copy_of(self, value: int, done: dict[int, Copy]) -> Copy:
-        """A copy of what makes a constant, and of what that takes."""
+        """A copy of the op that defines a constant, and of its operands that are constants."""
         if value in done:
             return done[value]
         op = self.constants[value]
         operands: dict[int, Copy] = {}
         numbers = []
-        for place, each in enumerate(op.operands):
+        for index, each in enumerate(op.operands):
             is_copied = each in self.constants and self.values[each].shape not in (None, ())
             if is_copied:
-                operands[place] = self._copy_of(each, done)
-            numbers.append(operands[place].number if is_copied else self._value(each))
+                operands[index] = self._copy_of(each, done)
+            numbers.append(operands[index].number if is_copied else self._value(each))
         kind = self.values[value].kind
-        assert kind.shape is not None, "copied are tensors of known size"
+        assert kind.shape is not None, "only tensors of static shape are copied"
         number = self.graph.value(kind.shape, kind.itemsize, self._known(value))
         copy = done[value] = Copy(self.number, op, value, number, operands)
         self.made.copies.append(copy)
@@ -245,13 +252,13 @@ class _Builder:
         if has_loops(op.handle) and rule is None:
             raise error_at(
                 op.location,
-                f"'{op.name}' op says how its loops are split, and has no rule that says what they "
-                "are",
+                f"'{op.name}' op has an annotation for its loops, but no sharding rule that "
+                "defines them",
             )
         if rule is None or is_constant:
             return
         used_once = self._used_once(op)
-        operands = [self._operand(op, place) for place in range(len(op.operands))]
+        operands = [self._operand(op, number) for number in range(len(op.operands))]
         results = [self._value(value) for value in op.results]
         if any(operands) or any(results):
             self._node(op, rule, (*operands, *results), used_once)
@@ -260,13 +267,13 @@ class _Builder:
         known = [self._known(value) for value in op.results]
         pinned = pinned_loops(op.handle, rule, known, self.shardings, self.grids[self.number])
         key = (id(rule), pinned)
-        if key not in self._forms:
-            self._forms[key] = self.graph.form(rule, *pinned)
-        node = Node(self._forms[key], values, rule.role, used_once, self._origin(op))
+        if key not in self._prepared_rules:
+            self._prepared_rules[key] = self.graph.form(rule, *pinned)
+        node = Node(self._prepared_rules[key], values, rule.role, used_once, self._origin(op))
         self.graph.nodes.append(node)
 
     def _annotation(self, op: Op) -> None:
-        """An op that passes on what it takes, if it is no barrier."""
+        """Add the node of an annotation op or a barrier, which passes shardings on unchanged."""
         shape = self.values[op.operands[0]].shape
         if shape is None:
             return
@@ -276,45 +283,52 @@ class _Builder:
         used_once = self._used_once(op)
         dims = tuple((dim,) for dim in range(len(shape)))
         key = ("annotation", shape)
-        if key not in self._forms:
-            self._forms[key] = self.graph.form(ShardingRule(shape, (dims,), (dims,)))
-        node = Node(self._forms[key], (operand, result), "elementwise", used_once, self._origin(op))
+        if key not in self._prepared_rules:
+            self._prepared_rules[key] = self.graph.form(ShardingRule(shape, (dims,), (dims,)))
+        node = Node(
+            self._prepared_rules[key], (operand, result), "elementwise", used_once, self._origin(op)
+        )
         if op.name == BARRIER:
             node.to = op.handle.attributes["allowed_direction"].value.lower()
         else:
             node.annotates = binds(op.handle)
         self.graph.nodes.append(node)
 
-    def _edge(self, op: Op) -> None:
-        """Into a manual computation the tensor comes as a version of its own, as it is said."""
+    def _manual_boundary(self, op: Op) -> None:
+        """Add the node of a manual boundary.
+
+        In front of a `to_local` the tensor gets a value of its own, which has the annotation.
+        """
         operand, result = op.operands[0], op.results[0]
         into = op.name == TO_LOCAL
         kind = self.values[operand if into else result].kind
         if kind.shape is None:
             return
         with located(op.handle):
-            edge = boundary_of(op.handle, self.shardings)
+            boundary = boundary_of(op.handle, self.shardings)
         source, target = self._operand(op, 0), self._value(result)
         origin = self._origin(op)
         used_once = self._used_once(op)
         if into:
-            seen = self.graph.value(kind.shape, kind.itemsize, edge.outside_said)
-            form = self.graph.identity(kind.shape)
-            passed = Node(form, (source, seen), "elementwise", used_once, origin)
-            passed.annotates = "users"
-            self.graph.nodes.append(passed)
-            source = seen
-        key = ("edge", op.name, edge.held, edge.grid.name, kind.shape)
-        if key not in self._forms:
-            rule = edge.rule(kind.shape, into)
-            self._forms[key] = self.graph.form(rule, edge.pinned, edge.grid.name)
-        self.graph.nodes.append(Node(self._forms[key], (source, target), "pass", used_once, origin))
+            outside = self.graph.value(kind.shape, kind.itemsize, boundary.outside_said)
+            identity = self.graph.identity(kind.shape)
+            annotation = Node(identity, (source, outside), "elementwise", used_once, origin)
+            annotation.annotates = "users"
+            self.graph.nodes.append(annotation)
+            source = outside
+        key = ("edge", op.name, boundary.held, boundary.grid.name, kind.shape)
+        if key not in self._prepared_rules:
+            rule = boundary.rule(kind.shape, into)
+            self._prepared_rules[key] = self.graph.form(rule, boundary.pinned, boundary.grid.name)
+        self.graph.nodes.append(
+            Node(self._prepared_rules[key], (source, target), "pass", used_once, origin)
+        )
 
     def _flow(self, flow: Flow, origin: int) -> None:
         target = self._value(flow.targets[0])
         shape = self.values[flow.targets[0]].shape
         if target != NOTHING and shape is not None:
-            sources = [self._operand(op, place) for op, place in flow.sources]
+            sources = [self._operand(op, number) for op, number in flow.sources]
             self.flow(sources, target, shape, origin)
 
     def flow(self, sources: Sequence[int], target: int, shape: Shape, origin: int) -> None:
@@ -322,19 +336,19 @@ class _Builder:
             self.graph.flow(shape, sources, target, origin)
 
     def _call(self, op: Op) -> None:
-        """Operands flow to the arguments of what is called, and what that returns flows back."""
+        """Add the flows from operands to the callee's arguments, and from its results back."""
         callee = self.names.get(op.handle.attributes["callee"].value)
         results = [self._value(value) for value in op.results]
         if callee is None:
             return
         function = self.made.functions[callee]
-        for place in range(len(op.operands)):
-            self._callers.setdefault((callee, place), []).append(self._operand(op, place))
+        for index in range(len(op.operands)):
+            self._callers.setdefault((callee, index), []).append(self._operand(op, index))
         origin = self._origin(op)
         self._called_at.setdefault(callee, []).append(origin)
-        for place, target in enumerate(results):
-            sources = [end.operands[place] for end in function.returns]
-            shape = self.values[op.results[place]].shape
+        for index, target in enumerate(results):
+            sources = [end.operands[index] for end in function.returns]
+            shape = self.values[op.results[index]].shape
             if target != NOTHING and shape is not None:
                 number, self.number = self.number, callee
                 found = [self._value(value) for value in sources]
@@ -342,22 +356,23 @@ class _Builder:
                 self.calls.append((found, target, shape, [origin]))
 
     def _return(self, op: Op) -> None:
-        for place, value in enumerate(op.operands):
+        for index, value in enumerate(op.operands):
             shape = self.values[value].shape
             if shape is None:
                 continue
-            operand = self._operand(op, place)
-            key = (self.number, place)
+            operand = self._operand(op, index)
+            key = (self.number, index)
             if self.function.name not in self.called and key not in self.made.exits:
-                said = self.constraints[self.number].returned.get(place)
-                self.made.exits[key] = self.graph.exit(shape, operand, said, self._origin(op))
+                annotation = self.constraints[self.number].returned.get(index)
+                exit_value = self.graph.exit(shape, operand, annotation, self._origin(op))
+                self.made.exits[key] = exit_value
 
     def _member(self, op: Op) -> None:
         number = op.handle.attributes["group_id"].value
         self._groups.setdefault(number, []).append((op, op.operands[0]))
 
     def _group(self, group: list[tuple[Op, int]]) -> None:
-        """All members lie alike."""
+        """Add a sharding group, whose members get one sharding. Raises for different shapes."""
         shape = self.values[group[0][1]].shape
         for op, value in group:
             other = self.values[value].shape
@@ -371,7 +386,7 @@ class _Builder:
         self.graph.groups.append(tuple(members))
 
     def _used_once(self, op: Op) -> bool:
-        """Whether no operand that can be split has another user."""
+        """Whether no operand that can be split has another user; copied constants do not count."""
         for value in op.operands:
             shape = self.values[value].shape
             if shape and self.uses[value] > 1 and value not in self.constants:
@@ -388,7 +403,7 @@ _VISITS: dict[str, Callable[[_Builder, Op], None]] = {
     "func.call": _Builder._call,
     GROUP: _Builder._member,
     **dict.fromkeys((*OPS, BARRIER), _Builder._annotation),
-    **dict.fromkeys(EDGES, _Builder._edge),
+    **dict.fromkeys(EDGES, _Builder._manual_boundary),
 }
 
 

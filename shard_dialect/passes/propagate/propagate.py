@@ -5,13 +5,13 @@
       %0 = shard.shard %w to %s : tensor<8x16xf32>
       %1 = linalg.matmul ins(%x, %0 ...) outs(%zero ...) -> tensor<4x16xf32>
 
-becomes, the annotations still in place, what was inferred in attributes
+becomes the following, where the annotations stay and attributes have the inferred shardings
 
     func.func @main(%x: ... {mesh.sharding = #mesh.shard<@g, [[], []]>}, %w: ...
       %1 = linalg.matmul {mesh.shardings = [#mesh.shard<@g, [[], [0]]>]} ins(...
 
-The module is read once into a graph (`module_graph`), the graph is brought to its fixed point
-(`propagation`), and what came of it is written once.
+The pass reads the module once into a graph (`module_graph`), propagates shardings through the graph
+to a fixed point (`propagation`), and writes the resulting shardings once.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ class Propagate(Pass):
     name = "propagate"
 
     strategy: Literal["basic", "aggressive", "op-priority", "user-priority", "cost"] = "cost"
-    """How far to go, and how conflicts are resolved: see docs/propagation.md."""
+    """How far shardings propagate, and how conflicts are resolved: see docs/propagation.md."""
 
     traversal: Literal["forward", "backward", "forward-backward", "backward-forward"] | None = None
-    """In place of a strategy: each op once in each direction, as upstream's
-    `sharding-propagation` has it."""
+    """Instead of a strategy, visit each op once in each direction, like upstream's
+    `sharding-propagation`."""
 
     remarks: bool = False
-    """Tell of conflicts: the op, both sides, which had its way, and why."""
+    """Report each conflict: the op, both sides, which side was kept, and why."""
 
     explain: str | None = None
-    """Tell where a value's sharding came from: `%3` as printed, `@f:%3`, or a line of the file."""
+    """Report the origin of a value's sharding: `%3` as printed, `@f:%3`, or a line of the file."""
 
     def __post_init__(self) -> None:
         if self.traversal is not None and self.strategy != type(self).strategy:
@@ -86,6 +86,7 @@ class Propagate(Pass):
             )
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Propagate the functions in the annotated and propagated forms; raises `ShardError`."""
         names = import_annotations(module)
         lay_stages(module)
         if "scf.execute_region" in names:
@@ -107,7 +108,7 @@ class Propagate(Pass):
         calls.join()
 
     def _report(self, module: ir.Operation, mirrored: ModuleGraph, engine: Engine) -> None:
-        from shard_dialect.passes.propagate.propagation_report import Report  # for those who ask
+        from shard_dialect.passes.propagate.propagation_report import Report  # rarely needed
 
         report = Report(module, mirrored, engine)
         if self.remarks:
@@ -117,7 +118,7 @@ class Propagate(Pass):
 
 
 def complete_again(module: ir.Operation) -> tuple[list[ir.Operation], Shardings]:
-    """Give a sharding to every tensor that passes have made since the module was propagated.
+    """Give a sharding to every tensor that passes have created since propagation.
 
     Returns the functions in the propagated form; later forms are left as they are. Raises a
     located `ShardError` for a function in the annotated form.
@@ -140,9 +141,10 @@ def complete(
     strategy: str = "cost",
     traversal: Traversal | None = None,
 ) -> tuple[ModuleGraph, Engine] | None:
-    """Bring functions to the propagated form; what they say already stays.
+    """Bring functions to the propagated form; the shardings that they already have stay.
 
-    Gives what knows how it went, if there were functions.
+    Returns the graph and the engine after propagation, or `None` if `handles` is empty. Raises a
+    located `ShardError`.
     """
     functions = read_functions(handles)
     constraints = [read_constraints(function, shardings) for function in functions]
@@ -152,13 +154,13 @@ def complete(
     if traversal is None:
         mirrored = module_graph(functions, constraints, grids, shardings)
         engine = Engine(mirrored.graph, shardings.grids, STRATEGIES[strategy])
-    else:  # what is said to users stays apart, and constants are values like others
+    else:  # users' annotations do not reach the value; no constant is copied
         apart = [replace(each, constrained={}) for each in constraints]
         mirrored = module_graph(functions, apart, grids, shardings, copies_constants=False)
         engine = Upstream(mirrored.graph, shardings.grids, traversal)
     engine.run()
     for number, each in enumerate(constraints):
-        _follow_hints(engine, mirrored, number, each)
+        _follow_soft_constraints(engine, mirrored, number, each)
     SplitConstants(mirrored, engine, shardings, grids[0].name).run()
     for number, function in enumerate(functions):
         _Writer(mirrored, number, engine, grids[number], shardings).write(function)
@@ -166,9 +168,9 @@ def complete(
 
 
 def _grid_of(function: Function, constraints: Constraints, shardings: Shardings) -> Grid:
-    """The grid of the values that nothing reaches: the one that is spoken of, or the default."""
+    """The grid for values without a sharding: the one that all annotations name, or the default."""
     names = sorted(
-        {said.grid for said in (*constraints.known.values(), *constraints.returned.values())}
+        {each.grid for each in (*constraints.known.values(), *constraints.returned.values())}
     )
     for name in names:
         check_grid(shardings.grid(name), function)
@@ -177,15 +179,15 @@ def _grid_of(function: Function, constraints: Constraints, shardings: Shardings)
     return check_grid(default_grid(function, shardings), function)
 
 
-def _follow_hints(
+def _follow_soft_constraints(
     engine: Engine, mirrored: ModuleGraph, number: int, constraints: Constraints
 ) -> None:
-    """Let each hint hold where facts left room for it; say which ones they overrule."""
+    """Apply each soft constraint that the constraints leave open; warn of the others."""
     overruled = []
     for soft_constraint in constraints.soft_constraints:
         value = mirrored.number_of(number, soft_constraint.value)
         if value == NOTHING:
-            continue  # a constant: each of its users has it as it likes
+            continue  # a constant, which has a sharding for each of its users
         both = followed(engine.known(value), soft_constraint.said)
         if both is None:
             overruled.append((soft_constraint, value))
@@ -193,22 +195,22 @@ def _follow_hints(
             engine.learn(value, both)
     if constraints.soft_constraints:
         engine.settle()
-    told = set()
+    warned = set()
     for soft_constraint, value in overruled:
-        place = location_text(soft_constraint.location)
-        if place not in told:  # one op may speak of two values
-            told.add(place)
+        location = location_text(soft_constraint.location)
+        if location not in warned:  # one op may annotate two values
+            warned.add(location)
             found = engine.known(value)
             warn(
-                f"the hint {soft_constraint.said} is overruled: other annotations make the value "
-                f"{found.sharding if found else 'replicated'}",
+                f"the soft constraint {soft_constraint.said} is overruled: other annotations make "
+                f"the value {found.sharding if found else 'replicated'}",
                 soft_constraint.location,
             )
 
 
 @dataclass
 class _Writer:
-    """Writes what is known of one function's values."""
+    """Writes the shardings that propagation gave one function's values."""
 
     mirrored: ModuleGraph
     number: int
@@ -220,8 +222,8 @@ class _Writer:
     def write(self, function: Function) -> None:
         self.function = function
         self._boundary("arg_attrs", [self._known(value) for value in function.arguments])
-        exits = [self.mirrored.exits.get((self.number, place)) for place in range(self._results())]
-        self._boundary("res_attrs", [self._lies(place, at) for place, at in enumerate(exits)])
+        exits = [self.mirrored.exits.get((self.number, index)) for index in range(self._results())]
+        self._boundary("res_attrs", [self._returned(*each) for each in enumerate(exits)])
         self._blocks(function.handle, function.blocks[1:])
         for op in function.ops:
             self._op(op)
@@ -233,7 +235,7 @@ class _Writer:
             entries = [self._attribute(value) for value in op.results]
             op.handle.attributes[SHARDINGS] = ir.ArrayAttr.get(entries)
         elif op.name in FLOWS and SHARDINGS in op.handle.attributes:
-            del op.handle.attributes[SHARDINGS]  # of results that are gone
+            del op.handle.attributes[SHARDINGS]  # of results that were removed
         self._blocks(op.handle, op.blocks)
 
     def _blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
@@ -257,60 +259,60 @@ class _Writer:
         key = (self.engine.number(self.mirrored.number_of(self.number, value)), len(shape))
         if key not in self._attributes:
             known = self._known(value)
-            assert known is not None, "a tensor of known size"
+            assert known is not None, "a tensor of static shape"
             self._attributes[key] = self.shardings.write(known)
         return self._attributes[key]
 
     def _known(self, value: int) -> Sharding | None:
-        """How a value lies; `None` for what is no tensor of known size."""
+        """The sharding of a value; `None` unless it is a tensor of static shape."""
         if not self._is_sized(value):
             return None
         found = self.engine.known(self.mirrored.number_of(self.number, value))
-        return found.sharding if found is not None else self._whole(value)
+        return found.sharding if found is not None else self._replicated(value)
 
-    def _whole(self, value: int) -> Sharding:
+    def _replicated(self, value: int) -> Sharding:
         return Sharding.replicated(self.grid.name, len(self.function.values[value].shape or ()))
 
     def _results(self) -> int:
         return len(self.function.handle.attributes["function_type"].value.results)
 
-    def _lies(self, place: int, exit_value: int | None) -> Sharding | None:
-        """How a result lies for callers: as is said, or what is returned."""
-        returned = [end.operands[place] for end in self.function.returns]
+    def _returned(self, index: int, exit_value: int | None) -> Sharding | None:
+        """The sharding of a result: as annotated, or that of the returned value."""
+        returned = [end.operands[index] for end in self.function.returns]
         if exit_value is None or not returned:
             return self._known(returned[0]) if returned else None
         found = self.engine.known(exit_value)
-        return found.sharding if found is not None else self._whole(returned[0])
+        return found.sharding if found is not None else self._replicated(returned[0])
 
     def _boundary(self, key: str, known: Sequence[Sharding | None]) -> None:
         entries = boundary(self.function.handle, key)
-        for place, (sharding, attributes) in enumerate(zip(known, entries, strict=True)):
+        for index, (sharding, attributes) in enumerate(zip(known, entries, strict=True)):
             if sharding is None:
                 continue
-            whole = sharding.with_partial(())  # callers cannot sum up shards
+            sharding = sharding.with_partial(())  # callers cannot reduce partial values
             if SHARDING in attributes:
-                said = self.shardings.read_annotation(attributes[SHARDING], whole.rank)
-                whole = (said.meet(Annotation(whole)) or said).sharding
+                annotation = self.shardings.read_annotation(attributes[SHARDING], sharding.rank)
+                sharding = (annotation.meet(Annotation(sharding)) or annotation).sharding
             else:
-                whole = self._even(key, place, whole)
-            attributes[SHARDING] = self.shardings.write(whole)
+                sharding = self._even(key, index, sharding)
+            attributes[SHARDING] = self.shardings.write(sharding)
         set_boundary(self.function.handle, key, entries)
 
-    def _even(self, key: str, place: int, sharding: Sharding) -> Sharding:
-        """As much of an inferred sharding as divides: callers are not to deal with padding.
+    def _even(self, key: str, index: int, sharding: Sharding) -> Sharding:
+        """The even part of an inferred sharding, so that callers need not handle padding.
 
-        One that an annotation op says of the value is not inferred.
+        The sharding of a value with an annotation op is not inferred, and returned unchanged.
         """
         if key == "arg_attrs":
-            value = self.function.arguments[place]
+            value = self.function.arguments[index]
         else:
-            value = self.function.returns[0].operands[place]
+            value = self.function.returns[0].operands[index]
         shape = self.function.values[value].shape or ()
         even = sharding.even_part(shape, self.shardings.grid(sharding.grid))
         return sharding if even != sharding and value in self._annotated() else even
 
     def _annotated(self) -> set[int]:
-        """The values that annotation ops say something binding of."""
+        """The values that annotation ops constrain, other than by soft constraints."""
         found: set[int] = set()
         for op in self.function.ops:
             if op.name in annotation_ops.OPS and (bound := annotation_ops.binds(op.handle)):

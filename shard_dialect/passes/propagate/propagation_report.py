@@ -1,4 +1,4 @@
-"""What propagation tells of itself: remarks on conflicts, and where a sharding came from."""
+"""Remarks about propagation: the conflicts that are left, and where a sharding came from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shard_dialect.propagation.history import Conflict, History, Link, Side
 
 
 class Report:
-    """On one run of an engine over a mirrored module."""
+    """Emits remarks on one run of the engine over the graph of a module."""
 
     def __init__(self, module: ir.Operation, mirrored: ModuleGraph, engine: Engine) -> None:
         self.mirrored = mirrored
@@ -31,7 +31,7 @@ class Report:
                 self._first.setdefault(mirrored.number_of(number, value), (function, value))
 
     def remark_conflicts(self) -> None:
-        """Tell of each conflict that is left: the op, both sides, and who had its way."""
+        """Emit a remark for each remaining conflict: the op, both sides, and which one was kept."""
         for conflict in self.history.conflicts():
             op = self.mirrored.ops[conflict.node.origin][1]
             how = (
@@ -47,15 +47,15 @@ class Report:
             )
 
     def _where_from(self, conflict: Conflict) -> list[Diagnostic]:
-        """Where each side was said."""
+        """The annotation from which each side came."""
         values = [(conflict.node.values[side.place], side.dim) for side in conflict.sides]
-        return [self._said(self.history.chain(*each)[-1]) for each in values]
+        return [self._annotation(self.history.chain(*each)[-1]) for each in values]
 
     def explain(self, what: str) -> None:
-        """Tell where the shardings of a value came from, op by op.
+        """Emit a remark on where the sharding of a value came from, with a note for each op.
 
-        `what` is the value's name in the printed result, `%3` or `@f:%3`, or a line of the file,
-        for what the ops there make. Raises `ShardError` if there is none.
+        `what` is the value's name in the printed result, `%3` or `@f:%3`, or the number of a line,
+        for the results of the ops there. Raises `ShardError` if there is no such value.
         """
         found = self._at_line(int(what)) if what.isdecimal() else self._named(what)
         if not found:
@@ -70,8 +70,8 @@ class Report:
         found = []
         for number, function in enumerate(self.mirrored.functions):
             for op in function.ops:
-                place = location_text(op.location)
-                if place is not None and place.split(":")[-2:-1] == [str(line)]:
+                location = location_text(op.location)
+                if location is not None and location.split(":")[-2:-1] == [str(line)]:
                     found += [(number, value) for value in op.results]
         return found
 
@@ -93,9 +93,9 @@ class Report:
         known = self.engine.known(number)
         handle = self.mirrored.functions[function].values[value].handle
         name = handle.get_name(ir.AsmState(self._module))
-        place = _place_of(self.mirrored.functions[function], value)
+        location = _location_of(self.mirrored.functions[function], value)
         if number == NOTHING or known is None:
-            remark(f"{name} is replicated: nothing has reached it", place)
+            remark(f"{name} is replicated: nothing has reached it", location)
             return
         notes: list[Diagnostic] = []
         for dim, axes in enumerate(known.sharding.split_axes):
@@ -103,11 +103,11 @@ class Report:
                 links = self.history.chain(number, dim)
                 notes += [self._link(link) for link in links]
         distinct = [each for each, _ in groupby(notes)]
-        remark(f"{name} lies as {known.sharding}", place, *distinct)
+        remark(f"{name} is sharded as {known.sharding}", location, *distinct)
 
     def _link(self, link: Link) -> Diagnostic:
         if link.node is None or link.source is None:
-            return self._said(link)
+            return self._annotation(link)
         op = self.mirrored.ops[link.node.origin][1]
         source = link.node.values.index(link.source) if link.source in link.node.values else None
         what = _tensor_of(self.engine, link.node, source)
@@ -116,45 +116,45 @@ class Report:
             f"dimension {link.dim} along {axes_text(link.axes)}: by '{op.name}' op, from {what}",
         )
 
-    def _said(self, link: Link) -> Diagnostic:
-        """Where the first sharding of a chain was said."""
+    def _annotation(self, link: Link) -> Diagnostic:
+        """A note at the annotation where a chain of links begins."""
         text = f"dimension {link.dim} along {axes_text(link.axes)}"
         if link.node is not None:
             op = self.mirrored.ops[link.node.origin][1]
-            return note_at(op.location, f"{text}: as '{op.name}' op says itself")
-        for place, number in self.mirrored.exits.items():
+            return note_at(op.location, f"{text}: as '{op.name}' op is annotated")
+        for (index, result), number in self.mirrored.exits.items():
             if number == link.value:
-                function = self.mirrored.functions[place[0]]
-                return note_at(function.handle.location, f"{text}: said of result {place[1]}")
+                location = self.mirrored.functions[index].handle.location
+                return note_at(location, f"{text}: annotated on result {result}")
         if link.value not in self._first:
-            return Diagnostic("note", f"{text}: said")
+            return Diagnostic("note", f"{text}: annotated")
         function, value = self._first[link.value]
-        return note_at(_said_at(function, value), f"{text}: annotated")
+        return note_at(_annotation_location(function, value), f"{text}: annotated")
 
 
-def _tensor_of(engine: Engine, node: Node, place: int | None) -> str:
+def _tensor_of(engine: Engine, node: Node, number: int | None) -> str:
     results = engine.graph.forms[node.form].results
-    if place is None:
+    if number is None:
         return "a member of its group"
-    return f"operand {place}" if place < results else f"result {place - results}"
+    return f"operand {number}" if number < results else f"result {number - results}"
 
 
 def _described(side: Side, op: Op) -> str:
-    place = side.place - len(op.operands)
-    what = f"operand {side.place}" if place < 0 else f"result {place}"
+    result = side.place - len(op.operands)
+    what = f"operand {side.place}" if result < 0 else f"result {result}"
     return f"dimension {side.dim} of {what} split along {axes_text(side.axes)}"
 
 
-def _place_of(function: Function, value: int) -> ir.Location:
+def _location_of(function: Function, value: int) -> ir.Location:
     owner = function.values[value].handle.owner
     return function.handle.location if isinstance(owner, ir.Block) else owner.location
 
 
-def _said_at(function: Function, value: int) -> ir.Location:
-    """The annotation of a value, if an op is one; else where the value is made."""
+def _annotation_location(function: Function, value: int) -> ir.Location:
+    """The location of the value's annotation op, or else of the value's definition."""
     annotations: Sequence[Op] = [
         op
         for op in function.ops
         if op.name == "mesh.annotate" and value in (*op.operands, *op.results)
     ]
-    return annotations[0].location if annotations else _place_of(function, value)
+    return annotations[0].location if annotations else _location_of(function, value)

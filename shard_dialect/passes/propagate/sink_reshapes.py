@@ -1,4 +1,4 @@
-"""Merged dimensions taken apart around elementwise ops.
+"""Move reshapes that merge dimensions behind elementwise ops.
 
     %1 = stablehlo.reshape %0 : (tensor<8x4x16xf32>) -> tensor<32x16xf32>
     %2 = stablehlo.tanh %1 : tensor<32x16xf32>
@@ -8,9 +8,9 @@ becomes
 
     %2 = stablehlo.tanh %0 : tensor<8x4x16xf32>
 
-Were %0 split along the dimension of 4 and not along that of 8, a shard of %1 would be strided,
-which no sharding can say. An elementwise op computes the same on any shape, so the reshape moves
-behind it, and where one follows that undoes it both are gone.
+If %0 is split in the dimension of size 4 and not in that of size 8, a shard of %1 is strided, which
+no sharding can express. An elementwise op computes the same on any shape, so the reshape moves
+behind the op. If the op is followed by the inverse reshape, both reshapes are removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shard_dialect.rules.reshape_factors import reshaped
 
 _RESHAPE = "stablehlo.reshape"
 _DIALECTS = ("stablehlo.", "arith.", "math.")
-"""Those whose elementwise ops have no more shape than their types."""
+"""Dialects whose elementwise ops have shapes only in their types, not in attributes."""
 _CONSTANTS = ("arith.constant", "stablehlo.constant")
 
 
@@ -41,6 +41,7 @@ class SinkReshapes(Pass):
     name = "sink-reshapes"
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Sink the reshapes of the functions in the annotated form."""
         for function in functions_of(module):
             if form_of(function) == "annotated":
                 _sink(function)
@@ -49,7 +50,7 @@ class SinkReshapes(Pass):
 def _sink(function: ir.Operation) -> None:
     for op in walk(function):
         if op.name == _RESHAPE:
-            _undo(op)
+            _remove_inverse(op)
         elif op.name.startswith(_DIALECTS):
             merged = list(_merges(op))
             if merged and _is_elementwise(op):
@@ -60,7 +61,7 @@ def _sink(function: ir.Operation) -> None:
 
 
 def _merges(op: ir.Operation) -> Iterator[ir.Value]:
-    """What an op takes before a reshape merged its dimensions."""
+    """The source of each operand of `op` that is a reshape which merges dimensions."""
     for operand in op.operands:
         source = _before_reshape(operand)
         if source is not None and _is_merge(_shape(source), _shape(operand)):
@@ -71,14 +72,14 @@ def _before_reshape(value: ir.Value) -> ir.Value | None:
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.operation.name != _RESHAPE:
         return None
-    if _is_spoken_of(owner.operation):
+    if _is_annotated(owner.operation):
         return None
     source: ir.Value = owner.operation.operands[0]
     return source if _shape(source) is not None else None
 
 
 def _is_merge(before: Shape | None, after: Shape | None) -> bool:
-    """Whether each dimension is some dimensions of before, and one is more than one."""
+    """Whether each dimension of `after` merges one or more of `before`, and one merges several."""
     if before is None or after is None or len(after) >= len(before):
         return False
     rule = reshaped(before, after)
@@ -89,8 +90,8 @@ def _is_merge(before: Shape | None, after: Shape | None) -> bool:
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
-    """One result, and all operands of its shape: the same is computed on another shape."""
-    if len(op.results) != 1 or op.name in _CONSTANTS or _is_spoken_of(op):
+    """Whether `op` is elementwise, with one result and all operands of the result's shape."""
+    if len(op.results) != 1 or op.name in _CONSTANTS or _is_annotated(op):
         return False
     shape = _shape(op.results[0])
     if shape is None or any(_shape(operand) != shape for operand in op.operands):
@@ -99,8 +100,8 @@ def _is_elementwise(op: ir.Operation) -> bool:
     return rule is not None and rule.role == "elementwise"
 
 
-def _is_spoken_of(op: ir.Operation) -> bool:
-    """Whether something is said of the op or its result, which is of the shape that it has."""
+def _is_annotated(op: ir.Operation) -> bool:
+    """Whether the op or its result has an annotation, which depends on its present shape."""
     return has_loops(op) or any(name.startswith(("mesh.", "sdy.")) for name in op.attributes)
 
 
@@ -110,8 +111,8 @@ def _compute_before(op: ir.Operation, source: ir.Value) -> None:
     with ir.InsertionPoint(op), op.location:
         operands = [_as(operand, shape) for operand in op.operands]
         made = op.clone().operation
-        for place, operand in enumerate(operands):
-            made.operands[place] = operand
+        for number, operand in enumerate(operands):
+            made.operands[number] = operand
         result = op.results[0].type
         made.results[0].set_type(_type(result, shape))
         back = create(_RESHAPE, [result], [made.results[0]]).results[0]
@@ -120,16 +121,16 @@ def _compute_before(op: ir.Operation, source: ir.Value) -> None:
 
 
 def _as(value: ir.Value, shape: list[int]) -> ir.Value:
-    """A value in another shape: as it was before its reshape, or reshaped."""
+    """A value in another shape: the source of its reshape if that has the shape, or a reshape."""
     source = _before_reshape(value)
     if source is not None and list(source.type.shape) == list(shape):
         return source
     return create(_RESHAPE, [_type(value.type, shape)], [value]).results[0]
 
 
-def _undo(op: ir.Operation) -> None:
-    """Let the users of a reshape of a reshape back to what it was have that."""
-    source = None if _is_spoken_of(op) else _before_reshape(op.operands[0])
+def _remove_inverse(op: ir.Operation) -> None:
+    """Replace a reshape that undoes the reshape of its operand by the source of the latter."""
+    source = None if _is_annotated(op) else _before_reshape(op.operands[0])
     if source is not None and source.type == op.results[0].type:
         op.results[0].replace_all_uses_with(source)
 

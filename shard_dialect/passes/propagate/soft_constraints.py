@@ -1,4 +1,4 @@
-"""Hints: how a value is to lie as far as facts leave it open."""
+"""Soft constraints: annotations that are followed as far as the constraints leave them open."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shard_dialect.model import Annotation, ShardingError
 
 
 def followed(known: Annotation | None, soft_constraint: Annotation) -> Annotation | None:
-    """What is known of a value when it follows a hint too; `None` if the two contradict.
+    """The annotation of a value that also follows a soft constraint; `None` if they conflict.
 
     >>> from shard_dialect.model import Sharding
     >>> open_row = Annotation(Sharding("g", ((), (1,))), open=(0,))
@@ -23,10 +23,10 @@ def followed(known: Annotation | None, soft_constraint: Annotation) -> Annotatio
         return None
     longest = []
     pairs = zip(known.sharding.split_axes, soft_constraint.sharding.split_axes, strict=True)
-    for dim, (have, want) in enumerate(pairs):
-        shorter, longer = sorted((have, want), key=len)
-        may_differ = dim in known.open if longer == want else dim in soft_constraint.open
-        if longer[: len(shorter)] != shorter or (have != want and not may_differ):
+    for dim, (actual, target) in enumerate(pairs):
+        shorter, longer = sorted((actual, target), key=len)
+        may_differ = dim in known.open if longer == target else dim in soft_constraint.open
+        if longer[: len(shorter)] != shorter or (actual != target and not may_differ):
             return None
         longest.append(longer)
     try:
@@ -35,5 +35,5 @@ def followed(known: Annotation | None, soft_constraint: Annotation) -> Annotatio
             open=tuple(dim for dim in known.open if dim in soft_constraint.open),
             replicated=tuple({*known.replicated, *soft_constraint.replicated}),
         )
-    except ShardingError:  # an axis that one bars and the other takes
+    except ShardingError:  # one excludes an axis that the other uses
         return None

@@ -1,10 +1,10 @@
-"""After propagation: constants whose copies came to lie in several ways are several ops.
+"""After propagation, make one op for each sharding among the copies of a constant.
 
     %b = stablehlo.broadcast_in_dim %c        %b   = ... {mesh.shardings = [[0], []]}
     %0 = stablehlo.add %x, %b                 %b_1 = ... {mesh.shardings = [[], []]}
 
-Copies that lie alike, and take alike, share an op. Plain constants are never doubled: a slice of
-one that is whole everywhere is free.
+Copies with the same sharding and the same operands share an op. Plain constants are never
+duplicated: they are replicated, and a slice of a replicated tensor is free.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from shard_dialect.passes.propagate.constants import Copy
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.propagation.engine import Engine
 
-_NEVER_DOUBLED = (*build.CONSTANTS, "tensor.empty")
+_NEVER_DUPLICATED = (*build.CONSTANTS, "tensor.empty")
 _Key = tuple[object, ...]
 
 
 @dataclass
 class SplitConstants:
-    """Makes the ops, and lets each of the users have its own."""
+    """Makes the ops, and replaces the operands of their users."""
 
     mirrored: ModuleGraph
     engine: Engine
     shardings: Shardings
     default: str
-    """The grid of what nothing reaches."""
+    """The name of the grid for values without a sharding."""
     _made: dict[_Key, ir.Value] = field(default_factory=dict)
 
     def run(self) -> None:
+        """Rewrite, in place, the operands of all ops that use a copied constant."""
         for copy in self.mirrored.copies:
             if copy.user is not None:
                 value = self._value_of(copy)
@@ -43,41 +44,41 @@ class SplitConstants:
                     copy.user.handle.operands[copy.place] = value
 
     def _value_of(self, copy: Copy) -> ir.Value:
-        """What the users of a copy see."""
-        values = {place: self._value_of(each) for place, each in copy.operands.items()}
-        place = (copy.function, copy.value)
+        """The value that the users of a copy get."""
+        values = {number: self._value_of(each) for number, each in copy.operands.items()}
+        original = (copy.function, copy.value)
         key = self._key(copy)
         if key not in self._made:
-            is_taken = self.mirrored.is_known(*place)
-            if is_taken and copy.op.name not in _NEVER_DOUBLED:
-                self._made[key] = self._double(copy, values)
+            is_written = self.mirrored.is_known(*original)
+            if is_written and copy.op.name not in _NEVER_DUPLICATED:
+                self._made[key] = self._duplicate(copy, values)
             else:
-                if not is_taken:
-                    self.mirrored.put(*place, copy.number)
+                if not is_written:
+                    self.mirrored.put(*original, copy.number)
                 _set_operands(copy.op.handle, values)
                 self._made[key] = copy.op.handle.results[0]
         return self._made[key]
 
     def _key(self, copy: Copy) -> _Key:
-        """Copies with the same key are one op."""
+        """The key of a copy; copies with the same key are one op."""
         operands = tuple(self._key(each) for each in copy.operands.values())
-        return copy.function, copy.value, self._lies(copy), operands
+        return copy.function, copy.value, self._sharding_of(copy), operands
 
-    def _lies(self, copy: Copy) -> Sharding | None:
+    def _sharding_of(self, copy: Copy) -> Sharding | None:
         known = self.engine.known(copy.number)
         return known.sharding if known is not None else None
 
-    def _double(self, copy: Copy, values: dict[int, ir.Value]) -> ir.Value:
+    def _duplicate(self, copy: Copy, values: dict[int, ir.Value]) -> ir.Value:
         with ir.InsertionPoint.after(copy.op.handle):
             made = copy.op.handle.clone().operation
         _set_operands(made, values)
         type_ = made.results[0].type
-        lies = self._lies(copy) or Sharding.replicated(self.default, type_.rank)
-        made.attributes[SHARDINGS] = ir.ArrayAttr.get([self.shardings.write(lies)])
+        sharding = self._sharding_of(copy) or Sharding.replicated(self.default, type_.rank)
+        made.attributes[SHARDINGS] = ir.ArrayAttr.get([self.shardings.write(sharding)])
         return made.results[0]
 
 
 def _set_operands(op: ir.Operation, values: dict[int, ir.Value]) -> None:
-    for place, value in values.items():
-        if op.operands[place] != value:
-            op.operands[place] = value
+    for number, value in values.items():
+        if op.operands[number] != value:
+            op.operands[number] = value

@@ -18,7 +18,7 @@ shard.grid @g(shape = 2x2)
 func.func @inside(%x: tensor<8xi32>) attributes {mesh.form = "distributed"} {
   scf.execute_region no_inline {
     %a = "mesh.to_local"(%x) {manual_axes = [0], sharding = #mesh.shard<@g, []>} : (tensor<8xi32>) -> tensor<8xi32>
-    // expected-error @+1 {{'mesh.local_split' op makes a tensor that lies as [[0]] in a manual computation along axes [0]}}
+    // expected-error @+1 {{'mesh.local_split' op makes a tensor sharded as [[0]] in a manual computation along axes [0]}}
     %b = "mesh.local_split"(%a) {sharding = [[0]]} : (tensor<8xi32>) -> tensor<8xi32, #mesh.shard<@g, [[0]]>>
     scf.yield
   } {mesh.manual_axes = [0]}

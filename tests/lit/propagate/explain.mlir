@@ -1,4 +1,4 @@
-// Every inferred sharding knows where it came from, op by op back to what the user said.
+// The origin of every inferred sharding is recorded, op by op back to the user's annotation.
 //
 // RUN: shard-opt %s --propagate --explain-sharding=%%3 2>&1 >%t.out | filecheck %s --check-prefix=NAME
 // RUN: shard-opt %s --propagate --explain-sharding=@main:%%arg1 2>&1 >%t.out | filecheck %s --check-prefix=ARGUMENT
@@ -7,7 +7,7 @@
 // RUN: not shard-opt %s --propagate --explain-sharding=%%30 2>&1 | filecheck %s --check-prefix=UNKNOWN
 // RUN: not shard-opt %s --cse --explain-sharding=%%3 2>&1 | filecheck %s --check-prefix=USELESS
 
-// NAME: {{.*}}explain.mlir:33:8: remark: %3 lies as {{\[\[}}], [0, 1]]
+// NAME: {{.*}}explain.mlir:33:8: remark: %3 is sharded as {{\[\[}}], [0, 1]]
 // NAME-NEXT: {{.*}}explain.mlir:33:8: note: dimension 1 along [0, 1]: by 'stablehlo.transpose' op, from operand 0
 // NAME-NEXT: {{.*}}explain.mlir:32:8: note: dimension 0 along [0, 1]: by 'stablehlo.add' op, from operand 0
 // NAME-NEXT: {{.*}}explain.mlir:31:8: note: dimension 0 along [0, 1]: by 'stablehlo.tanh' op, from operand 0
@@ -15,7 +15,7 @@
 // NAME-NOT: note
 
 // Backward from an op's other operand.
-// ARGUMENT: {{.*}}explain.mlir:28:1: remark: %arg1 lies as {{\[\[}}0, 1], []]
+// ARGUMENT: {{.*}}explain.mlir:28:1: remark: %arg1 is sharded as {{\[\[}}0, 1], []]
 // ARGUMENT-NEXT: {{.*}}explain.mlir:32:8: note: dimension 0 along [0, 1]: by 'stablehlo.add' op, from operand 0
 // ARGUMENT:      note: dimension 0 along [0, 1]: annotated
 

@@ -1,4 +1,5 @@
-// A hint on a constant: each of its users has it as it likes.
+// A soft constraint on a constant holds for the annotation's result: each user of the constant gets
+// its own copy.
 //
 // RUN: shard-opt %s --propagate | filecheck %s
 // RUN: shard-run %s --check | filecheck %s --check-prefix=NUMBERS

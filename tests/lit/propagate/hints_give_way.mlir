@@ -1,4 +1,5 @@
-// A hint holds where facts leave room for it; one that they do not is told, with what holds instead.
+// A soft constraint is followed as far as the constraints leave it open; else a warning has the
+// sharding that holds instead.
 //
 // RUN: shard-opt %s --split-input-file --verify-diagnostics --propagate | filecheck %s
 // RUN: shard-opt %s --split-input-file --verify-diagnostics --spmd
@@ -22,13 +23,13 @@ func.func @followed(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], 
 func.func @overruled(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
     -> tensor<8x16xf32> attributes {mesh_cluster = @g} {
   %0 = math.tanh %x : tensor<8x16xf32>
-  // expected-warning@+1 {{the hint [[1], []] is overruled: other annotations make the value [[0], []]}}
+  // expected-warning@+1 {{the soft constraint [[1], []] is overruled: other annotations make the value [[0], []]}}
   %1 = "mesh.annotate"(%0) {sharding = [[1]], required = false}
     : (tensor<8x16xf32>) -> tensor<8x16xf32>
   return %1 : tensor<8x16xf32>
 }
 
-// A satisfied hint is no overruled one: the value is split further than it asks, as it lets it be.
+// A soft constraint with an open dimension is satisfied if the value is split further there.
 // CHECK-LABEL: func.func @exceeded
 // CHECK: "mesh.annotate"
 // CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<@g, [[0, 1], []]>]
@@ -39,7 +40,7 @@ func.func @exceeded(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0, 1
   return %1 : tensor<8x16xf32>
 }
 
-// What a fact closed a hint does not open.
+// A soft constraint does not open a dimension that a constraint closed.
 // CHECK-LABEL: func.func @kept_closed
 // CHECK: math.absf
 // CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<@g, [[0], []]>]

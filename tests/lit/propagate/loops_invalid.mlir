@@ -31,7 +31,7 @@ func.func @other_grid(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}
 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 func.func @no_loops(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{says how its loops are split, and has no rule that says what they are}}
+  // expected-error@+1 {{has an annotation for its loops, but no sharding rule that defines them}}
   %0 = builtin.unrealized_conversion_cast %x : tensor<4xf32> to tensor<4xf32> {sharding = [[0]]}
   return %0 : tensor<4xf32>
 }
