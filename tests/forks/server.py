@@ -3,6 +3,7 @@
 python -m tests.forks.server SOCKET MODULE
 """
 
+import gc
 import importlib
 import marshal
 import os
@@ -102,6 +103,8 @@ def own(environment: dict[str, str]) -> dict[str, str]:
 def serve(path: str, module: str) -> None:
     """Return in a fork that is to be a client's program; end when standard input does."""
     load(module)
+    gc.collect()
+    gc.freeze()  # or each fork's collections would copy all pages
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(64)
@@ -121,7 +124,19 @@ def serve(path: str, module: str) -> None:
                     pass
 
 
+def run(module: str) -> None:
+    """As `python -m`, but for what the interpreter tidies at its end, which takes most of it."""
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        if not isinstance(ended.code, int):
+            raise
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ended.code)
+
+
 if __name__ == "__main__":
     module = sys.argv.pop(2)
     serve(sys.argv.pop(1), module)
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    run(module)
