@@ -26,7 +26,8 @@ bounded = "timeout --kill-after=5 120"
 
 def python(module):
     """`python -m` with the module, or what stands for it (tests/forks)."""
-    return f"{bounded} {lit_config.params.get(module) or shlex.join([sys.executable, '-m', module])}"
+    cold = shlex.join([sys.executable, "-m", module])
+    return f"{bounded} {lit_config.params.get(module, cold)}"
 
 
 config.substitutions += [

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lit import Test
 from lit.discovery import find_tests_for_inputs
 from lit.LitConfig import LitConfig
-from lit import Test
 from lit.worker import _execute
 
 from shard_dialect.ir.reading.jaxlib_reader import is_for_jaxlib

@@ -1,7 +1,7 @@
 """`python -m MODULE` as a fork of a process that has imported already what the module needs.
 
-    server (one a module) -- keeper -- program     one fork a program; a keeper waits for it
-    client -----------------'                      is given the server's socket, and MODULE's arguments
+    server (one a module) -- keeper -- program     for each program a keeper, which waits for it
+    client ------------------'                     has the server's socket, and MODULE's arguments
 
 The client takes the program's place: its arguments, environment, folder and standard streams are
 the program's, it ends as that does, and the program is killed when the client is. Importing takes

@@ -91,7 +91,7 @@ def keep(link: socket.socket, module: str) -> None:
 def reopen(number: int, name: str) -> None:
     """A stream is what its file lets it be: whether there are places in it, and a terminal."""
     old, lines = getattr(sys, name), 1 if name == "stderr" else -1
-    new = open(number, old.mode, lines, old.encoding, old.errors, closefd=False)
+    new = open(number, old.mode, lines, old.encoding, old.errors, closefd=False)  # noqa: SIM115
     setattr(sys, name, new)
     setattr(sys, f"__{name}__", new)
 
