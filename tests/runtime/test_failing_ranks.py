@@ -435,7 +435,7 @@ def test_an_output_that_is_written_in_part_is_removed(
 
 NO_COMMUNICATOR = """
 from mpi4py import MPI
-from shard_dialect.runtime.mpi import MpiWorld
+from shard_dialect.runtime.communicators.mpi import MpiWorld
 
 number = MpiWorld._number
 MpiWorld._number = lambda world, handle: (
