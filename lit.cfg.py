@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shlex
 import sys
 
 import lit.formats
@@ -21,11 +22,18 @@ sys.path.insert(0, root)
 from tests.runtime.launching import launches  # noqa: E402
 
 bounded = "timeout --kill-after=5 120"
-python = f'{bounded} "{sys.executable}"'
+
+
+def python(module):
+    """`python -m` with the module, or what stands for it (tests/forks)."""
+    cold = shlex.join([sys.executable, "-m", module])
+    return f"{bounded} {lit_config.params.get(module, cold)}"
+
+
 config.substitutions += [
-    (r"\bshard-opt\b", f"{python} -m shard_dialect.opt"),
-    (r"\bshard-run\b", f"{python} -m shard_dialect.run"),
-    (r"\bfilecheck\b", f"{python} -m filecheck"),
+    (r"\bshard-opt\b", python("shard_dialect.opt")),
+    (r"\bshard-run\b", python("shard_dialect.run")),
+    (r"\bfilecheck\b", python("filecheck")),
     ("%examples", os.path.join(root, "examples")),
 ]
 for launch in launches():

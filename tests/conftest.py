@@ -3,17 +3,18 @@
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests import extras
+from tests.forks import Forks
 
 ROOT = Path(__file__).parent.parent
 os.environ["SHARD_DIALECT_CACHE"] = "0"  # what is tested is this code, not what it made before
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of shells ignore it
+CHILD = {"PYTHONWARNINGS": "default"}
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -43,27 +44,34 @@ def ended(child: "subprocess.Popen[str]", timeout: float) -> tuple[int | None, s
 
 def run_child(command: Sequence[str], timeout: float = 120) -> "subprocess.CompletedProcess[str]":
     """Run to the end, with a bound on its time."""
-    status, out, err = ended(start_child(command, PYTHONWARNINGS="default"), timeout)
+    status, out, err = ended(start_child(command, **CHILD), timeout)
     if status is None:
         pytest.fail(f"{' '.join(command)} ran longer than {timeout} s\n{out}\n{err}")
     return subprocess.CompletedProcess(command, status, out, err)
 
 
-def _program(module: str) -> Program:
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    with Forks() as found:
+        found.start({**os.environ, **CHILD})
+        yield found
+
+
+def _program(command: Sequence[str]) -> Program:
     def call(*arguments: object) -> "subprocess.CompletedProcess[str]":
-        return run_child([sys.executable, "-m", module, *map(str, arguments)])
+        return run_child([*command, *map(str, arguments)])
 
     return call
 
 
 @pytest.fixture
-def opt() -> Program:
-    return _program("shard_dialect.opt")
+def opt(forks: Forks) -> Program:
+    return _program(forks.commands["shard_dialect.opt"])
 
 
 @pytest.fixture
-def run() -> Program:
-    return _program("shard_dialect.run")
+def run(forks: Forks) -> Program:
+    return _program(forks.commands["shard_dialect.run"])
 
 
 @pytest.fixture

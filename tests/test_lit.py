@@ -1,15 +1,19 @@
 """The lit suite, and that its check lines are ones that FileCheck acts on."""
 
 import re
-import subprocess
-import sys
-from collections.abc import Callable
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lit import Test
+from lit.discovery import find_tests_for_inputs
+from lit.LitConfig import LitConfig
+from lit.worker import _execute
 
 from shard_dialect.ir.reading.jaxlib_reader import is_for_jaxlib
 from tests import extras
+from tests.forks import Forks
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(
@@ -17,7 +21,6 @@ FILES = sorted(
 )
 DIRECTIVE = re.compile(r"//\s*([A-Z][A-Z0-9_]*)(-[A-Z]+)?(?:\{LITERAL\})?:")
 KNOWN = {None, "-NEXT", "-SAME", "-NOT", "-DAG", "-LABEL", "-EMPTY", "-COUNT"}
-
 
 REQUIRES = re.compile(r"// REQUIRES: (.*)")
 
@@ -27,25 +30,46 @@ def required(path: Path) -> list[str]:
     return [each for line in REQUIRES.findall(path.read_text()) for each in line.split(", ")]
 
 
-def test_the_lit_suite_passes(record_property: Callable[[str, object], None]) -> None:
-    left_out = [wanted for path in FILES if (wanted := extras.of_features(required(path)))]
-    for wanted in left_out:
-        record_property(extras.LEFT_OUT, wanted)
-    program = "from lit.main import main; main()"  # `-m lit.main` does nothing and succeeds
-    command = [sys.executable, "-c", program, "-v", str(ROOT / "tests" / "lit")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"Total Discovered Tests: {len(FILES)}\n" in done.stdout
-    unsupported = re.search(r"Unsupported *: +(\d+)", done.stdout)
-    assert int(unsupported[1] if unsupported else 0) == len(left_out), done.stdout
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT / "tests" / "lit").with_suffix(""))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+Suite = tuple[LitConfig, dict[Path, Test.Test]]
+
+
+@pytest.fixture(scope="module")
+def suite() -> Iterator[Suite]:
+    """As lit finds it; its programs are forks."""
+    with Forks() as forks:
+        params = {module: shlex.join(command) for module, command in forks.commands.items()}
+        config = LitConfig("lit", [], "note", False, False, [], False, False, False, None, params)
+        found = find_tests_for_inputs(config, [str(ROOT / "tests" / "lit")])
+        forks.start(found[0].config.environment)
+        yield config, {Path(each.getSourcePath()): each for each in found}
+
+
+def test_lit_finds_all_files(suite: Suite) -> None:
+    assert set(suite[1]) == set(FILES)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # lit's own pipes
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_a_file_passes(path: Path, suite: Suite) -> None:
+    config, tests = suite
+    result = _execute(tests[path], config)
+    if wanted := extras.of_features(required(path)):
+        assert result.code is Test.UNSUPPORTED
+        extras.skip_without(wanted)
+    assert result.code is Test.PASS, result.output
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
 def test_a_file_that_jaxlib_reads_says_so(path: Path) -> None:
     assert is_for_jaxlib(path.read_text()) == ("jaxlib" in required(path))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=name)
 def test_every_check_line_has_a_prefix_that_is_used(path: Path) -> None:
     text = path.read_text()
     prefixes = set(re.findall(r"--check-prefix=(\w+)", text)) | {"RUN"}
@@ -56,13 +80,13 @@ def test_every_check_line_has_a_prefix_that_is_used(path: Path) -> None:
     assert prefixes <= found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=name)
 def test_every_directive_is_one_that_filecheck_knows(path: Path) -> None:
     suffixes = {match.group(2) for match in DIRECTIVE.finditer(path.read_text())}
     assert suffixes <= KNOWN
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=name)
 def test_brackets_that_mean_themselves_are_escaped(path: Path) -> None:
     for line in path.read_text().splitlines():
         match = DIRECTIVE.search(line)

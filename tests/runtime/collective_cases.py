@@ -8,8 +8,9 @@ runs all that is not refused, and prints what differed.
 
 import argparse
 import functools
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -278,6 +279,31 @@ def refusals(element: str) -> dict[str, str]:
     return found
 
 
+def refused(element: str, folder: Path) -> list[str]:
+    """The rows that cannot be lowered, as a file of `folder` has them once it has been asked."""
+    file = folder / f"{element}.refused"
+    if not file.exists():
+        made = file.with_suffix(f".{os.getpid()}")
+        made.write_text("\n".join(refusals(element)))
+        made.rename(file)
+    return file.read_text().splitlines()
+
+
+def programs(element: str, refused: Sequence[str]) -> Iterator[tuple[bool, list[Case], Source]]:
+    """Of all cases that are not refused: whether they are begun early, which, and their text."""
+    chosen = [case for case in cases() if case.name not in refused]
+    for started in (False, True) if element in _IN_HALVES else (False,):
+        yield started, chosen, Source.of(program(chosen, element, started=started))
+
+
+def compile_all(folder: Path, *, native: bool) -> None:
+    """Keep in `folder` what `differences` compiles and asks."""
+    for element in DTYPES:
+        for _, _, source in programs(element, refused(element, folder)):
+            with make_context():
+                compile_sharded(source, cache=Cache(folder), native_mpi=native)
+
+
 def inputs_of(element: str) -> list[Array]:
     """What each device has. Small whole numbers, so that every order of a sum is exact."""
     generator = np.random.default_rng(3)
@@ -287,21 +313,19 @@ def inputs_of(element: str) -> list[Array]:
     return [each.astype(DTYPES[element]) for each in drawn]
 
 
-def differences(world: World, element: str, cache: Cache, *, native: bool) -> list[str]:
+def differences(world: World, element: str, folder: Path, *, native: bool) -> list[str]:
     """The cases of an element type that give another result on a device of this process.
 
-    One process compiles, the others load what it keeps.
+    One process compiles, the others load what it keeps in `folder`.
     """
-    refused = world.share(list(refusals(element)) if world.speaks else [])
-    chosen = [case for case in cases() if case.name not in refused]
+    left_out = world.share(refused(element, folder) if world.speaks else [])
     inputs = inputs_of(element)
     found = []
-    for started in (False, True) if element in _IN_HALVES else (False,):
-        source = Source.of(program(chosen, element, started=started))
+    for started, chosen, source in programs(element, left_out):
         for compiles in (True, False):
             if world.speaks == compiles:
                 with make_context():
-                    executable = compile_sharded(source, cache=cache, native_mpi=native)
+                    executable = compile_sharded(source, cache=Cache(folder), native_mpi=native)
             world.share(())
         outputs = world.run(executable, [[inputs[rank]] for rank in world.ranks])
         for rank, results in zip(world.ranks, outputs, strict=True):
@@ -316,15 +340,18 @@ def differences(world: World, element: str, cache: Cache, *, native: bool) -> li
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", choices=BACKENDS, default="devices")
-    backend = parser.parse_args().backend
-    joining = world_of(backend)
+    parser.add_argument("--kept", type=Path, help="where compiled programs are kept")
+    options = parser.parse_args()
+    joining = world_of(options.backend)
     peers = joining() if joining else None
     world: World = peers or InProcess(GRID.size)
-    native = backend == "mpi"
-    with TemporaryDirectory() as folder:
-        cache = Cache(Path(world.share([folder] if world.speaks else [])[0]))
+    native = options.backend == "mpi"
+    with TemporaryDirectory() as own:
+        folder = Path(world.share([str(options.kept or own)] if world.speaks else [])[0])
         found = [
-            each for element in DTYPES for each in differences(world, element, cache, native=native)
+            each
+            for element in DTYPES
+            for each in differences(world, element, folder, native=native)
         ]
         found = world.share(found)
     if world.speaks:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.conftest import ROOT, Program, run_child
 from tests.extras import needs
@@ -45,6 +46,16 @@ DEVICES["pipeline_mlp"] = 4
 LIKE_OTHERS = {"mlp_1d", "mlp_1d_mesh", "mlp_2d_mesh", "mlp_stablehlo"}
 """Examples that communicate as one of the others does."""
 
+
+def samples(most: int) -> list[ParameterSet]:
+    """The examples; those that are like others, or on more than `most` ranks, when all are run."""
+    left = LIKE_OTHERS | {each for each in EXPECTED if DEVICES[each] > most}
+    return [
+        pytest.param(each, marks=[pytest.mark.exhaustive] if each in left else [])
+        for each in sorted(EXPECTED)
+    ]
+
+
 needs_mpi = needs("mpi")
 needs_torch = needs("torch")
 
@@ -61,6 +72,21 @@ def mpi(ranks: int, *arguments: str) -> "subprocess.CompletedProcess[str]":
 def torchrun(ranks: int, *arguments: str) -> "subprocess.CompletedProcess[str]":
     launcher = [beside_python("torchrun"), f"--nproc-per-node={ranks}", "--standalone"]
     return run_child([*launcher, "-m", "shard_dialect.run", "--backend=torch", *arguments])
+
+
+BACKENDS = pytest.mark.parametrize(
+    "backend",
+    [
+        "devices",
+        pytest.param("mpi", marks=needs_mpi),
+        pytest.param("torch", marks=[needs_torch, pytest.mark.exhaustive]),
+    ],
+)
+
+
+def on(backend: str, run: Program, ranks: int) -> Program:
+    """`run` with a backend."""
+    return {"devices": run, "mpi": partial(mpi, ranks), "torch": partial(torchrun, ranks)}[backend]
 
 
 def assert_report(example: str, done: "subprocess.CompletedProcess[str]") -> None:
@@ -103,20 +129,14 @@ def test_every_form_runs(
 
 
 @needs_mpi
-@pytest.mark.parametrize("example", sorted(EXPECTED))
+@pytest.mark.parametrize("example", samples(most=8))
 def test_mpi_ranks(example: str) -> None:
     done = mpi(DEVICES[example], f"examples/{example}.mlir", "--check", "--json")
     assert_report(example, done)
 
 
 @needs_torch
-@pytest.mark.parametrize(
-    "example",
-    [
-        pytest.param(each, marks=[pytest.mark.exhaustive] if each in LIKE_OTHERS else [])
-        for each in sorted(EXPECTED)
-    ],
-)
+@pytest.mark.parametrize("example", samples(most=4))
 def test_torchrun(example: str) -> None:
     done = torchrun(DEVICES[example], f"examples/{example}.mlir", "--check", "--json")
     assert_report(example, done)
@@ -133,16 +153,15 @@ func.func @main(%x: tensor<4x2xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4xf32
 """
 
 
-@needs("mpi", "torch")
+@BACKENDS
 def test_the_maximum_of_a_nan_and_a_number_is_a_nan_everywhere(
-    run: Program, tmp_path: Path
+    backend: str, run: Program, tmp_path: Path
 ) -> None:
     program, inputs = tmp_path / "in.mlir", tmp_path / "in.npz"
     program.write_text(MAXIMUM)
     np.savez(inputs, arg0=np.array([[np.nan, 1], [1, np.nan], [2, 3], [-1, -2]], np.float32))
-    arguments = [str(program), f"--inputs={inputs}", "--check"]
-    for done in (run(*arguments), mpi(2, *arguments), torchrun(2, *arguments)):
-        assert done.returncode == 0, done.stderr
+    done = on(backend, run, 2)(str(program), f"--inputs={inputs}", "--check")
+    assert done.returncode == 0, done.stderr
 
 
 LAST_DIFFERS = """
@@ -192,17 +211,13 @@ func.func @main(%x: tensor<13xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>},
 """Shards of unequal sizes, halos from two devices away, bits that are joined, shards at offsets."""
 
 
-@needs("mpi", "torch")
-def test_uneven_shards(run: Program, tmp_path: Path) -> None:
+@BACKENDS
+def test_uneven_shards(backend: str, run: Program, tmp_path: Path) -> None:
     program = tmp_path / "in.mlir"
     program.write_text(SHARDS)
-    for done in (
-        run(str(program), "--check"),
-        mpi(4, str(program), "--check"),
-        torchrun(4, str(program), "--check"),
-    ):
-        assert done.returncode == 0, done.stderr
-        assert "update_halo" in done.stdout
+    done = on(backend, run, 4)(str(program), "--check")
+    assert done.returncode == 0, done.stderr
+    assert "update_halo" in done.stdout
 
 
 ROOTED = """
@@ -245,16 +260,15 @@ func.func @main(%x: !v) -> (!v, !v, !v, !v, !h) {
 """
 
 
-@needs("mpi", "torch")
-def test_steps_with_a_root_and_shifts(run: Program, tmp_path: Path) -> None:
+@BACKENDS
+def test_steps_with_a_root_and_shifts(backend: str, run: Program, tmp_path: Path) -> None:
     program, whole = tmp_path / "in.mlir", tmp_path / "whole.mlir"
     program.write_text(ROOTED.replace("SCATTER", "scatter_dim"))
     whole.write_text(ON_ONE)
-    arguments = [str(program), "--check", f"--reference={whole}"]
-    for done in (run(*arguments), mpi(4, *arguments), torchrun(4, *arguments)):
-        assert done.returncode == 0, done.stderr
-        kinds = [line.split()[0] for line in done.stdout.splitlines()]
-        assert {"gather", "broadcast", "scatter", "reduce", "shift"} <= set(kinds)
+    done = on(backend, run, 4)(str(program), "--check", f"--reference={whole}")
+    assert done.returncode == 0, done.stderr
+    kinds = [line.split()[0] for line in done.stdout.splitlines()]
+    assert {"gather", "broadcast", "scatter", "reduce", "shift"} <= set(kinds)
 
 
 AVERAGE = """
@@ -293,7 +307,7 @@ def test_ranks_agree_on_the_first_op_that_differs(run: Program, tmp_path: Path) 
 
 
 @needs_mpi
-@pytest.mark.parametrize("backend", ["mpi", "mpi4py"])
+@pytest.mark.parametrize("backend", ["mpi", pytest.param("mpi4py", marks=pytest.mark.exhaustive)])
 def test_each_rank_runs_the_program_of_its_device(
     backend: str, opt: Program, tmp_path: Path
 ) -> None:
@@ -362,8 +376,7 @@ def test_outputs_are_the_global_ones_on_every_backend(
     x, w1, w2 = arrays
     expected = np.maximum(x @ w1, 0) @ w2
     files = ["examples/mlp_1d.mlir", f"--inputs={inputs}", f"--outputs={tmp_path / 'out.npz'}"]
-    commands = {"mpi": partial(mpi, 2), "torch": partial(torchrun, 2), "devices": run}
-    done = commands[backend](*files)
+    done = on(backend, run, 2)(*files)
     assert done.returncode == 0, done.stderr
     with np.load(tmp_path / "out.npz") as outputs:
         np.testing.assert_allclose(outputs["result0"], expected, rtol=1e-4, atol=1e-4)

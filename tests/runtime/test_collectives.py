@@ -1,37 +1,56 @@
 """Every collective, element type and target of docs/collectives.md."""
 
+import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from shard_dialect.runtime.cache.program_cache import Cache
 from shard_dialect.runtime.communicators import thread_devices
 from shard_dialect.runtime.communicators.world import InProcess
 from tests.conftest import ROOT, run_child
 from tests.extras import launched
-from tests.runtime.collective_cases import DTYPES, GRID, JOIN, cases, differences, refusals
+from tests.runtime.collective_cases import (
+    DTYPES,
+    GRID,
+    JOIN,
+    cases,
+    compile_all,
+    differences,
+    refusals,
+)
 from tests.runtime.launching import Launch
 from tests.runtime.test_elements import results_of
 
 PAGE = ROOT / "docs" / "collectives.md"
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All that the launched programs compile; who runs other tests beside these has it too."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "collectives"
+    for native in (True, False):
+        compile_all(folder, native=native)
+    return folder
+
+
 @pytest.mark.parametrize("launch", launched("devices", "mpi", "mpi4py", "torch"))
-def test_every_collective_is_right_on_every_element_type(launch: Launch) -> None:
-    done = run_child(launch.command(GRID.size, "-m", "tests.runtime.collective_cases"), 600)
+def test_every_collective_is_right_on_every_element_type(launch: Launch, kept: Path) -> None:
+    cases = ("-m", "tests.runtime.collective_cases", f"--kept={kept}")
+    done = run_child(launch.command(GRID.size, *cases), 600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip() == f"{len(DTYPES)} element types: every collective is right"
 
 
 @pytest.mark.parametrize("element", ["f32", "bf16", "i1", "complex<f32>"])
 def test_what_is_not_copied_is_right_too(
-    element: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    element: str, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Devices in one process read large parts where they are."""
     monkeypatch.setattr(thread_devices, "_COPIED", 0)
-    found = differences(InProcess(GRID.size), element, Cache(tmp_path), native=False)
+    found = differences(InProcess(GRID.size), element, kept, native=False)
     assert not found, "\n".join(found)
 
 

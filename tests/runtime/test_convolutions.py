@@ -1,12 +1,14 @@
 """Convolutions as products of matrices: in every layout, and however many loops stay outside."""
 
 import random
+from functools import cache
 
 import numpy as np
 import pytest
 
+from shard_dialect.codegen.array_types import Array
 from shard_dialect.codegen.blas import convolutions
-from tests.runtime.alone import run_on
+from tests.runtime.alone import compiled, run_on
 
 LETTERS = {"f32": 1e-4, "f64": 1e-12}
 
@@ -83,16 +85,24 @@ class Drawn:
         }}"""
 
 
-@pytest.mark.parametrize("largest", [1, 512, 1 << 17])
+@cache
+def by_loops(seed: int) -> tuple[list[Array], Array]:
+    """What is given, and what loops make of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(convolutions, "read", lambda op: None)
+        given, (expected,) = run_on(Drawn(seed).text())
+    return given, expected
+
+
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("largest", [1, 512, 1 << 17])
 def test_convolutions(monkeypatch: pytest.MonkeyPatch, seed: int, largest: int) -> None:
     drawn = Drawn(seed)
+    given, expected = by_loops(seed)
     monkeypatch.setattr(convolutions, "_LARGEST", largest)
     for name in ("_FEWEST", "_FEWEST_ROWS", "_SHORTEST_ROW"):
         monkeypatch.setattr(convolutions, name, 1)
-    given, (found,) = run_on(drawn.text())
-    monkeypatch.setattr(convolutions, "read", lambda op: None)
-    _, (expected,) = run_on(drawn.text(), given)
+    _, (found,) = run_on(drawn.text(), given)
     tolerance = LETTERS[drawn.element]
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
@@ -106,7 +116,7 @@ def test_most_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
         convolutions, "_write", lambda c, gemm, adds: (written.append(c), write(c, gemm, adds))
     )
     for seed in range(40):
-        run_on(Drawn(seed).text())
+        compiled(Drawn(seed).text())
     assert len(written) > 30
 
 

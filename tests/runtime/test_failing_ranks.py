@@ -5,8 +5,9 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -174,8 +175,32 @@ def start(tmp_path: Path) -> Start:
 
 LAUNCHED = ("mpi", "torch")
 """Native MPI is the harder half: who waits in it hears nothing."""
-on_all = pytest.mark.parametrize("launch", launched("devices", *LAUNCHED))
-on_launched = pytest.mark.parametrize("launch", launched(*LAUNCHED))
+ALL = ("devices", *LAUNCHED)
+
+
+def on(
+    *backends: str, torch: Collection[tuple[object, ...]] = (), **each: Mapping[str, object]
+) -> pytest.MarkDecorator:
+    """Every product of the launches of `backends` and the values, which have their names.
+
+    Torch's ranks take seconds to start, and all that is tested is the same on another backend: of
+    them every run has only the products `torch`, by name.
+    """
+    found = []
+    for launch, *items in product(
+        launched(*backends), *(values.items() for values in each.values())
+    ):
+        names = tuple(name for name, _ in items)
+        is_left = "torch" in str(launch.id) and names not in torch
+        found.append(
+            pytest.param(
+                *launch.values,
+                *(value for _, value in items),
+                id="-".join([*names[::-1], str(launch.id)]),
+                marks=[*launch.marks, *([pytest.mark.exhaustive] if is_left else [])],
+            )
+        )
+    return pytest.mark.parametrize(("launch", *each), found)
 
 
 def who(launch: Launch) -> str:
@@ -190,22 +215,23 @@ def errors(said: str) -> list[str]:
 INTERNAL = "error: internal error in the compiled program: ValueError: a fault of the test"
 
 
-@on_all
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ("kill", "error: {who} was killed (SIGKILL) in {what}: perhaps the memory ran out"),
-        ("segfault", "error: {who} crashed (SIGSEGV) in {what}"),
-        ("memory", "error: there is not enough memory for the tensors of this program"),
-        ("interrupt", "error: interrupted"),
-        ("exit", "error: {who} ended in {what}, with exit status 0"),
-    ],
-    ids=["kill", "segfault", "memory", "interrupt", "exit"],
+ENDS = {
+    "kill": "error: {who} was killed (SIGKILL) in {what}: perhaps the memory ran out",
+    "segfault": "error: {who} crashed (SIGSEGV) in {what}",
+    "memory": "error: there is not enough memory for the tensors of this program",
+    "interrupt": "error: interrupted",
+    "exit": "error: {who} ended in {what}, with exit status 0",
+}
+
+
+@on(
+    *ALL,
+    torch=[("kill", "collective"), ("exit", "load")],
+    fault={each: each for each in ENDS},
+    place={"load": "load", "collective": "collective"},
 )
-@pytest.mark.parametrize("place", ["load", "collective"])
-def test_a_rank_that_ends_ends_all(
-    launch: Launch, place: str, fault: str, message: str, start: Start
-) -> None:
+def test_a_rank_that_ends_ends_all(launch: Launch, place: str, fault: str, start: Start) -> None:
+    message = ENDS[fault]
     if place == "load" and fault == "memory":
         message = "error: cannot load plugin '{plugin}': MemoryError:"
     job = start(launch, f"{place} {fault}")
@@ -217,8 +243,7 @@ def test_a_rank_that_ends_ends_all(
     assert job.child.returncode == 1
 
 
-@on_all
-@pytest.mark.parametrize("option", [[], ["--debug"]], ids=["line", "traceback"])
+@on(*ALL, torch=[("line",)], option={"line": [], "traceback": ["--debug"]})
 def test_an_exception_is_shown_once(launch: Launch, option: list[str], start: Start) -> None:
     job = start(launch, "collective exception", *option)
     said = job.end()
@@ -230,7 +255,7 @@ def test_an_exception_is_shown_once(launch: Launch, option: list[str], start: St
     assert job.child.returncode == 1
 
 
-@on_launched
+@on(*LAUNCHED)
 def test_an_error_that_all_have_is_shown_once(launch: Launch, start: Start) -> None:
     job = start(launch, "", "--entry=nothing")
     said = job.end()
@@ -268,7 +293,7 @@ def test_a_slow_rank_is_waited_for(launch: Launch, start: Start, tmp_path: Path)
     assert job.child.returncode == 0, said
 
 
-@on_launched
+@on(*LAUNCHED)
 def test_standard_input_is_refused(launch: Launch, start: Start) -> None:
     job = start(launch, "", source="-")
     said = job.end()
@@ -276,8 +301,7 @@ def test_standard_input_is_refused(launch: Launch, start: Start) -> None:
     assert job.child.returncode == 1
 
 
-@on_launched
-@pytest.mark.parametrize("fault", ["time.sleep(600)", "os._exit(0)"], ids=["sleeps", "exits"])
+@on(*LAUNCHED, fault={"sleeps": "time.sleep(600)", "exits": "os._exit(0)"})
 def test_a_rank_that_never_starts(launch: Launch, fault: str, start: Start, tmp_path: Path) -> None:
     wrapper = tmp_path / "wrapper.py"
     mark = "open(os.environ['TEST_MARKS'] + '/fault', 'w').close()"
@@ -288,7 +312,7 @@ def test_a_rank_that_never_starts(launch: Launch, fault: str, start: Start, tmp_
     assert job.child.returncode == 1
 
 
-@on_launched
+@on(*LAUNCHED, torch=[()])
 def test_wrong_input_on_one_rank(launch: Launch, start: Start, tmp_path: Path) -> None:
     wrapper = tmp_path / "wrapper.py"
     wrapper.write_text(WRAPPER.format(fault="sys.argv.append('--inputs=nowhere.npz')"))
@@ -298,7 +322,7 @@ def test_wrong_input_on_one_rank(launch: Launch, start: Start, tmp_path: Path) -
     assert job.child.returncode == 1
 
 
-@on_launched
+@on(*LAUNCHED)
 def test_a_patched_main_on_one_rank(launch: Launch, start: Start, tmp_path: Path) -> None:
     """Called with arguments, as by a user's own script."""
     wrapper = tmp_path / "wrapper.py"
@@ -324,8 +348,7 @@ def test_a_watch_that_is_killed(start: Start) -> None:
     assert job.child.returncode == -signal.SIGKILL
 
 
-@on_launched
-@pytest.mark.parametrize("rank", [0, 1])
+@on(*LAUNCHED, torch=[("0",)], rank={"0": 0, "1": 1})
 def test_a_launched_process_that_is_killed(launch: Launch, rank: int, start: Start) -> None:
     """Not the program, but the process that the launcher knows; its status is the launcher's."""
     job = start(launch, "collective sleep")
@@ -338,8 +361,7 @@ def test_a_launched_process_that_is_killed(launch: Launch, rank: int, start: Sta
     assert job.child.returncode != 0
 
 
-@on_all
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+@on(*ALL, torch=[("SIGTERM",)], number={"SIGINT": signal.SIGINT, "SIGTERM": signal.SIGTERM})
 def test_a_rank_that_is_signalled(launch: Launch, number: signal.Signals, start: Start) -> None:
     job = start(launch, "collective sleep")
     job.wait_for("collective 0", "fault")
@@ -352,9 +374,10 @@ def test_a_rank_that_is_signalled(launch: Launch, number: signal.Signals, start:
     assert job.child.returncode == 1
 
 
-@on_launched
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name
+@on(
+    *LAUNCHED,
+    torch=[("SIGINT",)],
+    number={each.name: each for each in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)},
 )
 def test_a_launcher_that_is_signalled(launch: Launch, number: signal.Signals, start: Start) -> None:
     job = start(launch, "collective sleep")
@@ -367,7 +390,7 @@ def test_a_launcher_that_is_signalled(launch: Launch, number: signal.Signals, st
     assert job.child.returncode != 0
 
 
-@on_all
+@on(*ALL)
 def test_a_failure_leaves_the_output_that_was_there(
     launch: Launch, start: Start, tmp_path: Path
 ) -> None:
@@ -396,7 +419,7 @@ np.savez = savez
 """
 
 
-@on_all
+@on(*ALL)
 def test_an_output_that_is_written_in_part_is_removed(
     launch: Launch, start: Start, tmp_path: Path
 ) -> None:
@@ -412,7 +435,7 @@ def test_an_output_that_is_written_in_part_is_removed(
 
 NO_COMMUNICATOR = """
 from mpi4py import MPI
-from shard_dialect.runtime.mpi import MpiWorld
+from shard_dialect.runtime.communicators.mpi import MpiWorld
 
 number = MpiWorld._number
 MpiWorld._number = lambda world, handle: (
@@ -465,7 +488,7 @@ func.func @main(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> t
 """It ends once a sum, which a collective makes, is large: never."""
 
 
-@on_all
+@on(*ALL)
 def test_a_run_that_is_not_done_in_time(launch: Launch, start: Start) -> None:
     job = start(launch, "collective sleep", "--timeout=9.5")
     said = job.end()
@@ -473,7 +496,7 @@ def test_a_run_that_is_not_done_in_time(launch: Launch, start: Start) -> None:
     assert job.child.returncode == 1
 
 
-@on_all
+@on(*ALL)
 def test_code_that_goes_on_forever_is_ended(launch: Launch, start: Start, tmp_path: Path) -> None:
     program = tmp_path / "loop.mlir"
     program.write_text(LOOP)

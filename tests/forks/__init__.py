@@ -1,0 +1,55 @@
+"""`python -m MODULE` as a fork of a process that has imported already what the module needs.
+
+    server (one a module) -- keeper -- program     for each program a keeper, which waits for it
+    client ------------------'                     has the server's socket, and MODULE's arguments
+
+The client takes the program's place: its arguments, environment, folder and standard streams are
+the program's, it ends as that does, and the program is killed when the client is. Importing takes
+most of the time of a short program, and of a test suite that starts a thousand of them.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+FOLDER = Path(__file__).parent
+MODULES = ("shard_dialect.opt", "shard_dialect.run", "filecheck")
+
+
+class Forks:
+    """The servers of all modules, for as long as this is open."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._folder = ""
+        self.commands = {module: [sys.executable, "-m", module] for module in MODULES}
+        """What stands for `python -m MODULE`."""
+
+    def __enter__(self) -> "Forks":
+        if hasattr(os, "pidfd_open"):
+            self._folder = self._stack.enter_context(TemporaryDirectory())
+            client = [sys.executable, "-I", "-S", str(FOLDER / "client.py")]
+            self.commands = {each: [*client, f"{self._folder}/{each}"] for each in MODULES}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        """With the environment that the programs will have."""
+        for module in MODULES if self._folder else ():
+            server = subprocess.Popen(
+                [sys.executable, "-m", "tests.forks.server", f"{self._folder}/{module}", module],
+                cwd=FOLDER.parent.parent,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            self._stack.enter_context(server)  # closes its input, with which it ends, and waits
+            assert server.stdout
+            assert server.stdout.readline() == "listens\n"
