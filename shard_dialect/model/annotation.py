@@ -1,10 +1,11 @@
-"""What is said of a tensor before its sharding is known: how it lies, and what may still change.
+"""Annotations: a sharding that the user wrote, and how far propagation may extend it.
 
     [[0], [], {open = [1]}]                     dimension 1 may be split further
     [[0], [], {open = [1], replicated = [1]}]   but not along axis 1
-    [[0], [], {priority = [1, unit]}]           dimension 0 matters less than what has none
+    [[0], [], {priority = [1, unit]}]           dimension 0 has a lower priority than the default
 
-A dimension that is not open stays as it is written. A lower priority number comes first; none is 0.
+A dimension that is not open is closed: propagation keeps its axes. Lower priority numbers are used
+first; a dimension without a number has priority 0.
 
 Source: Shardy, TensorShardingAttr and DimensionShardingAttr.
 """
@@ -20,10 +21,10 @@ from shard_dialect.model.sharding import Sharding, ShardingError, check_axes, jo
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A sharding, the dimensions `open` to more axes, and the axes that must not split it.
+    """A sharding, its `open` dimensions, and the `replicated` axes, which must not split it.
 
-    `priorities` has a number or `None` for each dimension, or is empty where none has one. The
-    axes in `replicated` are kept sorted.
+    `priorities` has a number or `None` for each dimension, or is empty where no dimension has a
+    number. The axes in `replicated` are sorted.
     """
 
     sharding: Sharding
@@ -63,25 +64,27 @@ class Annotation:
 
     @property
     def grid(self) -> str:
+        """The name of the grid."""
         return self.sharding.grid
 
     @property
     def says_nothing(self) -> bool:
-        """Whether everything is open: as good as no annotation."""
+        """Whether every dimension is unsplit and open, which is the same as no annotation."""
         rank = self.sharding.rank
         nothing = Annotation(Sharding.replicated(self.grid, rank), open=tuple(range(rank)))
         return rank > 0 and self == nothing
 
     def priority(self, dim: int) -> int | None:
+        """The priority of dimension `dim`; `None` where it has no number."""
         return self.priorities[dim] if self.priorities else None
 
     def check(self, grid: Grid, rank: int) -> None:
-        """Raise `ShardingError` unless a tensor of `rank` dimensions on `grid` can have this."""
+        """Raise `ShardingError` if a tensor with `rank` dimensions on `grid` cannot have this."""
         self.sharding.check(grid, rank)
         check_axes(self.replicated, grid, self)
 
     def meet(self, other: Annotation) -> Annotation | None:
-        """What two annotations of one value say together; `None` if they contradict each other.
+        """The annotation that satisfies both; `None` if they contradict each other.
 
         >>> a = Annotation(Sharding("g", ((0,), ())), open=(0, 1))
         >>> b = Annotation(Sharding("g", ((0, 1), ())), open=(1,))
@@ -91,7 +94,7 @@ class Annotation:
         None
         """
         ours, theirs = self.sharding, other.sharding
-        if _but_for_axes(ours) != _but_for_axes(theirs):
+        if _all_but_split(ours) != _all_but_split(theirs):
             return None
         dims = []
         for dim, (a, b) in enumerate(zip(ours.split_axes, theirs.split_axes, strict=True)):
@@ -106,14 +109,14 @@ class Annotation:
                 replace(ours, split_axes=tuple(dims)),
                 opened,
                 tuple(
-                    _first(self.priority(dim), other.priority(dim))
+                    _more_urgent(self.priority(dim), other.priority(dim))
                     if axes or dim in opened
                     else None
                     for dim, axes in enumerate(dims)
                 ),
                 tuple({*self.replicated, *other.replicated}),
             )
-        except ShardingError:  # an axis that both give away
+        except ShardingError:  # both annotations use one axis, in different dimensions
             return None
 
     def __str__(self) -> str:
@@ -128,12 +131,12 @@ class Annotation:
         return joined(lists, fields)
 
 
-def _but_for_axes(sharding: Sharding) -> tuple[object, ...]:
-    """All that it says but how its dimensions are split."""
+def _all_but_split(sharding: Sharding) -> tuple[object, ...]:
+    """All fields of the sharding except the axes that split its dimensions."""
     rest = (sharding.grid, sharding.rank, sharding.partial, sharding.reduction)
     return (*rest, sharding.halos, sharding.offsets, sharding.fill)
 
 
-def _first(a: int | None, b: int | None) -> int | None:
-    """The one of two priorities that comes first; none is no wish."""
+def _more_urgent(a: int | None, b: int | None) -> int | None:
+    """The lower of two priority numbers; `None` is ignored."""
     return min((each for each in (a, b) if each is not None), default=None)

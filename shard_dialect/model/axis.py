@@ -1,10 +1,10 @@
-"""Grid axes, whole or in part.
+"""Grid axes and their sub-axes.
 
-An axis of size 8 may be seen as [2, 4] or [2, 2, 2]: each factor is a *sub-axis*, named by its own
-size and the product of the sizes major to it (its *pre-size*).
+An axis of size 8 can be factored as [2, 4] or [2, 2, 2]. Each factor is a *sub-axis*. It is named
+by its own size and by the product of the sizes major to it, its *pre-size*.
 
-    "0:(1)2"    the major half of axis 0: devices 0-3 against 4-7 of 8
-    "0:(2)4"    the rest of it: the place within each half
+    "0:(1)2"    the major factor of axis 0: devices 0-3 against 4-7 of 8
+    "0:(2)4"    the minor factor: the position within each half
 
 Source: Shardy, SubAxisInfoAttr and AxisRefAttr (`"x":(1)2`).
 """
@@ -18,7 +18,7 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True)
 class SubAxis:
-    """`size` of the parts of grid axis `axis`, minor to `pre` and major to the rest.
+    """The factor of size `size` of grid axis `axis`, minor to a factor of size `pre`.
 
     >>> print(SubAxis(0, pre=2, size=4))
     0:(2)4
@@ -42,17 +42,17 @@ Axes = tuple[Axis, ...]
 
 
 def whole(axis: Axis) -> int:
-    """The number of the grid axis that `axis` is, or is a part of."""
+    """The number of the grid axis that `axis` is, or is a sub-axis of."""
     return axis.axis if isinstance(axis, SubAxis) else axis
 
 
 def in_order(axis: Axis) -> tuple[int, int]:
-    """The key that sorts axes as the grid has them, major sub-axes before minor ones."""
+    """The sort key that orders axes by number, and major sub-axes before minor ones."""
     return (axis.axis, axis.pre) if isinstance(axis, SubAxis) else (axis, 0)
 
 
 def part_of(axis: Axis, size: int, full: int) -> Axis:
-    """The major part of `size` of an axis of size `full`.
+    """The major sub-axis of size `size` of an axis of size `full`; the axis itself if equal.
 
     >>> part_of(0, 8, 8), str(part_of(0, 2, 8)), str(part_of(SubAxis(0, 2, 4), 2, 4))
     (0, '0:(1)2', '0:(2)2')
@@ -63,7 +63,7 @@ def part_of(axis: Axis, size: int, full: int) -> Axis:
 
 
 def overlap(a: Axis, b: Axis) -> bool:
-    """Whether both hold some part of one grid axis.
+    """Whether the two share a factor of one grid axis.
 
     >>> overlap(0, SubAxis(0, 2, 4)), overlap(SubAxis(0, 1, 4), SubAxis(0, 2, 4))
     (True, True)
@@ -89,7 +89,7 @@ def follows(a: Axis, b: Axis) -> bool:
 
 
 def first_overlap(axes: Sequence[Axis]) -> tuple[Axis, Axis] | None:
-    """Two of `axes` that hold a part of one grid axis, if there are any."""
+    """The first two of `axes` that overlap; `None` if no two do."""
     ordered = sorted(axes, key=in_order)
     for a, b in pairwise(ordered):
         if overlap(a, b):
@@ -98,7 +98,7 @@ def first_overlap(axes: Sequence[Axis]) -> tuple[Axis, Axis] | None:
 
 
 def axes_text(axes: Sequence[Axis]) -> str:
-    """As in attributes: sub-axes are strings.
+    """The axes as text, as attributes have them: sub-axes are strings.
 
     >>> print(axes_text((1, SubAxis(0, 1, 2))))
     [1, "0:(1)2"]

@@ -1,13 +1,13 @@
-"""What one step of a reshard does: to a sharding, to a shard, and what it costs.
+"""The steps of a reshard: what each does to a sharding and to a shard, and what it costs.
 
     [[], [], [0]]  ->  [[], [], []]          all_gather dim 2 axes [0]
     [[], [], [], [0]]  ->  [[], [], [0]]     reduce_scatter dim 2 axes [0] sum
     [[0], []]  ->  [[1], []]                 permute axes [0, 1]
 
-A step maps a sharding to a sharding (`after`), the shape of a shard to another's
-(`local_shape_after`, for a group of n), and moves a number of bytes (`bytes_moved`, of an operand
-that has this shape on each device). The meaning of steps on arrays is in
-`runtime.communicators.perform_collectives`.
+Each step has three methods. `after` maps the sharding before the step to the one after it, and
+raises `ReshardError` if the step does not apply. `local_shape_after` maps a local shape to another,
+for groups of n devices. `bytes_moved` is what one device of a group of n sends, for an operand of
+the given local shape. `runtime.communicators.perform_collectives` performs the steps on arrays.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingErr
 
 
 class ReshardError(ShardingError):
-    """No sequence of steps that we know leads from the one sharding to the other."""
+    """No known sequence of steps leads from one sharding to the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllGather:
     """Give every device of a group all the group's shards of dimension `dim`, in group order.
 
-    `axes` are the minor-most axes that split `dim`: [[0, 1]] -> [[0]] gathers axes [1]. All of them
-    where the shards begin at offsets.
+    `axes` are the minor-most axes that split `dim`: [[0, 1]] -> [[0]] gathers axes [1]. Where the
+    shards begin at offsets, `axes` are all the axes that split `dim`.
     """
 
     dim: int
@@ -37,12 +37,15 @@ class AllGather:
     kind: ClassVar[str] = "all_gather"
 
     def after(self, sharding: Sharding) -> Sharding:
+        """Removes `axes` from `dim`."""
         return _without_suffix(sharding, self.dim, self.axes)
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """The shards of the n - 1 other devices."""
         return (n - 1) * prod(operand) * itemsize
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """`dim` is n times as large."""
         return scaled(shape, {self.dim: (n, 1)})
 
     def __str__(self) -> str:
@@ -51,9 +54,9 @@ class AllGather:
 
 @dataclass(frozen=True, slots=True)
 class AllSlice:
-    """Keep only this device's shard along `dim`; the inverse of `AllGather`, and no one talks.
+    """Keep only this device's shard along `dim`, without communication; undoes `AllGather`.
 
-    Shards begin at `offsets`, where there are any; the dimension is whole before.
+    Where there are `offsets`, the shards begin at them, and `dim` must be unsplit before.
     """
 
     dim: int
@@ -62,6 +65,7 @@ class AllSlice:
     kind: ClassVar[str] = "all_slice"
 
     def after(self, sharding: Sharding) -> Sharding:
+        """Adds `axes`, and `offsets`, to `dim`."""
         have = sharding.split_axes[self.dim]
         if self.offsets and have:
             raise ReshardError(f"offsets cut a whole dimension, not one of {sharding}")
@@ -69,9 +73,11 @@ class AllSlice:
         return sharding.with_dim(self.dim, have + self.axes, self.offsets)
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """Nothing: each device slices what it holds."""
         return 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """`dim` is divided by n."""
         return scaled(shape, {self.dim: (1, n)})
 
     def __str__(self) -> str:
@@ -88,12 +94,15 @@ class AllReduce:
     kind: ClassVar[str] = "all_reduce"
 
     def after(self, sharding: Sharding) -> Sharding:
+        """Removes `axes` from the partial axes."""
         return _without_partial(sharding, self.axes, self.reduction)
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """A reduce-scatter and an all-gather of the operand."""
         return 2 * (n - 1) * prod(operand) * itemsize // n
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """The same shape."""
         return shape
 
     def __str__(self) -> str:
@@ -110,13 +119,16 @@ class ReduceScatter:
     kind: ClassVar[str] = "reduce_scatter"
 
     def after(self, sharding: Sharding) -> Sharding:
+        """Moves `axes` from the partial axes to `dim`."""
         rest = _without_partial(sharding, self.axes, self.reduction)
         return rest.with_dim(self.dim, rest.split_axes[self.dim] + self.axes)
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """All but one of the n shards of the operand."""
         return (n - 1) * prod(operand) * itemsize // n
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """`dim` is divided by n."""
         return scaled(shape, {self.dim: (1, n)})
 
     def __str__(self) -> str:
@@ -133,14 +145,17 @@ class AllToAll:
     kind: ClassVar[str] = "all_to_all"
 
     def after(self, sharding: Sharding) -> Sharding:
+        """Moves `axes` from `source_dim` to `target_dim`."""
         rest = _without_suffix(sharding, self.source_dim, self.axes)
         return rest.with_dim(self.target_dim, rest.split_axes[self.target_dim] + self.axes)
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """All but one of the n slices of the operand."""
         return (n - 1) * prod(operand) * itemsize // n
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
-        if self.source_dim == self.target_dim:  # as upstream's may be: shards change their places
+        """`source_dim` is multiplied by n, `target_dim` divided."""
+        if self.source_dim == self.target_dim:  # upstream allows it: slices trade positions
             return scaled(shape, {self.source_dim: (n, n)})
         return scaled(shape, {self.source_dim: (n, 1), self.target_dim: (1, n)})
 
@@ -150,10 +165,10 @@ class AllToAll:
 
 @dataclass(frozen=True, slots=True)
 class Permute:
-    """Devices of a group exchange their shards: that of place i goes to place `permutation[i]`.
+    """Devices of a group exchange shards: that of member i goes to member `permutation[i]`.
 
-    Afterwards the tensor lies as `split_axes` and `partial` say, in shards as large as before; they
-    are empty in the local form, where no sharding is known.
+    Afterwards the tensor's sharding is `split_axes` and `partial`, and shards are as large as
+    before. Both are empty in the local form, where no sharding is known.
     """
 
     axes: Axes
@@ -164,6 +179,7 @@ class Permute:
     kind: ClassVar[str] = "collective_permute"
 
     def after(self, sharding: Sharding) -> Sharding:
+        """The sharding in `split_axes`, `partial` and `reduction`."""
         return replace(
             sharding,
             split_axes=self.split_axes,
@@ -172,9 +188,11 @@ class Permute:
         )
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """The operand, once."""
         return prod(operand) * itemsize if n > 1 else 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """The same shape."""
         return shape
 
     def __str__(self) -> str:
@@ -184,10 +202,10 @@ class Permute:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Make a partial value of one that is replicated along `axes`; no one talks.
+    """Make a tensor that is replicated along `axes` partial over them, without communication.
 
-    The first device of a group keeps its shard, the others put what the reduction leaves alone
-    (0 for a sum) in its place. The inverse of `AllReduce`.
+    The first device of each group keeps its shard. The others replace theirs by the identity of the
+    reduction (0 for a sum). The inverse of `AllReduce`.
     """
 
     axes: Axes
@@ -195,6 +213,7 @@ class Mask:
     kind: ClassVar[str] = "mask"
 
     def after(self, sharding: Sharding) -> Sharding:
+        """Adds `axes` to the partial axes."""
         if sharding.partial and sharding.reduction != self.reduction:
             raise ReshardError(
                 f"sharding {sharding} is partial {sharding.reduction}, it cannot become partial "
@@ -203,9 +222,11 @@ class Mask:
         return sharding.with_partial(sharding.partial + self.axes, self.reduction)
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """Nothing."""
         return 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """The same shape."""
         return shape
 
     def __str__(self) -> str:
@@ -214,15 +235,16 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class UpdateHalo:
-    """Give every device the elements next to its own along `dim`, which `axes` split.
+    """Fill the halo along `dim`, which `axes` split, with elements of the neighbouring shards.
 
-    `low` elements before its own, `high` after, of as many shards as these are in. The operand has
-    room for them, where what the reduction `fill` leaves alone stays at the ends of the tensor:
+    The halo is `low` elements before the device's own and `high` after, and may span several
+    shards. The operand already has room for it. At the ends of the tensor the halo keeps the
+    identity of the reduction `fill`:
 
         0 | a b c | d        x x | a b c  ->  low 1, high 1  <-  d e f | x x
 
-    Along one dimension after the other: what the one brought the next passes on, so that corners
-    come from two devices away.
+    Dimensions are updated one after the other. Each update passes on the halos of those before it,
+    so that corners arrive from devices that are diagonal neighbours.
     """
 
     dim: int
@@ -233,6 +255,7 @@ class UpdateHalo:
     kind: ClassVar[str] = "update_halo"
 
     def after(self, sharding: Sharding) -> Sharding:
+        """Adds the halo to `dim`."""
         if sharding.split_axes[self.dim] != self.axes or any(sharding.halo(self.dim)):
             raise ReshardError(
                 f"dimension {self.dim} of sharding {sharding} is not split along "
@@ -241,11 +264,12 @@ class UpdateHalo:
         return sharding.with_halo(self.dim, (self.low, self.high), self.fill)
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
-        """What a device between others receives."""
+        """What a device with neighbours on both sides receives."""
         across = prod(size for dim, size in enumerate(operand) if dim != self.dim)
         return (self.low + self.high) * across * itemsize if n > 1 else 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """The same shape; raises if the halo leaves no room for a shard."""
         if self.low + self.high >= shape[self.dim]:
             raise ShardingError(
                 f"halo [{self.low}, {self.high}] of dimension {self.dim} of {list(shape)} leaves "
@@ -261,7 +285,7 @@ class UpdateHalo:
 
 @dataclass(frozen=True, slots=True)
 class CropHalo:
-    """Keep no more than `low` and `high` of the halo along `dim`; no one talks."""
+    """Reduce the halo along `dim` to `low` and `high` elements, without communication."""
 
     dim: int
     low: int = 0
@@ -270,6 +294,7 @@ class CropHalo:
     kind: ClassVar[str] = "crop_halo"
 
     def after(self, sharding: Sharding) -> Sharding:
+        """Reduces the halo of `dim`."""
         low, high = sharding.halo(self.dim)
         if self.low > low or self.high > high:
             raise ReshardError(
@@ -279,9 +304,11 @@ class CropHalo:
         return sharding.with_halo(self.dim, (self.low, self.high), sharding.fill)
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """Nothing."""
         return 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """Always raises: the result depends on the halo before."""
         raise ShardingError("what is left without a halo depends on the halo there was")
 
     def __str__(self) -> str:
@@ -302,7 +329,10 @@ Step = (
 
 
 def scaled(shape: Shape, factors: dict[int, tuple[int, int]]) -> Shape:
-    """Each named dimension times its first factor, divided by its second."""
+    """`shape` with each dimension of `factors` times the first number, divided by the second.
+
+    Raises `ShardingError` where that leaves a remainder, or `shape` has no such dimension.
+    """
     sizes = list(shape)
     for dim, (times, by) in factors.items():
         if not 0 <= dim < len(sizes) or sizes[dim] * times % by:
@@ -323,7 +353,7 @@ def _without_suffix(sharding: Sharding, dim: int, axes: Axes) -> Sharding:
 
 
 def _refuse_offsets(sharding: Sharding, dim: int, kept: Axes) -> None:
-    """Shards with offsets are put together all at once."""
+    """Raise `ReshardError` if `dim` has offsets and keeps axes: a gather needs all its axes."""
     if kept and sharding.offsets and sharding.offsets[dim]:
         raise ReshardError(f"dimension {dim} of {sharding} has offsets: it is cut no further")
 

@@ -1,6 +1,6 @@
 """A grid of devices: `shard.grid @g(shape = 2x4)`, the RFC's `mesh.cluster`, Shardy's `sdy.mesh`.
 
-Ranks count through the grid in row-major order, the last axis fastest:
+Ranks number the devices in row-major order, the last axis fastest:
 
     shape 2x3      axis 1 ->
                    0 1 2
@@ -23,10 +23,10 @@ from shard_dialect.model.axis import Axes, Axis, SubAxis, whole
 class Grid:
     """A named grid; `shape[i]` is the size of grid axis i, or `None` where it is not known.
 
-    `axis_names` are all there or none. `device_ids` are the devices in the order of the ranks,
-    where that is another than 0, 1, 2, ...; on a grid without axes, the one device that does it
-    all (Shardy's maximal mesh) or none (its empty mesh). Along `stage_axes` devices may have work
-    of their own: what lies alike along such an axis is not moved along it.
+    `axis_names` has a name for each axis, or is empty. `device_ids` lists the devices by rank, and
+    is empty where that is 0, 1, 2, ...; a grid without axes has one device (Shardy's maximal mesh)
+    or none (its empty mesh). Along `stage_axes` devices may run different programs: no tensor is
+    moved along such an axis if its sharding along that axis does not change.
 
     >>> Grid("g", (2, 3)).size
     6
@@ -78,10 +78,12 @@ class Grid:
 
     @property
     def rank(self) -> int:
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def is_static(self) -> bool:
+        """Whether all sizes are known."""
         return None not in self.shape
 
     @property
@@ -90,6 +92,7 @@ class Grid:
         return self.axes_size(range(self.rank))
 
     def axis_name(self, axis: int) -> str:
+        """The name of an axis, `axis_0` and so on where the grid gives none."""
         return self.axis_names[axis] if self.axis_names else _default_name(axis)
 
     def axes_size(self, axes: Sequence[Axis]) -> int:
@@ -105,7 +108,7 @@ class Grid:
         return tuple(self.axes_size((axis,)) for axis in axes)
 
     def coordinates(self, rank: int) -> tuple[int, ...]:
-        """Where device `rank` stands.
+        """The position of device `rank` along each axis.
 
         >>> Grid("g", (2, 3)).coordinates(5)
         (1, 2)
@@ -117,14 +120,14 @@ class Grid:
         return tuple(reversed(position))
 
     def rank_at(self, coordinates: Sequence[int]) -> int:
-        """The device at `coordinates`; the inverse of `coordinates`."""
+        """The rank of the device at these positions, one for each axis."""
         rank = 0
         for axis, coordinate in enumerate(coordinates):
             rank = rank * self._known(axis) + coordinate
         return rank
 
     def index_along(self, rank: int, axes: Sequence[Axis]) -> int:
-        """The place of device `rank` in its group along `axes`, the last listed axis fastest.
+        """The index of device `rank` in its group along `axes`, the last listed axis fastest.
 
         >>> Grid("g", (2, 3)).index_along(5, (1, 0))
         5
@@ -151,7 +154,7 @@ class Grid:
         return _groups(self, tuple(axes))
 
     def first_group(self, axes: Sequence[Axis]) -> tuple[int, ...]:
-        """The group of device 0; adding up its members' numbers leads to those of any other.
+        """The group of device 0. Adding the first member of another group gives that group.
 
         >>> Grid("g", (2, 3)).first_group((0,))
         (0, 3)
@@ -165,22 +168,22 @@ class Grid:
         (1, 4)
         """
         first = rank - sum(
-            place * step for place, step in zip(*self._places(rank, axes), strict=True)
+            index * stride for index, stride in zip(*self._strides(rank, axes), strict=True)
         )
         return tuple(first + member for member in self.first_group(axes))
 
-    def _places(self, rank: int, axes: Sequence[Axis]) -> tuple[list[int], list[int]]:
-        """Where a device is along each of `axes`, and how far apart neighbours along it are."""
+    def _strides(self, rank: int, axes: Sequence[Axis]) -> tuple[list[int], list[int]]:
+        """A device's index along each of `axes`, and the rank difference of neighbours along it."""
         at = self.coordinates(rank)
-        places, steps = [], []
+        indices, strides = [], []
         for axis in axes:
             stride, size = self._digit(axis)
-            places.append(at[whole(axis)] // stride % size)
-            steps.append(stride * self.axes_size(range(whole(axis) + 1, self.rank)))
-        return places, steps
+            indices.append(at[whole(axis)] // stride % size)
+            strides.append(stride * self.axes_size(range(whole(axis) + 1, self.rank)))
+        return indices, strides
 
     def _digit(self, axis: Axis) -> tuple[int, int]:
-        """How a coordinate on the whole axis holds the one on `axis`: its stride, and its size."""
+        """The stride and the size of a (sub-)axis within the coordinates of its grid axis."""
         if isinstance(axis, SubAxis):
             return self._known(axis.axis) // axis.end, axis.size
         return 1, self._known(axis)
@@ -204,9 +207,9 @@ def _default_name(axis: int) -> str:
 @lru_cache(maxsize=1024)
 def _first_group(grid: Grid, axes: Axes) -> tuple[int, ...]:
     members = [0]
-    _, steps = grid._places(0, axes)
-    for step, size in zip(steps, grid.sizes_along(axes), strict=True):
-        members = [first + place * step for first in members for place in range(size)]
+    _, strides = grid._strides(0, axes)
+    for stride, size in zip(strides, grid.sizes_along(axes), strict=True):
+        members = [first + index * stride for first in members for index in range(size)]
     return tuple(members)
 
 

@@ -1,9 +1,10 @@
-"""A tensor at the edge of a manual computation: whole outside, a shard along some axes inside.
+"""A tensor that enters or leaves a manual computation.
 
     outside [[0, 1], []]  <->  inside [[1], []]       axis 0 is manual
 
-Inside, a tensor's global shape is that of the shard along the manual axes; it lies along the
-others, the free axes. A dimension's manual axes are major to its free ones, and divide it.
+Outside, the tensor has its global shape. Inside, it has its local shape along the manual axes, and
+only the other axes, the free axes, split it further. In each dimension the manual axes are major to
+the free ones, and their size divides the dimension.
 
 Source: Shardy, ManualComputationOp.
 """
@@ -22,7 +23,10 @@ from shard_dialect.model.sharding import Shape, Sharding, ShardingError
 
 @dataclass(frozen=True, slots=True)
 class ManualBoundary:
-    """`said` is how the tensor outside lies: along the `manual` axes, and as it is annotated."""
+    """`said` is the annotation of the tensor outside, with the `manual` axes that split it.
+
+    Raises `ShardingError` if it is partial over an axis that is not manual.
+    """
 
     said: Annotation
     manual: Axes
@@ -37,21 +41,21 @@ class ManualBoundary:
 
     @property
     def held(self) -> tuple[Axes, ...]:
-        """The manual axes along which each dimension is a shard; those of size 1 cut nothing."""
+        """The manual axes that split each dimension, without those of size 1."""
         return tuple(
-            tuple(axis for axis in axes if whole(axis) in self.manual and self._cuts(axis))
+            tuple(axis for axis in axes if whole(axis) in self.manual and self._splits(axis))
             for axes in self.said.sharding.split_axes
         )
 
-    def _cuts(self, axis: Axis) -> bool:
+    def _splits(self, axis: Axis) -> bool:
         return self.grid.axes_size((axis,)) > 1
 
     @property
     def outside_said(self) -> Annotation:
-        """What is said of the tensor outside; along other manual axes all devices have the same."""
+        """The annotation outside: replicated along manual axes that do not split the tensor."""
         sharding = self.said.sharding
         split = tuple(
-            tuple(axis for axis in axes if self._cuts(axis) or whole(axis) not in self.manual)
+            tuple(axis for axis in axes if self._splits(axis) or whole(axis) not in self.manual)
             for axes in sharding.split_axes
         )
         used = [axis for axes in split for axis in axes] + list(sharding.partial)
@@ -63,10 +67,11 @@ class ManualBoundary:
         )
 
     def outside(self, inside: Sharding) -> Sharding:
-        """How the tensor lies outside if its shard lies as `inside`.
+        """The sharding outside, for the sharding `inside` along the free axes.
 
-        >>> edge = Edge(Annotation(Sharding("g", ((0,), ()))), (0,), Grid("g", (2, 2)))
-        >>> print(edge.outside(Sharding("g", ((1,), ()))))
+        >>> annotation = Annotation(Sharding("g", ((0,), ())))
+        >>> boundary = ManualBoundary(annotation, (0,), Grid("g", (2, 2)))
+        >>> print(boundary.outside(Sharding("g", ((1,), ()))))
         [[0, 1], []]
         """
         split = zip(self.held, inside.split_axes, strict=True)
@@ -79,7 +84,10 @@ class ManualBoundary:
         )
 
     def inside(self, outside: Sharding) -> Sharding:
-        """How the shard lies, along the free axes, if the tensor does as `outside`."""
+        """The sharding inside, along the free axes, for the sharding `outside`.
+
+        Raises `ShardingError` if a dimension of `outside` does not begin with its manual axes.
+        """
         split = []
         for held, axes in zip(self.held, outside.split_axes, strict=True):
             if axes[: len(held)] != held:
@@ -88,9 +96,10 @@ class ManualBoundary:
         return Sharding(outside.grid, tuple(split))
 
     def fitting(self, inside: Sharding, local: Shape) -> Sharding:
-        """As much of `inside` as is the same shards outside: that divides what is a shard already.
+        """The major axes of `inside` that give the same shards outside.
 
-        `local` is the shape inside.
+        `local` is the shape inside. A dimension that manual axes split keeps only axes that divide
+        it.
         """
         split = []
         for held, axes, size in zip(self.held, inside.split_axes, local, strict=True):
@@ -104,19 +113,21 @@ class ManualBoundary:
         return Sharding(inside.grid, tuple(split))
 
     def refined(self, fine: Refinement | None) -> ManualBoundary:
-        """The same on a finer grid, if there is one."""
+        """The same boundary on the finer grid; itself where `fine` is `None`."""
         if fine is None:
             return self
-        said = Annotation(fine.refined(self.said.sharding))
-        return ManualBoundary(said, fine.refined_axes(self.manual), fine.fine)
+        annotation = Annotation(fine.refined(self.said.sharding))
+        return ManualBoundary(annotation, fine.refined_axes(self.manual), fine.fine)
 
     def rule(self, shape: Shape, into: bool) -> ShardingRule:
-        """How dimensions outside, of a tensor of `shape`, are those inside; `into` the region.
+        """The sharding rule between the dimensions of a tensor of `shape` outside and inside.
 
-        Those outside are made of the manual axes' shards, and of what one of these holds.
+        Its operand is outside where `into` (the region) is true, else inside. A dimension that
+        manual axes split has two factors outside: the number of shards, and the size of one shard.
 
-        >>> edge = Edge(Annotation(Sharding("g", ((0,), ()))), (0,), Grid("g", (2, 2)))
-        >>> print(edge.rule((8, 4), into=True))
+        >>> annotation = Annotation(Sharding("g", ((0,), ())))
+        >>> boundary = ManualBoundary(annotation, (0,), Grid("g", (2, 2)))
+        >>> print(boundary.rule((8, 4), into=True))
         ([ab, c]) -> ([b, c])
         """
         sizes: list[int] = []
@@ -133,7 +144,7 @@ class ManualBoundary:
 
     @property
     def pinned(self) -> tuple[tuple[int, Axes], ...]:
-        """The factors of `rule` that are shards along manual axes, with these."""
+        """The factors of `rule` that the manual axes split, each with those axes."""
         found = []
         number = 0
         for held in self.held:
@@ -144,23 +155,23 @@ class ManualBoundary:
 
 
 def _rest_of(axis: Axis, used: list[Axis], grid: Grid) -> Axes:
-    """What is left of a grid axis beside the parts of it that are `used`.
+    """The sub-axes of a grid axis that none of the `used` axes overlaps.
 
     >>> _rest_of(0, [SubAxis(0, 2, 2)], Grid("g", (8,)))
     (SubAxis(axis=0, pre=1, size=2), SubAxis(axis=0, pre=4, size=2))
     """
     number = whole(axis)
-    parts = sorted((each for each in used if whole(each) == number), key=in_order)
-    if not parts:
+    sub_axes = sorted((each for each in used if whole(each) == number), key=in_order)
+    if not sub_axes:
         return (number,)
     rest: list[Axis] = []
     end = 1
-    for part in parts:
-        if not isinstance(part, SubAxis):
+    for sub_axis in sub_axes:
+        if not isinstance(sub_axis, SubAxis):
             return ()
-        if part.pre > end:
-            rest.append(SubAxis(number, end, part.pre // end))
-        end = part.end
+        if sub_axis.pre > end:
+            rest.append(SubAxis(number, end, sub_axis.pre // end))
+        end = sub_axis.end
     full = grid.axes_size((number,))
     if full > end:
         rest.append(SubAxis(number, end, full // end))

@@ -1,11 +1,11 @@
-"""Between the dimensions of a tensor and the factors of a rule.
+"""From the sharding of a tensor's dimensions to that of a rule's factors, and back.
 
     rule ([ij]) -> ([i, j]) {i=2, j=4}, grid axes x=4 and y=2
 
-    operand [{x, y}]        i takes the major half of x, j the minor half and then y
+    operand [{x, y}]        x:(1)2 splits i; x:(2)2 and then y split j
     result  [{?}, {?}]      neither is split
 
-Within here an axis is always a *sub-axis*: its number, pre-size and size, whole ones too.
+This module writes every axis as a sub-axis (number, pre-size, size), full axes included.
 
 Source: Shardy, docs/propagation.md and sharding_projection.h.
 """
@@ -27,7 +27,7 @@ SubAxisTriples = tuple[SubAxisTriple, ...]
 
 @lru_cache(maxsize=4096)
 def sub_axes_of(axes: Axes, grid: Grid) -> SubAxisTriples:
-    """The axes as sub_axes.
+    """The axes as triples.
 
     >>> sub_axes_of((1, SubAxis(0, 2, 2)), Grid("g", (4, 2)))
     ((1, 1, 2), (0, 2, 2))
@@ -41,7 +41,7 @@ def sub_axes_of(axes: Axes, grid: Grid) -> SubAxisTriples:
 
 
 def axes_of(sub_axes: Iterable[SubAxisTriple], grid: Grid) -> Axes:
-    """The way back; neighbours that continue each other become one.
+    """The inverse of `sub_axes_of`; adjacent sub-axes that follow each other become one.
 
     >>> axes_of(((0, 1, 2), (0, 2, 2), (1, 1, 1)), Grid("g", (4, 2)))
     (0, SubAxis(axis=1, pre=1, size=1))
@@ -60,7 +60,7 @@ def axes_of(sub_axes: Iterable[SubAxisTriple], grid: Grid) -> Axes:
 
 
 def overlaps(a: SubAxisTriple, b: SubAxisTriple) -> bool:
-    """Whether both hold some part of one grid axis; an axis of size 1 is one too.
+    """Whether the two share a factor of one grid axis; an axis of size 1 overlaps itself.
 
     >>> overlaps((0, 1, 4), (0, 2, 4)), overlaps((0, 1, 2), (0, 2, 4))
     (True, False)
@@ -71,7 +71,7 @@ def overlaps(a: SubAxisTriple, b: SubAxisTriple) -> bool:
 
 
 def without(sub_axis: SubAxisTriple, others: Iterable[SubAxisTriple]) -> SubAxisTriple | None:
-    """The longest major shard of `sub_axis` that no other overlaps, if there is one.
+    """The largest major factor of `sub_axis` that none of `others` overlaps, if there is one.
 
     >>> without((0, 1, 8), [(0, 4, 2)]), without((0, 2, 4), [(0, 1, 4)])
     ((0, 1, 4), None)
@@ -91,7 +91,7 @@ def begins(short: SubAxisTriple, long: SubAxisTriple) -> bool:
 
 
 def is_prefix(short: SubAxisTriples, long: SubAxisTriples) -> bool:
-    """Whether `short` begins `long`, the last sub_axis perhaps only in its major shard.
+    """Whether `short` is a prefix of `long`, where its last sub-axis may be a major factor.
 
     >>> is_prefix(((0, 1, 2),), ((0, 1, 4), (1, 1, 2))), is_prefix(((1, 1, 2),), ((0, 1, 4),))
     (True, False)
@@ -104,9 +104,10 @@ def is_prefix(short: SubAxisTriples, long: SubAxisTriples) -> bool:
 
 
 def joint(a: SubAxisTriples, b: SubAxisTriples, may_grow: bool) -> tuple[SubAxisTriples, bool]:
-    """The longest split that agrees with both, and whether a third may still lengthen it.
+    """The longest split that agrees with both, and whether a third split may still extend it.
 
-    Where they sub_axis, what they share is all there is. Without `may_grow`, `b` lengthens nothing.
+    Where the two diverge, the result is their common prefix. Without `may_grow`, `b` does not
+    extend `a`.
 
     >>> x, y, z = (0, 1, 4), (1, 1, 2), (2, 1, 2)
     >>> joint((x,), (x, y), True)
@@ -117,16 +118,16 @@ def joint(a: SubAxisTriples, b: SubAxisTriples, may_grow: bool) -> tuple[SubAxis
     if not a or a == b:
         return (b if may_grow else a), may_grow
     found: list[SubAxisTriple] = []
-    for place in range(min(len(a), len(b))):
-        ours, theirs = a[place], b[place]
+    for index in range(min(len(a), len(b))):
+        ours, theirs = a[index], b[index]
         if ours == theirs:
             found.append(ours)
         elif begins(theirs, ours):
-            if len(b) > place + 1:
+            if len(b) > index + 1:
                 return (*found, theirs), False
             found.append(ours)
         elif begins(ours, theirs):
-            if not may_grow or len(a) > place + 1:
+            if not may_grow or len(a) > index + 1:
                 return (*found, ours), False
             found.append(theirs)
         else:
@@ -139,8 +140,8 @@ def joint(a: SubAxisTriples, b: SubAxisTriples, may_grow: bool) -> tuple[SubAxis
 class FactorSplit:
     """How one tensor splits one factor.
 
-    `overflow` are the axes that the factor cannot hold, where other factors follow in its
-    dimension: they stay with the dimension, and keep the factor from growing.
+    `overflow` are the remaining axes of the dimension that do not divide the factor, where other
+    factors follow it. They stay with the dimension, and the factor cannot be split further.
     """
 
     axes: SubAxisTriples = ()
@@ -156,7 +157,11 @@ def project(
     split: Sequence[SubAxisTriples],
     closed: Sequence[bool],
 ) -> dict[int, FactorSplit]:
-    """How each factor of a tensor is split, whose dimensions are made of `dims`."""
+    """How a tensor splits each factor.
+
+    For each dimension, `dims` has its factors, `split` its axes, and `closed` whether it is closed.
+    `sizes` has the size of each factor of the rule.
+    """
     found: dict[int, FactorSplit] = {}
     for factors, sub_axes, is_closed in zip(dims, split, closed, strict=True):
         if len(factors) == 1:
@@ -182,7 +187,7 @@ def project(
 def _fill(
     size: int, sub_axes: Sequence[SubAxisTriple]
 ) -> tuple[SubAxisTriples, list[SubAxisTriple], int]:
-    """The axes that a factor of `size` takes, those left, and the size that is left of it."""
+    """The axes that split a factor of `size`, the axes that remain, and the size still unsplit."""
     taken: list[SubAxisTriple] = []
     left = list(sub_axes)
     while left:
@@ -201,9 +206,9 @@ def _fill(
 def unproject(
     dims: Sequence[tuple[int, ...]], sizes: Sequence[int], factors: dict[int, FactorSplit]
 ) -> tuple[SubAxisTriples, ...]:
-    """The axes of each dimension.
+    """The axes of each dimension: the inverse of `project`.
 
-    What would be split behind a factor that is not split to the end is left out: its shards would
+    After a factor that is not fully split, the axes of later factors are dropped: the shards would
     be strided.
     """
     return tuple(_dimension(each, sizes, factors) for each in dims)

@@ -1,8 +1,8 @@
-"""A grid seen more finely, so that sub-axes of it are whole axes.
+"""Refined grids: the same devices with more axes, so that each sub-axis is an axis.
 
     @g(8x2) with 0:(1)2 in use    @g_2x4x2: axis 0 is axes 0 and 1, and 0:(1)2 is axis 0
 
-The devices are the same, in the same order, so nothing else changes.
+The devices and their ranks stay the same.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from shard_dialect.model.projection import sub_axes_of
 from shard_dialect.model.sharding import Sharding, ShardingError
 
 _LARGEST = 1 << 12
-"""Of the primes that are tried. What no such divides counts as one: no grid's plan is better for
-sub-axes of that size, and to find them takes the longer the larger they are."""
+"""The largest prime that `_factors` tries. It takes a remainder without smaller factors as one
+prime: sub-axes of such sizes make no plan better, and finding them would take long."""
 
 
 @lru_cache(maxsize=1024)
 def _factors(size: int) -> tuple[int, ...]:
-    """The primes of a number, small ones first."""
+    """The prime factors of a number, small ones first."""
     found = []
     prime = 2
     while size > 1:
@@ -39,7 +39,7 @@ def _factors(size: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Refinement:
-    """`axes[a]` are the sub-axes that axis a of `grid` is seen as, and their axes in `fine`."""
+    """`axes[a]` are the sub-axes that axis a of `grid` becomes, and their numbers in `fine`."""
 
     grid: Grid
     fine: Grid
@@ -48,9 +48,9 @@ class Refinement:
 
     @classmethod
     def of(cls, grid: Grid, used: Iterable[Axis]) -> Refinement | None:
-        """What makes whole axes of those `used`; `None` if all of them are.
+        """The refinement that makes each sub-axis in `used` an axis; `None` if there are none.
 
-        Raises `ShardingError` where two sub_axes cross, as 2 of 6 and 3 of 6 do.
+        Raises `ShardingError` where two sub-axes cross, as factors 2 and 3 of an axis of 6 do.
 
         >>> found = Refinement.of(Grid("g", (8, 2)), [SubAxis(0, 2, 2)])
         >>> str(found.fine), str(found.refined(Sharding("g", ((0, 1), (), ()))))
@@ -62,11 +62,11 @@ class Refinement:
         sizes: list[int] = []
         axes = []
         for number, full in enumerate(grid.shape):
-            cuts = {1, full or 1}
+            bounds = {1, full or 1}
             for sub_axis in sub_axes:
                 if sub_axis.axis == number:
-                    cuts |= {sub_axis.pre, sub_axis.end}
-            ordered = sorted(cuts)
+                    bounds |= {sub_axis.pre, sub_axis.end}
+            ordered = sorted(bounds)
             found = []
             for pre, end in pairwise(ordered):
                 if end % pre:
@@ -87,7 +87,7 @@ class Refinement:
 
     @classmethod
     def finest(cls, grid: Grid) -> Refinement | None:
-        """What takes every axis apart to primes, small ones major; `None` if all are prime.
+        """The refinement of every axis to primes, small ones major; `None` if all are prime.
 
         >>> print(Refinement.finest(Grid("g", (12, 2))).fine)
         @g_2x2x3x2(2x2x3x2)
@@ -111,6 +111,7 @@ class Refinement:
         )
 
     def refined_axes(self, axes: Axes) -> Axes:
+        """The axes of the finer grid that `axes` become."""
         return tuple(
             new
             for axis, pre, size in sub_axes_of(axes, self.grid)

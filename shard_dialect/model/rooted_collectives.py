@@ -1,7 +1,8 @@
-"""Steps of the local form that no reshard needs: those with a root, and shifts.
+"""Steps of the local form that no reshard uses: collectives with a root, and shifts.
 
-One device of each group, the root, has what the others get, or gets what they have; `root` is its
-index along each of `axes`. What others are left with is not said: here it is zeros, or the same.
+The root is the one device of each group that sends to the others, or receives from them; `root` is
+its index along each of `axes`. Upstream does not define what the others hold afterwards: here they
+hold zeros, or what they held before.
 Source: upstream's documentation of the `shard` dialect.
 """
 
@@ -17,26 +18,29 @@ from shard_dialect.model.collectives import scaled
 from shard_dialect.model.sharding import Reduction, Shape
 
 Index = tuple[int, ...]
+"""A device's index along each axis of its group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """Give every device of a group what its root has."""
+    """Send the root's tensor to every device of its group."""
 
     axes: Axes
     root: Index
     kind: ClassVar[str] = "broadcast"
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """The operand, once."""
         return prod(operand) * itemsize if n > 1 else 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """The same shape."""
         return shape
 
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Give the root all shards of dimension `dim`, in group order."""
+    """Send all shards of dimension `dim` to the root, which joins them in group order."""
 
     dim: int
     axes: Axes
@@ -44,15 +48,17 @@ class Gather:
     kind: ClassVar[str] = "gather"
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """What the root receives: n - 1 operands."""
         return (n - 1) * prod(operand) * itemsize
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """`dim` is n times as large."""
         return scaled(shape, {self.dim: (n, 1)})
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Give every device its shard along `dim` of what the root has."""
+    """Send every device its shard, along `dim`, of the root's tensor."""
 
     dim: int
     axes: Axes
@@ -60,15 +66,17 @@ class Scatter:
     kind: ClassVar[str] = "scatter"
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """What the root sends: n - 1 of n shards."""
         return (n - 1) * prod(operand) * itemsize // n
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """`dim` is divided by n."""
         return scaled(shape, {self.dim: (1, n)})
 
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Combine what the devices of a group have; the root gets the result."""
+    """Reduce the tensors of a group's devices; the root gets the result."""
 
     axes: Axes
     root: Index
@@ -76,17 +84,20 @@ class Reduce:
     kind: ClassVar[str] = "reduce"
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """What the root receives: n - 1 operands."""
         return (n - 1) * prod(operand) * itemsize
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """The same shape."""
         return shape
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Each device gives what it has to the one `offset` further along grid axis `along`.
+    """Each device sends its tensor to the one `offset` further along grid axis `along`.
 
-    In a circle if it should `rotate`; else those at the begin, for whom there is none, get zeros.
+    With `rotate` the last devices send to the first; without, devices that receive nothing get
+    zeros.
     """
 
     axes: Axes
@@ -96,32 +107,34 @@ class Shift:
     kind: ClassVar[str] = "shift"
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """The operand, once."""
         return prod(operand) * itemsize if n > 1 and self.offset else 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """The same shape."""
         return shape
 
     def moved(self, index: Index, sizes: Sequence[int], by: int) -> Index | None:
-        """The index that is `by` further along the axis, in a group of `sizes`, if there is one.
+        """The index `by` further along the axis, in a group of `sizes`; `None` past the end.
 
         >>> Shift((0, 1), along=1, offset=1).moved((0, 2), (2, 3), by=1)
         >>> Shift((0, 1), along=1, offset=1, rotate=True).moved((0, 2), (2, 3), by=1)
         (0, 0)
         """
         dim = self.axes.index(self.along)
-        place = index[dim] + by
+        moved = index[dim] + by
         if self.rotate:
-            place %= sizes[dim]
-        is_there = 0 <= place < sizes[dim]
-        return (*index[:dim], place, *index[dim + 1 :]) if is_there else None
+            moved %= sizes[dim]
+        exists = 0 <= moved < sizes[dim]
+        return (*index[:dim], moved, *index[dim + 1 :]) if exists else None
 
-    def partners(self, place: int, sizes: Sequence[int]) -> tuple[int | None, int | None]:
-        """To which member of a group goes what the one at `place` has, and whose it gets.
+    def partners(self, member: int, sizes: Sequence[int]) -> tuple[int | None, int | None]:
+        """The members of a group that `member` sends to and receives from; `None` for nobody.
 
         >>> Shift((0, 1), along=1, offset=1).partners(2, (2, 3)), (2, 3)
         ((None, 1), (2, 3))
         """
-        here = tuple(place // prod(sizes[dim + 1 :]) % size for dim, size in enumerate(sizes))
+        here = tuple(member // prod(sizes[dim + 1 :]) % size for dim, size in enumerate(sizes))
         to, origin = (self.moved(here, sizes, by) for by in (self.offset, -self.offset))
         return (
             None if to is None else place_of(to, sizes),
@@ -133,12 +146,12 @@ RootedStep = Broadcast | Gather | Scatter | Reduce | Shift
 
 
 def place_of(index: Index, sizes: Sequence[int]) -> int:
-    """The place in a group of the member with an index along each axis.
+    """The number within a group, in row-major order, of the member with this index.
 
     >>> place_of((1, 2), (2, 3))
     5
     """
-    place = 0
+    number = 0
     for each, size in zip(index, sizes, strict=True):
-        place = place * size + each
-    return place
+        number = number * size + each
+    return number

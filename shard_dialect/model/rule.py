@@ -1,13 +1,13 @@
-"""How an op relates the dimensions of its operands and results.
+"""Sharding rules: how an op relates the dimensions of its operands and results.
 
-A rule names the op's loops, its *factors*, and says for each tensor dimension which factors make
-it up, major to minor. A matrix product has three:
+A rule names the op's loops, its *factors*, and maps each tensor dimension to one or more factors,
+major to minor. A matrix product has three factors:
 
     ([i, k], [k, j]) -> ([i, j]) reduction={k: sum}
 
-Splitting a factor splits every dimension that it is in; splitting a reduction factor makes the
-results partial. The RFC's loop iterator types with indexing maps are the case of one factor a
-dimension. A dimension without a factor (of size 1, say) is never split.
+Splitting a factor splits every dimension that has it. Splitting a reduction factor makes the
+results partial. The RFC's loop iterator types with indexing maps are the special case of one factor
+per dimension. A dimension without a factor (of size 1, say) is never split.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingErr
 from shard_dialect.model.window import Reading, Windows
 
 Dims = tuple[tuple[int, ...], ...]
+"""The factors of each dimension of a tensor, major to minor."""
 Assignment = tuple[Axes, ...]
 """The axes that split each factor of a rule, major to minor."""
 Role = Literal["", "elementwise", "pass", "forward", "broadcast", "other"]
-"""How early propagation goes through an op: see `propagation.schedule`."""
+"""The kind of op, which decides when propagation visits it: see `propagation.schedule`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """Dimension `dim` of operand `operand` is read in `windows`, one for each index of `factor`.
 
-    Where the factor is split, the dimension is too, with a halo.
+    Splitting the factor splits the dimension, which then gets a halo.
     """
 
     factor: int
@@ -49,19 +50,20 @@ class Window:
 class ShardingRule:
     """`sizes[f]` is factor f's size; `operands[i][d]` are the factors of operand i's dimension d.
 
-    `None` stands for an operand or result that is no tensor. A factor may be split freely unless it
-    is one of
+    `None` stands for an operand or result that is not a tensor. A factor may be split freely unless
+    it is in one of
 
-    * `reductions`, with the kind: the results are then partial;
-    * `whole`: the op needs all of it (to sort, say), so that the operands are gathered first;
-    * `permuted`: what a device makes of its shard is in sub-axis another's (of a slice, say).
+    * `reductions`, with the kind: splitting it makes the results partial;
+    * `whole`: the op needs all of it (to sort, say), so materialization gathers the operands first;
+    * `permuted`: some of a device's results belong to another device's shard (in a slice, say).
 
-    Where `windows` say what a device needs of others' shards, such a factor may be split after all.
+    A `whole` or `permuted` factor with `windows` may be split: they give the halo that a device
+    needs.
 
-    Shardings pass along them all but those that are `blocked`. `inits` are the operands that the
-    results start from, `linalg`'s outs: under a split reduction they would be counted once a
-    device, so materialization adds them after the reduction. `role` is found from the rest where
-    it is not given.
+    Propagation passes shardings along all factors that are not `blocked`. `inits` are the operands
+    that the results start from, `linalg`'s outs. A split reduction would count them once per
+    device, so materialization adds them after the reduction. `role` is derived from the other
+    fields if it is not given.
     """
 
     sizes: tuple[int, ...]
@@ -95,7 +97,9 @@ class ShardingRule:
         results: Sequence[Shape | None],
         reductions: Mapping[str, Reduction] | None = None,
     ) -> ShardingRule:
-        """A rule from einsum notation, one letter a factor, `1` for a dimension never split.
+        """A rule from einsum notation: one letter per factor, `1` for a dimension never split.
+
+        Raises `ShardError` where the notation does not fit the number of tensors or their ranks.
 
         >>> str(ShardingRule.einsum("ik,kj->ij", [(4, 8), (8, 2)], [(4, 2)], {"k": "sum"}))
         '([a, b], [b, c]) -> ([a, c]) reduction={b: sum}'
@@ -127,21 +131,22 @@ class ShardingRule:
 
     @cached_property
     def reduction_of(self) -> dict[int, Reduction]:
+        """The reduction of each reduction factor."""
         return dict(self.reductions)
 
     @cached_property
     def unsplit(self) -> frozenset[int]:
-        """The factors that are whole on every device that runs the op."""
+        """The factors that must not be split: `whole` or `permuted`, without windows."""
         return (self.whole | self.permuted) - {window.factor for window in self.windows}
 
     @cached_property
     def special(self) -> frozenset[int]:
-        """The factors that propagation takes for more than a dimension of operands and results."""
+        """The factors that are reduced, needed whole, or permuted."""
         return self.whole | self.permuted | {factor for factor, _ in self.reductions}
 
     @cached_property
     def cut_operands(self) -> tuple[Dims | None, ...]:
-        """`operands`, a dimension that windows go over as what places them alone."""
+        """`operands`, where a dimension that is read in windows has only the windows' factor."""
         found = [list(dims) if dims is not None else None for dims in self.operands]
         for window in self.windows:
             dims = found[window.operand]
@@ -151,11 +156,12 @@ class ShardingRule:
 
     @cached_property
     def may_be_uneven(self) -> frozenset[int]:
-        """The factors that shards of unequal sizes may split: where one stands, it stands alone.
+        """The factors that may be split unevenly.
 
-        In the other dimensions, a reshape's say, the shards of a factor would not be those of the
-        dimension. One that is not in every result, and is not reduced, is of a dimension of size 1
-        that is dropped, or repeated: some devices would have none of it.
+        Such a factor is the only one of each dimension that has it. In a dimension of several
+        factors (a reshape's, say), uneven shards of a factor are not shards of the dimension. It is
+        also in every result, or reduced. Else it belongs to a dimension of size 1 that is dropped
+        or repeated, and some devices would have none of it.
 
         >>> sorted(ShardingRule((2, 3, 5), (((0, 1), (2,)),), (((0,), (1,), (2,)),)).may_be_uneven)
         [2]
@@ -163,17 +169,17 @@ class ShardingRule:
         tensors = [dims for dims in self.cut_operands + self.results if dims]
         shared = {factor for dims in tensors for dim in dims if len(dim) > 1 for factor in dim}
         kept = set(self.reduction_of)
-        made = [dims for dims in self.results if dims is not None]
+        results = [dims for dims in self.results if dims is not None]
         for factor in range(len(self.sizes)):
-            if all(any(factor in dim for dim in dims) for dims in made):
+            if all(any(factor in dim for dim in dims) for dims in results):
                 kept.add(factor)
         return frozenset(kept) - shared - self.unsplit - self.blocked
 
     @cached_property
     def is_elementwise(self) -> bool:
-        """Every tensor has the same factors in the same order: an index in, the same index out.
+        """Whether all tensors but scalars have the same factors in the same order, one a dimension.
 
-        But for scalars, that go with every element.
+        Each element of a result then depends on the elements at the same index, and on scalars.
         """
         tensors = [dims for dims in self.operands + self.results if dims]
         alike = all(dims == tensors[0] for dims in tensors)
@@ -181,7 +187,7 @@ class ShardingRule:
         return each and not (self.special or self.blocked)
 
     def flops(self, assignment: Assignment, grid: Grid) -> float:
-        """Of one device when `assignment` splits the factors, if the op is a product; else 0.
+        """The floating-point operations of one device under `assignment`; 0 if not a product.
 
         >>> rule = ShardingRule.einsum("ik,kj->ij", [(4, 8), (8, 2)], [(4, 2)], {"k": "sum"})
         >>> rule.flops(((0,), (), ()), Grid("g", (2,)))
@@ -194,11 +200,15 @@ class ShardingRule:
 
     @cached_property
     def is_product(self) -> bool:
-        """It sums up over several tensors."""
+        """Whether the op reduces over several tensor operands, as a matrix product does."""
         return bool(self.reductions) and sum(1 for dims in self.operands if dims) > 1
 
     def operand_sharding(self, index: int, assignment: Assignment, grid: Grid) -> Sharding | None:
-        """What operand `index` must be when `assignment` splits the factors, halos included."""
+        """The sharding that operand `index` needs under `assignment`, halos included.
+
+        `None` for an operand that is not a tensor. Raises `ShardingError` where shards would be
+        strided, or devices would read windows in different ways.
+        """
         dims = self.cut_operands[index]
         if dims is None:
             return None
@@ -220,7 +230,11 @@ class ShardingRule:
         return found
 
     def result_sharding(self, index: int, assignment: Assignment, grid: Grid) -> Sharding | None:
-        """What result `index` is when `assignment` splits the factors, partial sums included."""
+        """The sharding of result `index` under `assignment`, partial axes included.
+
+        `None` for a result that is not a tensor. Raises `ShardingError` where shards would be
+        strided.
+        """
         dims = self.results[index]
         if dims is None:
             return None
@@ -232,9 +246,9 @@ class ShardingRule:
         return Sharding(grid.name, self._split(dims, assignment, grid), partial, reduction)
 
     def factors_of(self, dims: Dims, sharding: Sharding, grid: Grid) -> dict[int, Axes]:
-        """How a tensor made of `dims` that lies so splits each factor.
+        """The axes that split each factor, for a tensor with factors `dims` and this sharding.
 
-        Raises `ShardingError` where some of its axes split none.
+        Raises `ShardingError` where some of its axes split no factor.
         """
         if all(len(dim) == 1 for dim in dims):
             return {dim[0]: axes for dim, axes in zip(dims, sharding.split_axes, strict=True)}
@@ -246,14 +260,14 @@ class ShardingRule:
         return {factor: axes_of(each.axes, grid) for factor, each in found.items()}
 
     def _split(self, dims: Dims, assignment: Assignment, grid: Grid) -> tuple[Axes, ...]:
-        """The axes of each dimension. Raises `ShardingError` where the shards would be strided."""
+        """The axes that split each dimension. Raises `ShardingError` where shards are strided."""
         if all(len(dim) <= 1 for dim in dims):
             return tuple(assignment[dim[0]] if dim else () for dim in dims)
         used = {f: FactorSplit(sub_axes_of(assignment[f], grid)) for dim in dims for f in dim}
         split = tuple(axes_of(sub_axes, grid) for sub_axes in unproject(dims, self.sizes, used))
         for dim, axes in zip(dims, split, strict=True):
-            wanted = grid.axes_size([axis for factor in dim for axis in assignment[factor]])
-            if grid.axes_size(axes) != wanted:
+            expected = grid.axes_size([axis for factor in dim for axis in assignment[factor]])
+            if grid.axes_size(axes) != expected:
                 raise ShardingError(f"shards of dimension {dim} of rule {self} would be strided")
         return split
 

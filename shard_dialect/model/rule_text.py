@@ -1,12 +1,12 @@
-"""Sharding rules as text, as Shardy writes them.
+"""The text of sharding rules, in Shardy's notation.
 
     ([i, k], [k, j])->([i, j]) {i=8, j=16, k=4} reduction={k}
     ([ij])->([i, j]) {i=2, j=4}                   a dimension of two factors, major to minor
     ([i, *])->([i, *]) {i=8} need_replication={}  `*`: a dimension without factors
 
-Factors are letters, or a letter with a number: `i`, `z_1`. Where the shapes are known the sizes may
-be left out; a dimension of several factors then needs all but one of them elsewhere. A kind of
-reduction other than the sum is written behind the factor:
+Factors are letters, or a letter with a number: `i`, `z_1`. Where the shapes are known, the sizes
+may be omitted; all but one factor of a dimension must then get their size from other dimensions. A
+reduction other than the sum follows its factor:
 
     ([i, k]) -> ([i]) reduction={k: max}
 
@@ -26,6 +26,7 @@ from shard_dialect.model.rule import Dims, ShardingRule
 from shard_dialect.model.sharding import REDUCTIONS, Reduction, Shape
 
 KINDS = ("reduction", "need_replication", "permutation", "blocked_propagation")
+"""The sets of factors that a rule may have."""
 _RULE = re.compile(
     r"\((?P<operands>[^()]*)\)\s*->\s*\((?P<results>[^()]*)\)\s*(?:\{(?P<sizes>[^{}]*)\})?"
     r"(?P<sets>(?:\s*[a-z_]+\s*=\s*\{[^{}]*\})*)\s*(?P<custom>,\s*custom)?"
@@ -37,16 +38,16 @@ _DIM = re.compile(rf"\*|1|(?:{_NAME})+")
 
 @dataclass(frozen=True, slots=True)
 class WrittenRule:
-    """A rule, and whether it is a user's own."""
+    """A rule, and whether the user wrote it."""
 
     rule: ShardingRule
     is_custom: bool = False
 
 
 def read_rule(text: str, shapes: Sequence[Shape | None] | None = None) -> WrittenRule:
-    """The rule in `text`, of tensors of these `shapes`, operands first.
+    """The rule in `text`, for tensors of these `shapes`, operands first.
 
-    Raises `ShardError` where it contradicts itself, or the shapes.
+    Raises `ShardError` where the text is malformed, or contradicts itself or the shapes.
     """
     match = _RULE.fullmatch(text.strip())
     if match is None:
@@ -108,7 +109,7 @@ def write_rule(written: WrittenRule) -> str:
 def check_rule(
     rule: ShardingRule, operands: Sequence[Shape | None], results: Sequence[Shape | None]
 ) -> None:
-    """Raise unless an op with tensors of these shapes can have the rule."""
+    """Raise `ShardError` unless the rule fits an op with tensors of these shapes."""
     for what, mappings, shapes in (
         ("operand", rule.operands, operands),
         ("result", rule.results, results),
@@ -129,7 +130,7 @@ def check_rule(
 
 
 def letter(factor: int) -> str:
-    """The name of a factor.
+    """The name of a factor in the text of a rule.
 
     >>> letter(0), letter(17), letter(18)
     ('i', 'z', 'z_1')
@@ -153,7 +154,7 @@ def _sizes(text: str) -> dict[str, int]:
 def _sizes_in(
     tensors: Sequence[Sequence[str]], shapes: Sequence[Shape | None], text: str
 ) -> dict[str, int]:
-    """The size of each factor, in the order in which they come."""
+    """The size of each factor, from the shapes, in order of first use."""
     if [len(names) for names in tensors] != [len(shape or ()) for shape in shapes]:
         listed = ", ".join(str(list(shape or ())) for shape in shapes)
         raise ShardError(f"rule {text} is for tensors of other ranks than those here: {listed}")
@@ -182,7 +183,7 @@ def _sizes_in(
 
 
 def _members(text: str, kind: str, numbers: dict[str, int]) -> dict[int, Reduction]:
-    """The factors of a set, each with its reduction, which matters in one set only."""
+    """The factors of a set, each with its reduction, which only the set `reduction` uses."""
     members: dict[int, Reduction] = {}
     for each in text.split(",") if text.strip() else ():
         name, _, reduction = (part.strip() for part in each.partition(":"))
@@ -202,7 +203,7 @@ def _members(text: str, kind: str, numbers: dict[str, int]) -> dict[int, Reducti
 
 
 def _tensors(text: str) -> list[list[str]]:
-    """The names of the dimensions of each tensor."""
+    """The factors of each dimension of each tensor, as text."""
     if not re.fullmatch(r"\s*(?:\[[^\[\]]*\]\s*(?:,\s*\[[^\[\]]*\]\s*)*)?", text):
         raise ShardError(f"expected tensors as [i, j], found ({text})")
     tensors = []
@@ -237,13 +238,13 @@ def _check_use(
     results: Sequence[Dims],
     reductions: Iterable[int],
 ) -> None:
-    made = {factor for dims in results for dim in dims for factor in dim}
-    used = made | {factor for dims in operands for dim in dims for factor in dim}
+    in_results = {factor for dims in results for dim in dims for factor in dim}
+    used = in_results | {factor for dims in operands for dim in dims for factor in dim}
     for factor, name in enumerate(names):
         if factor not in used:
             raise ShardError(f"factor {name} of rule {text} is in no tensor")
     for factor in reductions:
-        if factor in made:
+        if factor in in_results:
             raise ShardError(f"factor {names[factor]} of rule {text} is reduced, and in a result")
 
 

@@ -1,17 +1,17 @@
-"""How one tensor lies on a grid.
+"""The sharding of one tensor on a grid.
 
-The notation is the RFC's: for each tensor dimension the grid axes that split it, major to minor,
-and after them, if the tensor is a partial sum, the axes that it is partial over.
+The notation is the RFC's. It lists, for each dimension, the grid axes that split it, major to
+minor. If the tensor is a partial sum, a last list has the axes over which it is partial.
 
-    [[], [0]]           of a matrix: columns split along grid axis 0, rows whole
+    [[], [0]]           of a matrix: columns split along grid axis 0, rows unsplit
     [[1, 0], []]        rows split along axis 1, each shard split again along axis 0
-    [[], [1], [0]]      columns split along axis 1; the true value is the sum along axis 0
-    [[], [], {max = [0]}]    the true value is the maximum along axis 0
-    [["0:(1)2"], []]    rows split along the major half of axis 0 (`model.axis`)
+    [[], [1], [0]]      columns split along axis 1; the tensor is the sum along axis 0
+    [[], [], {max = [0]}]    the tensor is the maximum along axis 0
+    [["0:(1)2"], []]    rows split along the major sub-axis of size 2 of axis 0 (`model.axis`)
     [[0], [], {halo = [[1, 2], []]}]    each device also holds the last row of the shard before
                         its own, and the first two of the shard after
-    [[0], [], {fill = "max", halo = [[1, 2], []]}]    where the tensor ends, what leaves a maximum
-                        alone is in the place of these rows, and not zeros
+    [[0], [], {fill = "max", halo = [[1, 2], []]}]    the halo at the ends of the tensor holds the
+                        identity of max, instead of zeros
     [[0], [], {offsets = [[0, 3, 4], []]}]    rows 0 to 2 on one device, row 3 on the other
 
 Source: RFC "Sharding Framework Design for Device Mesh", MeshShardingAttr.
@@ -42,30 +42,32 @@ from shard_dialect.model.grid import Grid
 Reduction = Literal[
     "sum", "max", "min", "product", "average", "bitwise_and", "bitwise_or", "bitwise_xor"
 ]
-"""Upstream's kinds, but for `generic`."""
+"""Upstream's reduction kinds, without `generic`."""
 REDUCTIONS: tuple[Reduction, ...] = get_args(Reduction)
 
 Shape = tuple[int, ...]
 Sizes = tuple[int | None, ...]
-"""`None` is a size that is known when the program runs."""
+"""`None` is a size that is only known when the program runs."""
 
 
 class ShardingError(ShardError):
-    """A sharding that no tensor, or not this tensor, can have."""
+    """The sharding is invalid, for all tensors or for this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
     """The sharding of a tensor of rank `len(split_axes)` over the grid named `grid`.
 
-    Axes that neither split nor are partial replicate the tensor. `reduction` says how the shards
-    along the `partial` axes combine; it is "sum" where there are none. The order of the partial
-    axes means nothing, and they are kept sorted.
+    The tensor is replicated along axes that neither split it nor are partial. `reduction` combines
+    the shards along the `partial` axes, and is "sum" where there are none. The order of the partial
+    axes has no meaning: they are sorted.
 
-    For each dimension `halos` has how many elements of the shards before and after its own a device
-    holds as well, and `offsets` where the shards begin, and the last one ends; () where a dimension
-    has none of its own, and for all of them where none has. Where the tensor ends, what leaves the
-    reduction `fill` alone is in a halo: zeros for "sum".
+    `halos` has, for each dimension, how many elements before and after its shard a device holds.
+    `offsets` has, for each dimension, where each shard begins, and where the last one ends. Both
+    have () for a dimension without, and are () where no dimension has any. A halo beyond the end of
+    the tensor holds the identity of the reduction `fill`: zeros for "sum".
+
+    Raises `ShardingError` if an axis is negative or used twice, or halos or offsets are invalid.
     """
 
     grid: str
@@ -97,7 +99,7 @@ class Sharding:
             self._check_shards()
 
     def _check_shards(self) -> None:
-        """Halos and offsets are of split dimensions, not both, and sizes that can be."""
+        """Raise `ShardingError` unless halos or offsets are valid sizes of split dimensions."""
         if self.halos and self.offsets:
             raise ShardingError(f"both halos and offsets in sharding {self}: expected one of them")
         given = self.halos or self.offsets
@@ -120,7 +122,7 @@ class Sharding:
 
     @classmethod
     def replicated(cls, grid: str, rank: int) -> Sharding:
-        """Every device holds the whole tensor.
+        """The sharding with which every device holds the global tensor.
 
         >>> str(Sharding.replicated("g", 2))
         '[[], []]'
@@ -129,37 +131,42 @@ class Sharding:
 
     @property
     def rank(self) -> int:
+        """The number of dimensions of the tensor."""
         return len(self.split_axes)
 
     @property
     def axes(self) -> Axes:
-        """Every axis that splits or is partial, in order."""
+        """Every axis that splits the tensor, in order, and then the partial axes."""
         return tuple(axis for axes in self.split_axes for axis in axes) + self.partial
 
     @property
     def is_replicated(self) -> bool:
+        """Whether no axis splits the tensor or is partial."""
         return not self.axes
 
     @property
     def bare(self) -> Sharding:
-        """The same without halos."""
+        """The same sharding without halos."""
         return replace(self, halos=()) if self.halos else self
 
     def halo(self, dim: int) -> tuple[int, int]:
-        """How many elements before and after its own a device holds; raises if that is unknown."""
+        """The elements of `dim` that a device holds before and after its shard.
+
+        Raises `ShardingError` if they are not known before the program runs.
+        """
         low, high = (self.halos[dim] if self.halos else ()) or (0, 0)
         if low is None or high is None:
             raise ShardingError(f"a halo in sharding {self} is not known before the program runs")
         return low, high
 
     def with_halo(self, dim: int, halo: tuple[int, int], fill: Reduction) -> Sharding:
-        """The same with this halo of dimension `dim`."""
+        """The same sharding with this halo, before and after, of dimension `dim`."""
         halos = list(self.halos or ((),) * self.rank)
         halos[dim] = halo if any(halo) else ()
         return replace(self, halos=tuple(halos), fill=fill)
 
     def with_dim(self, dim: int, axes: Sequence[Axis], offsets: Sizes = ()) -> Sharding:
-        """The same sharding but for dimension `dim`, which `axes` split, at `offsets` if any."""
+        """The same sharding with dimension `dim` split along `axes`, at `offsets` if any."""
         split = (*self.split_axes[:dim], tuple(axes), *self.split_axes[dim + 1 :])
         if not self.offsets and not offsets:
             return replace(self, split_axes=split)
@@ -168,11 +175,11 @@ class Sharding:
         return replace(self, split_axes=split, offsets=tuple(given))
 
     def with_partial(self, axes: Sequence[Axis], reduction: Reduction = "sum") -> Sharding:
-        """The same split with other partial axes."""
+        """The same sharding with these partial axes."""
         return replace(self, partial=tuple(axes), reduction=reduction)
 
     def check(self, grid: Grid, rank: int) -> None:
-        """Raise `ShardingError` unless a tensor of `rank` dimensions on `grid` can have this."""
+        """Raise `ShardingError` if a tensor with `rank` dimensions on `grid` cannot have this."""
         if self.rank > rank:
             raise ShardingError(
                 f"sharding {self} has split axes for {self.rank} dimensions, "
@@ -189,7 +196,7 @@ class Sharding:
                 )
 
     def check_offsets(self, shape: Shape) -> None:
-        """Raise `ShardingError` unless offsets end where the dimensions of `shape` do."""
+        """Raise `ShardingError` unless the last offset of each dimension is its size in `shape`."""
         for size, offsets in zip(shape, self.offsets, strict=False):
             if offsets and size >= 0 and offsets[-1] not in (size, None):
                 raise ShardingError(
@@ -198,17 +205,14 @@ class Sharding:
                 )
 
     def uneven_dim(self, shape: Shape, grid: Grid) -> int | None:
-        """The first dimension whose size the devices along its axes do not divide, if any.
-
-        Or that has offsets.
-        """
+        """The first dimension that is uneven or has offsets; `None` if there is none."""
         for dim, axes in enumerate(self.split_axes):
             if axes and (shape[dim] % grid.axes_size(axes) or (self.offsets and self.offsets[dim])):
                 return dim
         return None
 
     def without_needless_offsets(self, shape: Shape, grid: Grid) -> Sharding:
-        """The same where offsets that say where shards begin anyway are left out.
+        """The same sharding without offsets that equal the default bounds of the shards.
 
         >>> sharding = Sharding("g", ((0,), ()), offsets=((0, 3, 5), ()))
         >>> str(sharding.without_needless_offsets((5, 4), Grid("g", (2,))))
@@ -222,7 +226,9 @@ class Sharding:
         return found
 
     def bounds(self, dim: int, size: int, grid: Grid) -> tuple[int, ...]:
-        """Where each shard of dimension `dim` begins, and the last one ends.
+        """Where each shard of dimension `dim`, of size `size`, begins, and where the last one ends.
+
+        Raises `ShardingError` if an offset is not known before the program runs.
 
         >>> Sharding("g", ((0,),)).bounds(0, 5, Grid("g", (4,)))
         (0, 2, 4, 5, 5)
@@ -238,7 +244,7 @@ class Sharding:
         return tuple(min(shard * device, size) for device in range(count + 1))
 
     def even_part(self, shape: Shape, grid: Grid) -> Sharding:
-        """The major part of the split of each dimension of a tensor of `shape` that divides it.
+        """The sharding with only those major axes, or factors of axes, that divide each dimension.
 
         >>> grid = Grid("g", (4, 2))
         >>> str(Sharding("g", ((0, 1), ())).even_part((6, 3), grid))
@@ -261,8 +267,8 @@ class Sharding:
     def local_shape(self, shape: Shape, grid: Grid) -> Shape:
         """The shape of one device's shard of a tensor of global `shape`.
 
-        Where a dimension does not divide, that of the first device, the largest: the shards of the
-        last ones are padded at their end. Halos are a part of it.
+        In an uneven dimension this is the largest shard, that of the first device; the last shards
+        are padded at their end to this size. Halos are included.
 
         >>> Sharding("g", ((), (0, 1))).local_shape((3, 16), Grid("g", (2, 4)))
         (3, 2)
@@ -280,9 +286,10 @@ class Sharding:
         return tuple(sizes)
 
     def manual_shape(self, shape: Shape, manual: Sequence[Axis], grid: Grid) -> Shape:
-        """The shape of what a device holds along the axes in `manual`; unknown sizes are negative.
+        """The local shape along the grid axes in `manual` only; unknown sizes are negative.
 
-        They lead in each dimension, and divide it. Source: Shardy, ManualComputationOp.
+        Raises `ShardingError` unless the manual axes are the major axes of each dimension and
+        divide it. Source: Shardy, ManualComputationOp.
         """
         sizes = []
         for dim, (size, axes) in enumerate(zip(shape, self.split_axes, strict=True)):
@@ -296,7 +303,7 @@ class Sharding:
         return tuple(sizes)
 
     def shard(self, rank: int, shape: Shape, grid: Grid) -> tuple[slice, ...]:
-        """The part of a tensor of global `shape` that device `rank` holds: no halos, no padding.
+        """The slice of a tensor of global `shape` that device `rank` holds: no halos, no padding.
 
         >>> Sharding("g", ((0,),)).shard(2, (5,), Grid("g", (4,)))
         (slice(4, 5, None),)
@@ -308,7 +315,7 @@ class Sharding:
         )
 
     def local_elements(self, shape: Shape, grid: Grid) -> int:
-        """The number of elements in one device's shard."""
+        """The number of elements of the local shape."""
         return prod(self.local_shape(shape, grid))
 
     def notation(self) -> tuple[list[str], list[str]]:
@@ -332,7 +339,7 @@ class Sharding:
 
 
 def joined(lists: Sequence[str], fields: Sequence[str]) -> str:
-    """`[[0], [], {max = [1]}]` of its parts."""
+    """The notation, such as `[[0], [], {max = [1]}]`, of its lists and fields."""
     last = ["{" + ", ".join(fields) + "}"] if fields else []
     return "[" + ", ".join([*lists, *last]) + "]"
 
@@ -342,7 +349,7 @@ def _sizes_text(sizes: Sizes) -> str:
 
 
 def check_axes(axes: Axes, grid: Grid, what: object) -> None:
-    """Raise unless the list `axes`, of the sharding `what`, is one that `grid` has."""
+    """Raise `ShardingError` unless `axes`, a list of the sharding `what`, are axes of `grid`."""
     for a, b in pairwise(axes):
         if follows(a, b):
             raise ShardingError(f"sub-axes {a} and {b} in {what} are one: write them as one")

@@ -1,10 +1,10 @@
-"""A part of a grid, and the stages of a pipeline: parts that have all of the grid between them.
+"""Sub-clusters of a grid, and stages: sub-clusters of equal size without common devices.
 
     @g(2x4), stages along axis 0      0 1 2 3   @first
                                       4 5 6 7   @second
 
-Stages are the devices with one index along one axis of the grid, so that a tensor lies on a stage
-along the grid's other axes, by their own numbers.
+A stage is the devices with one index along one axis of the grid. A tensor of a stage is sharded
+over the grid's other axes, which keep their numbers.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class SubCluster:
     sizes: tuple[int, ...]
 
     def holds(self, rank: int, grid: Grid) -> bool:
-        """Whether device `rank` of the grid is in the part."""
+        """Whether device `rank` of the grid is in the sub-cluster."""
         at = zip(grid.coordinates(rank), self.offsets, self.sizes, strict=True)
-        return all(begin <= place < begin + size for place, begin, size in at)
+        return all(begin <= position < begin + size for position, begin, size in at)
 
     def overlaps(self, other: SubCluster) -> bool:
-        """Whether a device is in both parts, of one grid.
+        """Whether two sub-clusters of one grid have a device in common.
 
         >>> SubCluster("a", "g", (0, 0), (1, 4)).overlaps(SubCluster("b", "g", (0, 3), (2, 1)))
         True
@@ -52,29 +52,29 @@ class SubCluster:
         return f"@{self.name}({'x'.join(map(str, self.sizes))})"
 
 
-def stage_axis(parts: Sequence[SubCluster], grid: Grid) -> int:
-    """The axis of the grid that parts of it are stages along.
+def stage_axis(stages: Sequence[SubCluster], grid: Grid) -> int:
+    """The grid axis along which the sub-clusters are stages.
 
-    Raises `ShardingError` for parts that are none.
+    Raises `ShardingError` if they overlap, differ in size, or are not stages along one axis.
 
     >>> first, second = (SubCluster(f"s{at}", "g", (at, 0), (1, 4)) for at in (0, 1))
     >>> stage_axis([first, second], Grid("g", (2, 4)))
     0
     """
-    for at, part in enumerate(parts):
-        for other in parts[:at]:
-            if part.overlaps(other):
+    for at, stage in enumerate(stages):
+        for other in stages[:at]:
+            if stage.overlaps(other):
                 raise ShardingError(
-                    f"stages {other} and {part} have devices in common: expected none"
+                    f"stages {other} and {stage} have devices in common: expected none"
                 )
-            if part.sizes != other.sizes:
+            if stage.sizes != other.sizes:
                 raise ShardingError(
-                    f"stages {other} and {part} are of different sizes: expected equal ones"
+                    f"stages {other} and {stage} are of different sizes: expected equal ones"
                 )
-    for part in parts:
-        cut = [axis for axis in range(grid.rank) if part.sizes[axis] != grid.shape[axis]]
-        if len(cut) != 1 or part.sizes[cut[0]] != 1:
+    for stage in stages:
+        smaller = [axis for axis in range(grid.rank) if stage.sizes[axis] != grid.shape[axis]]
+        if len(smaller) != 1 or stage.sizes[smaller[0]] != 1:
             raise ShardingError(
-                f"stage {part} of {grid} is not the devices with one index along one axis"
+                f"stage {stage} of {grid} is not the devices with one index along one axis"
             )
-    return next(axis for axis in range(grid.rank) if parts[0].sizes[axis] != grid.shape[axis])
+    return next(axis for axis in range(grid.rank) if stages[0].sizes[axis] != grid.shape[axis])

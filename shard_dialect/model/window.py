@@ -1,19 +1,21 @@
-"""How an op's windows go over a dimension, and what of it each device reads for its own.
+"""The windows of an op over a dimension, and the elements that each device reads for its windows.
 
-Windows begin `stride` places apart, the first one `low` places in front of the dimension, and each
-has `reach` places. Elements are `base` places apart: of a dilated operand by more than one.
+Positions count the dilated dimension with its padding: elements are `base` positions apart, more
+than one where the operand is dilated. Windows begin `stride` positions apart and span `reach`
+positions. The first begins `low` positions before the first element.
 
     windows of 3, moved by 1, padded by 1     stride 1, reach 3, low 1
     slice [2:10:4]                            stride 4, reach 1, low -2
     padded in front by 5                      stride 1, reach 1, low 5
 
-The devices have equal shards of the dimension, and equal numbers of windows, but these need not
-begin where the shards do: of 10 elements and 8 windows of 3 on two devices
+The devices have equal shards of the dimension, and equal numbers of windows, but the windows of a
+device need not begin where its shard does. For 10 elements and 8 windows of 3 on two devices
 
     elements     0 1 2 3 4 | 5 6 7 8 9
     windows      0-2 ... 3-5 | 4-6 ... 7-9      the first reads 0 to 5, the second 4 to 9
 
-so that each needs a halo of [1, 1], and reads 6 elements from the first or the second one on.
+each device needs a halo of [1, 1]. The first reads 6 elements from index 1 of its shard with halo,
+the second 6 elements from index 0.
 """
 
 from __future__ import annotations
@@ -24,15 +26,16 @@ from functools import cached_property, lru_cache
 from shard_dialect.model.sharding import Reduction
 
 MOST_SHARDS = 1 << 20
-"""That a dimension is cut in where each device is told apart: what differs is listed for all."""
+"""The most shards of a dimension with windows: `Reading.begins` has an entry for each device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What devices read of what they hold: `taken` elements, each from its own of `begins` on.
+    """What each device reads of its shard with halo: `taken` elements from index `begins[i]` on.
 
-    They hold `halo` elements before and after their shards. In terms of places the first window of
-    a device begins `lead` before the first of these, and the last ends `trail` behind the last.
+    `halo` is how many elements a device holds before and after its shard. The first window of a
+    device begins `lead` positions before the first element read, and the last ends `trail`
+    positions after the last element read.
     """
 
     halo: tuple[int, int]
@@ -44,10 +47,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Windows:
-    """Of a dimension of `size` elements, one for each of `made` indices of a result.
+    """Windows over a dimension of `size` elements, one for each of `made` indices of a result.
 
-    Where there are no elements they find what the reduction `fill` leaves alone; `None` where they
-    read none there, or nobody uses what they find.
+    Positions without an element have the identity of the reduction `fill`. `fill` is `None` where
+    no window reads such positions, or the op does not use what it reads there.
     """
 
     size: int
@@ -60,12 +63,16 @@ class Windows:
 
     @cached_property
     def stay_inside(self) -> bool:
-        """Whether every place that is read is between the first and the last element."""
+        """Whether every position that is read is between the first and the last element."""
         end = (self.made - 1) * self.stride - self.low + self.reach
         return self.low <= 0 and end <= (self.size - 1) * self.base + 1
 
     def reading(self, devices: int) -> Reading | None:
-        """`None` where devices would have to read in different ways."""
+        """What each of `devices` devices reads.
+
+        `None` if they would need different `taken`, `lead` or `trail`, read nothing, or are more
+        than `MOST_SHARDS`.
+        """
         return _reading(self, devices)
 
 
@@ -74,10 +81,10 @@ def _reading(over: Windows, devices: int) -> Reading | None:
     windows, shard = -(-over.made // devices), -(-over.size // devices)
     if windows * over.stride % over.base or not shard or devices > MOST_SHARDS:
         return None
-    places = (windows - 1) * over.stride + over.reach
+    positions = (windows - 1) * over.stride + over.reach
     starts = [device * windows * over.stride - over.low for device in range(devices)]
     firsts = [-(-start // over.base) for start in starts]
-    taken = (starts[0] + places - 1) // over.base + 1 - firsts[0]
+    taken = (starts[0] + positions - 1) // over.base + 1 - firsts[0]
     if taken < 1:
         return None
     reads = [
@@ -94,5 +101,5 @@ def _reading(over: Windows, devices: int) -> Reading | None:
         for device, first in enumerate(firsts)
     )
     lead = firsts[0] * over.base - starts[0]
-    trail = places - lead - (taken - 1) * over.base - 1
+    trail = positions - lead - (taken - 1) * over.base - 1
     return Reading((low, high), taken, begins, lead, trail)

@@ -1,4 +1,13 @@
-"""The cheapest collectives from one sharding of a tensor to another; no MLIR in here."""
+"""Reshard plans: the cheapest collectives from one sharding of a tensor to another, without MLIR.
+
+reshard_plan    a plan on one grid
+across_grids    a plan from one grid to another
+layout, moves   shardings and steps in the form that the searches use
+search, greedy  the cheapest steps, and the first guess that bounds them
+permutation     the `Permute` from one sharding to another
+halos           steps between shardings that differ in their halos
+device_groups   from lists of devices to grid axes
+"""
 
 from shard_dialect.planner.across_grids import Passage, Transfer, plan_between
 from shard_dialect.planner.device_groups import Moves, axes_of_groups, moves_of_pairs

@@ -1,11 +1,12 @@
-"""From a sharding on one grid to a sharding on another one of as many devices.
+"""Reshards from one grid to another of the same size.
 
     @g(4) [[0], []]  ->  @h(2x2) [[1], []]     transfer to [[1], []] of @h
     @g(4) [[0], []]  ->  @h(2x2) [[], []]      all_gather dim 0 axes [0]; the same on @h
 
-A way on the first grid, one passage, and a way on the second. Grids may be the same devices, in
-another shape or order (`Grid.device_ids`), or others (of two stages of a pipeline, say). Where each
-device has already what the second grid is to find there, the passage moves nothing.
+The plan is steps on the first grid, one transfer, and steps on the second grid. The grids may have
+the same devices, in another shape or order (`Grid.device_ids`), or different devices (of two stages
+of a pipeline, say). The transfer moves nothing where each device already holds its shard on the
+second grid.
 """
 
 from __future__ import annotations
@@ -38,17 +39,18 @@ Kind = Literal["same", "collective_permute", "send_recv"]
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The shard of each device of one grid goes to one of another: of rank i to `places[i]`.
+    """The device of rank i on one grid sends its shard to rank `places[i]` of another grid.
 
-    There the tensor lies as `target`, in shards as large as before.
+    There the sharding is `target`. Its shards are as large as before.
     """
 
     places: tuple[int, ...]
     target: Sharding
     kind: Kind
-    """`same` where no shard leaves its device."""
+    """It is `same` where no shard leaves its device."""
 
     def bytes_moved(self, operand_bytes: int) -> int:
+        """The bytes that one device sends, for a shard of `operand_bytes` bytes."""
         return 0 if self.kind == "same" else operand_bytes
 
     def __str__(self) -> str:
@@ -58,7 +60,10 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """What is done on the first grid, how the tensor passes, and what is done on the second."""
+    """The plan on the first grid, the transfer, and the plan on the second grid.
+
+    `bytes_moved` is per device. `exact` tells whether no cheaper passage exists.
+    """
 
     before: Plan
     transfer: Transfer
@@ -81,10 +86,10 @@ def plan_between(
     same_devices: bool = True,
     limit: int = EXACT,
 ) -> Passage:
-    """The cheapest steps from `source` on `grid` to `target` on `target_grid`, with one passage.
+    """The cheapest steps from `source` on `grid` to `target` on `target_grid`, with one transfer.
 
-    `same_devices` says that device i of the one grid is device i of the other, else no device is
-    in both. A search looks at no more than `limit` layouts.
+    With `same_devices`, device i of one grid is device i of the other; else no device is in both.
+    `shape` is the global shape, `itemsize` is in bytes. A search visits at most `limit` layouts.
     Raises `ReshardError` for grids of different sizes, and for halos and offsets.
     """
     if grid.size != target_grid.size:
@@ -104,10 +109,11 @@ def plan_between(
         found = _Passing(*ends, shape, itemsize, same_devices).search(limit)
         if found is not None:
             return replace(found, exact=number == 0)
-    return _Passing(*coarse, shape, itemsize, same_devices).over_the_whole()
+    return _Passing(*coarse, shape, itemsize, same_devices).through_unsharded()
 
 
 _End = tuple[Sharding, Grid]
+"""The source or the target of a reshard."""
 
 
 def _on_whole_axes(sharding: Sharding, grid: Grid) -> _End:
@@ -124,7 +130,7 @@ def _refined(found: Refinement | None, sharding: Sharding, grid: Grid) -> _End:
 
 
 class _Passing:
-    """One tensor, its ends on whole axes of their grids."""
+    """The reshard of one tensor whose source and target use full axes of their grids."""
 
     def __init__(
         self, source: _End, target: _End, shape: Shape, itemsize: int, same_devices: bool
@@ -169,14 +175,13 @@ class _Passing:
             return None
         if same is not None and (moving is None or same.cost <= moving.cost):
             return self._passage(same, is_same=True)
-        assert moving is not None, "a tensor whole on every device passes"
+        assert moving is not None, "an unsharded tensor can always be transferred"
         return self._passage(moving, is_same=False)
 
-    def over_the_whole(self) -> Passage:
-        """Gather all of it, pass, and slice: right, on any grids."""
+    def through_unsharded(self) -> Passage:
+        """Gather the whole tensor, transfer it, and slice it: correct on any grids."""
         nothing = self.here.target
-        ways = (Path(tuple(greedy(each)), (0, 0, 0)) for each in (self.here, self.there))
-        to, away = ways
+        to, away = (Path(tuple(greedy(each)), (0, 0, 0)) for each in (self.here, self.there))
         meeting = Meeting(to, nothing, nothing, away, (0, 0, 0))
         return replace(self._passage(meeting, is_same=self.same_devices), exact=False)
 
@@ -214,22 +219,22 @@ class _Passing:
         return tuple(made), now
 
     def _places(self, source: Sharding, target: Sharding) -> tuple[int, ...]:
-        """Where the shards go: a device that has already what it is to have keeps it."""
-        wanted: dict[object, list[int]] = defaultdict(list)
+        """The rank that each shard goes to; a device that already holds its target keeps it."""
+        takers: dict[object, list[int]] = defaultdict(list)
         for rank, shard in enumerate(_shards(_layout(target), self.target_grid)):
-            wanted[shard].append(rank)
+            takers[shard].append(rank)
         have = _shards(_layout(source), self.grid)
         rank_of = {_device(rank, self.target_grid): rank for rank in range(self.grid.size)}
         places = [-1] * self.grid.size
         if self.same_devices:
             for rank, shard in enumerate(have):
                 own = rank_of[_device(rank, self.grid)]
-                if own in wanted[shard]:
+                if own in takers[shard]:
                     places[rank] = own
-                    wanted[shard].remove(own)
+                    takers[shard].remove(own)
         for rank, shard in enumerate(have):
             if places[rank] < 0:
-                places[rank] = wanted[shard].pop(0)
+                places[rank] = takers[shard].pop(0)
         return tuple(places)
 
 
@@ -247,7 +252,7 @@ def _device(rank: int, grid: Grid) -> int:
 
 
 def _shards(layout: Layout, grid: Grid) -> list[tuple[int, ...]]:
-    """Which shard, and which addend, each rank has; addends by the first device that has them."""
+    """The shard and the addend that each rank holds, addends numbered by their first device."""
     first: dict[int, int] = {}
     order = sorted(range(grid.size), key=lambda rank: _device(rank, grid))
     for rank in order:
@@ -262,7 +267,7 @@ def _shards(layout: Layout, grid: Grid) -> list[tuple[int, ...]]:
 
 
 def _held(layout: Layout, grid: Grid) -> object:
-    """How many shards there are, and what of them each device holds, in the devices' order."""
+    """The number of shards in each dimension, and the shard of each device, by device id."""
     shards = _shards(layout, grid)
     order = sorted(range(grid.size), key=lambda rank: _device(rank, grid))
     counts = tuple(grid.axes_size(run) for run in (*layout[0], layout[1]))

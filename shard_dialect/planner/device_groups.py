@@ -1,8 +1,8 @@
-"""From lists of devices, as StableHLO's collectives have them, to axes of the grid.
+"""From lists of devices, as in StableHLO's collectives, to grid axes.
 
 @g(2x4)    [[0, 1, 2, 3], [4, 5, 6, 7]]              along axis 1
            [[0, 4, 1, 5, 2, 6, 3, 7]]                along axes 1 and 0
-           0 -> 1 -> 2 -> 3 -> 0, 4 -> 5 -> ... 4    along axis 1, place i to place i + 1
+           0 -> 1 -> 2 -> 3 -> 0, 4 -> 5 -> ... 4    along axis 1, member i to member i + 1
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Groups = Sequence[Sequence[int]]
 
 
 def axes_of_groups(groups: Groups, grid: Grid, *, is_ordered: bool) -> Axes | None:
-    """The axes that the groups are along, `None` if there are none such.
+    """The axes whose groups are `groups`; `None` if there are no such axes.
 
-    Major to minor by the order of the members where that counts.
+    With `is_ordered`, the order of the members gives the order of the axes, major to minor.
 
     >>> axes_of_groups([[0, 4, 1, 5], [2, 6, 3, 7]], Grid("g", (2, 2, 2)), is_ordered=True)
     (2, 0)
@@ -30,10 +30,10 @@ def axes_of_groups(groups: Groups, grid: Grid, *, is_ordered: bool) -> Axes | No
     """
     if any(not 0 <= rank < grid.size for group in groups for rank in group) or not groups:
         return None
-    places = [grid.coordinates(rank) for rank in groups[0]]
-    axes = _by_first_change(places) if is_ordered else tuple(sorted(_moving(places, grid)))
+    members = [grid.coordinates(rank) for rank in groups[0]]
+    axes = _by_first_change(members) if is_ordered else tuple(sorted(_differing(members, grid)))
     if len(groups) * grid.axes_size(axes) != grid.size:
-        return None  # before all are listed, which are no more than those that are given
+        return None  # checked first: `grid.groups` then lists no more groups than were given
     expected = grid.groups(axes)
     if is_ordered:
         is_alike = set(map(tuple, groups)) == set(expected)
@@ -42,24 +42,24 @@ def axes_of_groups(groups: Groups, grid: Grid, *, is_ordered: bool) -> Axes | No
     return axes if is_alike else None
 
 
-def _moving(places: Sequence[tuple[int, ...]], grid: Grid) -> set[int]:
-    """The axes along which these places differ."""
-    return {axis for axis in range(grid.rank) if len({place[axis] for place in places}) > 1}
+def _differing(members: Sequence[tuple[int, ...]], grid: Grid) -> set[int]:
+    """The axes along which these coordinates differ."""
+    return {axis for axis in range(grid.rank) if len({at[axis] for at in members}) > 1}
 
 
-def _by_first_change(places: Sequence[tuple[int, ...]]) -> Axes:
-    """The axes along which these places differ, the one that changes first last."""
+def _by_first_change(members: Sequence[tuple[int, ...]]) -> Axes:
+    """The axes along which these coordinates differ, the first to change as the minor one."""
     found: list[int] = []
-    for place in places:
-        moved = (axis for axis, at in enumerate(place) if at != places[0][axis])
-        found += [axis for axis in moved if axis not in found]
+    for member in members:
+        changed = (axis for axis, at in enumerate(member) if at != members[0][axis])
+        found += [axis for axis in changed if axis not in found]
     return tuple(reversed(found))
 
 
 class Moves(NamedTuple):
-    """Within each group along `axes`, what place i has goes to place `permutation[i]`.
+    """Within each group along `axes`, member i sends to member `permutation[i]`.
 
-    Places in `unsent` get what no one was asked to send them.
+    No pair sends to the members in `unsent`: the permutation is completed with them.
     """
 
     axes: Axes
@@ -68,9 +68,10 @@ class Moves(NamedTuple):
 
 
 def moves_of_pairs(pairs: Groups, grid: Grid, manual: Sequence[int] = ()) -> Moves | None:
-    """What pairs of a source and a target say, if it is the same in all groups along some axes.
+    """The permutation that (source, target) pairs are within each group along some axes.
 
-    Along as few axes as that takes, or else along all that are `manual`.
+    The axes are those along which a source and its target differ, or else all `manual` axes. `None`
+    if the groups along them would need different permutations.
 
     >>> moves_of_pairs([[0, 1], [1, 0], [2, 3], [3, 2]], Grid("g", (2, 2)))
     Moves(axes=(1,), permutation=(1, 0), unsent=())
@@ -86,7 +87,7 @@ def moves_of_pairs(pairs: Groups, grid: Grid, manual: Sequence[int] = ()) -> Mov
         return None
     moving: set[int] = set()
     for pair in pairs:
-        moving |= _moving([grid.coordinates(rank) for rank in pair], grid)
+        moving |= _differing([grid.coordinates(rank) for rank in pair], grid)
     target_of = {pair[0]: pair[1] for pair in pairs}
     for axes in (sorted(moving), sorted(manual)):
         found = _alike_along(target_of, grid, tuple(axes))
@@ -96,21 +97,21 @@ def moves_of_pairs(pairs: Groups, grid: Grid, manual: Sequence[int] = ()) -> Mov
 
 
 def _alike_along(target_of: dict[int, int], grid: Grid, axes: Axes) -> Moves | None:
-    """What each group along `axes` does, if it is the same in all."""
+    """The permutation of each group along `axes`, if it is the same in all."""
     count = grid.axes_size(axes)
     if count > MOST_PLACES or grid.size > count * len(target_of):
-        return None  # in each group someone sends, or the others do otherwise
+        return None  # some group sends nothing, so the groups are not alike
     found: set[tuple[int | None, ...]] = set()
     for group in grid.groups(axes):
-        place_of = {rank: place for place, rank in enumerate(group)}
+        member_of = {rank: member for member, rank in enumerate(group)}
         targets = [target_of.get(rank) for rank in group]
-        if any(target is not None and target not in place_of for target in targets):
+        if any(target is not None and target not in member_of for target in targets):
             return None
-        found.add(tuple(None if each is None else place_of[each] for each in targets))
+        found.add(tuple(None if each is None else member_of[each] for each in targets))
     if len(found) != 1:
         return None
-    places = found.pop()
-    unsent = [place for place in range(len(places)) if place not in places]
+    members = found.pop()
+    unsent = [member for member in range(len(members)) if member not in members]
     left = iter(unsent)
-    full = tuple(next(left) if target is None else target for target in places)
+    full = tuple(next(left) if target is None else target for target in members)
     return Moves(axes, full, tuple(unsent))

@@ -1,8 +1,8 @@
-"""Steps from one layout to another, found without a search: right, and often the cheapest.
+"""Steps from one layout to another, found without a search: correct, and often the cheapest.
 
-Partial values are reduced first (they are the largest shards), free slices come before the
-exchanges and gathers that they make cheaper. The search compares its bound with these, and where a
-grid has too many axes for a search they are the plan.
+Reductions come first, since partial shards are the largest. Slices cost nothing, and come before
+the all-to-alls and gathers that they make cheaper. The search compares these steps with its bound.
+Where a grid has too many axes for a search, they are the plan.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def greedy(problem: Problem) -> list[Step]:
 
 
 def applied(step: Step, layout: Layout) -> Layout:
-    """What `step` leaves of `layout`."""
+    """The layout after `step`."""
     split, partial = list(layout[0]), layout[1]
     axes: Run = step.axes  # type: ignore[assignment]  # numbers here
     match step:
@@ -72,68 +72,67 @@ def _reduce(problem: Problem, now: Layout) -> Step | None:
     pending = tuple(axis for axis in now[1] if axis not in problem.target[1])
     if not pending:
         return None
-    for dim, axes in enumerate(_wanted(problem, now)):
+    for dim, axes in enumerate(_missing(problem, now)):
         run = _leading(axes, pending)
-        if run and _leads_on(problem, now, dim, run):
+        if run and _may_add(problem, now, dim, run):
             return ReduceScatter(dim, run)
     return AllReduce(pending)
 
 
 def _slice(problem: Problem, now: Layout) -> Step | None:
     free = free_axes(problem, now)
-    for dim, axes in enumerate(_wanted(problem, now)):
+    for dim, axes in enumerate(_missing(problem, now)):
         run = _leading(axes, free)
-        if run and _leads_on(problem, now, dim, run):
+        if run and _may_add(problem, now, dim, run):
             return AllSlice(dim, run)
     return None
 
 
 def _exchange(problem: Problem, now: Layout) -> Step | None:
-    wanted = _wanted(problem, now)
-    for dim, extra in enumerate(_unwanted(problem, now)):
+    missing = _missing(problem, now)
+    for dim, extra in enumerate(_surplus(problem, now)):
         for start in range(len(extra)):
             suffix = extra[start:]
-            for to, axes in enumerate(wanted):
+            for to, axes in enumerate(missing):
                 if (
                     axes[: len(suffix)] == suffix
                     and problem.may_join(now, dim, suffix)
-                    and _leads_on(problem, now, to, suffix)
+                    and _may_add(problem, now, to, suffix)
                 ):
                     return AllToAll(dim, to, suffix)
     return None
 
 
 def _gather(problem: Problem, now: Layout) -> Step | None:
-    for dim, extra in enumerate(_unwanted(problem, now)):
+    for dim, extra in enumerate(_surplus(problem, now)):
         if extra:
             return AllGather(dim, extra)
     return None
 
 
-def _leads_on(problem: Problem, now: Layout, dim: int, axes: Run) -> bool:
-    """Whether `axes` can split `dim`, in shards that those of the target nest in."""
+def _may_add(problem: Problem, now: Layout, dim: int, axes: Run) -> bool:
+    """Whether `axes` can split `dim` so that the target's shards nest in the new ones."""
     after = problem.count(now[0][dim] + axes)
     goal = problem.count(problem.target[0][dim])
     return problem.may_split(now, dim, axes) and problem.nests(dim, after, goal)
 
 
-def _wanted(problem: Problem, now: Layout) -> list[Run]:
-    """For each dimension the axes that are still to be added at its minor end.
+def _missing(problem: Problem, now: Layout) -> list[Run]:
+    """For each dimension, the axes that must still be added at its minor end.
 
-    None while a dimension holds axes that must go first: [[1]] to [[0, 1]] wants nothing yet.
+    There are none while a dimension has axes that must be removed first: from [[1]] to [[0, 1]],
+    axis 1 goes first.
     """
     return [
         want[len(have) :] if not extra and want[: len(have)] == have else ()
-        for have, want, extra in zip(
-            now[0], problem.target[0], _unwanted(problem, now), strict=True
-        )
+        for have, want, extra in zip(now[0], problem.target[0], _surplus(problem, now), strict=True)
     ]
 
 
-def _unwanted(problem: Problem, now: Layout) -> list[Run]:
-    """For each dimension the axes past the common major part, which must go.
+def _surplus(problem: Problem, now: Layout) -> list[Run]:
+    """For each dimension, the axes that must be removed: those after the common major axes.
 
-    All of them where unequal shards do not nest in those of the common part.
+    These are all its axes where uneven shards do not nest in those of the common major axes.
     """
     found = []
     for dim, (have, want) in enumerate(zip(now[0], problem.target[0], strict=True)):
@@ -148,7 +147,7 @@ def _unwanted(problem: Problem, now: Layout) -> list[Run]:
 
 
 def common_prefix(a: Sequence[object], b: Sequence[object]) -> int:
-    """How many leading axes `a` and `b` share.
+    """The number of leading axes that `a` and `b` share.
 
     >>> common_prefix((0, 1, 2), (0, 2))
     1

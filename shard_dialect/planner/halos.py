@@ -1,9 +1,9 @@
-"""Steps between shardings that differ in their halos only.
+"""Steps between shardings that differ only in their halos.
 
     [[0], []]  ->  [[0], [], {halo = [[1, 2], []]}]                  update_halo
     [[0], [], {halo = [[1, 2], []]}]  ->  [[0], [], {halo = [[0, 2], []]}]     crop_halo
 
-A dimension that is to have more than there is begins from nothing.
+To enlarge the halo of a dimension, the steps drop it and exchange all of it again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from shard_dialect.model.sharding import Sharding
 
 
 def halo_steps(source: Sharding, target: Sharding) -> tuple[Step, ...]:
-    """The crops, and then the exchanges. Raises `ReshardError` where more than halos differs."""
+    """The crops, and then the updates.
+
+    Raises `ReshardError` where more than halos differs, or a partial tensor has halos.
+    """
     if source.bare != target.bare:
         raise ReshardError(f"{source} and {target} differ in more than halos")
     if source.partial and (source.halos or target.halos):
@@ -35,17 +38,21 @@ def halo_steps(source: Sharding, target: Sharding) -> tuple[Step, ...]:
 
 @dataclass(frozen=True, slots=True)
 class HaloMessage:
-    """Rows from `sent` on go to the device `to` places on; others come from as many before."""
+    """Send `count` rows from row `sent` on to the device `to` positions on.
+
+    As many rows arrive from the device `to` positions before, for row `put` on.
+    """
 
     sent: int
     count: int
     put: int
-    """Where those that come are put."""
     to: int
 
 
 def halo_messages(step: UpdateHalo, rows: int) -> tuple[HaloMessage, ...]:
-    """What a device tells others of its `rows`, halos included: near ones first.
+    """The messages that fill a halo, nearest devices first.
+
+    `rows` is the local size of the dimension, halos included.
 
     >>> for each in halo_messages(UpdateHalo(0, (0,), low=3, high=1), rows=6):
     ...     print(each)
@@ -60,7 +67,7 @@ def halo_messages(step: UpdateHalo, rows: int) -> tuple[HaloMessage, ...]:
     messages = []
     furthest = -(-max(step.low, step.high) // size) if size else 0
     for distance in range(1, furthest + 1):
-        past = (distance - 1) * size  # what nearer devices have of the halo
+        past = (distance - 1) * size  # the rows of the halo that nearer devices send
         down, up = (min(max(halo - past, 0), size) for halo in (step.low, step.high))
         if down:
             messages.append(HaloMessage(end - down, down, step.low - past - down, distance))

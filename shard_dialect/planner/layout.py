@@ -1,12 +1,12 @@
-"""How a tensor lies, in the bare form that the planner searches.
+"""Layouts: shardings in the reduced form that the planner searches.
 
-A layout is the axes that split each dimension, and those that it is partial over. A `Problem` says
-what is the same for all layouts of one search; costs are in units of 1/`Problem.unit` elements, so
-that the share of any group is a whole number of them.
+A layout is the axes that split each dimension, and the axes over which the tensor is partial. A
+`Problem` has what all layouts of one search share. Costs are in units of 1/`Problem.unit` elements,
+so that they are integers for groups of any size.
 
-Shards of a dimension are equal but for the last ones, which are smaller where the devices do not
-divide it: 5 elements on 4 devices lie as 2, 2, 1, 0. A cut of shards is such a layout again only
-where it *nests*: 5 on 2 is 3, 2, which no cut of 2, 2 | 1, 0 gives.
+The shards of an uneven dimension are equal, but the last ones are smaller: 5 elements on 4 devices
+are 2, 2, 1, 0. Splitting shards further gives such shards again only where they *nest*. On 2
+devices the shards are 3, 2, which do not nest: joining 2, 2 | 1, 0 gives 4, 1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Layout = tuple[tuple[Run, ...], Run]
 
 @dataclass(frozen=True)
 class Problem:
-    """A tensor of `shape` on a grid of axes of `sizes`; `uneven` dimensions need not divide."""
+    """A tensor of `shape` on a grid with axes of `sizes`; `uneven` dimensions may be uneven."""
 
     sizes: tuple[int, ...]
     shape: Shape
@@ -37,9 +37,11 @@ class Problem:
 
     @cached_property
     def unit(self) -> int:
+        """How many cost units one element is: the number of devices."""
         return prod(self.sizes)
 
     def count(self, axes: Sequence[int]) -> int:
+        """The number of devices of a group along `axes`."""
         return prod([self.sizes[axis] for axis in axes])
 
     def shard(self, dim: int, count: int) -> int:
@@ -47,14 +49,14 @@ class Problem:
         return -(-self.shape[dim] // count)
 
     def elements(self, layout: Layout) -> int:
-        """The number of elements of a device's shard, the largest one."""
+        """The number of elements of the largest shard."""
         count = self.count
         return prod(
             [-(-size // count(run)) for size, run in zip(self.shape, layout[0], strict=True)]
         )
 
     def nests(self, dim: int, outer: int, inner: int) -> bool:
-        """Whether cutting the shards of `outer` devices gives those of `inner`."""
+        """Whether splitting each of `outer` shards of `dim` further gives its `inner` shards."""
         size = self.shape[dim]
         if size % inner == 0:
             return True
@@ -68,7 +70,7 @@ class Problem:
         return self.nests(dim, outer, outer * self.count(axes))
 
     def may_join(self, layout: Layout, dim: int, axes: Run) -> bool:
-        """Whether the shards along the minor `axes` of dimension `dim` make up larger ones."""
+        """Whether joining the shards along the minor `axes` of `dim` gives valid larger shards."""
         inner = self.count(layout[0][dim])
         return self.nests(dim, inner // self.count(axes), inner)
 

@@ -1,4 +1,4 @@
-"""Every step from a layout, and every step to one."""
+"""The steps from a layout, and the steps that lead to one: the edges of the search."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from shard_dialect.model.collectives import (
 from shard_dialect.planner.layout import Layout, Problem, Run, free_axes
 
 Move = tuple[Step, Layout, int]
-"""A step, where it leads (or, backwards, whence it comes), and its cost."""
+"""A step, the layout after it (of `backward`: before it), and its cost in the problem's unit."""
 
 
 def forward(problem: Problem, layout: Layout, labels: Sequence[object]) -> Iterator[Move]:
-    """Every step from `layout`; free axes with one label are as good as each other."""
+    """Every step from `layout`, one for each choice of free axes with the same labels."""
     partial = layout[1]
     free = free_axes(problem, layout)
     held = problem.elements(layout)
@@ -32,11 +32,11 @@ def forward(problem: Problem, layout: Layout, labels: Sequence[object]) -> Itera
     if masks:
         yield Mask(masks), (layout[0], tuple(sorted(partial + masks))), 0
     for dim, run in enumerate(layout[0]):
-        wanted = problem.target[0][dim][len(run) :]
-        for axes in _runs(free, labels, wanted):
+        target = problem.target[0][dim][len(run) :]
+        for axes in _runs(free, labels, target):
             if problem.may_split(layout, dim, axes):
                 yield AllSlice(dim, axes), _with(layout, (dim, run + axes)), 0
-        for axes in _runs(partial, labels, wanted):
+        for axes in _runs(partial, labels, target):
             if problem.may_split(layout, dim, axes):
                 after = _with(_less(layout, axes), (dim, run + axes))
                 cost = (problem.count(axes) - 1) * problem.elements(after) * problem.unit
@@ -45,7 +45,7 @@ def forward(problem: Problem, layout: Layout, labels: Sequence[object]) -> Itera
 
 
 def _from_dim(problem: Problem, layout: Layout, dim: int) -> Iterator[Move]:
-    """The gathers of `dim`, and the exchanges of its axes."""
+    """The all-gathers of `dim`, and the all-to-alls from it."""
     run = layout[0][dim]
     held = problem.elements(layout)
     for start in range(len(run)):
@@ -61,14 +61,14 @@ def _from_dim(problem: Problem, layout: Layout, dim: int) -> Iterator[Move]:
 
 
 def backward(problem: Problem, layout: Layout, labels: Sequence[object]) -> Iterator[Move]:
-    """Every step that leads to `layout`, with the layout that it comes from."""
+    """Every step that leads to `layout`, with the layout before it."""
     split, partial = layout
     free = free_axes(problem, layout)
     held = problem.elements(layout)
     for axes in _choices(free, labels):
         n = problem.count(axes)
-        summed = (split, tuple(sorted(partial + axes)))
-        yield AllReduce(axes), summed, 2 * (n - 1) * held * problem.unit // n
+        before = (split, tuple(sorted(partial + axes)))
+        yield AllReduce(axes), before, 2 * (n - 1) * held * problem.unit // n
     for axes in _subsets(partial):
         yield Mask(axes), _less(layout, axes), 0
     for dim, run in enumerate(split):
@@ -81,7 +81,7 @@ def backward(problem: Problem, layout: Layout, labels: Sequence[object]) -> Iter
 
 
 def _to_dim(problem: Problem, layout: Layout, dim: int) -> Iterator[Move]:
-    """What gave `dim` its minor axes: slices, reductions, exchanges."""
+    """The slices, reduce-scatters and all-to-alls that add the minor axes of `dim`."""
     run = layout[0][dim]
     held = problem.elements(layout)
     for start in range(len(run)):
@@ -94,9 +94,9 @@ def _to_dim(problem: Problem, layout: Layout, dim: int) -> Iterator[Move]:
         summed = (before[0], tuple(sorted(layout[1] + axes)))
         yield ReduceScatter(dim, axes), summed, (n - 1) * held * problem.unit
         for origin, there in enumerate(layout[0]):
-            lay = _with(before, (origin, there + axes))
-            if origin != dim and problem.may_join(lay, origin, axes):
-                yield AllToAll(origin, dim, axes), lay, _exchange(problem, lay, layout, dim, n)
+            other = _with(before, (origin, there + axes))
+            if origin != dim and problem.may_join(other, origin, axes):
+                yield AllToAll(origin, dim, axes), other, _exchange(problem, other, layout, dim, n)
 
 
 def _with(layout: Layout, *dims: tuple[int, Run]) -> Layout:
@@ -107,12 +107,12 @@ def _with(layout: Layout, *dims: tuple[int, Run]) -> Layout:
 
 
 def _less(layout: Layout, axes: Run) -> Layout:
-    """Without the partial `axes`."""
+    """The layout without the partial `axes`."""
     return layout[0], tuple(axis for axis in layout[1] if axis not in axes)
 
 
 def _exchange(problem: Problem, before: Layout, after: Layout, dim: int, n: int) -> int:
-    """The cost of an all-to-all that splits `dim`: n - 1 parts of the shard, padded alike."""
+    """The cost of an all-to-all that splits `dim`: n - 1 equal slices of the padded shard."""
     had = problem.shard(dim, problem.count(before[0][dim]))
     gets = problem.shard(dim, problem.count(after[0][dim]))
     return (n - 1) * (problem.elements(before) // max(had, 1)) * gets * problem.unit
@@ -124,7 +124,7 @@ def _subsets(axes: Run) -> Iterator[Run]:
 
 
 def _choices(axes: Run, labels: Sequence[object]) -> Iterator[Run]:
-    """One subset for each multiset of labels."""
+    """The subsets of `axes`, one for each multiset of labels."""
     seen = set()
     for chosen in _subsets(axes):
         key = tuple(labels[axis] for axis in chosen)
@@ -134,12 +134,13 @@ def _choices(axes: Run, labels: Sequence[object]) -> Iterator[Run]:
 
 
 _FEW = 3
+"""Up to how many axes `_runs` lists all orders."""
 
 
-def _runs(axes: Run, labels: Sequence[object], wanted: Run) -> Iterator[Run]:
-    """Orders of axes to split a dimension by: all of them where there are few.
+def _runs(axes: Run, labels: Sequence[object], target: Run) -> Iterator[Run]:
+    """Ordered choices of axes to split a dimension: all of them where there are few axes.
 
-    Of many only single ones, and the run that is `wanted` there.
+    Where there are many, only single axes, and the leading axes of `target`.
     """
     kinds = {labels[axis] for axis in axes}
     longest = len(axes) if len(axes) <= _FEW or len(kinds) == 1 else 1
@@ -151,6 +152,6 @@ def _runs(axes: Run, labels: Sequence[object], wanted: Run) -> Iterator[Run]:
             if key not in seen:
                 seen.add(key)
                 yield run
-    leading = next((at for at, axis in enumerate(wanted) if axis not in axes), len(wanted))
+    leading = next((at for at, axis in enumerate(target) if axis not in axes), len(target))
     if longest < leading:
-        yield wanted[:leading]
+        yield target[:leading]

@@ -1,4 +1,4 @@
-"""Which device passes its shard to which, so that a tensor lies otherwise in as many shards."""
+"""The permutation of devices that changes one sharding into another with as many shards."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from shard_dialect.model.sharding import Sharding
 from shard_dialect.planner.greedy import common_prefix
 
 MOST_PLACES = 1 << 16
-"""In one permutation, which lists them. Where a permutation would have more, tensors go otherwise:
-what is planned must not take longer the more devices there are."""
+"""The most members of a group that permutes, since a permutation lists them all. Larger groups use
+other steps, so that planning time does not grow with the number of devices."""
 
 
 def may_permute(source: Sharding, target: Sharding, grid: Grid) -> bool:
@@ -25,10 +25,11 @@ def may_permute(source: Sharding, target: Sharding, grid: Grid) -> bool:
 
 @lru_cache(maxsize=256)
 def permute(source: Sharding, target: Sharding, grid: Grid) -> Permute:
-    """The step from `source` to `target`, which cut a tensor into as many shards.
+    """The step from `source` to `target`, which have as many shards.
 
-    Only the axes whose part changes take part. A device that holds already what it should keeps
-    it; of several devices with a shard, the first that is not taken gives it.
+    It permutes along only the axes whose use changes. A device that already holds its target shard
+    keeps it. Of several devices that hold a shard, the first that has not sent it yet sends it.
+    Raises `ReshardError` if the numbers of shards differ.
     """
     changed = _changed(source, target, grid)
     both = tuple(axis for axis in source.partial if axis in target.partial)
@@ -36,24 +37,24 @@ def permute(source: Sharding, target: Sharding, grid: Grid) -> Permute:
     permutation = [-1] * len(want)
     holders: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
     left = []
-    for place, (held, wanted) in enumerate(zip(have, want, strict=True)):
-        if held == wanted:
-            permutation[place] = place
+    for member, (held, needed) in enumerate(zip(have, want, strict=True)):
+        if held == needed:
+            permutation[member] = member
         else:
-            holders[held].append(place)
-            left.append(place)
-    for place in left:
-        if not holders[want[place]]:
+            holders[held].append(member)
+            left.append(member)
+    for member in left:
+        if not holders[want[member]]:
             raise ReshardError(f"{source} and {target} are not in as many shards")
-        permutation[holders[want[place]].popleft()] = place
-    lies = target.split_axes, target.partial, target.reduction
-    return Permute(changed, tuple(permutation), *lies)
+        permutation[holders[want[member]].popleft()] = member
+    sharding = target.split_axes, target.partial, target.reduction
+    return Permute(changed, tuple(permutation), *sharding)
 
 
 def leads_to(
     permutation: Sequence[int], axes: Axes, source: Sharding, target: Sharding, grid: Grid
 ) -> bool:
-    """Whether shards that lie as `source` lie as `target` after the permutation along `axes`."""
+    """Whether the permutation along `axes` changes the sharding `source` into `target`."""
     if source.grid != target.grid or source.reduction != target.reduction:
         return False
     used = (*axes, *source.axes, *target.axes)
@@ -63,10 +64,10 @@ def leads_to(
         source, target = finer.refined(source), finer.refined(target)
     if not set(_changed(source, target, grid)) <= set(axes) or not _as_many(source, target, grid):
         return False
-    # Axes that take no part come first in each dimension on both sides, so all groups are alike.
+    # Unchanged axes are the major ones of each dimension on both sides, so all groups are alike.
     both = tuple(axis for axis in source.partial if axis in target.partial)
     have, want = (_keys(each, both, axes, grid) for each in (source, target))
-    return all(have[place] == want[to] for place, to in enumerate(permutation))
+    return all(have[member] == want[to] for member, to in enumerate(permutation))
 
 
 def _as_many(source: Sharding, target: Sharding, grid: Grid) -> bool:
@@ -77,26 +78,26 @@ def _as_many(source: Sharding, target: Sharding, grid: Grid) -> bool:
 
 
 def without_ones(axes: Axes, grid: Grid) -> Axes:
-    """The axes that cut anything: those of more than one device."""
+    """The axes of more than one device."""
     return tuple(axis for axis in axes if grid.axes_size((axis,)) > 1)
 
 
 def _changed(source: Sharding, target: Sharding, grid: Grid) -> Axes:
-    """The axes past the common major part of each dimension, and partial on one side only."""
+    """The axes after the common major axes of each dimension, or partial on one side only."""
     found: set[Axis] = set(without_ones(source.partial, grid))
     found ^= set(without_ones(target.partial, grid))
-    for run, wanted in zip(source.split_axes, target.split_axes, strict=True):
-        have, want = without_ones(run, grid), without_ones(wanted, grid)
+    for before, after in zip(source.split_axes, target.split_axes, strict=True):
+        have, want = without_ones(before, grid), without_ones(after, grid)
         kept = common_prefix(have, want)
         found |= {*have[kept:], *want[kept:]}
     return tuple(sorted(found, key=in_order))
 
 
 def _keys(sharding: Sharding, both: Axes, axes: Axes, grid: Grid) -> list[tuple[int, ...]]:
-    """Which shard each device holds of the first group along `axes`, and which addend.
+    """The shard and the addend that each device of the first group along `axes` holds.
 
-    Addends are counted along the axes that stay partial first. `axes` are whole, or sub-axes of
-    which none overlaps with those of the sharding but is one of them.
+    Addends are numbered with the axes that stay partial as the major ones. An axis of `axes` is
+    either an axis of the sharding or overlaps none of them.
     """
     partial = both + tuple(axis for axis in sharding.partial if axis not in both)
     columns = [_indices(run, axes, grid) for run in (*sharding.split_axes, partial)]
@@ -107,7 +108,7 @@ def _indices(run: Axes, axes: Axes, grid: Grid) -> list[int]:
     """The index along `run` of each device of the first group along `axes`."""
     found = [0]
     for axis in axes:
-        place = run.index(axis) if axis in run else None
-        step = 0 if place is None else grid.axes_size(run[place + 1 :])
-        found = [index + at * step for index in found for at in range(grid.axes_size((axis,)))]
+        number = run.index(axis) if axis in run else None
+        stride = 0 if number is None else grid.axes_size(run[number + 1 :])
+        found = [index + at * stride for index in found for at in range(grid.axes_size((axis,)))]
     return found

@@ -1,14 +1,14 @@
-"""The cheapest steps from one sharding of a tensor to another, found before any IR is made.
+"""Reshard plans: the cheapest steps from one sharding of a tensor to another, without any IR.
 
     [[0], []]  ->  [[], [0]]        all_to_all dim 0 to 1 axes [0]
     [[0], []]  ->  [[1], []]        collective_permute axes [0, 1] to [[1], [], []]
     [[], []]   ->  [[0], [], {halo = [[1, 2], []]}]
                                     all_slice dim 0 axes [0]; update_halo dim 0 axes [0] [1, 2]
 
-`plan` compares bytes moved, then the number of steps, then memory at the peak. It is exact, that
-is, no sequence of steps (with at most one permutation) is better, up to `EXACT` layouts looked at;
-beyond that the plan is what the search on whole axes, or without a search the greedy choice, finds:
-right, but maybe not the cheapest (`Plan.exact` is false).
+`plan` compares bytes moved, then the number of steps, then peak memory. A plan is exact if no
+sequence of steps with at most one permutation is better. It is exact as long as each search visits
+at most `EXACT` layouts. Beyond that, the plan comes from the search on full axes, or from the
+greedy steps: it is correct, but maybe not the cheapest (`Plan.exact` is false).
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from shard_dialect.planner.search import (
 )
 
 EXACT = 2000
-"""How many layouts one search may look at."""
+"""The most layouts that one search may visit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The steps of one reshard, and the bytes that they move per device.
 
-    The steps name axes of `grid`: that of the shardings, or a finer one (`model.refinement`) where
-    the plan is cheaper on sub-axes.
+    The steps use axes of `grid`: the grid of the shardings, or a refined grid (`model.refinement`)
+    where the plan is cheaper on sub-axes.
     """
 
     steps: tuple[Step, ...]
@@ -77,10 +77,10 @@ def plan(
 ) -> Plan:
     """The cheapest steps from `source` to `target` for a tensor of global `shape` on `grid`.
 
-    `itemsize` is in bytes. Without `sub_axes` the steps name axes that the shardings have. A search
-    looks at no more than `limit` layouts.
-    Raises `ReshardError` for shardings of two grids, `ShardingError` for halos and offsets of sizes
-    that are not known. A plan from or to offsets is right, and may not be the cheapest.
+    `itemsize` is in bytes. Without `sub_axes` the steps use no finer axes than the shardings do. A
+    search visits at most `limit` layouts. A plan from or to offsets is correct, but may not be the
+    cheapest. Raises `ReshardError` for shardings on two grids, and `ShardingError` for halos and
+    offsets of unknown size.
     """
     _refuse(source, target)
     if source == target:
@@ -93,26 +93,26 @@ def plan(
     coarse = Refinement.of(grid, used)
     if coarse is not None:
         grid, source, target = coarse.fine, coarse.refined(source), coarse.refined(target)
-    if any(_cut(each, grid) != each for each in (source, target)):
-        return _but_for_ones(source, target, shape, itemsize, grid, sub_axes, limit)
-    best, bound = _on_whole_axes(source, target, shape, itemsize, grid, limit)
+    if any(_without_ones(each, grid) != each for each in (source, target)):
+        return _ignoring_ones(source, target, shape, itemsize, grid, sub_axes, limit)
+    best, bound = _on_full_axes(source, target, shape, itemsize, grid, limit)
     finest = Refinement.finest(grid) if sub_axes else None
     if finest is None or (best.bytes_moved <= bound and len(best.steps) == 1):
         return best
-    fine, _ = _on_whole_axes(
+    fine, _ = _on_full_axes(
         finest.refined(source), finest.refined(target), shape, itemsize, finest.fine, limit
     )
     cheaper = (fine.bytes_moved, len(fine.steps)) < (best.bytes_moved, len(best.steps))
     return fine if cheaper else replace(best, exact=fine.exact)
 
 
-def _cut(sharding: Sharding, grid: Grid) -> Sharding:
-    """Without the axes of size 1, which cut nothing."""
+def _without_ones(sharding: Sharding, grid: Grid) -> Sharding:
+    """The sharding without split axes of size 1."""
     split = tuple(without_ones(axes, grid) for axes in sharding.split_axes)
     return replace(sharding, split_axes=split)
 
 
-def _but_for_ones(
+def _ignoring_ones(
     source: Sharding,
     target: Sharding,
     shape: Shape,
@@ -121,16 +121,17 @@ def _but_for_ones(
     sub_axes: bool,
     limit: int,
 ) -> Plan:
-    """A plan as if no axis had size 1, each device keeping its shard where one comes or goes.
+    """The plan without the axes of size 1, which permutations that move nothing add or remove.
 
-    Or one that takes them for axes like others, if that is shorter.
+    Or the plan that treats them like other axes, if it has fewer steps.
     """
-    best, _ = _on_whole_axes(source, target, shape, itemsize, grid, limit)
-    between = plan(_cut(source, grid), _cut(target, grid), shape, itemsize, grid, sub_axes, limit)
+    best, _ = _on_full_axes(source, target, shape, itemsize, grid, limit)
+    bare_source, bare_target = _without_ones(source, grid), _without_ones(target, grid)
+    between = plan(bare_source, bare_target, shape, itemsize, grid, sub_axes, limit)
     fine = Refinement.finest(grid) if between.grid != grid else None
     if fine is not None:
         grid, source, target = fine.fine, fine.refined(source), fine.refined(target)
-    begin, end = _cut(source, grid), _cut(target, grid)
+    begin, end = _without_ones(source, grid), _without_ones(target, grid)
     steps = [
         *([permute(source, begin, grid)] if source != begin else []),
         *between.steps,
@@ -144,9 +145,9 @@ def _but_for_ones(
 def bytes_moved(
     steps: Sequence[Step], source: Sharding, shape: Shape, itemsize: int, grid: Grid
 ) -> int:
-    """The bytes per device that `steps` move, of a tensor of global `shape` lying as `source`.
+    """The bytes per device that `steps` move, for a tensor of global `shape` sharded as `source`.
 
-    Where shards are unequal, those of the largest shard, padded to what the step cuts evenly.
+    For uneven shardings these are the bytes of the largest shard, padded to what a step divides.
     """
     moved, now = 0, source
     for step in steps:
@@ -157,7 +158,7 @@ def bytes_moved(
 
 
 def operand_shape(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Shape:
-    """What a device gives to `step`: the largest shard, padded to what the step cuts evenly.
+    """The local shape of the operand of `step`: the largest shard, padded to what it divides.
 
     >>> operand_shape(ReduceScatter(0, (0,)), Sharding("g", ((),), (0,)), (7,), Grid("g", (4,)))
     (8,)
@@ -181,9 +182,9 @@ def _refuse(source: Sharding, target: Sharding) -> None:
 def _with_offsets(
     source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
 ) -> Plan:
-    """Dimensions whose shards begin at offsets are put together first, and are cut last.
+    """A plan that gathers dimensions with offsets first, and slices dimensions at offsets last.
 
-    The steps name whole axes of `grid`.
+    The steps use full axes of `grid`.
     """
     if any(isinstance(axis, SubAxis) for axis in (*source.axes, *target.axes)):
         raise ReshardError(f"cannot reshard from {source} to {target}: offsets beside sub-axes")
@@ -196,8 +197,8 @@ def _with_offsets(
     first, last = source, target
     for gather in gathers:
         first = gather.after(first)
-    for cut in slices:
-        last = last.with_dim(cut.dim, ())
+    for each in slices:
+        last = last.with_dim(each.dim, ())
     between = plan(first, last, shape, itemsize, grid, False, limit)
     steps = (*gathers, *between.steps, *slices)
     return Plan(steps, bytes_moved(steps, source, shape, itemsize, grid), grid, between.exact)
@@ -206,9 +207,9 @@ def _with_offsets(
 def _with_halos(
     source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
 ) -> Plan:
-    """Crops of halos, what there is to do without any, and then the halos that are missing.
+    """A plan that crops halos first, reshards without halos, and then updates the missing halos.
 
-    The steps name whole axes of `grid`, or of its refinement by the sub-axes in use.
+    The steps use full axes of `grid`, or of its refinement by the sub-axes in use.
     """
     used = [axis for axis in (*source.axes, *target.axes) if isinstance(axis, SubAxis)]
     coarse = Refinement.of(grid, used)
@@ -225,10 +226,10 @@ def _with_halos(
     return Plan(steps, moved, grid, exact)
 
 
-def _on_whole_axes(
+def _on_full_axes(
     source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
 ) -> tuple[Plan, int]:
-    """The best plan on the axes of `grid`, and the bytes that no plan without permutation beats."""
+    """The best plan on the axes of `grid`, and a lower bound on bytes without permutations."""
     between = target
     if source.partial and target.partial and source.reduction != target.reduction:
         between = target.with_partial(())
@@ -253,10 +254,10 @@ def _on_whole_axes(
 def _problem(
     source: Sharding, target: Sharding, shape: Shape, grid: Grid
 ) -> tuple[Problem, Run, int]:
-    """What is to be searched: without the axes that stay where they are, sizes as small as can be.
+    """The search problem, reduced: without unchanged axes, and with sizes as small as possible.
 
-    Also the axes of the grid that the problem's are, and how many elements of the tensor one of
-    the problem's stands for.
+    Also the grid axes that the problem's axes stand for, and how many elements of the tensor one
+    element of the problem stands for.
     """
     kept: set[object] = set()
     sizes, uneven = [], []
@@ -296,7 +297,7 @@ def _problem(
 @dataclass(frozen=True, slots=True)
 class _Solution:
     steps: tuple[Step | Layout, ...]
-    """A layout is the target of a permutation."""
+    """A layout stands for the permutation that leads to it."""
     bound: int
     exact: bool
 
@@ -310,18 +311,18 @@ def _solve(problem: Problem, limit: int) -> _Solution:
         return _Solution(tuple(steps), bound, True)
     exact = True
     try:
-        way = cheapest(problem, limit)
+        path = cheapest(problem, limit)
     except SearchTooLong:
         exact = False
-        way = Path(tuple(steps), (most, len(steps), 0))
-    best = _Solution(way.steps, bound, exact)
-    if way.cost[0] <= bound and len(way.steps) <= 2 and not _may_permute_at_once(problem):
+        path = Path(tuple(steps), (most, len(steps), 0))
+    best = _Solution(path.steps, bound, exact)
+    if path.cost[0] <= bound and len(path.steps) <= 2 and not _is_permutation(problem):
         return best
     try:
-        meeting = cheapest_with_permute(problem, problem, way.cost[0], limit)
+        meeting = cheapest_with_permute(problem, problem, path.cost[0], limit)
     except SearchTooLong:
         return replace(best, exact=False)
-    if meeting is not None and meeting.cost[:2] < way.cost[:2]:
+    if meeting is not None and meeting.cost[:2] < path.cost[:2]:
         begin, end = (Sharding("", *layout) for layout in (meeting.source, meeting.target))
         if not may_permute(begin, end, Grid("", problem.sizes)):
             return replace(best, exact=False)
@@ -329,9 +330,10 @@ def _solve(problem: Problem, limit: int) -> _Solution:
     return best
 
 
-def _may_permute_at_once(problem: Problem) -> bool:
-    (source, partial), (target, wanted) = problem.source, problem.target
-    pairs = zip((*source, partial), (*target, wanted), strict=True)
+def _is_permutation(problem: Problem) -> bool:
+    """Whether one permutation leads from the source to the target."""
+    (source, partial), (target, target_partial) = problem.source, problem.target
+    pairs = zip((*source, partial), (*target, target_partial), strict=True)
     return all(problem.count(have) == problem.count(want) for have, want in pairs)
 
 
@@ -351,7 +353,10 @@ def _cost(problem: Problem, steps: Sequence[Step]) -> int:
 
 
 def named(step: Step | Layout, now: Sharding, kind: Reduction, axes: Run, grid: Grid) -> Step:
-    """A step of the search in the grid's axes."""
+    """The step of a reshard for a step of the search, which numbers axes within its problem.
+
+    `axes` are the grid axes of the problem's, `now` is the sharding before, `kind` the reduction.
+    """
     if isinstance(step, tuple):
         return _permute(step, now, kind, axes, grid)
     found = replace(step, axes=tuple(axes[axis] for axis in step.axes))  # type: ignore[index]

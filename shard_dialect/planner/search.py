@@ -1,12 +1,13 @@
 """The cheapest steps from one layout of a tensor to another.
 
-Costs are compared in this order: bytes moved, number of steps, memory at the step that needs most.
+Costs are compared in this order: bytes moved, number of steps, peak memory.
 
-`cheapest` finds the best plan without a permutation by A*: what the worst placed device still
-misses is a bound from below. `cheapest_with_permute` finds the best plan with one permutation. A
-permutation leads to any layout in as many shards, so what matters of the way to it, and of the way
-from it, is only how many shards each dimension is in. Both ways are searched from their ends, one
-layout standing for all that differ in axes of equal sizes.
+`cheapest` finds the best path without a permutation by A*. Its lower bound is what the device that
+misses most of its target shard still has to receive. `cheapest_with_permute` finds the best path
+with one permutation. A permutation leads from a layout to any layout with as many shards in each
+dimension, so only these numbers matter for the paths to it and from it. One search runs forward
+from the source, one backward from the target. Layouts that differ only in axes of equal size count
+as one.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ from shard_dialect.planner.layout import Layout, Problem, Run
 from shard_dialect.planner.moves import Move, backward, forward
 
 Cost = tuple[int, int, int]
-"""Bytes in the problem's unit, steps, elements at the peak."""
+"""Elements moved in the problem's unit, number of steps, elements held at the peak."""
 
 
 class SearchTooLong(Exception):
-    """A search looked at more layouts than it may."""
+    """A search visited more layouts than its limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Steps, and what they cost."""
+    """Steps, and their cost."""
 
     steps: tuple[Step, ...]
     cost: Cost
 
 
 def missing(problem: Problem) -> int:
-    """What every plan without a permutation moves at least."""
+    """A lower bound on what a plan without permutations moves, in the problem's unit."""
     return _Missing(problem).after(problem.source)
 
 
 def cheapest(problem: Problem, limit: int) -> Path:
-    """The best way without a permutation. Raises `SearchTooLong` past `limit` layouts."""
+    """The best path without a permutation. Raises `SearchTooLong` past `limit` layouts."""
     labels = _labels(problem)
     bound = _Missing(problem)
     start, end = problem.source, problem.target
@@ -52,15 +53,15 @@ def cheapest(problem: Problem, limit: int) -> Path:
     came: dict[Layout, tuple[Layout, Step]] = {}
     tie = numbers()
     queue = [(bound.after(start), 0, 0, next(tie), start, best[start])]
-    looked_at = 0
+    visited = 0
     while queue:
         *_, layout, cost = heappop(queue)
         if cost != best[layout]:
             continue
         if layout == end:
             return Path(_trace(came, start, end), cost)
-        looked_at += 1
-        if looked_at > limit:
+        visited += 1
+        if visited > limit:
             raise SearchTooLong
         for step, after, found in _weighed(problem, layout, cost, forward(problem, layout, labels)):
             if after not in best or found < best[after]:
@@ -73,7 +74,7 @@ def cheapest(problem: Problem, limit: int) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A way to a layout, a permutation to another, and a way from that."""
+    """A path `to` the layout `source`, a permutation to `target`, and a path `away` from it."""
 
     to: Path
     source: Layout
@@ -85,10 +86,10 @@ class Meeting:
 def cheapest_with_permute(
     here: Problem, there: Problem, most: int | None, limit: int
 ) -> Meeting | None:
-    """The best way with one permutation, from `here`'s source to `there`'s target.
+    """The best path with one permutation, from `here`'s source to `there`'s target.
 
-    The two are one problem, or the same tensor on two grids of as many devices. `None` where
-    `most`, a cost, is less. Raises `SearchTooLong` past `limit` layouts.
+    `here` and `there` are one problem, or the same tensor on two grids of the same size. `None` if
+    every such path moves more than `most`. Raises `SearchTooLong` past `limit` layouts.
     """
     smallest = prod(here.shard(dim, here.unit) for dim in range(len(here.shape))) * here.unit
     ahead = _reached(here, here.source, forward, most, smallest, limit, _Shards(here))
@@ -116,9 +117,10 @@ def cheapest_without_move(
     held_there: Callable[[Layout], object],
     limit: int,
 ) -> Meeting | None:
-    """The best way over two layouts, on two grids of the same devices, that are one.
+    """The best path between two grids of the same devices that changes grids without moving data.
 
-    They are where what the devices hold is equal. Raises `SearchTooLong` past `limit` layouts.
+    It changes grids at two layouts for which `held_here` and `held_there` are equal: each device
+    holds the same shard. `None` if there are none. Raises `SearchTooLong` past `limit` layouts.
     """
     ahead = _reached(here, here.source, forward, None, 0, limit, _Layouts(here))
     back = _reached(there, there.target, backward, None, 0, limit, _Layouts(there))
@@ -137,7 +139,11 @@ def cheapest_without_move(
 
 
 class _Shards:
-    """What matters of layouts for a permutation: how many shards; axes of one size are alike."""
+    """Classes of layouts for a search that ends in a permutation.
+
+    Layouts of one `key` differ only in axes of equal size. Layouts of one `end` have as many shards
+    in each dimension.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -152,7 +158,7 @@ class _Shards:
 
 
 class _Layouts(_Shards):
-    """Everything matters."""
+    """Classes of layouts for a search without a permutation: each layout is its own."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -174,31 +180,34 @@ def _reached(
     most: int | None,
     smallest: int,
     limit: int,
-    told_apart: _Shards,
+    classes: _Shards,
 ) -> dict[object, tuple[Layout, Path]]:
-    """For each `end` the best layout that steps from (or to) `start` have."""
+    """For each `end`, the cheapest layout that steps lead to from `start`, and the path.
+
+    `moves` is `forward`, or `backward`: then the steps lead from the layout to `start`.
+    """
     found: dict[object, tuple[Layout, Path]] = {}
     done = set()
-    best = {told_apart.key(start): (0, 0, 0)}
+    best = {classes.key(start): (0, 0, 0)}
     tie = numbers()
     queue: list[tuple[Cost, int, Layout, tuple[Step, ...]]] = [((0, 0, 0), next(tie), start, ())]
     while queue:
         cost, _, layout, steps = heappop(queue)
-        key = told_apart.key(layout)
+        key = classes.key(layout)
         if key in done:
             continue
         done.add(key)
         if len(done) > limit:
             raise SearchTooLong
-        end = told_apart.end(layout)
+        end = classes.end(layout)
         if end not in found:
-            way = Path(steps if moves is forward else steps[::-1], cost)
-            found[end] = (layout, way)
-        possible = moves(problem, layout, told_apart.labels)
+            path = Path(steps if moves is forward else steps[::-1], cost)
+            found[end] = (layout, path)
+        possible = moves(problem, layout, classes.labels)
         for step, after, new in _weighed(problem, layout, cost, possible):
             if most is not None and new[0] + smallest > most:
                 continue
-            key = told_apart.key(after)
+            key = classes.key(after)
             if key not in done and (key not in best or new < best[key]):
                 best[key] = new
                 heappush(queue, (new, next(tie), after, (*steps, step)))
@@ -221,7 +230,7 @@ def _alike(problem: Problem, layout: Layout) -> object:
 
 
 def _labels(problem: Problem) -> list[object]:
-    """Axes that neither end uses are alike where their sizes are."""
+    """A label for each axis; axes of equal size that neither source nor target uses share one."""
     ends = (problem.source, problem.target)
     used = {axis for split, partial in ends for run in (*split, partial) for axis in run}
     return [axis if axis in used else -size for axis, size in enumerate(problem.sizes)]
@@ -236,40 +245,41 @@ def _trace(came: dict[Layout, tuple[Layout, Step]], start: Layout, end: Layout) 
 
 
 _WITNESSES = 64
+"""The most devices that the lower bound looks at."""
 
 
-def _first_places(sizes: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
-    """The first `count` places of a grid of these sizes, the last axis fastest."""
+def _first_coordinates(sizes: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
+    """The coordinates of the first `count` devices of a grid of these sizes."""
     for number in range(min(count, prod(sizes))):
-        place = []
+        coordinates = []
         for size in reversed(sizes):
             number, at = divmod(number, size)
-            place.append(at)
-        yield tuple(reversed(place))
+            coordinates.append(at)
+        yield tuple(reversed(coordinates))
 
 
 class _Missing:
-    """A bound from below of what must still be moved to the target, without permutations."""
+    """A lower bound on what must still be moved to reach the target, without permutations."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        # A mask would take from the others what they need.
+        # A mask leaves a shard to the first device along an axis only, so only that one counts.
         sizes = [1 if axis in problem.target[1] else n for axis, n in enumerate(problem.sizes)]
-        self.devices = list(_first_places(sizes, 4 * _WITNESSES))
+        self.devices = list(_first_coordinates(sizes, 4 * _WITNESSES))
         if len(self.devices) > _WITNESSES:
             self.devices = self.devices[:: len(self.devices) // _WITNESSES + 1]
         self.ends = cache(self._ends)
         self.needs = [self.ends(dim, run) for dim, run in enumerate(problem.target[0])]
 
     def _ends(self, dim: int, run: Run) -> list[tuple[int, int]]:
-        """For each device where its shard of `dim`, cut by `run`, begins and ends."""
+        """Where each device's shard of `dim`, split along `run`, begins and ends."""
         sizes, size = self.problem.sizes, self.problem.shape[dim]
         shard = self.problem.shard(dim, self.problem.count(run))
         found = []
-        for place in self.devices:
+        for coordinates in self.devices:
             index = 0
             for axis in run:
-                index = index * sizes[axis] + place[axis]
+                index = index * sizes[axis] + coordinates[axis]
             found.append((min(index * shard, size), min((index + 1) * shard, size)))
         return found
 
@@ -284,17 +294,18 @@ class _Missing:
         most = 0
         for at in range(len(self.devices)):
             need, have = 1, 1
-            for wanted, there in zip(self.needs, held, strict=True):
-                (low, high), (begin, end) = wanted[at], there[at]
+            for needed, there in zip(self.needs, held, strict=True):
+                (low, high), (begin, end) = needed[at], there[at]
                 need *= high - low
                 have *= max(0, min(high, end) - max(low, begin))
             most = max(most, need - have)
         return most * problem.unit
 
     def _to_combine(self, layout: Layout, pending: Run | list[int]) -> int:
-        """Each addend but one of an element is sent once, and the sum to all but one who want it.
+        """The bound while `pending` axes must still be reduced, averaged over the devices.
 
-        On the average of all devices: no device moves less than that in every plan.
+        For each element, all addends but one are sent once, and the sum is sent to all devices that
+        need it but one. In every plan some device moves at least the average.
         """
         problem = self.problem
         addends = problem.count(pending)

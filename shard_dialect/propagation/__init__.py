@@ -1,10 +1,10 @@
-"""Completing shardings: values and ops as numbers, rules and shardings as values, no MLIR.
+"""Propagation, without MLIR: values and ops are numbers, rules and shardings plain values.
 
-graph       what there is: values, and the nodes that shardings pass through
-step        what one node does, by the shardings around it: basic or aggressive
-schedule    which nodes have their turn when, and in which direction
-engine      all nodes until nothing changes
-cost        what the shardings around a node cost, in bytes moved
-upstream    upstream MLIR's orders: each op once
-history     where each sharding came from, and which conflicts there were
+graph             the program: values, and the nodes that shardings pass through
+step              how one node updates the shardings of its values: basic or aggressive
+schedule          when each node is visited, and in which direction
+engine            visits all nodes until nothing changes
+cost              the bytes moved for an op, given the shardings of its values
+upstream_order    upstream MLIR's orders: each op once
+history           where each sharding came from, and which conflicts there were
 """

@@ -1,10 +1,11 @@
-"""What shardings cost: the bytes that a device moves to compute each op between them.
+"""The cost of shardings: the bytes that a device moves to compute an op.
 
     ([i, k], [k, j]) -> ([i, j])    [[x], []], [[], []] -> [[], [x]]
     split i along x, then exchange the result         all_to_all of it
     or gather the first operand, split j along x      all_gather of it
 
-The cheapest way counts, as materialization will choose it. What is not known yet costs nothing.
+The cost of an op is that of its cheapest assignment, which is what materialization will choose.
+Values without a sharding cost nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from shard_dialect.propagation.graph import Graph
 from shard_dialect.propagation.step import PreparedRule
 
 _MOST = 64
-"""Ways to compute an op that are tried."""
+"""The most assignments that are tried for one op."""
 
 
 class Prices:
-    """Prices of a graph's nodes, each worked out once for the same shardings around it."""
+    """The costs of a graph's nodes, each computed once for the same rule and shardings."""
 
     def __init__(self, graph: Graph, grids: Mapping[str, Grid]) -> None:
         self._graph = graph
@@ -33,18 +34,21 @@ class Prices:
         self._plans: dict[tuple[object, ...], float] = {}
 
     def node(self, form: int, values: Sequence[int], known: Sequence[Annotation | None]) -> float:
-        """The fewest bytes to compute the op of a node between these shardings."""
+        """The fewest bytes that a device moves to compute a node whose values have these shardings.
+
+        `form` is the number of its prepared rule; 0 where shardings are on several grids.
+        """
         kinds = tuple(self._graph.kinds[value] for value in values)
         key = (form, kinds, *known)
         if key not in self._nodes:
-            names = {said.grid for said in known if said is not None}
+            names = {each.grid for each in known if each is not None}
             grid = self._grids[names.pop()] if len(names) == 1 else None
             self._nodes[key] = self._node(self._graph.forms[form], kinds, known, grid)
         return self._nodes[key]
 
     def _node(
         self,
-        form: PreparedRule,
+        prepared: PreparedRule,
         kinds: Sequence[int],
         known: Sequence[Annotation | None],
         grid: Grid | None,
@@ -52,32 +56,36 @@ class Prices:
         if grid is None:
             return 0
         found = min(
-            (self._way(form, kinds, known, way, grid) for way in _ways(form, known, grid)),
+            (
+                self._bytes(prepared, kinds, known, assignment, grid)
+                for assignment in _assignments(prepared, known, grid)
+            ),
             default=inf,
         )
         return 0 if found == inf else found
 
-    def _way(
+    def _bytes(
         self,
-        form: PreparedRule,
+        prepared: PreparedRule,
         kinds: Sequence[int],
         known: Sequence[Annotation | None],
-        way: Assignment,
+        assignment: Assignment,
         grid: Grid,
     ) -> float:
+        """The bytes that the reshards of operands and results move under `assignment`."""
         total = 0.0
         try:
-            for place, said in enumerate(known):
-                if said is None:
+            for index, annotation in enumerate(known):
+                if annotation is None:
                     continue
-                result = place - form.results
+                result = index - prepared.results
                 if result < 0:
-                    needed = form.rule.operand_sharding(place, way, grid)
-                    total += self._plan(said.sharding, needed, kinds[place], grid)
+                    needed = prepared.rule.operand_sharding(index, assignment, grid)
+                    total += self._plan(annotation.sharding, needed, kinds[index], grid)
                 else:
-                    made = form.rule.result_sharding(result, way, grid)
-                    total += self._plan(made, said.sharding, kinds[place], grid)
-        except ShardingError:  # no shards, or no plan for them
+                    made = prepared.rule.result_sharding(result, assignment, grid)
+                    total += self._plan(made, annotation.sharding, kinds[index], grid)
+        except ShardingError:  # the assignment is invalid, or has no reshard plan
             return inf
         return total
 
@@ -93,26 +101,27 @@ class Prices:
         return self._plans[key]
 
 
-def _ways(
-    form: PreparedRule, known: Sequence[Annotation | None], grid: Grid
+def _assignments(
+    prepared: PreparedRule, known: Sequence[Annotation | None], grid: Grid
 ) -> Iterator[Assignment]:
-    """The splits of the factors that the tensors suggest, those that use no axis twice."""
-    rule = form.rule
+    """Assignments that split each factor as some tensor does, or not, and use no axis twice."""
+    rule = prepared.rule
     found: list[set[Axes]] = [{()} for _ in rule.sizes]
-    for dims, said in zip((*rule.operands, *rule.results), known, strict=True):
-        if dims is None or said is None:
+    for dims, annotation in zip((*rule.operands, *rule.results), known, strict=True):
+        if dims is None or annotation is None:
             continue
-        for dim, axes in zip(dims, said.sharding.split_axes, strict=True):
+        for dim, axes in zip(dims, annotation.sharding.split_axes, strict=True):
             if len(dim) == 1 and axes and dim[0] not in rule.unsplit:
                 found[dim[0]].add(axes)
-    for factor, axes in form.pinned:
+    for factor, axes in prepared.pinned:
         found[factor] = {axes}
-    ways = product(*(sorted(each, key=lambda axes: (-len(axes), str(axes))) for each in found))
+    choices = [sorted(each, key=lambda axes: (-len(axes), str(axes))) for each in found]
     tried = 0
-    for way in ways:
-        kinds = {kind for factor, kind in rule.reductions if way[factor]}
-        if first_overlap([axis for axes in way for axis in axes]) is None and len(kinds) <= 1:
-            yield way
+    for assignment in product(*choices):
+        kinds = {kind for factor, kind in rule.reductions if assignment[factor]}
+        used = [axis for axes in assignment for axis in axes]
+        if first_overlap(used) is None and len(kinds) <= 1:
+            yield assignment
             tried += 1
             if tried == _MOST:
                 return

@@ -1,9 +1,12 @@
-"""All nodes until nothing changes.
+"""The propagation engine: it visits all nodes until nothing changes.
 
-What a node does depends on its rule, the direction and the shardings around it only, and programs
-repeat themselves: each such case is worked out once (`_memo`). A node comes back when a value of
-its has changed, the last changed first, as in MLIR's greedy rewriter, so that conflicts are met in
-the order in which Shardy meets them.
+The result of a visit depends only on the node's rule, its directions and the shardings of its
+values. Programs repeat themselves, so each such case is computed once (`_memo`). A node is visited
+again when one of its values has changed, the last changed first, as in MLIR's greedy rewriter. So
+conflicts arise in the same order as in Shardy.
+
+A *state* is an annotation that some value has during propagation. States are numbered from 1; 0 is
+that of a value that no sharding has reached.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ _Kind = tuple[int, Role, bool, Direction | None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Through `node`, `value` came to lie as number `state`."""
+    """A visit of `node` gave `value` the annotation with the number `state`."""
 
     value: int
     state: int
@@ -31,7 +34,7 @@ class Change:
 
 
 class Engine:
-    """Runs one graph; what is known of a value is read by `known`."""
+    """Propagates shardings through one graph; `known` reads the result."""
 
     def __init__(self, graph: Graph, grids: Mapping[str, Grid], strategy: Strategy) -> None:
         self.graph = graph
@@ -52,23 +55,23 @@ class Engine:
         self._group_of = {value: group for group in graph.groups for value in group}
         self._prices = Prices(graph, grids) if strategy.by_cost else None
         self._is_by_neighbours = False
-        """Whether what was worked out last hangs on more than the node's own values."""
+        """Whether the last computed visit depends on more than the node's own values."""
         self._withheld: dict[int, list[tuple[int, int]]] = {}
-        for value, said in enumerate(graph.said):
-            if said is not None:
-                self._now[value] = self._number(self._first_turn(value, said))
+        for value, annotation in enumerate(graph.said):
+            if annotation is not None:
+                self._now[value] = self._number(self._before_priorities(value, annotation))
         for group in graph.groups:
             self._agree(group)
 
     def run(self) -> None:
-        """Everything: each priority, and in it each stage."""
+        """Propagate: each priority in turn, and in it each stage."""
         self.settle()
         for priority in sorted(self._withheld):
             self._release(priority)
             self.settle()
 
     def settle(self) -> None:
-        """Let every node have its turns, until nothing changes."""
+        """Visit all nodes, stage by stage, until nothing changes."""
         for stage in range(STAGES) if self.strategy.stages else (STAGES - 1,):
             turns = [self._turn(kind, stage) for kind in self._kinds]
             exits = [turns[kind] for kind in self._exit_kinds]
@@ -79,84 +82,85 @@ class Engine:
                 self._visit(node, turn)
 
     def known(self, value: int) -> Annotation | None:
-        """What is known of a value so far; `None` where nothing has reached it."""
+        """The annotation of a value so far; `None` where no sharding has reached it."""
         return self._states[self._now[value]]
 
     def number(self, value: int) -> int:
-        """The number of what is known of a value: values with equal ones lie alike."""
+        """The state of a value: values with equal numbers have equal annotations."""
         return self._now[value]
 
     def state(self, number: int) -> Annotation | None:
+        """The annotation with this number; `None` for 0."""
         return self._states[number]
 
     def learn(self, value: int, said: Annotation) -> None:
-        """Let it be known how a value lies."""
+        """Give a value this annotation."""
         self._now[value] = self._number(said)
 
-    def _number(self, said: Annotation) -> int:
-        if said not in self._numbers:
-            self._numbers[said] = len(self._states)
-            self._states.append(said)
-            self._grid_of.append(said.grid)
-        return self._numbers[said]
+    def _number(self, annotation: Annotation) -> int:
+        if annotation not in self._numbers:
+            self._numbers[annotation] = len(self._states)
+            self._states.append(annotation)
+            self._grid_of.append(annotation.grid)
+        return self._numbers[annotation]
 
-    def _first_turn(self, value: int, said: Annotation) -> Annotation:
-        """What holds before any priority is released: later dimensions are whole until then."""
-        later = [dim for dim, priority in enumerate(said.priorities) if priority]
+    def _before_priorities(self, value: int, annotation: Annotation) -> Annotation:
+        """The annotation with its dimensions of later priorities closed and unsplit for now."""
+        later = [dim for dim, priority in enumerate(annotation.priorities) if priority]
         if not self.strategy.priorities or not later:
-            return replace(said, priorities=())
-        held = list(said.sharding.split_axes)
-        barred = list(said.replicated)
+            return replace(annotation, priorities=())
+        split = list(annotation.sharding.split_axes)
+        barred = list(annotation.replicated)
         for dim in later:
-            self._withheld.setdefault(said.priorities[dim] or 0, []).append((value, dim))
-            barred += held[dim]
-            held[dim] = ()
+            self._withheld.setdefault(annotation.priorities[dim] or 0, []).append((value, dim))
+            barred += split[dim]
+            split[dim] = ()
         return replace(
-            said,
-            sharding=replace(said.sharding, split_axes=tuple(held)),
-            open=tuple(dim for dim in said.open if dim not in later),
+            annotation,
+            sharding=replace(annotation.sharding, split_axes=tuple(split)),
+            open=tuple(dim for dim in annotation.open if dim not in later),
             priorities=(),
             replicated=tuple(barred),
         )
 
     def _release(self, priority: int) -> None:
-        """Let the dimensions of this priority lie as they are annotated, and grow if they may."""
+        """Apply the annotations of the dimensions with this priority."""
         for value, dim in self._withheld[priority]:
-            said, now = self.graph.said[value], self.known(value)
-            assert said is not None, "withheld from an annotation"
+            annotation, now = self.graph.said[value], self.known(value)
+            assert annotation is not None, "withheld from an annotation"
             assert now is not None, "known from the start"
-            axes = said.sharding.split_axes[dim]
+            axes = annotation.sharding.split_axes[dim]
             try:
                 released = replace(
                     now,
                     sharding=now.sharding.with_dim(dim, axes),
-                    open=(*now.open, dim) if dim in said.open else now.open,
+                    open=(*now.open, dim) if dim in annotation.open else now.open,
                     replicated=tuple(axis for axis in now.replicated if axis not in axes),
                 )
-            except ShardingError:  # another member of its group has taken an axis meanwhile
+            except ShardingError:  # another member of its group now uses one of the axes
                 continue
             for each in self._group_of.get(value, (value,)):
                 self.learn(each, released)
 
     def _agree(self, group: Sequence[int]) -> None:
-        """Let the members of a group begin alike, where only one sharding is given."""
+        """Give all members of a group the same annotation, if the annotated ones agree."""
         given = {self._now[value] for value in group if self.known(value) is not None}
         if len(given) == 1:
             for value in group:
                 self._now[value] = next(iter(given))
 
     def _kind(self, node: Node) -> int:
-        """A number for all nodes that have their turns in the same way."""
+        """A number for all nodes with the same directions in every stage."""
         key = (node.form, node.role, node.used_once, node.to)
         return self._kinds.setdefault(key, len(self._kinds))
 
     def _turn(self, kind: _Kind, stage: int) -> int:
-        """The number of the rule with the directions that it has in a stage; 0 for none."""
+        """A number for the rule with its directions in a stage, the *turn*; 0 for no visit."""
         number, role, used_once, to = kind
-        form = self.graph.forms[number]
-        found: Directions = (to,) * len(form.sizes) if to else ()
+        prepared = self.graph.forms[number]
+        found: Directions = (to,) * len(prepared.sizes) if to else ()
         if not to:
-            found = directions(form, role, used_once, stage)
+            found = directions(prepared, role, used_once, stage)
         if all(direction == "none" for direction in found):
             return 0
         key = (number, found)
@@ -181,19 +185,19 @@ class Engine:
                         stack.append(near)
 
     def _visit(self, node: Node, turn: int) -> Sequence[int]:
-        """Let a node have its turn; the values that changed."""
+        """Update the values of a node; returns those that changed."""
         now = self._now
         key = (turn, *[now[value] for value in node.values])
         found = self._memo.get(key)
         if found is None:
-            found = self._work_out(node, turn)
+            found = self._compute(node, turn)
             if not self._is_by_neighbours:
                 self._memo[key] = found
         if not found:
             return ()
         changed = []
-        for place, state in found:
-            value = node.values[place]
+        for index, state in found:
+            value = node.values[index]
             for each in self._group_of.get(value, (value,)):
                 if now[each] != state:
                     now[each] = state
@@ -201,7 +205,8 @@ class Engine:
                     changed.append(each)
         return changed
 
-    def _work_out(self, node: Node, turn: int) -> tuple[tuple[int, int], ...]:
+    def _compute(self, node: Node, turn: int) -> tuple[tuple[int, int], ...]:
+        """The new state of each value of the node that changes, by its index in `node.values`."""
         numbers = [self._now[value] for value in node.values]
         form, found = self._turn_list[turn]
         names = {self._grid_of[number] for number in numbers}
@@ -209,7 +214,7 @@ class Engine:
         names -= {None}
         grid = self.grids.get(next(iter(names)) or "") if len(names) == 1 else None
         self._is_by_neighbours = False
-        if turn == 0 or grid is None:  # nothing is known, or of two grids
+        if turn == 0 or grid is None:  # no shardings, or on two grids
             return ()
         known = [self._states[number] for number in numbers]
         done = step(self.graph.forms[form], known, found, grid, self.strategy.aggressive)
@@ -218,9 +223,9 @@ class Engine:
             self._is_by_neighbours = True
             made = self._cheapest(node, found, known, grid, done)
         return tuple(
-            (place, self._number(said))
-            for place, said in made.items()
-            if node.values[place] != NOTHING
+            (index, self._number(annotation))
+            for index, annotation in made.items()
+            if node.values[index] != NOTHING
         )
 
     def _cheapest(
@@ -231,31 +236,33 @@ class Engine:
         grid: Grid,
         done: Outcome,
     ) -> dict[int, Annotation]:
-        """Of the ways to resolve a conflict that after which the fewest bytes move near the node.
+        """The resolution of a conflict after which the node and its neighbours move fewest bytes.
 
-        Of equals the one that is `done` without looking.
+        Of equal ones the default, `done`.
         """
-        form = self.graph.forms[node.form]
-        others = [step(form, known, found, grid, first=first).made for first in done.contested[1:]]
-        ways = [done.made, *others]
-        near = self._near(node, ways)
-        return min(ways, key=lambda made: self._price_near(node, made, near))
+        prepared = self.graph.forms[node.form]
+        others = [
+            step(prepared, known, found, grid, first=first).made for first in done.contested[1:]
+        ]
+        resolutions = [done.made, *others]
+        near = self._near(node, resolutions)
+        return min(resolutions, key=lambda made: self._price_near(node, made, near))
 
-    def _near(self, node: Node, ways: Sequence[Mapping[int, Annotation]]) -> set[int]:
-        """The nodes that may move other bytes in one way than in another; the node is one."""
-        places = {place for made in ways for place in made}
-        differ = [place for place in places if len({made.get(place) for made in ways}) > 1]
+    def _near(self, node: Node, resolutions: Sequence[Mapping[int, Annotation]]) -> set[int]:
+        """The nodes whose cost may depend on the resolution, including the node itself."""
+        indices = {index for made in resolutions for index in made}
+        differ = [index for index in indices if len({each.get(index) for each in resolutions}) > 1]
         return {
             number
-            for place in differ
-            if (value := node.values[place]) != NOTHING
+            for index in differ
+            if (value := node.values[index]) != NOTHING
             for number in (self._makers[value], *self._users[value])
             if number >= 0
         }
 
     def _price_near(self, node: Node, made: Mapping[int, Annotation], near: Iterable[int]) -> float:
-        """The bytes that the nodes near one move when `made` has become of its values."""
-        new = {node.values[place]: said for place, said in made.items()}
+        """The bytes that the nodes `near` move when this node's values change to `made`."""
+        new = {node.values[index]: annotation for index, annotation in made.items()}
         return sum(self._price(self.graph.nodes[number], new) for number in near)
 
     def _price(self, node: Node, new: Mapping[int, Annotation]) -> float:
@@ -264,7 +271,7 @@ class Engine:
         return self._prices.node(node.form, node.values, known)
 
     def price(self) -> float:
-        """The bytes that a device moves in all, by the cost model, as things are."""
+        """The bytes that a device moves in the program, by the cost model, as values are now."""
         prices = self._prices or Prices(self.graph, self.grids)
         return sum(
             prices.node(node.form, node.values, [self.known(value) for value in node.values])
@@ -273,7 +280,7 @@ class Engine:
 
 
 def _neighbours(graph: Graph) -> tuple[list[list[int]], list[int]]:
-    """For each value the nodes that use it, the last one first; and its maker, or -1."""
+    """For each value, the nodes that use it, the last one first, and its producer, or -1."""
     users: list[list[int]] = [[] for _ in graph.said]
     makers = [-1] * len(graph.said)
     for number in range(len(graph.nodes) - 1, -1, -1):

@@ -1,10 +1,10 @@
-"""What shardings pass through: a program as values and nodes, by number.
+"""The graph that shardings propagate through: a program as numbered values and nodes.
 
     %2 = stablehlo.add %0, %1      a node with the rule of the op, from values 1 and 2 to value 3
-    %3 = stablehlo.while(%x = %2)  a node without an op's rule: %3, which %x is too, is what %2 is,
-                                   and what the body returns
+    %3 = stablehlo.while(%x = %2)  a flow: %3 and %x are one value, and a node with the identity
+                                   rule gives it the sharding of %2 and of what the body returns
 
-Value 0 stands for whatever is no tensor, and is never known.
+Value 0 stands for anything that is not a tensor, and never has a sharding.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ NOTHING = 0
 
 @dataclass(slots=True)
 class Node:
-    """`values` are its operands and results; `origin` is the caller's number of the op.
+    """An op or a flow. `values` are its operands and results; `origin` is the caller's op number.
 
-    `to` restricts a barrier to one direction, whatever the stage. An annotation says how its result
-    lies (`said`): of its operand, too, or for the `users` of the result alone.
+    `form` is the number of its prepared rule. `used_once` tells whether no other node uses its
+    operands. `to` restricts a barrier to one direction in every stage. `annotates` is set for an
+    op that annotates its result: the annotation holds for the operand too ("value"), or only for
+    the users of the result ("users").
     """
 
     form: int
@@ -41,24 +43,24 @@ class Node:
 
 @dataclass
 class Graph:
-    """Nodes in the order of the program; `exits` give the results of functions their shardings."""
+    """Values and nodes, in program order; `exits` are the nodes of the results of functions."""
 
     forms: list[PreparedRule] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     exits: list[Node] = field(default_factory=list)
     said: list[Annotation | None] = field(default_factory=lambda: [None])
-    """What is known of each value from the start."""
+    """The annotation of each value before propagation."""
     groups: list[tuple[int, ...]] = field(default_factory=list)
-    """Values that lie alike."""
+    """Values that have the same sharding."""
     sizes: list[tuple[Shape, int]] = field(default_factory=lambda: [((), 0)])
-    """The shape and the bytes of an element, each pair once."""
+    """The global shape and the bytes of an element, each pair once."""
     kinds: list[int] = field(default_factory=lambda: [0])
-    """For each value which of `sizes` it has."""
+    """For each value, its index in `sizes`."""
     _sizes: dict[tuple[Shape, int], int] = field(default_factory=dict)
     _identities: dict[tuple[Shape, int], int] = field(default_factory=dict)
 
     def value(self, shape: Shape, itemsize: int, said: Annotation | None = None) -> int:
-        """A new tensor of this shape, with so many bytes an element; its number."""
+        """Add a tensor of this shape, with `itemsize` bytes per element; returns its number."""
         size = (shape, itemsize)
         if size not in self._sizes:
             self._sizes[size] = len(self.sizes)
@@ -73,12 +75,12 @@ class Graph:
         pinned: tuple[tuple[int, Axes], ...] = (),
         pinned_on: str | None = None,
     ) -> int:
-        """A rule made ready for any number of nodes; its number."""
+        """Prepare a rule for any number of nodes; returns its number in `forms`."""
         self.forms.append(PreparedRule.of(rule, pinned, pinned_on))
         return len(self.forms) - 1
 
     def identity(self, shape: Shape, sources: int = 1) -> int:
-        """The form of a value that is each of its sources."""
+        """The number of the rule of a value that has the same sharding as each of its sources."""
         key = (shape, sources)
         if key not in self._identities:
             dims = tuple((dim,) for dim in range(len(shape)))
@@ -88,12 +90,12 @@ class Graph:
         return self._identities[key]
 
     def flow(self, shape: Shape, sources: Sequence[int], target: int, origin: int) -> None:
-        """Let `target` be each of `sources`: around a loop, out of a branch, into a call."""
+        """Add a flow from each of `sources` to `target`: a loop, a branch or a call."""
         form = self.identity(shape, len(sources))
         self.nodes.append(Node(form, (*sources, target), "pass", True, origin))
 
     def exit(self, shape: Shape, value: int, said: Annotation | None, origin: int) -> int:
-        """What a function returns: how `value` lies for its callers is a value of its own."""
+        """Add a result of a function; returns the number of the value that its callers see."""
         result = self.value(*self.sizes[self.kinds[value]], said)
         node = Node(self.identity(shape), (value, result), "pass", True, origin)
         self.exits.append(node)

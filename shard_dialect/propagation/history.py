@@ -1,11 +1,11 @@
-"""Where a sharding came from, and which conflicts are left when all is done.
+"""The history of propagation: where each sharding came from, and which conflicts remain.
 
     %x: [[0], []]  annotated
     %1 = add %x, %y         [[0], []]  dimension 0 from operand 0
     %2 = transpose %1       [[], [0]]  dimension 1 from operand 0
 
-A *conflict* is where tensors of one op cannot lie as the op would have them: two that split a
-factor in different ways, or two factors that want the same axis.
+A *conflict* is two shardings that one op cannot both have: two tensors split one factor
+differently, or two tensors split different factors along one axis.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shard_dialect.propagation.step import PreparedRule, factors_of
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """`value` has dimension `dim` split through `node` from `source`; both `None`: it was said."""
+    """`value` got the split of `dim` from `source` through `node`; both are `None` if annotated."""
 
     value: int
     dim: int
@@ -34,18 +34,21 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two in a conflict: the tensor at `place` of the op splits its dimension `dim`."""
+    """One side of a conflict: tensor number `place` of the op splits dimension `dim` along `axes`.
+
+    Tensors are numbered from the first operand to the last result.
+    """
 
     place: int
     dim: int
     axes: Axes
     elements: int
-    """Of the tensor: moving a smaller one is cheaper."""
+    """The number of elements of the tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """`winner` has its way in the op's other tensors; `None` where neither has."""
+    """The op's other tensors have the sharding of `winner`; `None` where they have neither's."""
 
     node: Node
     sides: tuple[Side, Side]
@@ -54,7 +57,7 @@ class Conflict:
 
 
 class History:
-    """What happened in a run of an engine that is over."""
+    """The history of an engine that has finished."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -63,7 +66,7 @@ class History:
             self._changes.setdefault(change.value, []).append(number)
 
     def chain(self, value: int, dim: int) -> list[Link]:
-        """From what is known of a dimension back to what was said, the last link first."""
+        """The links from the final split of a dimension back to the annotation, the last first."""
         links: list[Link] = []
         now = len(self._engine.changes)
         while True:
@@ -73,13 +76,13 @@ class History:
                 return [*links, Link(value, dim, axes)]
             node = self._engine.changes[change].node
             found = self._source(node, value, dim, change)
-            if found is None:  # the split is the op's own wish
+            if found is None:  # the op's rule gives the split
                 return [*links, Link(value, dim, axes, node)]
             links.append(Link(value, dim, axes, node, found[0]))
             (value, dim), now = found, change
 
     def _known(self, value: int, before: int) -> Annotation | None:
-        """What was known of a value before change number `before`."""
+        """The annotation of a value before change number `before`."""
         numbers = [number for number in self._changes.get(value, ()) if number < before]
         if not numbers:
             if not self._changes.get(value):
@@ -103,25 +106,25 @@ class History:
 
     def _source(self, node: Node, value: int, dim: int, change: int) -> tuple[int, int] | None:
         """The value of the node, and its dimension, that the split was taken from."""
-        form = self._engine.graph.forms[node.form]
-        places = [place for place, each in enumerate(node.values) if each == value]
-        if not places:  # through a group, one of whose members is of this node
+        prepared = self._engine.graph.forms[node.form]
+        indices = [index for index, each in enumerate(node.values) if each == value]
+        if not indices:  # through a group, of which the node has another member
             group = next(each for each in self._engine.graph.groups if value in each)
             member = next(each for each in node.values if each in group)
             return member, dim
-        wanted = set(form.tensors[places[0]][dim])
+        own = set(prepared.tensors[indices[0]][dim])
         best: tuple[int, int, int] | None = None
-        for place, each in enumerate(node.values):
+        for index, each in enumerate(node.values):
             if each in (NOTHING, value):
                 continue
-            for other, factors in enumerate(form.tensors[place]):
-                count = len(self._axes(each, other, change)) if wanted & set(factors) else 0
+            for other, factors in enumerate(prepared.tensors[index]):
+                count = len(self._axes(each, other, change)) if own & set(factors) else 0
                 if count and (best is None or count > best[0]):
                     best = (count, each, other)
         return best[1:] if best else None
 
     def conflicts(self) -> Iterator[Conflict]:
-        """Those that are left, in the order of the nodes, one a node at most."""
+        """The conflicts that remain, in the order of the nodes, at most one per node."""
         graph = self._engine.graph
         seen: dict[tuple[int, ...], tuple[tuple[Side, Side], Side | None, str] | None] = {}
         for node in graph.nodes:
@@ -135,71 +138,71 @@ class History:
                 yield Conflict(node, *found)
 
     def _conflict(
-        self, node: Node, form: PreparedRule
+        self, node: Node, prepared: PreparedRule
     ) -> tuple[tuple[Side, Side], Side | None, str] | None:
         known = [self._engine.known(value) for value in node.values]
-        names = {said.grid for said in known if said is not None}
+        names = {each.grid for each in known if each is not None}
         if len(names) != 1:
             return None
         grid = self._engine.grids[names.pop()]
-        tensors = [factors_of(form, place, said, grid) for place, said in enumerate(known)]
-        pair = _two_ways(tensors) or _two_factors(tensors)
+        tensors = [factors_of(prepared, index, each, grid) for index, each in enumerate(known)]
+        pair = _on_one_factor(tensors) or _on_one_axis(tensors)
         if pair is None:
             return None
-        sides = tuple(_side(form, tensors, place, factor, grid) for place, factor in pair)
-        return (sides[0], sides[1]), *_decided(form, tensors, pair, sides)
+        sides = tuple(_side(prepared, tensors, index, factor, grid) for index, factor in pair)
+        return (sides[0], sides[1]), *_decided(prepared, tensors, pair, sides)
 
 
 _Tensors = list[dict[int, FactorSplit]]
 _At = tuple[int, int]
-"""A tensor's place and a factor."""
+"""The number of a tensor, and a factor."""
 
 
-def _two_ways(tensors: _Tensors) -> tuple[_At, _At] | None:
-    """Two tensors that split one factor, neither as the beginning of the other."""
-    for place, tensor in enumerate(tensors):
-        for other, later in enumerate(tensors[place + 1 :], place + 1):
+def _on_one_factor(tensors: _Tensors) -> tuple[_At, _At] | None:
+    """Two tensors that split one factor along axes of which neither is a prefix of the other."""
+    for index, tensor in enumerate(tensors):
+        for other, later in enumerate(tensors[index + 1 :], index + 1):
             for factor in tensor.keys() & later.keys():
                 a, b = tensor[factor].axes, later[factor].axes
                 if a and b and not is_prefix(a, b) and not is_prefix(b, a):
-                    return (place, factor), (other, factor)
+                    return (index, factor), (other, factor)
     return None
 
 
-def _two_factors(tensors: _Tensors) -> tuple[_At, _At] | None:
+def _on_one_axis(tensors: _Tensors) -> tuple[_At, _At] | None:
     """Two tensors that split different factors along one axis, where a third has both factors."""
     split = [
-        (place, factor)
-        for place, tensor in enumerate(tensors)
+        (index, factor)
+        for index, tensor in enumerate(tensors)
         for factor, here in tensor.items()
         if here.axes
     ]
-    for number, (place, factor) in enumerate(split):
+    for number, (index, factor) in enumerate(split):
         for other, second in split[number + 1 :]:
             if factor == second or not any({factor, second} <= each.keys() for each in tensors):
                 continue
-            a, b = tensors[place][factor].axes, tensors[other][second].axes
+            a, b = tensors[index][factor].axes, tensors[other][second].axes
             if any(overlaps(x, y) for x in a for y in b):
-                return (place, factor), (other, second)
+                return (index, factor), (other, second)
     return None
 
 
-def _side(form: PreparedRule, tensors: _Tensors, place: int, factor: int, grid: Grid) -> Side:
-    axes = axes_of(tensors[place][factor].axes, grid)
-    elements = prod(form.sizes[each] for each in tensors[place])
-    dim = next(dim for dim, factors in enumerate(form.tensors[place]) if factor in factors)
-    return Side(place, dim, axes, elements)
+def _side(prepared: PreparedRule, tensors: _Tensors, index: int, factor: int, grid: Grid) -> Side:
+    axes = axes_of(tensors[index][factor].axes, grid)
+    elements = prod(prepared.sizes[each] for each in tensors[index])
+    dim = next(dim for dim, factors in enumerate(prepared.tensors[index]) if factor in factors)
+    return Side(index, dim, axes, elements)
 
 
 def _decided(
-    form: PreparedRule, tensors: _Tensors, pair: tuple[_At, _At], sides: tuple[Side, ...]
+    prepared: PreparedRule, tensors: _Tensors, pair: tuple[_At, _At], sides: tuple[Side, ...]
 ) -> tuple[Side | None, str]:
-    """Who has its way in the tensors beside the two, and by which rule of `step`."""
+    """The side that more of the other tensors follow, and the reason (an order of `step`)."""
     votes = [0, 0]
-    for place, tensor in enumerate(tensors):
+    for index, tensor in enumerate(tensors):
         for number, (at, factor) in enumerate(pair):
             axes = tensors[at][factor].axes
-            if place not in (pair[0][0], pair[1][0]) and factor in tensor:
+            if index not in (pair[0][0], pair[1][0]) and factor in tensor:
                 votes[number] += tensor[factor].axes == axes
     if votes[0] == votes[1]:
         return None, "neither gives way: the op's tensors are brought together when it is computed"
@@ -209,6 +212,6 @@ def _decided(
             winner,
             f"its tensor is the larger one, {winner.elements} elements to {loser.elements}",
         )
-    if form.is_elementwise and len(winner.axes) > len(loser.axes):
+    if prepared.is_elementwise and len(winner.axes) > len(loser.axes):
         return winner, "it is split into more shards"
     return winner, "of two that are as large the first goes first"

@@ -1,14 +1,14 @@
-"""Which ops have their turn when, and in which direction.
+"""The schedule of propagation: when each op is visited, and in which direction.
 
-A strategy adds one thing to the one before it:
+Each strategy adds one thing to the one before it:
 
-    basic           along factors, what all tensors agree on
-    aggressive      conflicts are resolved (`step`)
-    op-priority     five stages, each with the turns of those before it; the cheap decisions first
-    user-priority   all of that for each priority of the annotations, the first one first
-    cost            a conflict is resolved so that the op and its neighbours move the fewest bytes
+    basic           passes along each factor the axes on which all tensors agree
+    aggressive      resolves conflicts (`step`)
+    op-priority     five stages, each with the visits of those before it; cheap decisions first
+    user-priority   all of that for each priority of the annotations, lower numbers first
+    cost            resolves a conflict so that the op and its neighbours move the fewest bytes
 
-The stages, by the role of a rule:
+The directions in each stage, by the role of the rule:
 
     role            0              1          2                       3          4
     elementwise,    both, of ops   both       both                    both       both
@@ -17,8 +17,8 @@ The stages, by the role of a rule:
     broadcast       -              -          backward (free ones)    backward   both
     other           -              -          both (free factors)     both       both
 
-"Used once" are ops whose operands have no other user, whom a change could surprise. A factor is
-free if it is not reduced, nor needed whole, nor permuted.
+An op is "used once" if its operands have no other user that a change of sharding could affect. A
+factor is free if it is not reduced, needed whole, or permuted.
 
 Source: Shardy, docs/propagation.md.
 """
@@ -37,7 +37,7 @@ STAGES = 5
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """What each strategy does."""
+    """What a strategy does: resolve conflicts, run in stages, by priority, and by cost."""
 
     aggressive: bool = True
     stages: bool = True
@@ -63,7 +63,7 @@ _BY_ROLE: dict[Role, tuple[Direction, ...]] = {
 
 
 def directions(form: PreparedRule, role: Role, used_once: bool, stage: int) -> Directions:
-    """The direction in which each factor has its turn in a stage."""
+    """The direction in which a stage passes shardings along each factor."""
     now = _BY_ROLE[role][stage]
     before: Direction = "none"
     if stage == 0 and not used_once:

@@ -1,15 +1,15 @@
-"""What one op does for the shardings of its operands and results, by its rule.
+"""One propagation step: how an op's rule updates the shardings of its operands and results.
 
     ([i, k], [k, j]) -> ([i, j])       lhs [{x}, {}], rhs [{}, {y}], result [{?}, {?}]
     basic                              result [{x}, {y}]
 
-*Basic*: along each factor the longest split that all tensors with it agree on, given only if no
-tensor would use an axis twice by it.
+*Basic*: each factor gets the longest split on which all tensors with the factor agree. It leaves
+out an axis with which some tensor would use an axis twice.
 
-*Aggressive* differs where tensors are in conflict: basic leaves such an axis out for all, while
-here each tensor takes what it can, the factors in a stated order: that from the largest tensor
-first; of an elementwise op then the one that is split most; then that from the first tensor; then
-the first. The smallest case where they sub-axis:
+*Aggressive* differs in conflicts. Basic leaves out a contested axis in all tensors. Aggressive lets
+each tensor take what it can, one factor after the other. The first factor is the one whose split
+comes from the largest tensor. Ties are broken, for elementwise ops, by the most shards; then by the
+first source tensor; then by the factor's number. The smallest case in which the two differ:
 
     ([i, j], [i, j]) -> ([i, j])       lhs [{x}, {?}], rhs [{?}, {x}], result [{?}, {?}]
     basic                              nothing
@@ -41,17 +41,18 @@ from shard_dialect.model.projection import (
 )
 
 Direction = Literal["both", "forward", "backward", "none"]
-"""Whether shardings pass to all tensors of an op, to its results, or to its operands."""
+"""Whether shardings pass to all tensors of an op, to its results, to its operands, or to none."""
 _Dims = tuple[tuple[int, ...], ...]
 _Fits = Callable[[SubAxisTriple, int], "SubAxisTriple | None"]
+"""From a sub-axis, and the number of shards before it, to the major factor that fits."""
 
 
 @dataclass(frozen=True)
 class PreparedRule:
-    """A rule made ready: each dimension has a factor, each tensor a place.
+    """A rule prepared for propagation: each dimension has a factor, and each tensor a number.
 
-    `tensors` are the operands, and from `results` on the results; those that are no tensors have
-    no dimensions.
+    `tensors` has the factors of the operands, and from index `results` on those of the results.
+    Values that are not tensors have no dimensions.
     """
 
     rule: ShardingRule
@@ -63,8 +64,9 @@ class PreparedRule:
     """The factors that are reduced, needed whole, or permuted."""
     is_elementwise: bool
     pinned: tuple[tuple[int, Axes], ...] = ()
-    """Factors whose split is given, whatever the tensors say, and on which grid."""
+    """Factors with a fixed split, whatever the shardings of the tensors."""
     pinned_on: str | None = None
+    """The grid of the axes in `pinned`."""
 
     @classmethod
     def of(
@@ -73,6 +75,7 @@ class PreparedRule:
         pinned: tuple[tuple[int, Axes], ...] = (),
         pinned_on: str | None = None,
     ) -> PreparedRule:
+        """Prepare `rule`; a dimension without a factor gets one of its own, of size 1."""
         sizes = list(rule.sizes)
 
         def filled(dims: _Dims | None) -> _Dims:
@@ -103,14 +106,13 @@ class PreparedRule:
 class _Tensor:
     factors: dict[int, FactorSplit]
     barred: SubAxisTriples
-    """Axes that the tensor is replicated or partial along."""
+    """Axes that must not split the tensor: its replicated and partial axes."""
 
 
 class Outcome(NamedTuple):
-    """What is new for which tensor, by its place; and the factors that were in conflict.
+    """The new annotations, by tensor number, and the `contested` factors, in the order applied.
 
-    These want an axis that another one wants in a tensor of both. They stand in the order in which
-    they went.
+    A factor is contested if another factor could split the same tensor along the same axis.
     """
 
     made: dict[int, Annotation]
@@ -118,86 +120,92 @@ class Outcome(NamedTuple):
 
 
 def step(
-    form: PreparedRule,
-    said: Sequence[Annotation | None],
+    prepared: PreparedRule,
+    annotations: Sequence[Annotation | None],
     directions: Sequence[Direction],
     grid: Grid,
     aggressive: bool = True,
     first: int | None = None,
 ) -> Outcome:
-    """Pass shardings on; `directions` has one for each factor.
+    """Propagate between the tensors of one op; `directions` has one for each factor.
 
-    Of those in conflict the factor `first` goes first, if it is given.
+    In a conflict the factor `first` goes first, if it is given.
     """
-    tensors = [_projected(form, place, each, grid) for place, each in enumerate(said)]
-    wanted = _all_wanted(form, tensors, directions, grid)
-    if not any(wanted):
+    tensors = [_projected(prepared, index, each, grid) for index, each in enumerate(annotations)]
+    candidates = _candidates(prepared, tensors, directions, grid)
+    if not any(candidates):
         return Outcome({})
-    contested = _contested(tensors, wanted)
+    contested = _contested(tensors, candidates)
     if aggressive:
-        order = _order(form, tensors, wanted)
+        order = _order(prepared, tensors, candidates)
         order.sort(key=lambda factor: factor != first)
-        changed = _grow_each(form, tensors, wanted, order)
+        changed = _grow_each(prepared, tensors, candidates, order)
         contested = [factor for factor in order if factor in contested]
     else:
-        changed = _grow_together(form, tensors, wanted)
+        changed = _grow_together(prepared, tensors, candidates)
     made = {}
-    for place in sorted(changed):
-        new = _annotation(form, place, tensors[place], said[place], grid)
+    for index in sorted(changed):
+        new = _annotation(prepared, index, tensors[index], annotations[index], grid)
         if new is not None:
-            made[place] = new
+            made[index] = new
     return Outcome(made, tuple(contested))
 
 
-def _contested(tensors: Sequence[_Tensor], wanted: Sequence[SubAxisTriples]) -> list[int]:
-    some = [factor for factor, axes in enumerate(wanted) if axes]
+def _contested(tensors: Sequence[_Tensor], candidates: Sequence[SubAxisTriples]) -> list[int]:
+    some = [factor for factor, axes in enumerate(candidates) if axes]
     return [
         factor
         for factor in some
         if any(
             other != factor
-            and any(overlaps(a, b) for a in wanted[factor] for b in wanted[other])
+            and any(overlaps(a, b) for a in candidates[factor] for b in candidates[other])
             and any(factor in each.factors and other in each.factors for each in tensors)
             for other in some
         )
     ]
 
 
-def _all_wanted(
-    form: PreparedRule, tensors: Sequence[_Tensor], directions: Sequence[Direction], grid: Grid
+def _candidates(
+    prepared: PreparedRule, tensors: Sequence[_Tensor], directions: Sequence[Direction], grid: Grid
 ) -> list[SubAxisTriples]:
-    wanted = [
-        _wanted(tensors, form.results, factor, "none" if factor in form.blocked else direction)
+    candidates = [
+        _candidate(
+            tensors, prepared.results, factor, "none" if factor in prepared.blocked else direction
+        )
         for factor, direction in enumerate(directions)
     ]
-    for factor, axes in form.pinned:
-        wanted[factor] = sub_axes_of(axes, grid)
-    return wanted
+    for factor, axes in prepared.pinned:
+        candidates[factor] = sub_axes_of(axes, grid)
+    return candidates
 
 
 def factors_of(
-    form: PreparedRule, place: int, said: Annotation | None, grid: Grid
+    prepared: PreparedRule, index: int, annotation: Annotation | None, grid: Grid
 ) -> dict[int, FactorSplit]:
-    """How the tensor at a place splits the factors of the rule."""
-    dims = form.tensors[place]
-    if said is None:
-        return project(dims, form.sizes, [()] * len(dims), [False] * len(dims))
-    split = [sub_axes_of(axes, grid) for axes in said.sharding.split_axes[: len(dims)]]
-    closed = [dim not in said.open for dim in range(len(dims))]
-    return project(dims, form.sizes, split, closed)
+    """How tensor number `index` splits the factors of the rule."""
+    dims = prepared.tensors[index]
+    if annotation is None:
+        return project(dims, prepared.sizes, [()] * len(dims), [False] * len(dims))
+    split = [sub_axes_of(axes, grid) for axes in annotation.sharding.split_axes[: len(dims)]]
+    closed = [dim not in annotation.open for dim in range(len(dims))]
+    return project(dims, prepared.sizes, split, closed)
 
 
-def _projected(form: PreparedRule, place: int, said: Annotation | None, grid: Grid) -> _Tensor:
-    barred = (*said.replicated, *said.sharding.partial) if said is not None else ()
-    return _Tensor(factors_of(form, place, said, grid), sub_axes_of(barred, grid))
+def _projected(
+    prepared: PreparedRule, index: int, annotation: Annotation | None, grid: Grid
+) -> _Tensor:
+    barred = (
+        (*annotation.replicated, *annotation.sharding.partial) if annotation is not None else ()
+    )
+    return _Tensor(factors_of(prepared, index, annotation, grid), sub_axes_of(barred, grid))
 
 
-def _wanted(
+def _candidate(
     tensors: Sequence[_Tensor], results: int, factor: int, direction: Direction
 ) -> SubAxisTriples:
-    """The longest split of the factor that its tensors agree on, conflicts aside.
+    """The longest split of the factor on which its tensors agree, without looking at others.
 
-    In one direction those on its far side are looked at for conflicts, but give nothing.
+    With one direction, the tensors that receive limit the split, but do not extend it.
     """
     if direction == "none":
         return ()
@@ -216,11 +224,11 @@ def _wanted(
 
 
 def _grow_together(
-    form: PreparedRule, tensors: list[_Tensor], wanted: list[SubAxisTriples]
+    prepared: PreparedRule, tensors: list[_Tensor], candidates: list[SubAxisTriples]
 ) -> set[int]:
-    """Basic: a factor grows only as far as it can in all tensors."""
+    """Basic: split a factor only as far as all tensors can; returns the changed tensors."""
     changed = set()
-    for factor, axes in enumerate(wanted):
+    for factor, axes in enumerate(candidates):
 
         def fits(
             sub_axis: SubAxisTriple, before: int, factor: int = factor
@@ -229,43 +237,46 @@ def _grow_together(
             for tensor in tensors:
                 kept = kept and _clear_of_others(kept, tensor, factor)
                 if kept and factor in tensor.factors:
-                    kept = _fitting(kept, tensor, factor, before, form.sizes[factor])
+                    kept = _fitting(kept, tensor, factor, before, prepared.sizes[factor])
             return kept
 
         axes = _truncated(axes, fits)
-        for place, tensor in enumerate(tensors):
+        for index, tensor in enumerate(tensors):
             if _extend(tensor, factor, axes):
-                changed.add(place)
+                changed.add(index)
     return changed
 
 
 def _grow_each(
-    form: PreparedRule, tensors: list[_Tensor], wanted: list[SubAxisTriples], order: Sequence[int]
+    prepared: PreparedRule,
+    tensors: list[_Tensor],
+    candidates: list[SubAxisTriples],
+    order: Sequence[int],
 ) -> set[int]:
-    """Aggressive: each tensor takes what it can, by factors in this order; results first."""
+    """Aggressive: each tensor takes what it can, factors in this order, results first."""
     changed = set()
-    for place in (*range(form.results, len(tensors)), *range(form.results)):
-        tensor = tensors[place]
+    for index in (*range(prepared.results, len(tensors)), *range(prepared.results)):
+        tensor = tensors[index]
         for factor in order:
             if factor not in tensor.factors:
                 continue
-            axes = _longest(form, tensor, factor, wanted[factor])
-            if axes and place < form.results and form.is_elementwise:
-                axes = _no_further_than_results(form, tensors, factor, axes)
+            axes = _longest(prepared, tensor, factor, candidates[factor])
+            if axes and index < prepared.results and prepared.is_elementwise:
+                axes = _no_further_than_results(prepared, tensors, factor, axes)
             if _extend(tensor, factor, axes):
-                changed.add(place)
+                changed.add(index)
     return changed
 
 
 def _longest(
-    form: PreparedRule, tensor: _Tensor, factor: int, wanted: SubAxisTriples
+    prepared: PreparedRule, tensor: _Tensor, factor: int, candidate: SubAxisTriples
 ) -> SubAxisTriples:
-    """What the tensor can take of `wanted`; () if that is no more than it has."""
+    """The prefix of the candidate split that the tensor can take; () if it has as much already."""
 
     def fits(sub_axis: SubAxisTriple, before: int) -> SubAxisTriple | None:
-        return _fitting(sub_axis, tensor, factor, before, form.sizes[factor])
+        return _fitting(sub_axis, tensor, factor, before, prepared.sizes[factor])
 
-    axes = _truncated(wanted, fits)
+    axes = _truncated(candidate, fits)
     have = tensor.factors[factor].axes
     if axes == have or not is_prefix(have, axes):
         return ()
@@ -273,14 +284,14 @@ def _longest(
 
 
 def _no_further_than_results(
-    form: PreparedRule, tensors: list[_Tensor], factor: int, axes: SubAxisTriples
+    prepared: PreparedRule, tensors: list[_Tensor], factor: int, axes: SubAxisTriples
 ) -> SubAxisTriples:
-    """Sideways to an operand only what a result has too.
+    """The prefix of `axes` that the results have too, for an operand of an elementwise op.
 
-    Where the result of an addition must stay whole, splitting its second operand like its first
-    would only make the one more tensor to gather.
+    If the result of an addition must stay unsplit, splitting the second operand like the first
+    would only add a tensor to gather.
     """
-    for result in tensors[form.results :]:
+    for result in tensors[prepared.results :]:
         if factor in result.factors:
             have = result.factors[factor].axes
             if have != axes and is_prefix(have, axes):
@@ -288,21 +299,24 @@ def _no_further_than_results(
     return axes
 
 
-def _order(form: PreparedRule, tensors: list[_Tensor], wanted: list[SubAxisTriples]) -> list[int]:
-    """The factors that want something, in the order in which conflicts are resolved."""
-    some = [factor for factor, axes in enumerate(wanted) if axes]
+def _order(
+    prepared: PreparedRule, tensors: list[_Tensor], candidates: list[SubAxisTriples]
+) -> list[int]:
+    """The factors with a candidate split, in the order in which conflicts are resolved."""
+    some = [factor for factor, axes in enumerate(candidates) if axes]
     if len(some) < 2:
         return some
-    elements = [prod(form.sizes[factor] for factor in tensor.factors) for tensor in tensors]
+    elements = [prod(prepared.sizes[factor] for factor in tensor.factors) for tensor in tensors]
 
     def key(factor: int) -> tuple[int, int, int, int]:
         sources = [
-            (-elements[place], place)
-            for place, tensor in enumerate(tensors)
-            if factor in tensor.factors and is_prefix(wanted[factor], tensor.factors[factor].axes)
+            (-elements[index], index)
+            for index, tensor in enumerate(tensors)
+            if factor in tensor.factors
+            and is_prefix(candidates[factor], tensor.factors[factor].axes)
         ]
         largest, first = min(sources, default=(1, -1))
-        count = prod(size for _, _, size in wanted[factor]) if form.is_elementwise else 0
+        count = prod(size for _, _, size in candidates[factor]) if prepared.is_elementwise else 0
         return largest, -count, first, factor
 
     return sorted(some, key=key)
@@ -311,7 +325,10 @@ def _order(form: PreparedRule, tensors: list[_Tensor], wanted: list[SubAxisTripl
 def _fitting(
     sub_axis: SubAxisTriple, tensor: _Tensor, factor: int, before: int, size: int
 ) -> SubAxisTriple | None:
-    """The major factor of `sub_axis` that the tensor has or can take; `before` it is split."""
+    """The major factor of `sub_axis` that the tensor has or can take.
+
+    `before` is the number of shards of the rule's factor so far, `size` is its size.
+    """
     kept = without(sub_axis, tensor.barred)
     if kept is None:
         return None
@@ -341,7 +358,7 @@ def _clear_of_others(sub_axis: SubAxisTriple, tensor: _Tensor, factor: int) -> S
 
 
 def _truncated(axes: SubAxisTriples, fits: _Fits) -> SubAxisTriples:
-    """The axes up to the first that does not fit whole; `fits` knows how much came before."""
+    """The axes up to the first that does not fit, of which the fitting major factor is kept."""
     kept: list[SubAxisTriple] = []
     count = 1
     for sub_axis in axes:
@@ -355,7 +372,7 @@ def _truncated(axes: SubAxisTriples, fits: _Fits) -> SubAxisTriples:
 
 
 def _extend(tensor: _Tensor, factor: int, axes: SubAxisTriples) -> bool:
-    """Split the tensor's factor by `axes` if that is more of the same; whether it was."""
+    """Split the factor along `axes` if they extend its split; returns whether they do."""
     if factor not in tensor.factors:
         return False
     here = tensor.factors[factor]
@@ -366,10 +383,10 @@ def _extend(tensor: _Tensor, factor: int, axes: SubAxisTriples) -> bool:
 
 
 def _annotation(
-    form: PreparedRule, place: int, tensor: _Tensor, before: Annotation | None, grid: Grid
+    prepared: PreparedRule, index: int, tensor: _Tensor, before: Annotation | None, grid: Grid
 ) -> Annotation | None:
-    """What is known of the tensor now, or `None` if it is what was known before."""
-    sub_axes = unproject(form.tensors[place], form.sizes, tensor.factors)
+    """The tensor's annotation after the step; `None` if it did not change."""
+    sub_axes = unproject(prepared.tensors[index], prepared.sizes, tensor.factors)
     split = tuple(axes_of(each, grid) for each in sub_axes)
     if before is None:
         after = Annotation(Sharding(grid.name, split), open=tuple(range(len(split))))

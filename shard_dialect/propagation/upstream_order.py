@@ -1,23 +1,27 @@
-"""Upstream MLIR's orders: each op once, forwards or backwards through the program.
+"""Upstream MLIR's traversals: each op is decided once, forward or backward through the program.
 
     %y = exp(%x), %z = exp(%y)         %x is annotated [[0], []], %z [[], [0]]
-    our strategies, forward            %y lies as %x: [[0], []]
-    backward, backward-forward         %y lies as %z: [[], [0]]
+    our strategies, forward            %y has the sharding of %x: [[0], []]
+    backward, backward-forward         %y has the sharding of %z: [[], [0]]
 
-An op is decided from what its tensors say, results first. *Musts* are results that are annotated
-themselves, and operands annotated for users. *Wishes* are operands as they lie, and results as
-their users have been given them. A wish is left out if it contradicts the musts or a wish before
-it, or if it would give a must more than it says (unless the musts do that to each other). All that
-is left splits the op's loops; every result then lies as these say, and the op sees its operands
-so. An op whose musts contradict each other is left alone, as is one of which nothing is known.
+The shardings of an op's tensors, results first, decide how its loops are split. *Must shardings*
+are those of annotated results, and of operands annotated for their users. *Optional shardings* are
+those of other operands, and for other results the sharding that a user has for them. An optional
+sharding is dropped if it contradicts a must sharding or an earlier optional one. It is also dropped
+if it would split a must tensor further (unless the must shardings do that to each other). The rest
+splits the loops. Each result then gets the sharding that follows from the loops, and the op sees
+its operands with theirs. An op whose must shardings contradict each other is not decided, nor is an
+op without any sharding.
 
-Upstream itself tries all subsets of the wishes, each with before without, for the first that moves
-no annotated tensor, else the first that moves no must, else the first. But the loops can be what a
-set of tensors says if they can be what any two of them say: adding one wish after the other finds
-the same. (The first kind is a case of the second: all tensors then fit together as they are.)
+Upstream itself tries all subsets of the optional shardings, in an order that prefers to include
+each of them. It takes the first subset that reshards no annotated tensor, else the first that
+reshards no must tensor, else the first. But a set of shardings is consistent if every two of them
+are, so adding one optional sharding after the other finds the same subset. (The first case is part
+of the second: all tensors are then consistent as they are.)
 
-Ops that upstream has no interface for, where its pass fails, go the same way by their rules. The
-dimensions of an annotation after the first and the last split one are whole, but do not bind.
+For ops without upstream's interface upstream's pass fails; here they are decided by their rules.
+The dimensions of an annotation after the last split one (or after the first, if none is split) are
+unsplit, but do not constrain the loops.
 
 Source: ShardingPropagation.cpp and ShardingInterface.cpp of MLIR's shard dialect.
 """
@@ -47,188 +51,204 @@ _Loops = dict[int, SubAxisTriples]
 
 
 class Upstream(Engine):
-    """Runs one graph in upstream's way; once it is done nothing more settles."""
+    """Propagates through one graph in upstream's order; `settle` does nothing."""
 
     def __init__(self, graph: Graph, grids: Mapping[str, Grid], traversal: Traversal) -> None:
         super().__init__(graph, grids, Strategy(priorities=False))
         self.traversal = traversal
-        self._lies = {
-            value: said
-            for value, said in enumerate(graph.said)
-            if said is not None and not said.says_nothing
+        self._shardings = {
+            value: annotation
+            for value, annotation in enumerate(graph.said)
+            if annotation is not None and not annotation.says_nothing
         }
-        """How values lie, as is said or was decided where they are made."""
+        """The annotation of each value, as the user wrote it or its op decided it."""
         self._seen: dict[tuple[int, int], Annotation] = {}
-        """How an op sees a value."""
+        """The annotation with which a node, by its number in `_ends`, uses a value."""
         self._last_user: dict[int, int] = {}
-        """Which user of a value was decided last: its maker asks how that sees it."""
+        """The user of each value that was decided last."""
         self._for_users: set[int] = set()
         self._decided: set[int] = set()
         self._ends = [*graph.nodes, *graph.exits]
         for number, node in enumerate(self._ends):
-            said = self._lies.get(node.values[-1])
+            annotation = self._shardings.get(node.values[-1])
             is_exit = number >= len(graph.nodes)
-            if said is None or said.open or not (node.annotates or is_exit):
+            if annotation is None or annotation.open or not (node.annotates or is_exit):
                 continue
             self._decided.add(number)
             if is_exit or node.annotates == "users":
                 self._for_users.add(node.values[-1])
-                self._see(number, node.values[0], said)
+                self._see(number, node.values[0], annotation)
 
     def run(self) -> None:
-        """Each op once in each direction; what its maker leaves open lies as its first user."""
+        """Decide each op once in each direction.
+
+        A value that its own op leaves undecided gets the sharding of its first user.
+        """
         numbers = range(len(self.graph.nodes))
         for direction in self.traversal.split("-"):
             for number in numbers if direction == "forward" else reversed(numbers):
                 if number not in self._decided:
                     self._decide(number)
         for number, value in sorted(self._seen):
-            if value not in self._lies:
-                self._lie(value, self._seen[number, value], self._ends[number])
+            if value not in self._shardings:
+                self._set(value, self._seen[number, value], self._ends[number])
         for node in self.graph.exits:
             value, result = node.values
-            if value in self._lies and result not in self._lies:
-                self._lie(result, self._lies[value], node)
+            if value in self._shardings and result not in self._shardings:
+                self._set(result, self._shardings[value], node)
         for group in self.graph.groups:
-            said = [self._lies[value] for value in group if value in self._lies]
-            for value in group if said else ():
-                self.learn(value, said[0])
+            known = [self._shardings[value] for value in group if value in self._shardings]
+            for value in group if known else ():
+                self.learn(value, known[0])
 
     def settle(self) -> None:
-        """Nothing: each op has had its turn."""
+        """Do nothing: each op is decided once."""
 
-    def _see(self, number: int, value: int, said: Annotation) -> None:
-        """Let an op see a value so; of several operands that are one value the first counts."""
+    def _see(self, number: int, value: int, annotation: Annotation) -> None:
+        """Record that an op uses a value with this annotation; the first record counts."""
         if value != NOTHING and (number, value) not in self._seen:
-            self._seen[number, value] = said
+            self._seen[number, value] = annotation
             self._last_user[value] = number
 
-    def _wish(self, value: int) -> Annotation | None:
-        """What the users of a value have been given it as."""
+    def _of_last_user(self, value: int) -> Annotation | None:
+        """The annotation with which the user of a value that was decided last uses it."""
         return self._seen.get((self._last_user.get(value, -1), value))
 
-    def _lie(self, value: int, said: Annotation, node: Node) -> None:
-        if value != NOTHING and said != self.known(value):
-            self.learn(value, said)
+    def _set(self, value: int, annotation: Annotation, node: Node) -> None:
+        if value != NOTHING and annotation != self.known(value):
+            self.learn(value, annotation)
             self.changes.append(Change(value, self.number(value), node))
-        self._lies[value] = said
+        self._shardings[value] = annotation
 
     def _decide(self, number: int) -> None:
         node = self.graph.nodes[number]
-        form = self.graph.forms[node.form]
-        says = list(self._says(node, form))
-        names = {say.grid for say in says} | {form.pinned_on} - {None}
-        if len(names) != 1:  # nothing is said, or of two grids
+        prepared = self.graph.forms[node.form]
+        requirements = list(self._requirements(node, prepared))
+        names = {requirement.grid for requirement in requirements} | {prepared.pinned_on} - {None}
+        if len(names) != 1:  # no shardings, or on two grids
             return
         grid = self.grids[names.pop() or ""]
-        loops = _loops(says, {factor: sub_axes_of(axes, grid) for factor, axes in form.pinned})
+        loops = _loops(
+            requirements, {factor: sub_axes_of(axes, grid) for factor, axes in prepared.pinned}
+        )
         if loops is None:
             return
         self._decided.add(number)
-        for place, value in enumerate(node.values):
-            split = self._split(form, place, value, loops, grid)
-            if place >= form.results:
-                is_asked = split == self._wish(value)
-                self._lie(value, split, self._ends[self._last_user[value]] if is_asked else node)
+        for index, value in enumerate(node.values):
+            split = self._split(prepared, index, value, loops, grid)
+            if index >= prepared.results:
+                is_asked = split == self._of_last_user(value)
+                self._set(value, split, self._ends[self._last_user[value]] if is_asked else node)
             else:
                 self._see(number, value, split)
 
-    def _says(self, node: Node, form: PreparedRule) -> Iterator[_Say]:
-        """What the tensors of a node say, results first; scalars among the operands say nothing."""
-        for place in (*range(form.results, len(node.values)), *range(form.results)):
-            value = node.values[place]
-            is_result = place >= form.results
-            said = self._lies.get(value)
-            is_must = said is not None if is_result else value in self._for_users
-            if is_result and said is None:
-                said = self._wish(value)
+    def _requirements(self, node: Node, prepared: PreparedRule) -> Iterator[_Say]:
+        """The requirements of a node's tensors, results first, without scalar operands."""
+        for index in (*range(prepared.results, len(node.values)), *range(prepared.results)):
+            value = node.values[index]
+            is_result = index >= prepared.results
+            annotation = self._shardings.get(value)
+            is_must = annotation is not None if is_result else value in self._for_users
+            if is_result and annotation is None:
+                annotation = self._of_last_user(value)
             is_barred = node.to not in (None, "both", "backward" if is_result else "forward")
-            if said is not None and not is_barred and (is_result or form.tensors[place]):
-                yield _Say.of(form, place, said, self.grids[said.grid], is_must)
+            if annotation is not None and not is_barred and (is_result or prepared.tensors[index]):
+                yield _Say.of(prepared, index, annotation, self.grids[annotation.grid], is_must)
 
     def _split(
-        self, form: PreparedRule, place: int, value: int, loops: _Loops, grid: Grid
+        self, prepared: PreparedRule, index: int, value: int, loops: _Loops, grid: Grid
     ) -> Annotation:
-        """How the tensor at a place lies when the loops are split so."""
-        said = self._lies.get(value)
-        factors = factors_of(form, place, said, grid)
-        for factor in factors.keys() - form.blocked:
+        """The annotation of tensor number `index` when the loops are split like this."""
+        annotation = self._shardings.get(value)
+        factors = factors_of(prepared, index, annotation, grid)
+        for factor in factors.keys() - prepared.blocked:
             factors[factor] = FactorSplit(loops.get(factor, ()))
-        sub_axes = unproject(form.tensors[place], form.sizes, factors)
+        sub_axes = unproject(prepared.tensors[index], prepared.sizes, factors)
         split = tuple(axes_of(each, grid) for each in sub_axes)
-        if said is not None and said.sharding.split_axes == split and _is_plain(said):
-            return said
+        if (
+            annotation is not None
+            and annotation.sharding.split_axes == split
+            and _is_plain(annotation)
+        ):
+            return annotation
         return Annotation(Sharding(grid.name, split))
 
 
 @dataclass(frozen=True, slots=True)
 class _Say:
-    """What one tensor of an op says of the loops."""
+    """What the sharding of one tensor of an op requires of the loops."""
 
     grid: str
     is_must: bool
     binding: tuple[tuple[int, SubAxisTriples], ...]
-    """What others that are taken with it have to agree with."""
-    whole: tuple[tuple[int, SubAxisTriples], ...] | None
-    """All of it, as a must is to stay; `None` where no op can make it."""
+    """The splits of loops with which other requirements must agree."""
+    exact: tuple[tuple[int, SubAxisTriples], ...] | None
+    """The splits of all its loops, for which a must sharding does not change.
+
+    `None` for halos and offsets, which no op gives its result.
+    """
 
     @classmethod
     def of(
-        cls, form: PreparedRule, place: int, said: Annotation, grid: Grid, is_must: bool
+        cls, prepared: PreparedRule, index: int, annotation: Annotation, grid: Grid, is_must: bool
     ) -> _Say:
-        found = factors_of(form, place, said, grid)
-        split = said.sharding.split_axes
+        found = factors_of(prepared, index, annotation, grid)
+        split = annotation.sharding.split_axes
         last = max((dim for dim, axes in enumerate(split) if axes), default=0)
-        binding, whole = [], []
-        for dim, factors in enumerate(form.tensors[place]):
-            for factor in factors if split[dim] or dim not in said.open else ():
-                if factor not in form.blocked:
-                    whole.append((factor, found[factor].axes))
-                    binding += whole[-1:] if dim <= last else []
-        exact = tuple(whole) if _is_plain(said) else None
-        return cls(said.grid, is_must, tuple(binding), exact)
+        binding, splits = [], []
+        for dim, factors in enumerate(prepared.tensors[index]):
+            for factor in factors if split[dim] or dim not in annotation.open else ():
+                if factor not in prepared.blocked:
+                    splits.append((factor, found[factor].axes))
+                    binding += splits[-1:] if dim <= last else []
+        exact = tuple(splits) if _is_plain(annotation) else None
+        return cls(annotation.grid, is_must, tuple(binding), exact)
 
 
-def _is_plain(said: Annotation) -> bool:
-    return not said.sharding.halos and not said.sharding.offsets
+def _is_plain(annotation: Annotation) -> bool:
+    return not annotation.sharding.halos and not annotation.sharding.offsets
 
 
-def _loops(says: Sequence[_Say], pinned: _Loops) -> _Loops | None:
-    """How an op splits its loops; `None` where nothing is said, or musts contradict each other."""
+def _loops(requirements: Sequence[_Say], pinned: _Loops) -> _Loops | None:
+    """How an op splits its loops; `None` without requirements, or if the musts contradict."""
     for may_move in (False, True):
-        taken = [say.is_must for say in says]
-        loops = _taken(says, taken, pinned, may_move)
+        taken = [requirement.is_must for requirement in requirements]
+        loops = _taken(requirements, taken, pinned, may_move)
         if loops is None:
             continue
-        for place in range(len(says)):
-            if not taken[place]:
-                taken[place] = True
-                more = _taken(says, taken, pinned, may_move)
-                taken[place] = more is not None
+        for index in range(len(requirements)):
+            if not taken[index]:
+                taken[index] = True
+                more = _taken(requirements, taken, pinned, may_move)
+                taken[index] = more is not None
                 loops = loops if more is None else more
         return loops if pinned or any(taken) else None
     return None
 
 
 def _taken(
-    says: Sequence[_Say], taken: Sequence[bool], pinned: _Loops, may_move: bool
+    requirements: Sequence[_Say], taken: Sequence[bool], pinned: _Loops, may_move: bool
 ) -> _Loops | None:
-    """The loops as all that is taken says, in turn; `None` if they contradict each other.
+    """The loops that satisfy all requirements in `taken`; `None` if they contradict each other.
 
-    Or if a must would move that may not.
+    Also `None` if a must sharding would change and `may_move` is false.
     """
     loops = dict(pinned)
-    for say, is_taken in zip(says, taken, strict=True):
-        for factor, axes in say.binding if is_taken else ():
+    for requirement, is_taken in zip(requirements, taken, strict=True):
+        for factor, axes in requirement.binding if is_taken else ():
             have = loops.get(factor)
             others = [sub_axis for other in loops.keys() - {factor} for sub_axis in loops[other]]
             if (have and have != axes) or any(overlaps(a, b) for a in axes for b in others):
                 return None
             loops[factor] = axes
-    if not may_move and any(say.is_must and not _stays(say, loops) for say in says):
+    if not may_move and any(
+        requirement.is_must and not _stays(requirement, loops) for requirement in requirements
+    ):
         return None
     return loops
 
 
-def _stays(say: _Say, loops: _Loops) -> bool:
-    return say.whole is not None and all(loops.get(f, ()) == axes for f, axes in say.whole)
+def _stays(requirement: _Say, loops: _Loops) -> bool:
+    return requirement.exact is not None and all(
+        loops.get(f, ()) == axes for f, axes in requirement.exact
+    )
