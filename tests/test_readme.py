@@ -5,7 +5,9 @@ import shlex
 
 from tests.conftest import ROOT, Program
 
-FIRST_RUN = re.compile(r"<!-- first run -->\n```sh\n(.*?)\n```\n.*?\n((?:    [^\n]*\n)+)", re.DOTALL)
+FIRST_RUN = re.compile(
+    r"<!-- first run -->\n```sh\n(.*?)\n```\n.*?\n((?:    [^\n]*\n)+)", re.DOTALL
+)
 
 
 def test_the_first_command_prints_what_is_shown(run: Program) -> None:
