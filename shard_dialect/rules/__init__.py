@@ -1,4 +1,4 @@
-"""Sharding rules: what the passes need to know of ops, by their names (`op_record`, `registry`)."""
+"""Sharding rules, and what else the passes must know of each op (`op_record`, `registry`)."""
 
 from shard_dialect.rules.op_record import OpRecord
 from shard_dialect.rules.partitioning import PartitionedOp, Shard

@@ -1,7 +1,7 @@
-"""Tensors that are put together along a dimension, on shards: each device takes what is in its own.
+"""Concatenation on shards: each device selects the elements of its shard of the result.
 
-%r = concat(%x, %y)           of 5 and 3 elements: a device has 4 of the 8, from 4 on
-%a, %b                        what there is of %x and %y in its shard, as far as neighbours go
+%r = concat(%x, %y)           of 5 and 3 elements: the second device has elements 4 to 7
+%a, %b                        %x and %y with halos, each as large as the shard of the result
 %r = where index < 1 %a, elsewhere %b
 """
 
@@ -20,9 +20,9 @@ from shard_dialect.rules.query import Query
 
 
 def joined_along(query: Query, along: int, kind: Kind = "whole", role: Role = "") -> ShardingRule:
-    """All dimensions pass; of that joined a shard of the result reads each operand where it is.
+    """The rule of a concatenation along dimension `along`; all other dimensions pass.
 
-    To propagation that is a factor of this `kind`.
+    The joined dimension is a factor of this `kind`, which each operand is read along in windows.
     """
     factors = Factors(query)
     for dim, size in enumerate(factors.results[0]):
@@ -34,7 +34,7 @@ def joined_along(query: Query, along: int, kind: Kind = "whole", role: Role = ""
 
 
 def _windows(query: Query, dim: int) -> list[Windows | None]:
-    """Those of each operand."""
+    """The windows in which the result reads each operand along `dim`."""
     made = query.results[0]
     sizes = [shape[dim] for shape in query.operands if shape is not None]
     if made is None:
@@ -50,7 +50,7 @@ def _begins(sizes: Sequence[int]) -> list[int]:
 
 
 def partition_joined(partitioned: PartitionedOp, dim: int) -> None:
-    """Put the operands' parts, each as large as the shard of the result, in each other's places."""
+    """Replace the op by selects between its operands, which are as large as the result's shard."""
     made = partitioned.result
     if not made.is_split(dim):
         return

@@ -1,4 +1,4 @@
-"""A rule built factor by factor, each with the dimension that it has in every tensor.
+"""Builds a rule factor by factor, each with its dimension in every tensor.
 
     factors = Factors(query)                  # of [4, 8] x [8, 2] -> [4, 2]
     factors.add(4, (0, None), (0,))
@@ -6,7 +6,7 @@
     factors.add(8, (1, 0), kind="sum")
     factors.rule()                            # ([a, c], [c, b]) -> ([a, b]) reduction={c: sum}
 
-The order in which factors come counts: propagation settles ties by it.
+The order of the factors matters: propagation breaks ties by it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from shard_dialect.rules.query import Query
 
 Kind = Reduction | Literal["passed", "whole", "permuted"]
 Places = Sequence[int | None]
-"""A dimension for each operand, or each result; `None`, or none at all, where it has no part."""
+"""A factor's dimension in each operand, or each result; `None`, or left out, where it has none."""
 
 
 class Factors:
     """The factors of an op's rule so far.
 
-    `operands` and `results` are the op's shapes, those of what is no tensor without dimensions.
+    `operands` and `results` are the op's global shapes, () for values that are not tensors.
     """
 
     def __init__(self, query: Query) -> None:
@@ -53,10 +53,10 @@ class Factors:
         blocked: bool = False,
         windows: Sequence[Windows | None] = (),
     ) -> None:
-        """A factor, minor to those before it in the same dimensions.
+        """Add a factor, minor to those before it in the same dimensions.
 
-        One that is permuted, or whole, may be split all the same where it is known in which
-        `windows` operands are read; `None` for an operand that is read as it is split.
+        A permuted or whole factor may be split if `windows` has the windows in which each operand
+        is read, `None` for an operand that is read without windows.
         """
         factor = len(self._sizes)
         self._sizes.append(size)
@@ -73,8 +73,8 @@ class Factors:
         if blocked:
             self._blocked.add(factor)
         self._windows += [
-            Window(factor, place, dim, found)
-            for place, (dim, found) in enumerate(zip(operands, windows, strict=False))
+            Window(factor, number, dim, found)
+            for number, (dim, found) in enumerate(zip(operands, windows, strict=False))
             if dim is not None and found is not None
         ]
 
@@ -87,7 +87,7 @@ class Factors:
         blocked: bool = False,
         windows: Sequence[Windows | None] = (),
     ) -> None:
-        """A factor that is dimension `dim` of every tensor that has one, so of no scalar."""
+        """Add a factor that is dimension `dim` of every tensor of sufficient rank."""
         operands, results = (
             [dim if dims is not None and dim < len(dims) else None for dims in tensors]
             for tensors in (self._operands, self._results)
@@ -95,6 +95,7 @@ class Factors:
         self.add(size, operands, results, kind, blocked=blocked, windows=windows)
 
     def rule(self, role: Role = "other", inits: tuple[int, ...] = ()) -> ShardingRule:
+        """The sharding rule of these factors."""
         return ShardingRule(
             tuple(self._sizes),
             tuple(map(_done, self._operands)),

@@ -1,9 +1,10 @@
-"""What devices do together in a manual computation: StableHLO's collectives, and upstream's.
+"""The rules of collectives in manual computations: StableHLO's, and upstream's.
 
     all_gather dim 1     ([a, b]) -> ([a, c]) whole={b, c}
 
-They exchange shards along manual axes. Along the others a device only meets such as have the same
-shard of the dimensions that stay as they are, which may be split; those that change are whole.
+They exchange shards along manual axes. The devices of a group have equal positions along the free
+axes, so a dimension that the collective does not change may be split along them. A dimension that
+it changes is whole.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ OPS = tuple(_RULES)
 
 
 def rule_inside(op: ir.Operation) -> _Rule | None:
-    """The rule that an op has for being in a manual computation, if it is, and has one."""
+    """The rule function of a collective in a manual computation; `None` for other ops."""
     if op.name not in _RULES or next(computations_around(op), None) is None:
         return None
     return _RULES[op.name]

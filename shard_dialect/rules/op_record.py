@@ -1,9 +1,9 @@
-"""All that the sharding passes need to know of an op, in one record.
+"""Op records: all that the sharding passes need to know of an op.
 
     OpRecord(gather, partition=partition_gather, padding=anything, partial=moves)
 
-The rule is what every op needs. Most ops on shards are the same op on smaller tensors, and need no
-more; the other fields are for those that are not.
+Every record has a rule. On shards, most ops are the same op on smaller tensors, and need only the
+rule. The other fields are for the rest.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ LoweringFunction = Callable[[ir.Operation], Sequence[ir.Value]]
 
 @dataclass(frozen=True, slots=True)
 class OpRecord:
-    """What is registered of one op, by its name."""
+    """What is registered for the ops with one name."""
 
     rule: RuleFunction
-    """Gives the sharding rule for an op and its global shapes, as a `ShardingRule` or as text.
+    """Returns the sharding rule for an op and its global shapes, as a `ShardingRule` or as text.
 
-    `None` where the op, as it stands, has none; it then runs replicated, with a warning.
+    It returns `None` if this op has none; the op then runs replicated, with a warning.
     """
     partition: PartitionFunction | None = None
-    """Changes what attributes and operands say of sizes and positions to what holds on shards."""
+    """Changes sizes and positions in attributes and operands from global to local ones."""
     padding: PaddingFunction | None = None
-    """What operands must hold in the padding of uneven shards, where that is not all the same."""
+    """What operands must hold in the padding of uneven shards; without it, anything."""
     partial: PartialFunction | None = None
     """Which operands must be partial for the result to be; without it, partial operands are
     reduced first."""
     lowering: LoweringFunction | None = None
-    """Writes, at the insertion point, ops that upstream's passes lower; gives their results.
+    """Creates, at the insertion point, ops that upstream's passes lower; returns their results.
 
-    For ops of a user's own dialect, on shards. `lower` puts them in the op's place.
+    This is for ops of a user's own dialect, on shards. `lower` replaces the op by them.
     """
 
 
 def alike(dialect: str, names: Iterable[str], record: OpRecord) -> dict[str, OpRecord]:
-    """The same record for the ops called `names` in a dialect."""
+    """A table with the same record for each of `names` in a dialect."""
     return {f"{dialect}.{name}": record for name in names}

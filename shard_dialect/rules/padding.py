@@ -1,12 +1,12 @@
 """What the padding of uneven shards must hold: the functions of an op's record.
 
-Where devices do not divide a dimension their last shards are padded. Anything may be there: what an
-op makes of it is padding again. But for
+In an uneven dimension the last shards are padded. Padding may hold anything, because what an op
+computes from it is padding again. The exceptions are
 
-    reductions over the dimension  they need the reduction's identity there
-    windows past its end           the same (`rules.uneven` reads it off the rule)
-    divisions of integers          they need ones: by zero the program would end
-    indices that are not checked   they need zeros, which can be read at
+    reductions over the dimension  need the identity of the reduction
+    windows past its end           need the identity too (`rules.uneven` takes it from the rule)
+    divisions of integers          need ones, since a division by zero ends the program
+    indices that are not checked   need zeros, which are always in bounds
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ class Filling:
     """The reduction whose identity it is, or an integer."""
 
     def element(self, type_: ir.Type) -> ir.Value:
+        """The scalar, created at the insertion point, for elements of type `type_`."""
         if isinstance(self.content, int):
             return scalar(ir.IntegerAttr.get(type_, self.content)).results[0]
         return identity_value(self.content, type_)
 
 
 PaddingFunction = Callable[[ir.Operation, ShardingRule], "list[Filling] | None"]
-"""`None` where the op, as it stands, cannot reduce padding whatever that holds."""
+"""Returns `None` if the op cannot reduce a padded dimension, whatever the padding holds."""
 
 
 def identities(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
-    """Each operand that has a reduced factor holds the reduction's identity."""
+    """The reduction's identity in each operand that has a reduced factor."""
     return [
         Filling(number, frozenset({factor}), kind)
         for factor, kind in rule.reductions
@@ -50,18 +51,18 @@ def identities(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
 
 
 def anything(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
-    """What a lookup finds is inside of the global tensor, so it is no padding."""
+    """Nothing: a lookup only reads indices of the global tensor, never padding."""
     return []
 
 
 def identities_of_updates(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
-    """Where the updates of a scatter are padding, joining them must change nothing."""
+    """The reduction's identity in the updates of a scatter."""
     first = len(op.results) + 1
     return [each for each in identities(op, rule) if each.operand >= first]
 
 
 def identities_without_zero_points(*numbers: int) -> PaddingFunction:
-    """Where the zero points at `numbers` are zeros, so that elements of zero count for nothing."""
+    """As `identities`, if the operands `numbers`, the zero points, are zero; else `None`."""
 
     def padding(op: ir.Operation, rule: ShardingRule) -> list[Filling] | None:
         points = [splat_value(op.operands[number]) for number in numbers]
@@ -72,7 +73,7 @@ def identities_without_zero_points(*numbers: int) -> PaddingFunction:
 
 
 def valid_indices(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
-    """The second operand says where to read or write, and the op does not check it."""
+    """Zeros in the second operand, whose indices the op does not check."""
     return [Filling(1, frozenset(range(len(rule.sizes))), 0)]
 
 
@@ -87,9 +88,9 @@ HARMLESS = {
     "math.ipowi": 0,
     "tosa.intdiv": 1,
 }
-"""Ops that end the program for some second operands, and one for which they do not."""
+"""Ops that end the program for some second operands, each with a harmless one."""
 
 
 def harmless_operand(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
-    """The second operand holds what does not end the program."""
+    """A value in the second operand that does not end the program."""
     return [Filling(1, frozenset(range(len(rule.sizes))), HARMLESS[op.name])]

@@ -1,13 +1,14 @@
-"""Which operands of an op must be partial for its result to be: the functions of its record.
+"""Partial functions: which operands of an op must be partial so that its result is.
 
     add(x, y), both partial sums              the partial sum of x + y
     multiply(x, y), one of them a partial sum the partial sum of x * y
-    transpose(x), partial in any way          partial in that way
+    transpose(x), partial by any reduction    partial by that reduction
 
-Each function is asked with the operands that are partial already. It gives all that must be, or
-`None` where the result would be something else. `arith` ops have operands of one type, so all or
-none of them are partial. Rounding differs as it does with the order of any sum. Narrower floats
-would round each summand, so a conversion to them counts only where it is asked for.
+Each function gets a query with the operands that are already partial. It returns the numbers of all
+operands that must be partial, or `None` if the result would not be the partial value. `arith` ops
+have operands of one type, so all or none of them are partial. Rounding differs as it does with the
+order of any sum. A conversion to narrower floats rounds each summand, and is allowed only with
+`narrow`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import Reduction, ShardingRule
 
 Numbers = frozenset[int]
+"""Numbers of operands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,12 @@ PartialFunction = Callable[[PartialQuery], "Numbers | None"]
 
 
 def moves(query: PartialQuery) -> Numbers | None:
-    """The elements of the first operand, in other places."""
+    """For ops that move the elements of their first operand."""
     return query.numbers if query.numbers == {0} else None
 
 
 def joins(query: PartialQuery) -> Numbers:
-    """The elements of all operands."""
+    """All operands, without `linalg`'s inits: for ops that join their elements."""
     count = len(query.op.operands)
     if query.op.name.startswith("linalg."):
         count -= len(query.op.results)
@@ -52,55 +54,59 @@ def joins(query: PartialQuery) -> Numbers:
 
 
 def chooses(query: PartialQuery) -> Numbers | None:
-    """Elements of the second operand or of the third."""
+    """For selects: the second and the third operand."""
     return frozenset({1, 2}) if query.numbers <= {1, 2} else None
 
 
 def adds(query: PartialQuery) -> Numbers | None:
+    """For sums and differences: all operands."""
     return joins(query) if query.reduction == "sum" else None
 
 
 def negates(query: PartialQuery) -> Numbers | None:
+    """For negation: the operand, if it is a partial sum."""
     return moves(query) if query.reduction == "sum" else None
 
 
 def scales(query: PartialQuery) -> Numbers | None:
-    """A product of two operands is linear in each."""
+    """For products: one of the first two operands, since a product is linear in each."""
     is_one = len(query.numbers) == 1 and query.numbers <= {0, 1}
     return query.numbers if is_one and query.reduction == "sum" else None
 
 
 def multiplies(query: PartialQuery) -> Numbers | None:
-    """Elementwise: linear in each operand, and a product of products."""
+    """For elementwise products: as `scales`, or all operands if they are partial products."""
     return joins(query) if query.reduction == "product" else scales(query)
 
 
 def multiplies_alike(query: PartialQuery) -> Numbers | None:
-    """Elementwise, of operands that are all of one type."""
+    """For elementwise products of one type: all operands, if they are partial products."""
     return joins(query) if query.reduction == "product" else None
 
 
 def divides(query: PartialQuery) -> Numbers | None:
-    """Floats only: integers are rounded."""
+    """For divisions: a dividend of floats, since integers would be rounded."""
     return negates(query) if _is_float(query.op.operands[0]) else None
 
 
 def takes_maximum(query: PartialQuery) -> Numbers | None:
+    """For maxima: all operands, if they are partial maxima."""
     return joins(query) if query.reduction == "max" else None
 
 
 def takes_minimum(query: PartialQuery) -> Numbers | None:
+    """For minima: all operands, if they are partial minima."""
     return joins(query) if query.reduction == "min" else None
 
 
 def reduces(query: PartialQuery) -> Numbers | None:
-    """Over dimensions, by the same reduction."""
+    """For reductions over dimensions: the operand, if it is partial by the same reduction."""
     kinds = {kind for _, kind in query.rule.reductions}
     return moves(query) if kinds == {query.reduction} and len(query.op.results) == 1 else None
 
 
 def converts(query: PartialQuery) -> Numbers | None:
-    """From floats to floats; rounding keeps an order, but no sum."""
+    """For conversions between floats; rounding preserves maxima and minima, but not sums."""
     given, made = query.op.operands[0], query.op.results[0]
     if query.reduction == "product" or not (_is_float(given) and _is_float(made)):
         return None

@@ -1,4 +1,4 @@
-"""What a cutting function is given: an op at the partition, and the shards that it works on."""
+"""The argument of partition functions: an op that is being partitioned, and its shards."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from shard_dialect.model.window import MOST_SHARDS
 class Shard:
     """One device's shard of a tensor: `whole` is the global shape, `shape` the local one.
 
-    `halos` are how many elements before and after its own it has in `shape` along each dimension,
-    and `devices` how many have shards there. Where these do not divide the whole the last shards
-    are padded at their end, and anything may be there (`rules.padding`).
+    `halos` has, for each dimension, the sizes of the halo before and after, which `shape` includes.
+    `devices` has the number of shards of each dimension. In an uneven dimension the last shards are
+    padded at their end, and the padding may hold anything (`rules.padding`).
 
-    `own(dim, numbers)` makes, at the current insertion point, a `tensor<1xi64>`: this device's
-    number, of those of all devices along the dimension.
+    `own(dim, numbers)` creates, at the insertion point, a `tensor<1xi64>`: the entry of `numbers`
+    for this device's index along the dimension.
     """
 
     whole: Shape
@@ -30,29 +30,31 @@ class Shard:
     devices: tuple[int, ...]
 
     def is_split(self, dim: int) -> bool:
+        """Whether dimension `dim` has several shards."""
         return self.devices[dim] > 1
 
     def is_uneven(self, dim: int) -> bool:
+        """Whether dimension `dim` is uneven."""
         return self.devices[dim] * self.size(dim) != self.whole[dim]
 
     def size(self, dim: int) -> int:
-        """How many elements the first device has, without halos."""
+        """The local size of dimension `dim`, without halos."""
         return self.shape[dim] - sum(self.halos[dim])
 
     def begin(self, dim: int) -> ir.Value:
-        """The index in the whole tensor of the first element of this device's own."""
+        """The global index of the first element of this device's shard, a `tensor<1xi64>`."""
         size = self.size(dim)
         return self.own(dim, [size * device for device in places(self.devices[dim])])
 
     def end(self, dim: int) -> ir.Value:
-        """The index in this device's shard, halos included, at which the whole tensor ends."""
+        """The local index, halos included, at which the tensor ends, a `tensor<1xi64>`."""
         size, (low, _) = self.size(dim), self.halos[dim]
         ends = [self.whole[dim] + low - size * device for device in places(self.devices[dim])]
         return self.own(dim, [min(max(end, 0), self.shape[dim]) for end in ends])
 
 
 def places(count: int) -> range:
-    """The numbers of `count` devices, for a list of what each has; raises where it is too long."""
+    """The indices of `count` devices along a dimension; raises `ShardingError` if too many."""
     if count > MOST_SHARDS:
         raise ShardingError(
             f"tells {count} devices apart, each by a number in a list: expected {MOST_SHARDS} at "
@@ -63,9 +65,9 @@ def places(count: int) -> range:
 
 @dataclass(frozen=True, slots=True)
 class PartitionedOp:
-    """An op with the types of shards, and all else yet as for whole tensors; its rule for these.
+    """An op whose types are already local, while its attributes and `rule` are still global.
 
-    `None` stands for an operand or result that is no tensor.
+    `None` stands for an operand or result that is not a tensor.
     """
 
     op: ir.Operation
@@ -73,20 +75,21 @@ class PartitionedOp:
     operands: tuple[Shard | None, ...]
     results: tuple[Shard | None, ...]
 
-    def operand(self, place: int) -> Shard:
-        found = self.operands[place]
+    def operand(self, number: int) -> Shard:
+        """The shard of an operand, which must be a tensor."""
+        found = self.operands[number]
         assert found is not None, "an op is cut along tensors"
         return found
 
     @property
     def result(self) -> Shard:
-        """That of the first result."""
+        """The shard of the first result, which must be a tensor."""
         found = self.results[0]
         assert found is not None, "an op is cut along tensors"
         return found
 
     def devices(self, factor: int) -> int:
-        """How many the factor is split among, by the results that have it."""
+        """The number of devices that split the factor, from the results that have it alone."""
         for dims, shard in zip(self.rule.results, self.results, strict=True):
             for dim, factors in enumerate(dims or ()):
                 if shard is not None and factors == (factor,):
@@ -95,4 +98,4 @@ class PartitionedOp:
 
 
 PartitionFunction = Callable[[PartitionedOp], None]
-"""Changes the attributes of an op to those of the same op on shards, or writes ops around it."""
+"""Changes the attributes of an op to local ones, or creates ops around it."""

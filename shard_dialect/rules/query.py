@@ -1,4 +1,4 @@
-"""What a rule function is asked about."""
+"""The argument of rule functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shard_dialect.model.sharding import Shape
 class Query:
     """One op, and the global shape of each of its operands and results.
 
-    A shape is `None` where the value is no tensor.
+    A shape is `None` where the value is not a tensor.
     """
 
     op: ir.Operation

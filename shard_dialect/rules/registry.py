@@ -1,4 +1,4 @@
-"""From an op to its record: one table a dialect, and what users register.
+"""From an op to its record: one table per dialect, and the records that users register.
 
     @sharding_rule("mydialect.scale")
     def _(query):
@@ -9,7 +9,7 @@
     @sharding_rule("mydialect.crop", partition=partition_crop, lowering=lower_crop)
     def _(query): ...
 
-On one op, its rule may stand as text in `mesh.sharding_rule` (`model.rule_text`).
+A single op may have its own rule, as text in `mesh.sharding_rule` (`model.rule_text`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def sharding_rule(
 ) -> Callable[[_Given], _Given]:
     """Register the decorated function, or a rule as text, as the rule of the ops called `names`.
 
-    `OpRecord` says what the other functions are for. What was registered of an op before goes.
+    `OpRecord` describes the other functions. An earlier record of the same op is replaced.
     """
 
     def register(given: _Given) -> _Given:
@@ -71,15 +71,16 @@ def sharding_rule(
 
 
 def record_of(op: ir.Operation) -> OpRecord | None:
-    """The record of the op's name; all of linalg's structured ops have one."""
+    """The record of the op's name; `linalg` ops without one get that of structured ops."""
     found = RECORDS.get(op.name)
     return linalg_records.STRUCTURED if found is None and op.name.startswith("linalg.") else found
 
 
 def rule_of(op: ir.Operation) -> ShardingRule | None:
-    """The op's rule, or `None` where there is none, as for tensors of unknown size.
+    """The op's rule; `None` where there is none, as for tensors of unknown size.
 
-    The one written on the op goes before that of its name.
+    A rule written on the op takes precedence over the record. Raises `ShardError` where the text of
+    a rule is malformed, or does not fit the op.
     """
     record = record_of(op)
     function = manual_collectives.rule_inside(op) or (record.rule if record else None)
@@ -96,9 +97,10 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
 def carries(
     op: ir.Operation, rule: ShardingRule, numbers: Numbers, reduction: Reduction, *, narrow: bool
 ) -> Numbers | None:
-    """The operands that must be partial with those at `numbers` for the result to be.
+    """The operands that must be partial, besides those at `numbers`, so that the result is.
 
-    `None` where it would be something else. With `narrow` conversions may round each summand.
+    `None` if the result would not be the partial value. With `narrow`, conversions may round each
+    summand.
     """
     record = record_of(op)
     if record is None or record.partial is None or _is_bool(op):

@@ -1,11 +1,11 @@
-"""Reshapes of any dialect: the two shapes cut into as many common parts as there are.
+"""Reshapes of any dialect: the two shapes decomposed into as many common factors as possible.
 
     [8, 6] -> [2, 4, 6]    ([ab, c]) -> ([a, b, c])
     [4, 6] -> [3, 8]       ([a, de]) -> ([b, ce]) whole={a, b, c, d}
 
-Where the shapes share no more, the one that is behind is filled up with parts of its own. These
-stay whole: their shards are no shards of the other shape. Source: Shardy's rule of
-stablehlo.reshape.
+Where the shapes share no further factor, the shape with fewer elements decomposed so far gets a
+factor of its own. Such factors are whole: their shards are not shards of the other shape. Source:
+Shardy's rule of stablehlo.reshape.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shard_dialect.model.sharding import Shape
 
 
 def reshaped(operand: Shape, result: Shape) -> ShardingRule:
-    """The rule of a reshape. One of an empty tensor has no factors: both are whole."""
+    """The rule of a reshape; the reshape of an empty tensor has no factors."""
     if 0 in operand:
         return ShardingRule((), (((),) * len(operand),), (((),) * len(result),), role="pass")
     sides = (_Side(operand), _Side(result))
@@ -51,7 +51,7 @@ def reshaped(operand: Shape, result: Shape) -> ShardingRule:
 
 
 class _Side:
-    """One of the shapes, and how much of it is cut: `done` elements, `left` of a dimension."""
+    """One of the shapes: `done` elements have factors, `left` is left of the current dimension."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -60,7 +60,7 @@ class _Side:
         self._dim = -1
 
     def advance(self) -> bool:
-        """Go to the next dimension if the last is cut to the end; whether there is one."""
+        """Go to the next dimension if nothing is left of this one; returns whether any is left."""
         while self.left == 1 and self._dim + 1 < len(self.shape):
             self._dim += 1
             self.left = self.shape[self._dim]

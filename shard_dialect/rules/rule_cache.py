@@ -1,4 +1,4 @@
-"""Rules worked out once for ops that are alike: programs repeat their layers."""
+"""A cache of rules for ops that are alike, since programs repeat their layers."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _BY_NEIGHBOURS = (
     "tosa.slice",
     "tosa.transpose_conv2d",
 )
-"""Ops whose rules look at what makes their operands, an init constant say, at their users, or at
-what they stand in."""
+"""Ops whose rules depend on the ops that make their operands (an init constant, say), on their
+users, or on the region around them."""
 
 
 class RuleMemo:
-    """The rules of one module's ops. Equal ones are one object, which lives as long as this."""
+    """The rules of one module's ops. Equal rules are one object."""
 
     def __init__(self) -> None:
         self._found: dict[Hashable, ShardingRule | None] = {}
         self._kept: dict[ShardingRule | None, ShardingRule | None] = {}
 
     def rule_of(self, op: Op, values: Sequence[Value]) -> ShardingRule | None:
-        """As `rules.rule_of`: what a rule may look at makes the key."""
+        """As `rules.rule_of`; the cache key is all that a rule may depend on."""
         if op.name in _BY_NEIGHBOURS:
             found = rule_of(op.handle)
             return self._kept.setdefault(found, found)
@@ -58,7 +58,7 @@ class RuleMemo:
 
 
 def _body_of(op: Op) -> Hashable:
-    """What stands in the regions, with values by their numbers; those from outside are -1."""
+    """The ops in the regions, with numbers for values, -1 for those from outside."""
     if not has_own_body(op.name):
         return None
     regions = op.handle.regions

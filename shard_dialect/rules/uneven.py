@@ -1,6 +1,6 @@
-"""Which factors shards of unequal sizes may split, and what is put into their padding.
+"""Which factors may be split unevenly, and what fills the padding of uneven shards.
 
-Bodies of `linalg`'s ops take care of themselves (`rules.dialects.linalg_bodies`).
+The bodies of `linalg`'s ops ignore padding themselves (`rules.dialects.linalg_bodies`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shard_dialect.rules.registry import record_of
 
 
 def may_be_uneven(op: ir.Operation, rule: ShardingRule) -> frozenset[int]:
-    """The factors of the op that shards of unequal sizes may split."""
+    """The factors of the op that may be split unevenly."""
     found = rule.may_be_uneven
     if op.name.startswith("linalg.") and not may_be_padded(op):
         return frozenset()
@@ -31,7 +31,7 @@ def _padding(op: ir.Operation, rule: ShardingRule) -> list[Filling] | None:
 
 
 def fill_padding(partitioned: PartitionedOp) -> None:
-    """Put in front of an op what its operands must hold where they are padded."""
+    """Create ops before an op that fill the padding of its operands as the op needs it."""
     op, rule = partitioned.op, partitioned.rule
     shards = [shard for shard in partitioned.operands if shard is not None]
     if not any(shard.is_uneven(dim) for shard in shards for dim in range(len(shard.shape))):
@@ -54,7 +54,7 @@ def fill_padding(partitioned: PartitionedOp) -> None:
 
 
 def _past_ends(rule: ShardingRule) -> list[Filling]:
-    """What windows find behind the last element."""
+    """The identities that windows must read after the last element."""
     return [
         Filling(each.operand, frozenset({each.factor}), each.windows.fill)
         for each in rule.windows

@@ -1,4 +1,4 @@
-"""Ops that go over a dimension in windows: what their attributes say, and what shards they read."""
+"""Window ops: the windows that their attributes describe, and what they read of shards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from shard_dialect.rules.partitioning import PartitionedOp
 
 @dataclass(frozen=True, slots=True)
 class WindowDimension:
-    """Along one dimension: elements of the window `dilation` apart, those of the operand `base`."""
+    """The windows along one dimension.
+
+    A window has `size` elements, `dilation` positions apart. Windows begin `stride` positions
+    apart, and elements of the operand are `base` positions apart. `low` and `high` are the padding
+    at the ends, negative where the ends of the operand are dropped.
+    """
 
     size: int
     stride: int
@@ -23,30 +28,29 @@ class WindowDimension:
     base: int
     low: int
     high: int
-    """The padding; less than 0 where the operand's ends are left out."""
 
     @property
     def are_elements(self) -> bool:
-        """Whether the window is one element, and each element has its own."""
+        """Whether each window is one element, and each element has one window."""
         is_padded = self.low != 0 or self.high != 0
         return self.size == 1 and self.stride == 1 and self.base == 1 and not is_padded
 
     def over(self, size: int, made: int, fill: Reduction | None) -> Windows | None:
-        """`made` windows over `size` elements; `fill` leaves alone what the padding holds.
+        """`made` windows over `size` elements, with the identity of `fill` in the padding.
 
-        `None` where the padding is read and no reduction is known.
+        `None` where windows read padding and `fill` is `None`.
         """
         reach = (self.size - 1) * self.dilation + 1
         return inside(Windows(size, made, self.stride, reach, self.low, self.base, fill))
 
 
 def inside(windows: Windows) -> Windows | None:
-    """The same, but `None` where it reads what is no element, and it is not known what to find."""
+    """The same windows; `None` where they read padding of unknown content."""
     return windows if windows.fill is not None or windows.stay_inside else None
 
 
 def read_windows(partitioned: PartitionedOp) -> None:
-    """Let each operand be what its windows on this device read."""
+    """Slice each operand to the elements that its windows on this device read."""
     for window in partitioned.rule.windows:
         reading = _reading(partitioned, window)
         value = partitioned.op.operands[window.operand]
@@ -68,7 +72,10 @@ def _begin(partitioned: PartitionedOp, window: Window, begins: Sequence[int]) ->
 def padding_of(
     partitioned: PartitionedOp, operand: int, dim: int, whole: tuple[int, int]
 ) -> tuple[int, int]:
-    """The padding around what a device's windows read, that of the `whole` where it has all."""
+    """The padding before and after what a device's windows read of dimension `dim` of an operand.
+
+    `whole` is the padding of the global op, for a dimension that is not split.
+    """
     for window in partitioned.rule.windows:
         if (window.operand, window.dim) == (operand, dim):
             reading = _reading(partitioned, window)
@@ -77,6 +84,6 @@ def padding_of(
 
 
 def _reading(partitioned: PartitionedOp, window: Window) -> Reading | None:
-    """`None` where a device has all windows."""
+    """What devices read in this window's dimension; `None` where it is not split."""
     devices = partitioned.devices(window.factor)
     return window.windows.reading(devices) if devices > 1 else None

@@ -1,1 +1,1 @@
-"""The sharding rules of upstream's dialects, one table a dialect."""
+"""The sharding rules of upstream's dialects, one table per dialect."""

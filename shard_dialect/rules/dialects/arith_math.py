@@ -1,4 +1,4 @@
-"""`arith` and `math` on tensors, elementwise; and rules that ops of several dialects have."""
+"""Elementwise `arith` and `math` ops on tensors, and rules that several dialects share."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from shard_dialect.rules.query import Query
 
 
 def elementwise(query: Query) -> ShardingRule | None:
-    """One factor for each dimension, shared by all tensors; operands may have dimensions of 1.
+    """One factor per dimension, shared by all tensors; operands may have dimensions of size 1.
 
-    Scalars among the operands (`arith.select`'s condition) have no dimensions; an op without
-    operands (a constant) has its result's.
+    Scalar operands (`arith.select`'s condition) have no factors. `None` where the ranks differ.
     """
     shape = query.results[0]
     if shape is None:
@@ -33,8 +32,8 @@ def elementwise(query: Query) -> ShardingRule | None:
         if other is None:
             return None
         return tuple(
-            factor if size == whole else ()
-            for factor, size, whole in zip(factors, other, shape, strict=True)
+            factor if size == full else ()
+            for factor, size, full in zip(factors, other, shape, strict=True)
         )
 
     if any(other is not None and len(other) != len(shape) for other in query.operands):
@@ -43,7 +42,7 @@ def elementwise(query: Query) -> ShardingRule | None:
 
 
 def no_factors(query: Query) -> ShardingRule:
-    """Nothing is split: of ops that read or write one element, or what is kept between runs."""
+    """A rule that splits nothing, for ops on single elements or on state kept between runs."""
     operands, results = (
         tuple(None if shape is None else ((),) * len(shape) for shape in shapes)
         for shapes in (query.operands, query.results)

@@ -1,7 +1,7 @@
 """`bufferization` ops on tensors, and the globals of `ml_program`.
 
-Every device has a copy of a global of its own: what is read or written is whole, so that they all
-stay the same.
+Every device has its own copy of a global. Loads and stores are unsharded, so that all copies stay
+equal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shard_dialect.rules.query import Query
 
 
 def materialize_in_destination(query: Query) -> ShardingRule | None:
-    """A copy of one tensor to another's place; a buffer is not cut."""
+    """Elementwise where the destination is a tensor; buffers are not split."""
     return elementwise(query) if query.results else no_factors(query)
 
 

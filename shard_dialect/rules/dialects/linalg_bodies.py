@@ -1,4 +1,4 @@
-"""The bodies of `linalg` ops on shards: indices are those of the whole, and padding counts nothing.
+"""The bodies of `linalg` ops on shards: they use global indices, and ignore padding.
 
     %i = linalg.index 0                      of a loop that is split
     %s = arith.addf %in, %out                of a sum over a loop whose shards are uneven
@@ -26,11 +26,11 @@ from shard_dialect.rules.padding import HARMLESS, Filling, identities
 from shard_dialect.rules.partitioning import PartitionedOp, Shard
 
 _Loops = dict[int, tuple[Shard, int]]
-"""For each loop that is split a shard that it goes over, and along which dimension."""
+"""For each split loop, a shard that it iterates over, and the dimension."""
 
 
 def partition_body(partitioned: PartitionedOp) -> None:
-    """What the body says of indices, of sums and of divisions, on one device's shard."""
+    """Rewrite indices, reductions and divisions of the body for one device's shard."""
     loops = _split_loops(partitioned)
     _add_begins(partitioned.op, loops)
     uneven = {loop: (shard, dim) for loop, (shard, dim) in loops.items() if shard.is_uneven(dim)}
@@ -52,7 +52,7 @@ def _maps(op: ir.Operation) -> list[ir.AffineMap]:
 
 
 def _add_begins(op: ir.Operation, loops: _Loops) -> None:
-    """Let each index be that in the whole tensor."""
+    """Turn each local index of a split loop into the global index."""
     begins: dict[int, ir.Value] = {}
     for inner in [each for each in walk(op) if each.name == "linalg.index"]:
         loop = inner.attributes["dim"].value
@@ -69,6 +69,7 @@ def _add_begins(op: ir.Operation, loops: _Loops) -> None:
 
 
 def _leave_padding(partitioned: PartitionedOp, uneven: _Loops) -> None:
+    """Keep padding out of reductions, and from ops that could end the program."""
     op, block = partitioned.op, body(partitioned.op)
     kept = plain_loops(_maps(op)[len(partitioned.operands) - len(partitioned.results) :])
     reduced = [loop for loop in uneven if loop not in kept]
@@ -87,12 +88,12 @@ def _leave_padding(partitioned: PartitionedOp, uneven: _Loops) -> None:
         inits = list(block.arguments)[len(block.arguments) - len(partitioned.results) :]
         with ir.InsertionPoint(end), op.location:
             is_held = is_within({loop: counts[loop] for loop in reduced})
-            for place, init in enumerate(inits):
-                end.operands[place] = select(is_held, end.operands[place], init)
+            for number, init in enumerate(inits):
+                end.operands[number] = select(is_held, end.operands[number], init)
 
 
 def _avoid(op: ir.Operation, is_held: ir.Value) -> None:
-    """Give an op that would end the program something else where there is only padding."""
+    """Give an op a harmless second operand in padding, where it could end the program."""
     given = op.operands[1]
     with ir.InsertionPoint(op), op.location:
         harmless = scalar(ir.IntegerAttr.get(given.type, HARMLESS[op.name])).results[0]
@@ -104,7 +105,7 @@ _CASTS = ("arith.extf", "arith.extsi", "arith.extui", "arith.sitofp", "arith.uit
 
 
 def may_be_padded(op: ir.Operation) -> bool:
-    """Whether a body does no harm to elements that are none."""
+    """Whether the op's body may compute padding elements without harm."""
     inside = walk(op) if has_own_body(op.name) else _inside(op)
     names = {inner.name for inner in inside}
     if names & set(_LOADS):
@@ -113,7 +114,10 @@ def may_be_padded(op: ir.Operation) -> bool:
 
 
 def padding(op: ir.Operation, rule: ShardingRule) -> list[Filling] | None:
-    """A body that the op has by its name adds up products, or its identity is not known."""
+    """What reduced operands hold in their padding; `None` where no value is known.
+
+    A named op must add up products. Other bodies ignore padding themselves (`partition_body`).
+    """
     if has_own_body(op.name):
         return []
     return identities(op, rule) if _is_product(op, rule) else None
@@ -125,7 +129,7 @@ def _inside(op: ir.Operation) -> list[ir.Operation]:
 
 
 def _is_product(op: ir.Operation, rule: ShardingRule) -> bool:
-    """Whether a body adds up products of elements, all of tensors that have what is summed over."""
+    """Whether a body adds up products of elements of tensors that all have the reduced factors."""
     names = [inner.name for inner in _inside(op)]
     reduced = frozenset(rule.reduction_of)
     inputs = [dims or () for number, dims in enumerate(rule.operands) if number not in rule.inits]

@@ -1,4 +1,4 @@
-"""The records of `linalg`'s ops: rules, bodies on shards, and what is linear."""
+"""The records of `linalg`'s ops: rules, bodies on shards, and partial values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shard_dialect.rules.partial_values import (
 )
 
 STRUCTURED = OpRecord(structured, padding=padding)
-"""Of all ops that have indexing maps."""
+"""The record of all ops with indexing maps that have no record of their own."""
 
 
 def _linear(partial: PartialFunction) -> OpRecord:

@@ -3,12 +3,12 @@
     affine_map<(m, n, k) -> (m, k)>, <(m, n, k) -> (k, n)>, <(m, n, k) -> (m, n)>
     ([a, c], [c, b], [a, b]) -> ([a, b]) reduction={c: sum}
 
-A loop is a factor. On shards a body reads the indices of the whole
-(`rules.dialects.linalg_bodies`); only of ops whose name says what their body is a loop whose index
-is read stays whole. A dimension indexed by a sum of loops, of a window, is
+Each loop is a factor. On shards a body reads global indices (`rules.dialects.linalg_bodies`). The
+body of a named op cannot change, so a loop whose index it reads is not split. For a dimension that
+is indexed by a sum of loops, as in a window op, the factors are
 
-    i * 2 + j, j < 2     [ij]    made of them, where windows lie side by side
-    i * 1 + j, j < 3     [i]     else the loop of the output, read in windows; the window's is whole
+    i * 2 + j, j < 2     [ij]    both loops, where windows are adjacent and disjoint
+    i * 1 + j, j < 3     [i]     else the output's loop, read in windows; the window's loop is whole
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def structured(query: Query) -> ShardingRule | None:
     affine = [attribute.value for attribute in maps]
     loops = _Loops(affine, query)
     operands = tuple(
-        None if shape is None else loops.dims(place, map_, shape)
-        for place, (map_, shape) in enumerate(zip(affine, query.operands, strict=True))
+        None if shape is None else loops.dims(number, map_, shape)
+        for number, (map_, shape) in enumerate(zip(affine, query.operands, strict=True))
     )
     if not has_own_body(query.op.name):
         loops.whole |= _read_indices(query.op)
@@ -55,7 +55,7 @@ def structured(query: Query) -> ShardingRule | None:
 
 
 class _Loops:
-    """An op's loops: their sizes, and what the dimensions that they index make of them."""
+    """An op's loops: their sizes, and the factors that are whole, permuted or read in windows."""
 
     def __init__(self, maps: Sequence[ir.AffineMap], query: Query) -> None:
         self.sizes = [1] * maps[0].n_dims
@@ -70,7 +70,7 @@ class _Loops:
                     self.sizes[expr.position] = size
 
     def dims(self, operand: int, map_: ir.AffineMap, shape: Shape) -> Dims:
-        """The factors of each dimension; a loop that indexes two (a diagonal) is in none."""
+        """The factors of each dimension; a loop that indexes two (a diagonal) becomes whole."""
         dims = [
             self._factors((operand, dim), expr, size)
             for dim, (expr, size) in enumerate(zip(map_.results, shape, strict=True))
@@ -80,7 +80,8 @@ class _Loops:
         self.whole |= twice
         return tuple(() if twice & set(dim) else dim for dim in dims)
 
-    def _factors(self, place: tuple[int, int], expr: ir.AffineExpr, size: int) -> tuple[int, ...]:
+    def _factors(self, at: tuple[int, int], expr: ir.AffineExpr, size: int) -> tuple[int, ...]:
+        """The factors of operand dimension `at`, of size `size`, which `expr` indexes."""
         if isinstance(expr, ir.AffineDimExpr):
             return (expr.position,)
         terms = _terms(expr)
@@ -105,25 +106,25 @@ class _Loops:
         [loop] = outer
         self.permuted.add(loop)
         self.whole |= found - outer
-        self._note_windows(loop, place, terms, size)
+        self._note_windows(loop, at, terms, size)
         return (loop,)
 
     def _note_windows(
-        self, loop: int, place: tuple[int, int], terms: dict[int, int], size: int
+        self, loop: int, at: tuple[int, int], terms: dict[int, int], size: int
     ) -> None:
-        """Of a dimension that several windows read; `loop` goes from window to window."""
+        """Add the windows that read operand dimension `at`, one for each iteration of `loop`."""
         scales = [(self.sizes[each], scale) for each, scale in terms.items() if each >= 0]
         last = sum((count - 1) * scale for count, scale in scales)
         stride, begin = terms[loop], terms.get(_CONSTANT, 0)
         reach = begin + last - (self.sizes[loop] - 1) * stride + 1
         windows = Windows(size, self.sizes[loop], stride, reach, 0)
         if begin >= 0 and all(scale > 0 for _, scale in scales) and windows.stay_inside:
-            self.windows.append(Window(loop, *place, windows))
+            self.windows.append(Window(loop, *at, windows))
 
     def reductions(
         self, op: ir.Operation, results: Sequence[ir.AffineMap]
     ) -> tuple[tuple[int, Reduction], ...]:
-        """The loops that index no result; those that index only some are whole."""
+        """The reduction loops; loops that index only some of the results are whole."""
         for map_ in results:
             self.whole |= self.outer - plain_loops([map_])
         kind = _reduction(op)
@@ -135,7 +136,7 @@ class _Loops:
 
 
 def plain_loops(maps: Sequence[ir.AffineMap]) -> set[int]:
-    """The loops that are themselves a dimension of one of the maps."""
+    """The loops that alone index a dimension of one of the maps."""
     exprs = [expr for map_ in maps for expr in map_.results]
     return {expr.position for expr in exprs if isinstance(expr, ir.AffineDimExpr)}
 
@@ -144,7 +145,7 @@ _CONSTANT = -1
 
 
 def _terms(expr: ir.AffineExpr) -> dict[int, int] | None:
-    """How often each loop counts in a sum, and as `_CONSTANT` what is no loop; else `None`."""
+    """The coefficient of each loop in a linear expression, and `_CONSTANT`; else `None`."""
     if isinstance(expr, ir.AffineConstantExpr):
         return {_CONSTANT: expr.value}
     if isinstance(expr, ir.AffineDimExpr):
@@ -170,13 +171,13 @@ def _loops_in(expr: ir.AffineExpr) -> set[int]:
 
 
 def _read_indices(op: ir.Operation) -> set[int]:
-    """The loops whose index a body reads that is not ours to change."""
+    """The loops whose index the body of a named op reads."""
     inside = operations(body(op))
     return {inner.attributes["dim"].value for inner in inside if inner.name == "linalg.index"}
 
 
 def _repeats(op: ir.Operation, rule: ShardingRule) -> bool:
-    """Whether the op only repeats its one input along loops that this has not."""
+    """Whether the op only broadcasts its one input along further loops."""
     tensors = [dims for dims in rule.operands[:-1] if dims is not None]
     inside = operations(body(op))
     if len(tensors) != 1 or len(rule.operands) != 2 or len(inside) != 1:
@@ -186,9 +187,9 @@ def _repeats(op: ir.Operation, rule: ShardingRule) -> bool:
 
 
 def _reduction(op: ir.Operation) -> Reduction | None:
-    """How the op's inits are combined with what the inputs give, if all in one way that we know.
+    """The reduction that combines the inits with the inputs; `None` if unknown, or not the same.
 
-    The body must yield `combine(f(inputs), init)` for each, with nothing else reading the inits.
+    The body must yield `combine(f(inputs), init)` for each init, and must not read inits elsewhere.
     """
     block = body(op)
     yielded = list(operations(block)[-1].operands)
@@ -206,12 +207,12 @@ def _kind(init: ir.Value, yielded: ir.Value) -> Reduction | None:
         return None
     kind = REDUCTION_OF.get(combiner.name)
     if str(init.type) == "i1" and kind not in BITWISE:
-        return None  # one-bit sums wrap around, and a signed 1 is -1: no collective does so
+        return None  # one-bit sums wrap around, and a signed 1 is -1, unlike in collectives
     return kind
 
 
 def softmax(query: Query) -> ShardingRule | None:
-    """All dimensions pass; the one that is summed over is whole."""
+    """All dimensions pass, except the one that is summed over, which is whole."""
     shape = query.results[0]
     if shape is None:
         return None
@@ -223,19 +224,19 @@ def softmax(query: Query) -> ShardingRule | None:
 
 
 def pack(query: Query) -> ShardingRule | None:
-    """`[8, 6]` in tiles of 4: `([ab, c], [a, c, b]) -> ([a, c, b])`, the tiles whole."""
+    """`[8, 6]` in tiles of 4: `([ab, c], [a, c, b]) -> ([a, c, b])`, where tiles are whole."""
     source, made = query.operands[0], query.results[0]
     return None if source is None or made is None else _tiled(query, source, made, packs=True)
 
 
 def unpack(query: Query) -> ShardingRule | None:
-    """`pack`'s the other way: `([a, c, b], [ab, c]) -> ([ab, c])`."""
+    """The inverse of `pack`: `([a, c, b], [ab, c]) -> ([ab, c])`."""
     source, made = query.operands[0], query.results[0]
     return None if source is None or made is None else _tiled(query, made, source, packs=False)
 
 
 def _tiled(query: Query, plain: Shape, tiled: Shape, *, packs: bool) -> ShardingRule | None:
-    """Tiles that reach beyond the end belong to no dimension of the plain tensor."""
+    """The rule of `pack` or `unpack`; a dimension that its tiles do not divide has no factors."""
     turned = "outer_dims_perm" in query.op.attributes
     order = list(query.op.attributes["outer_dims_perm"]) if turned else []
     order = order or list(range(len(plain)))
@@ -257,4 +258,5 @@ def _tiled(query: Query, plain: Shape, tiled: Shape, *, packs: bool) -> Sharding
 
 
 def winograd(spec: str) -> Callable[[Query], ShardingRule]:
+    """A rule function from einsum notation, for Winograd transforms."""
     return lambda query: ShardingRule.einsum(spec, query.operands, query.results)

@@ -1,4 +1,4 @@
-"""`mesh` ops that compute on tensors, as far as shardings go."""
+"""`mesh` ops that have sharding rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shard_dialect.rules.query import Query
 
 
 def passed_on(query: Query) -> ShardingRule | None:
-    """From stage to stage, shard by shard; any other permutation makes another tensor."""
+    """Elementwise for a transfer between stages; `None` for other permutations."""
     return elementwise(query) if STAGES in query.op.attributes else None
 
 

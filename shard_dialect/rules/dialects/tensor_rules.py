@@ -1,9 +1,9 @@
-"""`tensor` ops: on shards they are the same op on smaller tensors, the sizes that it has cut too.
+"""`tensor` ops: on shards they are the same op, with the local sizes in its attributes.
 
     extract_slice [0, 2] [4, 4] [1, 1]    ([a, b]) -> ([a, b]) permuted={b}
     of tensor<4x8xf32>                    on half the rows: [0, 2] [2, 4] [1, 1]
 
-Ops on one element, and those that make a tensor of single ones, are whole.
+Ops on single elements, and those that make a tensor of single elements, are not split.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
 def reshape(query: Query) -> ShardingRule | None:
+    """The rule of `collapse_shape` and `expand_shape`."""
     source, made = query.operands[0], query.results[0]
     return None if source is None or made is None else reshaped(source, made)
 
 
 def reshape_to_operand(query: Query) -> ShardingRule | None:
-    """The second operand is the result's shape: if it is no constant, no other can be made."""
+    """As `reshape`, with the result's shape as an operand; not split unless that is a constant."""
     rule = reshape(query)
     if rule is None:
         return None
@@ -46,9 +47,9 @@ def reshape_to_operand(query: Query) -> ShardingRule | None:
 
 
 def extract_slice(query: Query) -> ShardingRule:
-    """What is taken whole passes; of the rest a shard's slice is in part another's.
+    """Dimensions taken in full pass; sliced ones are permuted, and read in windows.
 
-    Where it begins at an operand it may be anywhere: such a dimension is whole, and nothing passes.
+    A dimension that is sliced from a dynamic offset is whole and blocked.
     """
     factors = Factors(query)
     source = factors.operands[0]
@@ -70,7 +71,7 @@ def extract_slice(query: Query) -> ShardingRule:
 
 
 def insert_slice(query: Query) -> ShardingRule:
-    """What is filled from end to end passes; the rest stays as it was, and whole."""
+    """Dimensions that the slice fills pass; other dimensions of the destination are whole."""
     factors = Factors(query)
     into = factors.operands[1]
     sizes = _static(query.op, "static_sizes")
@@ -88,21 +89,22 @@ def _static(op: ir.Operation, name: str) -> list[int]:
 
 
 def _kept(sizes: Sequence[int]) -> list[int]:
-    """The dimensions that are kept for sure where some of size 1 are dropped."""
+    """The dimensions of size other than 1, which rank reduction never drops."""
     return [dim for dim, size in enumerate(sizes) if size != 1]
 
 
 def partition_slice(partitioned: PartitionedOp) -> None:
-    """Of what is split there is no more than is taken. Some dimensions of 1 are dropped."""
+    """Set local sizes and offset 0 in split dimensions: an operand's shard is just what is read."""
     sizes, begins = (_static(partitioned.op, f"static_{name}") for name in ("sizes", "offsets"))
-    for dim, place in zip(_kept(sizes), _kept(partitioned.result.whole), strict=True):
-        if partitioned.result.is_split(place):
-            sizes[dim], begins[dim] = partitioned.result.shape[place], 0
+    for dim, of_result in zip(_kept(sizes), _kept(partitioned.result.whole), strict=True):
+        if partitioned.result.is_split(of_result):
+            sizes[dim], begins[dim] = partitioned.result.shape[of_result], 0
     partitioned.op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
     partitioned.op.attributes["static_offsets"] = ir.DenseI64ArrayAttr.get(begins)
 
 
 def partition_insertion(partitioned: PartitionedOp) -> None:
+    """Set local sizes in dimensions that the slice fills."""
     sizes, made = _static(partitioned.op, "static_sizes"), partitioned.result
     changed = [
         new if size == old else size
@@ -112,9 +114,9 @@ def partition_insertion(partitioned: PartitionedOp) -> None:
 
 
 def pad(query: Query) -> ShardingRule:
-    """Dimensions that nothing is added to pass, and a shard of others is read where it is.
+    """Dimensions without padding pass; padded ones are permuted, and read in windows.
 
-    At the ends it finds what is padded, if that is one element, which a reduction leaves alone.
+    The windows need a padding value that is the identity of a reduction.
     """
     low, high = (_static(query.op, f"static_{end}") for end in ("low", "high"))
     indices = _read_indices(query.op)
@@ -134,7 +136,7 @@ def pad(query: Query) -> ShardingRule:
 
 
 def partition_pad(partitioned: PartitionedOp) -> None:
-    """What is padded at the ends of a shard is in its halos."""
+    """Set the padding of a shard; where the dimension is split, halos hold the padding."""
     low, high = (_static(partitioned.op, f"static_{end}") for end in ("low", "high"))
     ends = [
         padding_of(partitioned, 0, dim, each)
@@ -145,15 +147,17 @@ def partition_pad(partitioned: PartitionedOp) -> None:
 
 
 def concat(query: Query) -> ShardingRule:
+    """The rule of `concat`, along its attribute `dim`."""
     return joined_along(query, query.op.attributes["dim"].value)
 
 
 def partition_concat(partitioned: PartitionedOp) -> None:
+    """Replace the op on shards: see `partition_joined`."""
     partition_joined(partitioned, partitioned.op.attributes["dim"].value)
 
 
 def generate(query: Query) -> ShardingRule:
-    """Each dimension of the result."""
+    """One factor per dimension of the result."""
     factors = Factors(query)
     for dim, size in enumerate(factors.results[0]):
         factors.add(size, (), (dim,))
@@ -161,7 +165,7 @@ def generate(query: Query) -> ShardingRule:
 
 
 def partition_generate(partitioned: PartitionedOp) -> None:
-    """The region reads the indices of the whole tensor."""
+    """Turn the local indices that the region reads into global ones."""
     op, block = partitioned.op, body(partitioned.op)
     for dim in sorted(_read_indices(op)):
         if not partitioned.result.is_split(dim):
@@ -181,7 +185,7 @@ def _read_indices(op: ir.Operation) -> set[int]:
 
 
 def insert(query: Query) -> ShardingRule:
-    """Which device has the element is not known: shardings pass, and the tensor is whole."""
+    """All dimensions are whole, since the device that holds the element is unknown."""
     factors = Factors(query)
     for dim, size in enumerate(factors.results[0]):
         factors.add_to_all(dim, size, "whole")
@@ -189,12 +193,13 @@ def insert(query: Query) -> ShardingRule:
 
 
 def partition_expansion(partitioned: PartitionedOp) -> None:
+    """Set the result's local shape."""
     shape = ir.DenseI64ArrayAttr.get(list(partitioned.result.shape))
     partitioned.op.attributes["static_output_shape"] = shape
 
 
 def partition_reshape(partitioned: PartitionedOp) -> None:
-    """The result's shape is a constant, which the rule asks for."""
+    """Replace the shape operand by the local shape; the rule requires it to be a constant."""
     type_ = partitioned.op.operands[1].type
     values = [ir.IntegerAttr.get(type_.element_type, size) for size in partitioned.result.shape]
     with ir.InsertionPoint(partitioned.op), partitioned.op.location:

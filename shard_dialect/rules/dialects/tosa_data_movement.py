@@ -1,4 +1,4 @@
-"""`tosa`'s slices, padding and concatenation: shards of the result are read where they are.
+"""`tosa`'s slices, padding and concatenation: a shard of the result reads operands in windows.
 
 slice [0, 3] of [2, 6]     ([a, b]) -> ([a, b]) permuted={b}, read in windows
 """
@@ -21,6 +21,7 @@ from shard_dialect.rules.window_shards import inside, padding_of
 
 
 def slice_(query: Query) -> ShardingRule:
+    """Dimensions taken in full pass; sliced ones are permuted, and read in windows."""
     begins = shape_in(query.op.operands[1])
     factors = Factors(query)
     for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
@@ -33,7 +34,7 @@ def slice_(query: Query) -> ShardingRule:
 
 
 def pad(query: Query) -> ShardingRule:
-    """Where there is padding a shard finds it at the ends, if a reduction leaves it alone."""
+    """Padded dimensions are permuted; read in windows if the value is a reduction's identity."""
     padding = shape_in(query.op.operands[1])
     fill = left_alone_by(query.op.operands[2])
     factors = Factors(query)
@@ -49,11 +50,12 @@ def pad(query: Query) -> ShardingRule:
 
 
 def concat(query: Query) -> ShardingRule:
+    """The rule of `concat`, along its attribute `axis`."""
     return joined_along(query, query.op.attributes["axis"].value)
 
 
 def shape_in(value: ir.Value) -> list[int]:
-    """The numbers of a constant shape; none of another one."""
+    """The sizes of a constant shape; [] if it is not a constant."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "tosa.const_shape":
         return []
@@ -61,6 +63,7 @@ def shape_in(value: ir.Value) -> list[int]:
 
 
 def partition_slice(partitioned: PartitionedOp) -> None:
+    """Set local sizes, and begin 0 in split dimensions."""
     begins = shape_in(partitioned.op.operands[1])
     if begins:
         is_split = map(partitioned.result.is_split, range(len(begins)))
@@ -73,6 +76,7 @@ def partition_slice(partitioned: PartitionedOp) -> None:
 
 
 def partition_pad(partitioned: PartitionedOp) -> None:
+    """Set the padding of a shard."""
     padding = shape_in(partitioned.op.operands[1])
     if padding:
         pairs = list(zip(padding[::2], padding[1::2], strict=True))
@@ -81,11 +85,12 @@ def partition_pad(partitioned: PartitionedOp) -> None:
 
 
 def partition_concat(partitioned: PartitionedOp) -> None:
+    """Replace the op on shards: see `partition_joined`."""
     partition_joined(partitioned, partitioned.op.attributes["axis"].value)
 
 
 def partition_shape(place: int) -> PartitionFunction:
-    """The operand at `place` is the shape of the result."""
+    """A partition function that sets operand number `place`, the result's shape."""
 
     def partition_at(partitioned: PartitionedOp) -> None:
         set_shape(partitioned.op, place, partitioned.result.shape)
@@ -94,6 +99,7 @@ def partition_shape(place: int) -> PartitionFunction:
 
 
 def set_shape(op: ir.Operation, place: int, shape: Sequence[int]) -> None:
+    """Replace operand number `place` by a constant shape."""
     index = ir.IndexType.get()
     values = [ir.IntegerAttr.get(index, size) for size in shape]
     dense = ir.DenseElementsAttr.get(values, ir.RankedTensorType.get([len(shape)], index))

@@ -1,7 +1,7 @@
 """`tosa` ops: elementwise with broadcasting of dimensions of size 1, contractions, and the rest.
 
-Shapes are operands of a type of their own: where they hold the sizes of what is split, the cut
-makes new constants.
+Shapes are operands with a type of their own. Where they hold sizes of split dimensions,
+partitioning makes new constants.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shard_dialect.rules.reshape_factors import reshaped
 
 
 def matmul(rhs: str) -> Callable[[Query], ShardingRule | None]:
-    """`[n, h, c] x [n, c, w] -> [n, h, w]`; the zero points are tensors of one element."""
+    """The rule of `[n, h, c] x rhs -> [n, h, w]`; the zero points are tensors of one element."""
 
     def rule(query: Query) -> ShardingRule:
         spec = f"nhc,{rhs}{',1' * (len(query.operands) - 2)}->nhw"
@@ -39,7 +39,7 @@ def matmul(rhs: str) -> Callable[[Query], ShardingRule | None]:
 
 
 def with_parameters(tensors: int) -> Callable[[Query], ShardingRule | None]:
-    """Elementwise on the first operands; the rest (shifts, zero points) stay whole."""
+    """Elementwise on the first `tensors` operands; the rest (shifts, zero points) is not split."""
 
     def rule(query: Query) -> ShardingRule | None:
         base = elementwise(Query(query.op, query.operands[:tensors], query.results))
@@ -54,7 +54,7 @@ def with_parameters(tensors: int) -> Callable[[Query], ShardingRule | None]:
 
 
 def rescale(query: Query) -> ShardingRule:
-    """Elementwise; with one multiplier a channel these are split like the channels."""
+    """Elementwise; multipliers per channel are split like the channels."""
     factors = Factors(query)
     shape = factors.operands[0]
     is_per_channel = query.op.attributes["per_channel"].value
@@ -65,7 +65,7 @@ def rescale(query: Query) -> ShardingRule:
 
 
 def reduction(kind: Reduction) -> Callable[[Query], ShardingRule]:
-    """The reduced dimension is of size 1 in the result."""
+    """A reduction along the attribute `axis`, which has size 1 in the result."""
 
     def rule(query: Query) -> ShardingRule:
         axis = query.op.attributes["axis"].value
@@ -82,12 +82,12 @@ def reduction(kind: Reduction) -> Callable[[Query], ShardingRule]:
 
 
 def _ignores_nan(op: ir.Operation) -> bool:
-    """Whether the op skips NaN, which no collective does."""
+    """Whether the op skips NaN, unlike collectives."""
     return "nan_mode" in op.attributes and "IGNORE" in str(op.attributes["nan_mode"])
 
 
 def argmax(query: Query) -> ShardingRule:
-    """The dimension that is searched is whole, and not in the result."""
+    """The searched dimension is whole, and not in the result."""
     axis = query.op.attributes["axis"].value
     factors = Factors(query)
     for dim, size in enumerate(factors.operands[0]):
@@ -99,7 +99,7 @@ def argmax(query: Query) -> ShardingRule:
 
 
 def along_axis(kind: Kind) -> Callable[[Query], ShardingRule]:
-    """All dimensions pass; that of the attribute `axis` is of this kind."""
+    """All dimensions pass, except the attribute `axis`, whose factor has this kind."""
 
     def rule(query: Query) -> ShardingRule:
         axis = query.op.attributes["axis"].value
@@ -112,13 +112,14 @@ def along_axis(kind: Kind) -> Callable[[Query], ShardingRule]:
 
 
 def reshape(query: Query) -> ShardingRule | None:
+    """The rule of a reshape, whose second operand is a shape."""
     source, made = query.operands[0], query.results[0]
     rule = None if source is None or made is None else reshaped(source, made)
     return rule and replace(rule, operands=(*rule.operands, None))
 
 
 def tile(query: Query) -> ShardingRule:
-    """`[4] -> [12]` is `([b]) -> ([ab])`: the repetitions, and within each the operand."""
+    """`[4] -> [12]` is `([b]) -> ([ab])`: repetitions are major, the operand's elements minor."""
     factors = Factors(query)
     for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
         if size and made != size:
@@ -128,6 +129,7 @@ def tile(query: Query) -> ShardingRule:
 
 
 def transpose(query: Query) -> ShardingRule:
+    """One factor per dimension of the result, permuted by `perms`."""
     factors = Factors(query)
     for made, dim in enumerate(query.op.attributes["perms"]):
         factors.add(factors.operands[0][dim], (dim,), (made,))
@@ -135,31 +137,31 @@ def transpose(query: Query) -> ShardingRule:
 
 
 def gather(query: Query) -> ShardingRule:
-    """`[n, k, c]` at `[n, w]` gives `[n, wr, c]`, r rows for each index; k is looked up: whole."""
+    """`[n, k, c]` at `[n, w]` gives `[n, wr, c]`, r rows for each index; k is whole."""
     factors = Factors(query)
-    (count, keys, channels), (_, places) = factors.operands[0], factors.operands[1]
+    (count, keys, channels), (_, indices) = factors.operands[0], factors.operands[1]
     factors.add(count, (0, 0), (0,))
     factors.add(keys, (1,), kind="whole")
-    factors.add(places, (None, 1), (1,))
-    if factors.results[0][1] != places:
-        factors.add(factors.results[0][1] // places, (), (1,), "whole")
+    factors.add(indices, (None, 1), (1,))
+    if factors.results[0][1] != indices:
+        factors.add(factors.results[0][1] // indices, (), (1,), "whole")
     factors.add(channels, (2,), (2,))
     return factors.rule()
 
 
 def scatter(query: Query) -> ShardingRule:
-    """`[n, w, c]` into `[n, k, c]` at `[n, w]`; where it goes, and what may go there, is whole."""
+    """`[n, w, c]` into `[n, k, c]` at `[n, w]`; k and w are whole."""
     factors = Factors(query)
-    (count, keys, channels), (_, places) = factors.operands[0], factors.operands[1]
+    (count, keys, channels), (_, indices) = factors.operands[0], factors.operands[1]
     factors.add(count, (0, 0, 0), (0,))
     factors.add(keys, (1,), (1,), "whole")
-    factors.add(places, (None, 1, 1), kind="whole")
+    factors.add(indices, (None, 1, 1), kind="whole")
     factors.add(channels, (2, None, 2), (2,))
     return factors.rule()
 
 
 def fourier(query: Query) -> ShardingRule:
-    """The batch passes; each element of the rest is made of all."""
+    """The batch passes; the other dimensions are whole."""
     factors = Factors(query)
     for dim, size in enumerate(factors.operands[0]):
         factors.add_to_all(dim, size, "whole" if dim else "passed")
@@ -167,7 +169,7 @@ def fourier(query: Query) -> ShardingRule:
 
 
 def partition_tile(partitioned: PartitionedOp) -> None:
-    """As many repetitions as the shard has."""
+    """Set the number of repetitions in the shard."""
     sizes = zip(partitioned.result.shape, partitioned.operand(0).shape, strict=True)
     set_shape(partitioned.op, 1, [size // of for size, of in sizes])
 

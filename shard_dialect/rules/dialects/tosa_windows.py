@@ -1,13 +1,13 @@
-"""`tosa`'s convolutions and poolings: batch and channels are split, images where windows allow it.
+"""`tosa`'s convolutions and poolings: batch and channels may be split, images if windows allow.
 
     conv2d   ([n, h, w, c], [o, 1, 1, c], [o], [1], [1]) -> ([n, h, w, o])
 
-Bias is added once, so that the sum over input channels is split only where it is zero. Along a
+Bias must be added once, so the sum over input channels is split only if the bias is zero. Along a
 dimension of the image
 
-    windows of 2, moved by 2    ([ij], [j]) -> ([i])    they lie side by side
-    windows of 3, moved by 1    ([i], [1])  -> ([i])    permuted: a shard reads its neighbours',
-                                                        a halo of [1, 1] where it is padded so
+    windows of 2, moved by 2    ([ij], [j]) -> ([i])    adjacent and disjoint
+    windows of 3, moved by 1    ([i], [1])  -> ([i])    permuted, with a halo of [1, 1] for
+                                                        padding of 1 at both ends
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from shard_dialect.rules.window_shards import WindowDimension, padding_of
 
 @dataclass(frozen=True)
 class _Attributes:
-    """How windows go over the dimensions of an image, read from an op's attributes."""
+    """The windows over the dimensions of an image, read from an op's attributes."""
 
     sizes: list[int]
     strides: list[int]
     dilations: list[int]
     padding: list[int]
 
-    def are_side_by_side(self, place: int, size: int, made: int) -> bool:
-        """Whether windows cover dimension `place` of the image, one after the other."""
-        window, stride = self.sizes[place], self.strides[place]
-        is_dense = window == 1 or self.dilations[place] == 1
-        is_bare = not any(self.padding[2 * place : 2 * place + 2])
+    def are_disjoint(self, number: int, size: int, made: int) -> bool:
+        """Whether adjacent, disjoint windows cover dimension `number` of the image."""
+        window, stride = self.sizes[number], self.strides[number]
+        is_dense = window == 1 or self.dilations[number] == 1
+        is_bare = not any(self.padding[2 * number : 2 * number + 2])
         return is_dense and is_bare and window == stride and size == made * window
 
-    def along(self, place: int) -> WindowDimension:
-        low, high = self.padding[2 * place : 2 * place + 2]
+    def along(self, number: int) -> WindowDimension:
+        low, high = self.padding[2 * number : 2 * number + 2]
         return WindowDimension(
-            self.sizes[place], self.strides[place], self.dilations[place], 1, low, high
+            self.sizes[number], self.strides[number], self.dilations[number], 1, low, high
         )
 
 
@@ -61,24 +61,24 @@ def _go_over_image(
     kernel: int | None = None,
     fill: Reduction | None = None,
 ) -> None:
-    """The factors of the image's dimensions, which begin at 1 in it, in the kernel at `kernel`.
+    """Add the factors of the image's dimensions: from 1 on in the operand, `kernel` in the kernel.
 
-    `fill` is the reduction that padding leaves alone, if there is one.
+    `fill` is the reduction whose identity the padding is, if there is one.
     """
-    for place, window in enumerate(windows.sizes):
-        dim = place + 1
+    for number, window in enumerate(windows.sizes):
+        dim = number + 1
         size, made = factors.operands[0][dim], factors.results[0][dim]
-        of_kernel = None if kernel is None else kernel + place
-        if windows.are_side_by_side(place, size, made):
+        of_kernel = None if kernel is None else kernel + number
+        if windows.are_disjoint(number, size, made):
             factors.add(made, (dim,), (dim,))
             factors.add(window, (dim, of_kernel), kind="whole")
             continue
-        read = windows.along(place).over(size, made, fill)
+        read = windows.along(number).over(size, made, fill)
         factors.add(made if read else size, (dim,), (dim,), "permuted", windows=[read])
 
 
 def _zero_padding(query: Query) -> Reduction | None:
-    """A sum, where what is padded counts as zero."""
+    """`sum` where padding counts as zero, else `None`."""
     zero = query.op.operands[3]
     return "sum" if _is_zero(zero) and _is_number(query.op.operands[0]) else None
 
@@ -94,17 +94,17 @@ def _is_zero(value: ir.Value) -> bool:
 
 
 def _summed(query: Query) -> Kind:
-    """What input channels are: a sum that starts from the bias, which must count once."""
+    """The kind of the input channels' factor: a sum if the bias is zero, else whole."""
     return "sum" if _is_zero(query.op.operands[2]) else "whole"
 
 
 def _bias(query: Query) -> int | None:
-    """The bias's dimension, if it has an element for each channel."""
+    """The dimension of the bias that is the channel; `None` if it has one element."""
     return None if query.operands[2] == (1,) else 0
 
 
 def convolution(query: Query) -> ShardingRule:
-    """Kernels are `[o, h, w, c]`, or `[o, d, h, w, c]`."""
+    """The rule of a convolution with kernels `[o, h, w, c]`, or `[o, d, h, w, c]`."""
     factors = Factors(query)
     image, kernel = factors.operands[0], factors.operands[1]
     last = len(image) - 1
@@ -117,7 +117,7 @@ def convolution(query: Query) -> ShardingRule:
 
 
 def depthwise(query: Query) -> ShardingRule:
-    """Kernels are `[h, w, c, m]`; the result has m channels for each of the input's."""
+    """The rule for kernels `[h, w, c, m]`: the result has m channels for each of the input's."""
     factors = Factors(query)
     image, kernel = factors.operands[0], factors.operands[1]
     factors.add(image[0], (0,), (0,))
@@ -128,7 +128,7 @@ def depthwise(query: Query) -> ShardingRule:
 
 
 def transposed(query: Query) -> ShardingRule:
-    """Each element of the image is in several of the result's: it is permuted."""
+    """The image's dimensions are permuted: each element contributes to several of the result."""
     factors = Factors(query)
     image, kernel = factors.operands[0], factors.operands[1]
     factors.add(image[0], (0,), (0,))
@@ -140,13 +140,14 @@ def transposed(query: Query) -> ShardingRule:
 
 
 def max_pooling(query: Query) -> ShardingRule:
-    """Padding is left out of a maximum, unless all there is besides are NaNs that are too."""
+    """As `pooling`; padding is the identity of max, unless the op ignores NaNs."""
     attributes = query.op.attributes
     ignores_nan = "nan_mode" in attributes and "IGNORE" in str(attributes["nan_mode"])
     return pooling(query, "max" if not ignores_nan and _is_number(query.op.operands[0]) else None)
 
 
 def pooling(query: Query, fill: Reduction | None = None) -> ShardingRule:
+    """Batch and channels pass; images are read in windows. `fill` is as in `Windows`."""
     factors = Factors(query)
     image = factors.operands[0]
     factors.add(image[0], (0,), (0,))
@@ -157,7 +158,7 @@ def pooling(query: Query, fill: Reduction | None = None) -> ShardingRule:
 
 
 def all_but_image(query: Query) -> ShardingRule:
-    """Windows, or scales, that are operands: nothing is known of them."""
+    """Batch and channels pass; image dimensions are permuted, since windows are operands."""
     factors = Factors(query)
     for dim, size in enumerate(factors.operands[0]):
         factors.add(size, (dim,), (dim,), "permuted" if dim in (1, 2) else "passed")
@@ -165,12 +166,12 @@ def all_but_image(query: Query) -> ShardingRule:
 
 
 def partition_padding(partitioned: PartitionedOp) -> None:
-    """What is padded of a shard is in its halos."""
+    """Set the padding of a shard; where the dimension is split, halos hold the padding."""
     before = list(partitioned.op.attributes["pad"])
     after: list[int] = []
-    for place in range(len(before) // 2):
-        low, high = before[2 * place : 2 * place + 2]
-        after += padding_of(partitioned, 0, place + 1, (low, high))
+    for number in range(len(before) // 2):
+        low, high = before[2 * number : 2 * number + 2]
+        after += padding_of(partitioned, 0, number + 1, (low, high))
     partitioned.op.attributes["pad"] = ir.DenseI64ArrayAttr.get(after)
 
 

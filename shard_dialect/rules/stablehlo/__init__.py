@@ -1,8 +1,8 @@
-"""StableHLO: what its ops make of shards.
+"""The records of StableHLO's ops, one file for each family of ops.
 
-A file holds one family of ops, this one the two tables. The factors of each rule, their order and
-which are blocked are Shardy's, so that shardings propagate alike; which of them may be split is
-stricter: on shards an op is simply run, and must make the very shards of its result.
+The factors of each rule, their order and which are blocked are Shardy's, so that shardings
+propagate as in Shardy. Which factors may be split is stricter than in Shardy: an op that runs on
+shards must compute exactly the shards of its result.
 """
 
 from __future__ import annotations

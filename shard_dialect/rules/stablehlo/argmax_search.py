@@ -1,4 +1,4 @@
-"""Reductions that look for the place of the largest element, or the smallest.
+"""Reductions that find the index of the largest element, or of the smallest.
 
 values, places = reduce (x, iota) by
   %p = %a > %b or %a is no number
@@ -14,14 +14,13 @@ from shard_dialect.ir.scalar_expressions import Term, commuted, made
 from shard_dialect.ir.walk import body
 
 _FOUND: dict[Literal["max", "min"], Term] = {"max": ("lt", "b", "a"), "min": ("lt", "a", "b")}
-"""Where the first of two elements `a` and `b` is found."""
+"""The condition for `a`, of two elements `a` and `b`, to be found."""
 
 
 def search_kind(op: ir.Operation) -> Literal["max", "min"] | None:
-    """Whether the larger of two elements is found, or the smaller; the first of equal ones.
+    """Whether the reduction finds the first largest element, or the first smallest.
 
-    What is no number is found before all that are, as numpy and torch do. `None` for reductions
-    that look for nothing.
+    NaN precedes all numbers, as in numpy and torch. `None` for other reductions.
     """
     if len(op.operands) != 4:
         return None
@@ -34,7 +33,7 @@ def search_kind(op: ir.Operation) -> Literal["max", "min"] | None:
 
 
 def _searching(is_found: Term, *, is_float: bool) -> tuple[Term, Term]:
-    """What JAX's argmax and argmin make of elements `a` and `b` at `i` and `j`."""
+    """What JAX's argmax or argmin computes from elements `a` and `b` at indices `i` and `j`."""
     if is_float:
         is_found = commuted("or", is_found, ("ne", "a", "a"))
     is_earlier = commuted("and", ("eq", "a", "b"), ("lt", "i", "j"))

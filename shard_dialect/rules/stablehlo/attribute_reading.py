@@ -9,7 +9,7 @@ from shard_dialect.ir.bindings import ir, part
 
 
 def numbers(op: ir.Operation, name: str, kind: str) -> Any:
-    """The attribute `name` as the bindings' class `kind`, which has a field for each list in it."""
+    """The attribute `name` as the bindings' class `kind`, with a field for each of its lists."""
     return getattr(part("_mlir_libs._stablehlo"), kind)(op.attributes[name])
 
 

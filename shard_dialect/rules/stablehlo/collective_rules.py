@@ -2,9 +2,10 @@
 
     all_gather dim 1     ([a, b]) -> ([a, c]) whole={a, b, c}
 
-In a program on global tensors each is over devices that see all of them: a shard would be exchanged
-for a shard of another place. So nothing is split; dimensions that stay as they are still pass on
-what is said of them. In manual computations they may be split, too (`rules.manual_collectives`).
+In a program on global tensors, these collectives exchange global tensors between devices. On
+shards, a device would exchange its shard for another shard. So all factors are whole; dimensions
+that the collective does not change still pass shardings on. In manual computations such dimensions
+may be split, too (`rules.manual_collectives`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from shard_dialect.rules.stablehlo.attribute_reading import integer
 
 
 def changing(*names: str, staying: Kind = "whole") -> Callable[[Query], ShardingRule | None]:
-    """The dimensions that the attributes `names` give are not the same in operands and results."""
+    """A rule function for collectives that change the dimensions given by attributes `names`.
+
+    The other dimensions have a factor of kind `staying`.
+    """
 
     def rule(query: Query) -> ShardingRule | None:
         factors = Factors(query)

@@ -1,4 +1,4 @@
-"""How the region of a reduction joins two elements, and from what reductions start."""
+"""The region of a reduction, which combines two elements, and the inits of a reduction."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ _OF_ONE_BIT: dict[str, Reduction] = {
     "stablehlo.minimum": "bitwise_and",
 }
 _REPEATABLE = ("max", "min", "bitwise_and", "bitwise_or")
-"""Joining twice with the same element changes nothing."""
+"""Idempotent kinds: combining twice with the same element changes nothing."""
 
 
 def combiner(op: ir.Operation, count: int) -> Reduction | None:
-    """The one kind by which the region joins its arguments in pairs, the k-th with the k-th."""
+    """The reduction by which the region combines each of its first `count` arguments with its pair.
+
+    `None` if the region computes something else, or combines pairs by different reductions.
+    """
     block = body(op)
     made = list(operations(block)[-1].operands)
     arguments = list(block.arguments)
@@ -55,17 +58,17 @@ def _joining(value: ir.Value, pair: tuple[ir.Value, ir.Value]) -> Reduction | No
         if found is not None:
             return found
     if isinstance(element, ir.ComplexType) and name in ("stablehlo.maximum", "stablehlo.minimum"):
-        return None  # by the real parts first
+        return None  # StableHLO compares the real parts first
     return _COMBINERS.get(name) if can_be_added_up(element) else None
 
 
 def can_be_added_up(element: ir.Type) -> bool:
-    """Whether sums of parts are the sum: not of i1, of which adding is or (`_OF_ONE_BIT`)."""
+    """Whether partial sums add up to the sum: not for i1, whose addition is `or`."""
     if isinstance(element, ir.IntegerType):
         return element.width > 1
     return isinstance(element, (ir.FloatType, ir.ComplexType))
 
 
 def may_start_often(kind: Reduction, inits: Iterable[ir.Value]) -> bool:
-    """Whether every device may start from `inits`, and the results still be joined by `kind`."""
+    """Whether `kind` still combines partial results if every device starts from `inits`."""
     return kind in _REPEATABLE or all(is_identity(kind, init) for init in inits)

@@ -2,9 +2,9 @@
 
     dot_general     ([a, b, d], [d, a, c]) -> ([a, b, c]) reduction={d: sum}
     convolution     ([a, bc, d], [c, d, e]) -> ([a, b, e]) reduction={d: sum} whole={c} permuted={b}
-                    with a halo along b, as far as windows go
+                    with a halo along b, which the windows reach
 
-Sums in parts are the sum, but of i1, whose sum is or.
+The sums may be partial, except for i1, whose addition is `or`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shard_dialect.rules.window_shards import WindowDimension, padding_of
 
 
 def dot_general(query: Query) -> ShardingRule | None:
-    """Batch dimensions, those of the left side, those of the right; contracted ones are summed."""
+    """Factors for batch dimensions, for the left and right side, and for contracted dimensions."""
     given = numbers(query.op, "dot_dimension_numbers", "DotDimensionNumbers")
     batch = (given.lhs_batching_dimensions, given.rhs_batching_dimensions)
     summed = (given.lhs_contracting_dimensions, given.rhs_contracting_dimensions)
@@ -33,7 +33,7 @@ def dot_general(query: Query) -> ShardingRule | None:
 
 
 def dot(query: Query) -> ShardingRule | None:
-    """Of vectors and matrices: the last dimension of the left with the first of the right."""
+    """Contracts the last dimension of the left side with the first of the right."""
     left = query.operands[0]
     return _product(query, ([], []), ([len(left or ()) - 1], [0]))
 
@@ -66,13 +66,14 @@ _Factor = tuple[int, Places, Places, Kind, Windows | None]
 
 
 def convolution(query: Query) -> ShardingRule | None:
-    """Batch, window, groups, input and output features, in this order.
+    """Factors for batch, windows, groups, input and output features, in this order.
 
-    A group is the major part of the dimensions it cuts: of the batch or the input's features, and
-    of the output's features. Both have kernels of their own, so groups split as batches do.
+    The groups are the major factor of the batch or of the input's features, and of the output's
+    features. Each group has its own kernels, so groups may be split like batches.
 
-    An input dimension that the window goes over is made of the place of the window and the place in
-    it, the larger one first, as far as its size goes. Where all windows are one element they pass.
+    A spatial dimension of the input has two factors: the output's dimension and the kernel's, the
+    larger one major, as far as its size allows. If all windows are one element, it has one, which
+    passes.
     """
     factors = Factors(query)
     (left, right), made = factors.operands, factors.results[0]
@@ -94,11 +95,11 @@ def convolution(query: Query) -> ShardingRule | None:
     fill: Reduction | None = "sum" if can_be_added_up(element) else None
     for (a, b, c), along in zip(spatial, _windows(query.op, given, right), strict=True):
         read = along.over(left[a], made[c], fill)
-        places: _Factor = (made[c], (a, None), (c,), "permuted", read)
+        positions: _Factor = (made[c], (a, None), (c,), "permuted", read)
         if along.are_elements:
-            places = (made[c], (a, None), (c,), "passed", None)
+            positions = (made[c], (a, None), (c,), "passed", None)
         window: _Factor = (right[b], (a, b), (), "whole", None)
-        _add_within(factors, left[a], places, window)
+        _add_within(factors, left[a], positions, window)
     if groups > 1:
         factors.add(groups, (given.input_feature_dimension, kernels), (of_features,))
     factors.add(right[channels], (given.input_feature_dimension, channels), (), _sum(query.op))
@@ -109,12 +110,12 @@ def convolution(query: Query) -> ShardingRule | None:
 
 
 def _add_within(factors: Factors, size: int, *given: _Factor) -> None:
-    """Factors of one dimension of `size`, the larger first, each as large as there is room."""
+    """Add factors of one dimension of `size`, the larger one major, each as large as fits."""
     room = size
-    for wanted, operands, results, kind, read in sorted(given, key=lambda each: -each[0]):
-        taken = min(wanted, room)
+    for full, operands, results, kind, read in sorted(given, key=lambda each: -each[0]):
+        taken = min(full, room)
         if taken > 1:
-            known = read if taken in (wanted, size) else None
+            known = read if taken in (full, size) else None
             factors.add(taken, operands, results, kind, windows=[known])
             room //= taken
 
@@ -127,7 +128,10 @@ def _windows(op: ir.Operation, given: Any, kernel: Shape) -> list[WindowDimensio
 
 
 def partition_convolution(partitioned: PartitionedOp) -> None:
-    """The groups of this shard, which its shapes tell; what is padded of it is in its halos."""
+    """Set the number of groups and the padding of a shard.
+
+    The local shapes give the groups. Where a spatial dimension is split, halos hold the padding.
+    """
     op, made = partitioned.op, partitioned.result.shape
     given = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
     dims = zip(
@@ -138,7 +142,7 @@ def partition_convolution(partitioned: PartitionedOp) -> None:
     padding = [padding_of(partitioned, 0, dim, (along.low, along.high)) for dim, along in dims]
     if padding:
         write_padding(op, padding)
-    left, right = (partitioned.operand(place).shape for place in (0, 1))
+    left, right = (partitioned.operand(number).shape for number in (0, 1))
     features = left[given.input_feature_dimension], right[given.kernel_input_feature_dimension]
     batches = left[given.input_batch_dimension], made[given.output_batch_dimension]
     for name, (all_groups, one) in (("feature", features), ("batch", batches)):

@@ -1,8 +1,8 @@
-"""`stablehlo.custom_call`, by the target it calls: those that Shardy knows.
+"""`stablehlo.custom_call`: the rules of the call targets that Shardy knows.
 
     Eigh    ([a, b, c]) -> ([a, b, c], [a, c]) whole={b, c}
 
-A call of something else brings its rule (`mesh.sharding_rule`), or runs whole.
+A call of another target has a rule written on it (`mesh.sharding_rule`), or runs replicated.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from shard_dialect.rules.stablehlo.data_movement import alike, all_whole, of_mat
 
 
 def custom_call(query: Query) -> ShardingRule | None:
+    """The rule of the call's target; `None` for unknown targets and ranks."""
     target = query.op.attributes["call_target_name"].value
     is_its = target not in _RANKS or _has_ranks(query, *_RANKS[target])
     return _TARGETS[target](query) if target in _TARGETS and is_its else None
 
 
 def _has_ranks(query: Query, operands: _Ranks, results: _Ranks) -> bool:
-    """Whether the tensors have ranks like these, from the first operand's, which is a matrix."""
+    """Whether the ranks of the tensors, minus that of the first operand, are these."""
     factors = Factors(query)
     rank = max([*map(len, factors.operands[:1]), 2])
     sides = ((factors.operands, operands), (factors.results, results))
@@ -31,7 +32,7 @@ def _has_ranks(query: Query, operands: _Ranks, results: _Ranks) -> bool:
 
 
 def eigh(query: Query) -> ShardingRule | None:
-    """The last two dimensions of vectors, the last of values, are a matrix's."""
+    """The rule of `Eigh`: each matrix has eigenvectors and eigenvalues."""
     factors = _batched(query)
     shape = factors.operands[0]
     row, column = len(shape) - 2, len(shape) - 1
@@ -41,7 +42,7 @@ def eigh(query: Query) -> ShardingRule | None:
 
 
 def qr(query: Query) -> ShardingRule | None:
-    """`q`, or what makes it, is as the operand; the other result has a batch of vectors or so."""
+    """The rule of `Qr`: `q` has the factors of the operand; the other result shares its batch."""
     factors = _batched(query)
     shape, other = factors.operands[0], factors.results[1]
     row, column = len(shape) - 2, len(shape) - 1
@@ -52,6 +53,7 @@ def qr(query: Query) -> ShardingRule | None:
 
 
 def householder_product(query: Query) -> ShardingRule | None:
+    """The rule of a product of Householder reflectors: each batch by itself."""
     factors = _batched(query)
     shape, taus = factors.operands
     row, column = len(shape) - 2, len(shape) - 1
@@ -62,7 +64,7 @@ def householder_product(query: Query) -> ShardingRule | None:
 
 
 def _batched(query: Query) -> Factors:
-    """All dimensions of the first operand but the last two."""
+    """Factors for all dimensions of the first operand except the last two."""
     factors = Factors(query)
     for dim, size in enumerate(factors.operands[0][:-2]):
         factors.add_to_all(dim, size)
@@ -70,7 +72,7 @@ def _batched(query: Query) -> Factors:
 
 
 def top_k(query: Query) -> ShardingRule | None:
-    """The largest along the last dimension, in order, even where that is all."""
+    """The largest elements along the last dimension, which is whole."""
     factors = Factors(query)
     shape, made = factors.operands[0], factors.results[0]
     if len(shape) != len(made):
@@ -82,7 +84,7 @@ def top_k(query: Query) -> ShardingRule | None:
 
 
 def approximate_top_k(query: Query) -> ShardingRule | None:
-    """Along one dimension, named out of our sight: where none shrinks it may be any."""
+    """The largest elements along one dimension, which is unknown if no dimension shrinks."""
     factors = Factors(query)
     shape, made = factors.operands[0], factors.results[0]
     if len(shape) != len(made):
@@ -97,7 +99,7 @@ def approximate_top_k(query: Query) -> ShardingRule | None:
 
 
 def combine_words(query: Query) -> ShardingRule | None:
-    """Elementwise; but the state of a generator is kept as it is, on every device."""
+    """Elementwise, except the state of a random generator, which is whole."""
     makes_state = any(
         use.owner.operation.name == "stablehlo.rng_bit_generator"
         for use in query.op.results[0].uses

@@ -4,8 +4,9 @@
     slice [0:4, 2:8]        ([a, b]) -> ([a, b]) permuted={b}
     concatenate dim 1       ([a, b], [a, b]) -> ([a, b]) whole={b}
 
-The size of a factor that the tensors have in different sizes is the operand's, of `concatenate` the
-result's. Source of these rules' factors, as of all in this package: Shardy's registry of rules.
+Where tensors have a factor in different sizes, the factor's size is the operand's, for
+`concatenate` the result's. Source of the factors, as in all of this package: Shardy's registry of
+rules.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from shard_dialect.rules.window_shards import inside, padding_of
 
 
 def elementwise(query: Query) -> ShardingRule | None:
-    """Each dimension is one of all tensors; scalars (`clamp`'s bounds) go with every element."""
+    """One factor per dimension, shared by all tensors except scalars (`clamp`'s bounds)."""
     shape = query.results[0]
     if shape is None:
         return None
@@ -39,9 +40,9 @@ def elementwise(query: Query) -> ShardingRule | None:
 
 
 def alike(query: Query, needed: int | None = 0, role: Role = "other") -> ShardingRule | None:
-    """Each dimension is one of all tensors; the last `needed` of them are not split.
+    """One factor per dimension, shared by all tensors; the last `needed` dimensions are whole.
 
-    None is where that is `None`: what a shard is needs all the rest.
+    All dimensions are whole if `needed` is `None`.
     """
     factors = Factors(query)
     if query.results[0] is None:  # a token
@@ -58,7 +59,7 @@ of_matrices = partial(alike, needed=2)
 
 
 def bitcast_convert(query: Query) -> ShardingRule | None:
-    """Elementwise; between widths the wider element is one more dimension of narrower ones."""
+    """Elementwise; if widths differ, a wide element is one more dimension of narrow ones."""
     factors = Factors(query)
     source, target = factors.operands[0], factors.results[0]
     common = min(len(source), len(target))
@@ -72,7 +73,7 @@ def bitcast_convert(query: Query) -> ShardingRule | None:
 
 
 def broadcast_in_dim(query: Query) -> ShardingRule | None:
-    """Each dimension of the operand is one of the result's, or of size 1 and repeated."""
+    """Each dimension of the operand is one of the result's, or has size 1 and is repeated."""
     factors = Factors(query)
     source_of = {to: dim for dim, to in enumerate(integers(query.op, "broadcast_dimensions"))}
     for dim, size in enumerate(factors.results[0]):
@@ -85,6 +86,7 @@ def broadcast_in_dim(query: Query) -> ShardingRule | None:
 
 
 def transpose(query: Query) -> ShardingRule | None:
+    """One factor per dimension of the result, permuted by `permutation`."""
     factors = Factors(query)
     for to, dim in enumerate(integers(query.op, "permutation")):
         factors.add(factors.operands[0][dim], (dim,), (to,))
@@ -92,12 +94,13 @@ def transpose(query: Query) -> ShardingRule | None:
 
 
 def reshape(query: Query) -> ShardingRule | None:
+    """The rule of a reshape: see `rules.reshape_factors`."""
     operand, result = query.operands[0], query.results[0]
     return None if operand is None or result is None else reshaped(operand, result)
 
 
 def reverse(query: Query) -> ShardingRule | None:
-    """A shard of a reversed dimension comes from the other end."""
+    """Reversed dimensions are permuted; the others pass."""
     factors = Factors(query)
     turned = integers(query.op, "dimensions")
     for dim, size in enumerate(factors.results[0]):
@@ -106,15 +109,17 @@ def reverse(query: Query) -> ShardingRule | None:
 
 
 def concatenate(query: Query) -> ShardingRule | None:
-    """Along the dimension joined a shard of the result is of one operand or more.
+    """The rule of a concatenation: see `joined_along`.
 
-    To propagation slices that are joined, of what may be one tensor rolled around, are permuted.
+    The joined dimension is whole, or permuted if all operands are slices (one tensor rolled around,
+    say).
     """
     kind: Kind = "permuted" if _rolls(list(query.op.operands)) else "whole"
     return joined_along(query, integer(query.op, "dimension"), kind, "other")
 
 
 def partition_concatenate(partitioned: PartitionedOp) -> None:
+    """Replace the op on shards: see `partition_joined`."""
     partition_joined(partitioned, integer(partitioned.op, "dimension"))
 
 
@@ -135,7 +140,7 @@ def _sliced(value: ir.Value) -> ir.Value | None:
 
 
 def slice_(query: Query) -> ShardingRule | None:
-    """Dimensions that are not sliced pass; of others a shard is read where it is."""
+    """Dimensions taken in full pass; sliced ones are permuted, and read in windows."""
     factors = Factors(query)
     begins, strides = (integers(query.op, name) for name in ("start_indices", "strides"))
     for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
@@ -148,7 +153,7 @@ def slice_(query: Query) -> ShardingRule | None:
 
 
 def partition_slice(partitioned: PartitionedOp) -> None:
-    """Of what is split there is no more than is taken."""
+    """Set local bounds in split dimensions, where an operand's shard is just what is read."""
     begins, ends, strides = (
         integers(partitioned.op, name) for name in ("start_indices", "limit_indices", "strides")
     )
@@ -160,10 +165,9 @@ def partition_slice(partitioned: PartitionedOp) -> None:
 
 
 def pad(query: Query) -> ShardingRule | None:
-    """Dimensions without padding pass, but not those that only keep their size by it.
+    """Dimensions without padding pass; padded ones are permuted, even if their size stays the same.
 
-    A shard of those is read where it is, and at the ends what is padded, if a reduction leaves that
-    alone.
+    Padded ones are read in windows if the padding value is the identity of a reduction.
     """
     factors = Factors(query)
     fill = left_alone_by(query.op.operands[1])
@@ -181,7 +185,7 @@ _PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
 
 def partition_pad(partitioned: PartitionedOp) -> None:
-    """What is padded at the ends of a shard is in its halos."""
+    """Set the padding of a shard; where the dimension is split, halos hold the padding."""
     lows, highs = (integers(partitioned.op, name) for name in _PADDING[:2])
     ends = [
         padding_of(partitioned, 0, dim, each)
@@ -192,7 +196,7 @@ def partition_pad(partitioned: PartitionedOp) -> None:
 
 
 def iota(query: Query) -> ShardingRule | None:
-    """Each dimension of the result."""
+    """One factor per dimension of the result."""
     factors = Factors(query)
     for dim, size in enumerate(factors.results[0]):
         factors.add_to_all(dim, size)
@@ -200,7 +204,7 @@ def iota(query: Query) -> ShardingRule | None:
 
 
 def partition_iota(partitioned: PartitionedOp) -> None:
-    """A shard of the dimension counted goes on from where it begins, in integers until the end."""
+    """Add where the shard begins, if the counted dimension is split, in 64-bit integers."""
     along, result = integer(partitioned.op, "iota_dimension"), partitioned.op.results[0]
     if not partitioned.result.is_split(along):
         return
@@ -208,7 +212,7 @@ def partition_iota(partitioned: PartitionedOp) -> None:
     wide = ir.RankedTensorType.get(type_.shape, ir.IntegerType.get_signless(64))
     with ir.InsertionPoint.after(partitioned.op), partitioned.op.location:
         begin = broadcast(partitioned.result.begin(along), type_.shape, [along])
-        said = {"iota_dimension": partitioned.op.attributes["iota_dimension"]}
-        here = create("stablehlo.iota", [wide], [], said).results[0]
+        attributes = {"iota_dimension": partitioned.op.attributes["iota_dimension"]}
+        here = create("stablehlo.iota", [wide], [], attributes).results[0]
         counted = converted(joined(here, begin, "add"), type_.element_type)
     result.replace_all_uses_with(counted)

@@ -1,15 +1,16 @@
-"""Slices that begin where an operand says: read, or written over.
+"""Slices at dynamic offsets: reads and updates.
 
     dynamic_slice 2 of [4, 8]            ([a, c], [], []) -> ([a, b]) reduction={c: sum} whole={b}
     dynamic_update_slice of [4, 8] by 2  ([a, b], [a, c], [], []) -> ([a, b]) whole={c}
 
-Where a dimension that is sliced is split, the slice may be in several shards, or beside this one:
+Where a sliced dimension is split, the slice may span several shards, or lie outside this one. So a
+shard is padded by the size of the slice at both ends, and the offset is clamped to it:
 
-    shard      . . . . a b c d . . . .       with room for a slice, of 4, at both ends
-    begins     0       4       8             anywhere there; further away is at an end
+    shard      . . . . a b c d . . . .       padded for a slice of 4
+    offsets    0       4       8             further offsets are clamped
 
-so that of what is read a device has its part, and zeros, and what is written it finds in its shard
-or loses with the room.
+A device then reads its part of the slice, and zeros elsewhere. An update writes its part to the
+shard, and the rest to the padding, which is dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from shard_dialect.rules.stablehlo.index_arithmetic import (
 
 
 def dynamic_slice(query: Query) -> ShardingRule | None:
-    """Dimensions that are taken in full pass, and nothing else does."""
+    """Dimensions taken in full pass. A sliced one is a sum over the operand's shards."""
     factors = Factors(query)
     is_sum = can_be_added_up(query.op.results[0].type.element_type)
     for dim, (size, taken) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
@@ -45,7 +46,7 @@ def dynamic_slice(query: Query) -> ShardingRule | None:
 
 
 def dynamic_update_slice(query: Query) -> ShardingRule | None:
-    """Dimensions that the update fills pass; else the operand's go to the result's."""
+    """Dimensions that the update fills pass; in others the update is whole."""
     factors = Factors(query)
     for dim, (size, new) in enumerate(zip(*factors.operands[:2], strict=True)):
         if size == new:
@@ -57,6 +58,7 @@ def dynamic_update_slice(query: Query) -> ShardingRule | None:
 
 
 def partition_dynamic_slice(partitioned: PartitionedOp) -> None:
+    """Set local sizes, and read from a padded shard where it is sliced."""
     partitioned.op.attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(
         list(partitioned.result.shape)
     )
@@ -64,6 +66,7 @@ def partition_dynamic_slice(partitioned: PartitionedOp) -> None:
 
 
 def partition_dynamic_update_slice(partitioned: PartitionedOp) -> None:
+    """Update a padded shard where it is sliced, and drop the padding."""
     op, update, result = partitioned.op, partitioned.operand(1), partitioned.op.results[0]
     roomy = _make_room(partitioned, update, first=2)
     if not roomy:
@@ -77,9 +80,9 @@ def partition_dynamic_update_slice(partitioned: PartitionedOp) -> None:
 
 
 def _make_room(partitioned: PartitionedOp, slices: Shard, first: int) -> list[int]:
-    """Pad a shard along the dimensions that are split and sliced, by a slice, and give these.
+    """Pad a shard by the slice's size in dimensions that are split and sliced; returns these.
 
-    From `first` on operands say where slices begin: from now on in that.
+    The operands from `first` on are the offsets, which become offsets in the padded shard.
     """
     op, shard = partitioned.op, partitioned.operand(0)
     sizes = list(enumerate(slices.whole))
@@ -100,7 +103,7 @@ def _make_room(partitioned: PartitionedOp, slices: Shard, first: int) -> list[in
 
 
 def _clamped(begin: ir.Value, last: int) -> ir.Value:
-    """Between 0 and `last`, on 64 bits with a sign."""
+    """The offset clamped to 0 to `last`, as a signed 64-bit integer."""
     element = begin.type.element_type
     if element.is_unsigned and element.width == 64:  # from 2^63 on it would turn negative
         begin = joined(begin, repeated(last, begin.type), "minimum")

@@ -1,10 +1,10 @@
-"""StableHLO ops that read or write where indices say.
+"""StableHLO ops that read or write at given indices.
 
     gather rows of [v, d]          ([a, b], [c, d, e]) -> ([c, d, b]) reduction={a: sum} whole={e}
 
-A dimension that is taken in full has its index clamped to 0, so that a shard of it is taken in
-full too. Of a dimension that single elements are taken of or put into, each device does its own
-shard (`pieces`): what it reads is zero elsewhere. Others stay whole.
+In a dimension that slices take in full, indices are clamped to 0, so slices of a shard are full
+too. In a dimension of which slices have one element, each device reads or writes its own shard
+(`sharded_gather_scatter`): it reads zeros for other devices' elements. Other dimensions are whole.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ from shard_dialect.rules.stablehlo.combiner import can_be_added_up, combiner
 
 @dataclass(frozen=True)
 class Numbers:
-    """What `gather` and `scatter` say alike of three tensors.
+    """The dimension numbers that `gather` and `scatter` share.
 
-    The *operand* is read or written in *slices*, at places that *indices* give.
+    Both read or write *slices* of the *operand* at given *indices*.
     """
 
     window: Sequence[int]
-    """The dimensions of the slices that are of the operand, in its order."""
+    """The dimensions of the slices that are dimensions of the operand, in its order."""
     dropped: Sequence[int]
-    """The operand's dimensions that slices of size 1 are taken of, and that they do not have."""
+    """The operand's dimensions that slices do not have, since their size in a slice is 1."""
     batching: Sequence[int]
-    """The operand's dimensions that go with those of the indices in `indices_batching`."""
+    """The operand's dimensions that correspond to `indices_batching` of the indices."""
     indices_batching: Sequence[int]
     indexed: Sequence[int]
-    """The operand's dimension that each component of an index is of."""
+    """The operand's dimension for each component of an index."""
     index_vector: int
+    """The dimension of the indices that holds the components of an index."""
 
     @classmethod
     def of_gather(cls, op: ir.Operation) -> Numbers:
+        """The dimension numbers of a `gather`."""
         given = numbers(op, "dimension_numbers", "GatherDimensionNumbers")
         return cls(
             given.offset_dims,
@@ -53,6 +55,7 @@ class Numbers:
 
     @classmethod
     def of_scatter(cls, op: ir.Operation) -> Numbers:
+        """The dimension numbers of a `scatter`."""
         given = numbers(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
         return cls(
             given.update_window_dims,
@@ -64,23 +67,23 @@ class Numbers:
         )
 
     def windows(self, rank: int) -> dict[int, int]:
-        """For each dimension of the slices that is one of the operand, which."""
+        """From the dimensions of the slices in `window` to those of the operand, of rank `rank`."""
         kept = [dim for dim in range(rank) if dim not in (*self.dropped, *self.batching)]
         return dict(zip(self.window, kept, strict=True))
 
     def batches(self, slices: Shape, indices: Shape) -> dict[int, tuple[int | None, int]]:
-        """For each other dimension of the slices the operand's, if it has it, and the indices'."""
+        """From the other dimensions of the slices to the operand's (or `None`) and the indices'."""
         of_indices = [dim for dim in range(len(indices)) if dim != self.index_vector]
         of_slices = [dim for dim in range(len(slices)) if dim not in self.window]
         of_operand = dict(zip(self.indices_batching, self.batching, strict=True))
         return {
-            dim: (of_operand.get(place), place)
-            for dim, place in zip(of_slices, of_indices, strict=True)
+            dim: (of_operand.get(other), other)
+            for dim, other in zip(of_slices, of_indices, strict=True)
         }
 
 
 def gather(query: Query) -> ShardingRule | None:
-    """Elements of other devices' shards count as zeros in a sum."""
+    """The rule of a gather: a looked-up dimension is a sum, to which other shards add zeros."""
     factors = Factors(query)
     (operand, indices), slices = factors.operands, factors.results[0]
     given = Numbers.of_gather(query.op)
@@ -109,13 +112,13 @@ def gather(query: Query) -> ShardingRule | None:
 
 
 def scatter(query: Query) -> ShardingRule | None:
-    """As `gather`, the way back; slices for any place may be added up on several devices.
+    """The rule of a scatter, the inverse of `gather`: several devices may add updates.
 
-    `inits` are what they are added to, counted once.
+    The operands that updates are added to are `inits`, counted once.
     """
     factors = Factors(query)
     count = len(factors.results)
-    operand, indices, slices = (factors.operands[place] for place in (0, count, count + 1))
+    operand, indices, slices = (factors.operands[number] for number in (0, count, count + 1))
     given = Numbers.of_scatter(query.op)
     windows, batches = given.windows(len(operand)), given.batches(slices, indices)
     joined = combiner(query.op, count)
@@ -123,8 +126,8 @@ def scatter(query: Query) -> ShardingRule | None:
     def add(
         size: int, of_operand: int | None, of_indices: int | None, of_slices: int | None, kind: Kind
     ) -> None:
-        places = (*[of_operand] * count, of_indices, *[of_slices] * count)
-        factors.add(size, places, [of_operand] * count, kind)
+        dims = (*[of_operand] * count, of_indices, *[of_slices] * count)
+        factors.add(size, dims, [of_operand] * count, kind)
 
     for dim, size in enumerate(slices):
         if dim in batches:

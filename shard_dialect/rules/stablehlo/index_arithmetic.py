@@ -1,4 +1,4 @@
-"""The StableHLO ops that a cut writes around the op that it cuts, at the insertion point."""
+"""StableHLO ops that partitioning creates around an op, at the insertion point."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from shard_dialect.ir.building.build import create
 
 
 def constant(values: Sequence[int], element: ir.Type) -> ir.Value:
-    """A list of integers."""
+    """A constant tensor of rank 1 with these integers."""
     type_ = ir.RankedTensorType.get([len(values)], element)
     listed = ir.DenseElementsAttr.get([ir.IntegerAttr.get(element, v) for v in values], type_)
     return create("stablehlo.constant", [type_], [], {"value": listed}).results[0]
 
 
 def repeated(number: float, type_: ir.RankedTensorType) -> ir.Value:
-    """A tensor of one number."""
+    """A constant tensor with `number` in every element."""
     element = type_.element_type
     if isinstance(element, ir.ComplexType):
         real = ir.RankedTensorType.get(type_.shape, element.element_type)
@@ -28,36 +28,42 @@ def repeated(number: float, type_: ir.RankedTensorType) -> ir.Value:
 
 
 def joined(a: ir.Value, b: ir.Value, name: str) -> ir.Value:
-    """An elementwise op on two tensors of one type: `subtract`, `and`."""
+    """The elementwise op `name` (`subtract`, say) on two tensors of one type."""
     return create(f"stablehlo.{name}", [a.type], [a, b]).results[0]
 
 
 def clamped(low: ir.Value, value: ir.Value, high: ir.Value) -> ir.Value:
+    """`value` clamped to `low` and `high`."""
     return create("stablehlo.clamp", [value.type], [low, value, high]).results[0]
 
 
 def converted(value: ir.Value, element: ir.Type) -> ir.Value:
+    """`value` with elements of type `element`."""
     type_ = ir.RankedTensorType.get(value.type.shape, element)
     is_so = type_ == value.type
     return value if is_so else create("stablehlo.convert", [type_], [value]).results[0]
 
 
 def equal(a: ir.Value, b: ir.Value) -> ir.Value:
+    """A tensor of i1: whether the elements are equal."""
     type_ = ir.RankedTensorType.get(a.type.shape, ir.IntegerType.get_signless(1))
-    said = {"comparison_direction": ir.Attribute.parse("#stablehlo<comparison_direction EQ>")}
-    return create("stablehlo.compare", [type_], [a, b], said).results[0]
+    attributes = {"comparison_direction": ir.Attribute.parse("#stablehlo<comparison_direction EQ>")}
+    return create("stablehlo.compare", [type_], [a, b], attributes).results[0]
 
 
 def selected(where: ir.Value, value: ir.Value, other: ir.Value) -> ir.Value:
+    """The elements of `value` where `where` is true, of `other` elsewhere."""
     return create("stablehlo.select", [value.type], [where, value, other]).results[0]
 
 
 def reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """`value` in another shape."""
     type_ = ir.RankedTensorType.get(shape, value.type.element_type)
     return create("stablehlo.reshape", [type_], [value]).results[0]
 
 
 def broadcast(value: ir.Value, shape: Sequence[int], dims: Sequence[int]) -> ir.Value:
+    """`value` in `shape`; its dimensions become `dims`."""
     type_ = ir.RankedTensorType.get(shape, value.type.element_type)
     if type_ == value.type:  # dimensions come in order here
         return value
@@ -66,7 +72,7 @@ def broadcast(value: ir.Value, shape: Sequence[int], dims: Sequence[int]) -> ir.
 
 
 def padded(value: ir.Value, rooms: Sequence[int]) -> ir.Value:
-    """With as many zeros at both ends of each dimension."""
+    """`value` with `rooms[dim]` zeros at both ends of each dimension."""
     shape = [size + 2 * room for size, room in zip(value.type.shape, rooms, strict=True)]
     element = value.type.element_type
     zero = repeated(0, ir.RankedTensorType.get([], element))
@@ -81,7 +87,7 @@ def padded(value: ir.Value, rooms: Sequence[int]) -> ir.Value:
 
 
 def concatenated(values: Sequence[ir.Value]) -> ir.Value:
-    """Lists, one behind the other."""
+    """The concatenation of tensors of rank 1."""
     if len(values) == 1:
         return values[0]
     size = sum(value.type.shape[0] for value in values)
@@ -105,6 +111,6 @@ def sliced(value: ir.Value, dim: int, begin: int, size: int) -> ir.Value:
 
 
 def taken(value: ir.Value, dim: int, index: int) -> ir.Value:
-    """What is at `index` along a dimension, without that."""
+    """The slice at `index` along a dimension, without that dimension."""
     shape = list(value.type.shape)
     return reshaped(sliced(value, dim, index, 1), [*shape[:dim], *shape[dim + 1 :]])

@@ -1,9 +1,9 @@
-"""StableHLO ops on the last dimensions of a batch, or beside a dimension that they need whole.
+"""StableHLO ops that need one or two dimensions whole, and treat the others as a batch.
 
     sort along 1          ([a, b]) -> ([a, b]) whole={b}
     batch_norm_training   ([a, b], [b], [b]) -> ([a, b], [b], [b]) whole={a}
 
-Beside that dimension each line, or matrix, or feature, is worked on by itself.
+Each line, matrix or feature is computed independently of the others.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from shard_dialect.rules.stablehlo.attribute_reading import integer, integers, n
 
 
 def triangular_solve(query: Query) -> ShardingRule | None:
-    """`x` of `op(a) x = b`, or of `x op(a) = b`; what `a` is multiplied by is not solved apart.
+    """Solves `op(a) x = b` or `x op(a) = b` for `x`; only batch dimensions pass.
 
-    The factors: what `a` shares with `b`, the other dimension of `b` and `x`, and what `a` shares
-    with `x`; the last two change places on the right side.
+    The factors are the dimension that `a` shares with `b`, the other dimension of `b` and `x`, and
+    the dimension that `a` shares with `x`. For `x op(a) = b` the second one comes first.
     """
     factors = Factors(query)
     a, b = factors.operands
@@ -39,7 +39,7 @@ def triangular_solve(query: Query) -> ShardingRule | None:
 
 
 def fft(query: Query) -> ShardingRule | None:
-    """The last dimensions are transformed; a real transform changes the size of the last."""
+    """The transformed dimensions, the last ones, are whole; a real transform resizes the last."""
     factors = Factors(query)
     shape, made = factors.operands[0], factors.results[0]
     batch = len(shape) - len(integers(query.op, "fft_length"))
@@ -50,7 +50,7 @@ def fft(query: Query) -> ShardingRule | None:
 
 
 def sort(query: Query) -> ShardingRule | None:
-    """Each line is sorted by itself; where there is only one, splitting it is not passed on."""
+    """The sorted dimension is whole, and blocked if there is only one line."""
     factors = Factors(query)
     shape = factors.operands[0]
     along = integer(query.op, "dimension", -1) % len(shape)  # it may be counted from the last one
@@ -64,16 +64,17 @@ def sort(query: Query) -> ShardingRule | None:
 
 
 def batch_norm_inference(query: Query) -> ShardingRule | None:
+    """All dimensions pass."""
     return _batch_norm(query, "passed")
 
 
 def batch_norm(query: Query) -> ShardingRule | None:
-    """Training, and its gradient: each feature by itself, over all its elements."""
+    """Training, and its gradient: features pass, the elements of a feature are whole."""
     return _batch_norm(query, "whole")
 
 
 def _batch_norm(query: Query, elements: Kind) -> ShardingRule | None:
-    """Vectors have one element for each feature."""
+    """The rule of a batch norm, whose vectors have one element per feature."""
     factors = Factors(query)
     feature = integer(query.op, "feature_index")
     shape = factors.operands[0]
@@ -88,7 +89,7 @@ def _batch_norm(query: Query, elements: Kind) -> ShardingRule | None:
 
 
 def rng(query: Query) -> ShardingRule | None:
-    """What is drawn depends on its place; all draw all. The last operand is the shape."""
+    """All dimensions are whole, since a value drawn depends on its index."""
     factors = Factors(query)
     for dim, size in enumerate(factors.results[0]):
         factors.add(size, (), (dim,), "whole")
@@ -96,7 +97,7 @@ def rng(query: Query) -> ShardingRule | None:
 
 
 def rng_bit_generator(query: Query) -> ShardingRule | None:
-    """As `rng`, from a state that all have."""
+    """As `rng`; the generator's state is whole too."""
     factors = Factors(query)
     for dim, size in enumerate(factors.operands[0]):
         factors.add(size, (dim,), (dim, None), "whole", blocked=True)

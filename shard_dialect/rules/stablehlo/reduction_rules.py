@@ -1,11 +1,11 @@
-"""StableHLO's reductions, over whole dimensions and over windows.
+"""StableHLO's reductions, over dimensions and over windows.
 
     reduce by add over [1]           ([a, b], []) -> ([a]) reduction={b: sum}
     argmax over [1]                  ([a, b], [a, b], [], []) -> ([a], [a]) whole={b}
     reduce_window of 1x2             ([a, b], []) -> ([a, b]) permuted={b}, read in windows
 
-A dimension reduced is split only where the partial results join into the very result: by one kind
-that collectives do, from inits that change nothing however often they are counted.
+A reduced dimension may be split only if a collective can combine the partial results: by one
+reduction, with inits that change nothing if they are counted once per device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shard_dialect.rules.window_shards import WindowDimension, padding_of
 
 
 def reduce(query: Query) -> ShardingRule | None:
-    """`reduce(inputs, inits)`: each input has its init, a scalar, and its result."""
+    """The rule of `reduce(inputs, inits)`: each input has a scalar init, and a result."""
     factors = Factors(query)
     count = len(factors.results)
     gone = integers(query.op, "dimensions")
@@ -40,10 +40,10 @@ def reduce(query: Query) -> ShardingRule | None:
 
 
 def reduce_window(query: Query) -> ShardingRule | None:
-    """Along a window a shard of the result needs elements of its neighbours' shards.
+    """Dimensions with windows are permuted, and read in windows.
 
-    What is past the ends of the operand is the init, so that it must change nothing where a halo
-    takes its place.
+    Beyond the ends of the operand windows read the init. A halo replaces it, so the init must be
+    the identity of the reduction.
     """
     factors = Factors(query)
     count = len(factors.results)
@@ -61,7 +61,7 @@ def reduce_window(query: Query) -> ShardingRule | None:
 
 
 def partition_reduce_window(partitioned: PartitionedOp) -> None:
-    """What is padded of a shard is in its halos."""
+    """Set the padding of a shard; where the dimension is split, halos hold the padding."""
     padding = [
         padding_of(partitioned, 0, dim, (along.low, along.high))
         for dim, along in enumerate(_windows(partitioned.op))
@@ -70,7 +70,7 @@ def partition_reduce_window(partitioned: PartitionedOp) -> None:
 
 
 def select_and_scatter(query: Query) -> ShardingRule | None:
-    """Along a window the source has one element for several of the operand and the result."""
+    """Dimensions with windows: permuted in operand and result, and whole in the source."""
     factors = Factors(query)
     operand, source = factors.operands[:2]
     beside = _windows(query.op)

@@ -1,17 +1,18 @@
-"""Where indices say, on shards: each device reads and writes what is in its own.
+"""Gather and scatter on shards: each device reads and writes the indices in its own shard.
 
     %1 = gather(%table, %ids)         table<8x4>, of which a device has 2x4 from row %begin on
 
 becomes
 
-    %1 = clamp(0, %ids, 7)            what StableHLO reads for an index out of bounds
-    %2 = subtract %1, %begin          as seen from this shard
+    %1 = clamp(0, %ids, 7)            the index that StableHLO reads if it is out of bounds
+    %2 = subtract %1, %begin          the index in this shard
     %3 = clamp(0, %2, 1)
     %4 = compare EQ, %2, %3           is it in this shard?
     %5 = gather(%shard, %3)
-    %6 = select %4, %5, 0             zero for what another device has: a part of the sum
+    %6 = select %4, %5, 0             zero for another device's rows: a partial sum
 
-All of it on 64 bits with a sign: in an index type of 8 bits no offset may fit.
+All index arithmetic is on signed 64-bit integers, since an index type of 8 bits may not hold the
+offsets.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from shard_dialect.rules.stablehlo.index_arithmetic import (
 
 
 def partition_gather(partitioned: PartitionedOp) -> None:
-    """Slices are as large as the shards of the result say, along what they keep."""
+    """Set local slice sizes, and read zeros for indices outside of this device's shard."""
     op, source, given = partitioned.op, partitioned.operand(0), Numbers.of_gather(partitioned.op)
     before = list(op.attributes["slice_sizes"])
     sizes = before.copy()
@@ -68,22 +69,22 @@ def partition_gather(partitioned: PartitionedOp) -> None:
 
 
 def partition_scatter(partitioned: PartitionedOp) -> None:
-    """What has no place in this shard is out of its bounds, and left out as that is."""
+    """Shift indices into the shard: StableHLO ignores updates that are out of its bounds."""
     op, target, given = partitioned.op, partitioned.result, Numbers.of_scatter(partitioned.op)
     split = [dim for dim in given.indexed if dim in given.dropped and target.is_split(dim)]
     if not split:
         return
-    place = len(op.results)
+    number = len(op.results)
     with ir.InsertionPoint(op), op.location:
-        said = _wide(op.operands[place], given)
-        here = joined(said, _begins(target, given, split, said), "subtract")
-    op.operands[place] = here
+        indices = _wide(op.operands[number], given)
+        here = joined(indices, _begins(target, given, split, indices), "subtract")
+    op.operands[number] = here
 
 
 def _wide(indices: ir.Value, given: Numbers, last: Sequence[int] | None = None) -> ir.Value:
-    """The indices on 64 bits, with a dimension for their components.
+    """The indices as signed 64-bit integers, with a dimension for their components.
 
-    From 2^63 on they turn negative: past `last`, if that is given, they do not go.
+    Unsigned indices from 2^63 on would become negative: if `last` is given, it clamps them first.
     """
     shape, element = list(indices.type.shape), indices.type.element_type
     if given.index_vector == len(shape):
@@ -94,7 +95,7 @@ def _wide(indices: ir.Value, given: Numbers, last: Sequence[int] | None = None) 
 
 
 def _clamped(indices: ir.Value, vector: int, last: Sequence[int]) -> ir.Value:
-    """Each component between 0 and its `last`."""
+    """The indices with each component clamped to 0 to its `last`."""
     return clamped(repeated(0, indices.type), indices, _highest(last, vector, indices))
 
 
@@ -105,7 +106,7 @@ def _highest(last: Sequence[int], vector: int, indices: ir.Value) -> ir.Value:
 
 
 def _begins(shard: Shard, given: Numbers, split: Sequence[int], indices: ir.Value) -> ir.Value:
-    """What is to be taken off each component, as a tensor like `indices`."""
+    """Where the shard begins, for each component, as a tensor like `indices`."""
     begins = [
         shard.begin(dim) if dim in split else constant([0], indices.type.element_type)
         for dim in given.indexed
@@ -118,7 +119,7 @@ def _along(listed: ir.Value, vector: int, like: ir.Value) -> ir.Value:
 
 
 def _keep(op: ir.Operation, where: ir.Value, dims: Sequence[int]) -> None:
-    """Let the op's result be zero but `where` it is this device's; `dims` are those of `where`."""
+    """Set the op's result to zero where `where`, which has dimensions `dims` of it, is false."""
     result = op.results[0]
     with ir.InsertionPoint.after(op), op.location:
         spread = broadcast(where, result.type.shape, dims)

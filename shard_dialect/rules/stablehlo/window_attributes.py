@@ -8,7 +8,7 @@ from shard_dialect.rules.window_shards import WindowDimension
 
 
 def windows_of(op: ir.Operation, names: dict[str, str], sizes: list[int]) -> list[WindowDimension]:
-    """Those of each dimension: `names` are the attributes for stride, dilation and base."""
+    """The windows of each dimension; `names` are the attributes of stride, dilation and base."""
     listed = {field: integers(op, name, [1] * len(sizes)) for field, name in names.items()}
     padding = integers(op, "padding", [0] * 2 * len(sizes))  # two for each dimension, in one list
     return [
@@ -24,7 +24,7 @@ def windows_of(op: ir.Operation, names: dict[str, str], sizes: list[int]) -> lis
 
 
 def write_padding(op: ir.Operation, padding: list[tuple[int, int]]) -> None:
-    """Let each dimension be padded so."""
+    """Set the op's padding, low and high for each dimension."""
     integer = ir.IntegerType.get_signless(64)
     type_ = ir.RankedTensorType.get([len(padding), 2], integer)
     sizes = [ir.IntegerAttr.get(integer, size) for ends in padding for size in ends]
