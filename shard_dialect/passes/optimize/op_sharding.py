@@ -51,7 +51,7 @@ class OpShardingFinder:
     def with_operand(
         self, op: ir.Operation, number: int, sharding: Sharding, grid: Grid
     ) -> OpSharding | None:
-        """The sharding of `op` if operand `place` is sharded as `sharding`; `None` if impossible."""
+        """The sharding of `op` if operand `number` has this `sharding`; `None` if it cannot."""
         rule = rule_of(op)
         if rule is None or rule.operands[number] is None:
             return None

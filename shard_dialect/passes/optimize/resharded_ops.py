@@ -179,7 +179,7 @@ class Resharder:
         return moved
 
     def do(self, op: ir.Operation, then: OpSharding) -> None:
-        """Reshard the operands of `op` and set its results' types; `finish` reshards the results."""
+        """Reshard the operands of `op` and set its results' types, without resharding results."""
         with ir.InsertionPoint(op), op.location:
             for number, sharding in enumerate(then.operands):
                 if sharding is not None:

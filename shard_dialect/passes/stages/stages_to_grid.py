@@ -57,7 +57,7 @@ PERMUTE = "mesh.collective_permute"
 
 
 def lay_stages(module: ir.Operation) -> None:
-    """Rewrite the annotated functions with stages; raise a located `ShardError` if one cannot be."""
+    """Rewrite the annotated functions with stages; raise a located `ShardError` if it fails."""
     sub_clusters = sub_clusters_of(module)
     if not sub_clusters:
         return
