@@ -1,10 +1,10 @@
 """The passes, one a file.
 
-A folder holds the passes of one stage, with the modules that only these passes use.
-`vocabularies` reads and writes the three dialects; `specialize`, `propagate`, `materialize`,
-`optimize`, `partition`, `schedule` and `lower` go through the five forms in this order; `manual`
-and `stages` are what several of them need for manual computations and pipeline stages. `framework`
-has what every pass needs: its base class, its options, and pipelines.
+A folder holds the passes of one step of compilation, with the modules that only these passes use.
+`vocabularies` reads and writes the three dialects. `specialize`, `propagate`, `materialize`,
+`optimize`, `partition`, `schedule` and `lower` take a program through the five forms in this order.
+`manual` and `stages` hold what several of them need for manual computations and pipeline stages.
+`framework` has the base class of passes, their options, and pipelines.
 """
 
 if __name__ != "shard_dialect.passes":

@@ -1,11 +1,11 @@
-"""The unsharded program: everything about sharding erased, global types left.
+"""Restore the unsharded program: erase shardings, annotations and collectives.
 
     %0 = shard.shard %x to %s : tensor<4x8xf32>                        %0 is %x
     %1 = "mesh.all_gather"(%0) ... : (tensor<..., #mesh.shard<...>>)   %1 is %0
 
-Annotations and collectives on global tensors change where a tensor lies, never its value, so each
-is its operand. This is the program that a sharded run is compared with; it shares no code with
-the passes that shard.
+Annotations and collectives on global tensors change a tensor's sharding, never its value, so each
+is replaced by its operand. A sharded run is compared with this program, so this pass shares no code
+with the passes that shard.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _ALIASES = (
     "sdy.reshard",
     "sdy.sharding_constraint",
 )
-"""Ops that change where a tensor lies, never its value."""
+"""Ops that change a tensor's sharding, never its value."""
 _SILENT = ("mesh.sharding_group", "sdy.sharding_group", "shard.get_sharding", "shard.sharding")
-"""Ops that give no tensor; dropped last first, so that none has a use any more."""
+"""Ops that return no tensor; erased in reverse order, users before their operands."""
 _LOCAL = ("mesh.idx", "mesh.size")
 _ATTRIBUTES = (SHARDINGS, BLOCKS, RULE, MANUAL, NAMED, "sdy.sharding", "sdy.sharding_rule")
 
@@ -65,6 +65,7 @@ class EraseSharding(Pass):
     name = "erase-sharding"
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Erase sharding from all functions; raise for the local and lowered forms."""
         shardings = Shardings.of(module)
         fold_grid_shapes(module)
         for handle in functions_of(module):

@@ -1,1 +1,1 @@
-"""From the local form to the lowered form."""
+"""Translate the local form to the lowered form."""

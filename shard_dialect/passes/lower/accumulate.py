@@ -1,4 +1,4 @@
-"""Sums and products are accumulated in wide enough elements and rounded once. Part of `lower`.
+"""Accumulate sums and products in wide enough elements, and round once. A step of `lower`.
 
     %r = linalg.reduce { arith.addf } ins(%x : tensor<4x4096xbf16>) outs(%init : tensor<4xbf16>)
 
@@ -10,9 +10,9 @@ becomes, as the sum of 256 and 1 is 256 in bf16,
       arith.addf %wide, %sum : f32 }
     %r = arith.truncf %sum : tensor<4xf32> to tensor<4xbf16>
 
-So it is with f16 and bf16, as XLA, torch and BLAS have it, and with long sums of f32, which are
-accumulated in f64, so that their error does not grow with their length. Products of matrices and
-convolutions in f32 are added up in blocks by BLAS, and stay.
+f16 and bf16 are accumulated in f32, as in XLA, torch and BLAS. Long sums of f32 are accumulated in
+f64, so that their error does not grow with their length. Matrix products and convolutions in f32
+stay, since BLAS adds them up in blocks.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from shard_dialect.ir.building.build_loops import elementwise
 from shard_dialect.ir.walk import body, operations, walk
 
 _LONG = 1024
-"""Elements of a sum of f32 from which on it is accumulated in f64."""
+"""The number of elements from which on a sum of f32 is accumulated in f64."""
 _ACCUMULATES = ("arith.addf", "arith.subf", "arith.mulf")
 _MULTIPLY_ADD = ["arith.mulf", "arith.addf", "linalg.yield"]
 _OF_ELEMENTS = ("arith.", "math.", "linalg.index", "linalg.yield", "tensor.extract")
-"""What may stand in a body that is written for wider elements."""
+"""The ops that may be in a body that is rewritten to wider elements."""
 
 
 def accumulate_wide(module: ir.Operation) -> None:
-    """Rewrite the reductions of linalg whose elements are too narrow to accumulate in."""
+    """Rewrite the linalg reductions whose elements are too narrow to accumulate in."""
     for op in walk(module):
         wide = _accumulator(op) if op.name.startswith("linalg.") and len(op.results) else None
         if wide is not None:
@@ -43,7 +43,7 @@ def accumulate_wide(module: ir.Operation) -> None:
 
 
 def _accumulator(op: ir.Operation) -> ir.Type | None:
-    """The type to accumulate in, if it is not that of the results."""
+    """The type to accumulate in; `None` if it is the results' type."""
     maps = linalg_queries.get_indexing_maps(op)
     if maps is None or not op.regions or not _is_simple(op):
         return None
@@ -70,7 +70,7 @@ def _is_simple(op: ir.Operation) -> bool:
 
 
 def _length(op: ir.Operation, maps: Sequence[ir.AffineMap]) -> int:
-    """How many elements of the operands one of the results is made of, at most."""
+    """The largest number of operands' elements that are reduced to one element of a result."""
     kept = {loop for map_ in maps[-len(op.results) :] for loop in _loops(map_)}
     sizes: dict[int, int] = {}
     shapes = [list(each.type.shape) if _is_tensor(each) else [] for each in op.operands]
@@ -90,10 +90,12 @@ def _is_tensor(value: ir.Value) -> bool:
 
 
 def _rewrite(op: ir.Operation, wide: ir.Type) -> None:
-    """Put a `linalg.generic` that accumulates in `wide` in the op's place."""
+    """Replace the op by a `linalg.generic` that accumulates in `wide`."""
     count = len(op.operands) - len(op.results)
     operands = list(op.operands)
-    if [each.name for each in operations(body(op))] == _MULTIPLY_ADD:  # BLAS wants one type for all
+    if [
+        each.name for each in operations(body(op))
+    ] == _MULTIPLY_ADD:  # BLAS needs one type for all operands
         operands = [_widened(each, wide) for each in operands]
     else:
         operands[count:] = [_widened(each, wide) for each in operands[count:]]
@@ -127,7 +129,7 @@ def _is_narrow(type_: ir.Type, wide: ir.Type) -> bool:
 
 
 def _widened(value: ir.Value, wide: ir.Type) -> ir.Value:
-    """The tensor, or the number, with elements of the type `wide` if they are narrower floats."""
+    """The value, a tensor or scalar, with its floats extended to `wide` if they are narrower."""
     if not _is_tensor(value):
         return _extended(value, wide) if _is_narrow(value.type, wide) else value
     if not _is_narrow(value.type.element_type, wide):
@@ -154,7 +156,7 @@ def _extended(value: ir.Value, wide: ir.Type) -> ir.Value:
 
 
 def _retype(block: ir.Block, operands: Sequence[ir.Value], wide: ir.Type) -> None:
-    """Have a body compute on floats of type `wide` at least. It rounds only where it says so."""
+    """Let a body compute on floats at least as wide as `wide`; it rounds only by its own ops."""
     for argument, operand in zip(block.arguments, operands, strict=True):
         given = operand.type.element_type if _is_tensor(operand) else operand.type
         if given != argument.type:
@@ -178,7 +180,7 @@ def _retype(block: ir.Block, operands: Sequence[ir.Value], wide: ir.Type) -> Non
 
 
 def _forward(op: ir.Operation, wide: ir.Type) -> None:
-    """Drop an extension of what is already as wide; one to wider floats stays."""
+    """Drop an extension of a value that is as wide already; one to wider floats stays."""
     if op.results[0].type.width <= wide.width:
         op.results[0].replace_all_uses_with(op.operands[0])
         op.erase()

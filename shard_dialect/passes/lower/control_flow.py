@@ -1,19 +1,20 @@
-"""Control flow as upstream's passes can lower it. Part of `lower`.
+"""Bring control flow to a form that upstream's passes can lower. A step of `lower`.
 
-From StableHLO's to `scf`'s:
+StableHLO's control flow becomes `scf`'s:
 
 stablehlo.while(%a = %x) cond { return %p } do { return %b }
     scf.while (%a = %x) { condition(%p) %a } do { yield %b }
 stablehlo.case(%i) { ... }, { ... }      scf.index_switch, the last branch the default
 stablehlo.if(%p) { ... } else { ... }    scf.if
-stablehlo.optimization_barrier           nothing: no pass behind this one moves ops past it
+stablehlo.optimization_barrier           nothing: no later pass moves ops past it
 
-Each round of an `scf.while` is made to have an effect, which is no code: upstream's passes take it
-for granted that loops end, and drop one that has none. What waits for its end, and never would go
-on, would then give results that nobody has written:
+Each iteration of an `scf.while` gets a side effect that compiles to no code. Upstream's passes
+assume that loops end, and drop a loop without side effects. If the loop never ends, the program
+would then return results that nothing has written:
 scf.while ... { condition(%p) }          { llvm.inline_asm has_side_effects "", "" condition(%p) }
 
-And then, because one-shot-bufferize overlooks that the branches of a switch write to one buffer:
+A switch becomes nested ifs, since one-shot-bufferize overlooks that its branches write to one
+buffer:
 scf.index_switch                         scf.if in each other's else
 """
 
@@ -27,7 +28,7 @@ from shard_dialect.ir.walk import operations, walk
 
 
 def to_scf(function: ir.Operation) -> None:
-    """Convert all of it, what is inside of other ops first."""
+    """Convert StableHLO's control flow in `function`, inner ops first."""
     found = [op for op in walk(function) if op.name in _CONVERT]
     if found:
         ir.Context.current.dialects["scf"]  # loads it
@@ -41,11 +42,11 @@ def to_scf(function: ir.Operation) -> None:
 
 
 _EFFECT = "llvm.inline_asm"
-"""Empty, and an effect to all passes; one that is known, as upstream's bufferization wants it."""
+"""An empty op with a side effect, which upstream's bufferization accepts."""
 
 
 def keep_endless(function: ir.Operation) -> None:
-    """Have no pass drop an `scf.while`, which may go on forever. Where it is done, it stays so."""
+    """Add the side effect to each `scf.while`, so that no pass drops one that never ends."""
     for op in [each for each in walk(function) if each.name == "scf.while"]:
         *others, end = operations(op.regions[0].blocks[0])
         if any(each.name == _EFFECT for each in others):
@@ -61,9 +62,9 @@ def keep_endless(function: ir.Operation) -> None:
 
 
 def for_llvm(module: ir.Operation) -> None:
-    """In the form for LLVM: say the effect as what hinders none of its optimizations.
+    """In the LLVM dialect, express the side effect in a way that hinders no optimization.
 
-    Calls of `llvm.sideeffect` are no code; they are there to keep loops.
+    Calls of `llvm.sideeffect` compile to no code; they only keep loops.
     """
     for op in [each for each in walk(module) if _is_empty(each)]:
         attributes: dict[str, ir.Attribute] = {
@@ -81,7 +82,7 @@ def _is_empty(op: ir.Operation) -> bool:
 
 
 def switches_to_ifs(module: ir.Operation) -> None:
-    """Convert every `scf.index_switch`, what is inside of other ops first."""
+    """Convert every `scf.index_switch`, inner ops first."""
     for op in reversed([each for each in walk(module) if each.name == "scf.index_switch"]):
         default, *regions = op.regions
         cases = list(op.attributes["cases"])
@@ -99,7 +100,7 @@ def switches_to_ifs(module: ir.Operation) -> None:
 
 
 def _ifs(op: ir.Operation, cases: Sequence[int], regions: Sequence[ir.Region]) -> ir.Operation:
-    """An `scf.if` for the first of some cases of a switch, in its else those that follow."""
+    """An `scf.if` for the first of some cases of a switch, with the others in its else branch."""
     is_it = build.compare("eq", op.operands[0], build.index(cases[0]))
     types = [result.type for result in op.results]
     made = build.create("scf.if", types, [is_it], regions=2)
@@ -118,7 +119,7 @@ def _scalar(value: ir.Value) -> ir.Value:
 
 
 def _move(op: ir.Operation, to: ir.Operation) -> None:
-    """Move the blocks of each region over."""
+    """Move the blocks of each region of `op` to those of `to`."""
     for old, new in zip(op.regions, to.regions, strict=True):
         for block in list(old.blocks):
             block.append_to(new)
@@ -127,7 +128,7 @@ def _move(op: ir.Operation, to: ir.Operation) -> None:
 def _end(
     block: ir.Block, name: str, operands: Callable[[Sequence[ir.Value]], list[ir.Value]]
 ) -> None:
-    """Exchange the op that ends a block for one on what `operands` makes of its operands."""
+    """Replace the terminator of a block by one on what `operands` returns for its operands."""
     end = operations(block)[-1]
     with ir.InsertionPoint(end), end.location:
         build.create(name, [], operands(list(end.operands)))
@@ -160,7 +161,7 @@ def _case(op: ir.Operation) -> Sequence[ir.Value]:
     made = build.create(
         "scf.index_switch", types, [index], {"cases": cases}, regions=len(op.regions)
     )
-    default, *others = made.regions  # which stands first, and is taken where no other is
+    default, *others = made.regions  # `scf.index_switch` has its default region first
     for old, new in zip(op.regions, (*others, default), strict=True):
         for block in list(old.blocks):
             block.append_to(new)

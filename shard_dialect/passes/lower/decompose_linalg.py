@@ -1,9 +1,10 @@
-"""linalg's ops that stand for several, taken apart: upstream lowers no other way what has no loops.
+"""Decompose the composite ops of linalg, which upstream cannot lower to loops directly.
 
     linalg.softmax      a maximum, exponentials, their sum, a quotient
     linalg.pack         tensor.pad, tensor.expand_shape, linalg.transpose
 
-Upstream has this as transforms only, so a schedule in the transform dialect asks for them.
+Upstream has these decompositions as transforms only, so a schedule in the transform dialect applies
+them.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _TRANSFORMS = {
     "linalg.winograd_input_transform": ("decompose_winograd_op", ()),
     "linalg.winograd_output_transform": ("decompose_winograd_op", ()),
 }
-"""The transform for each op, and the ops that it gives handles of, where it does of several."""
+"""The transform for each op, and the ops that it returns handles of, if several."""
 
 
 def take_apart(module: ir.Operation) -> None:
-    """Replace the ops of the table by what they stand for."""
+    """Replace the ops of the table by their decompositions."""
     names = sorted({op.name for op in walk(module)} & set(_TRANSFORMS))
     if not names:
         return

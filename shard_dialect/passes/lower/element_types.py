@@ -1,13 +1,13 @@
-"""Elements of collectives as the runtimes are given them: of one type, which takes whole bytes, and
-in the order of signed ones.
+"""Convert the elements of collectives to what runtimes support: signed types of full bytes.
 
     %a = linalg.generic ... ins(%x : tensor<4xi4>) { ... arith.extsi %element : i4 to i8 ... }
     %b = shard.all_reduce %a on @g grid_axes = [0] : tensor<4xi8> -> tensor<4xi8>
     %0 = linalg.generic ... ins(%b : tensor<4xi8>) { ... arith.trunci %element : i8 to i4 ... }
 
-Sums and products lose the same bits so, and maxima are of the same numbers. The first bit of
-unsigned integers is turned over before a maximum or minimum, and back after it. What is reduced to
-a wider type is converted before, as upstream says (`shard.all_reduce`).
+Wider sums and products, truncated, have the same bits, and wider maxima are the same numbers. The
+sign bit of unsigned integers is flipped before a maximum or minimum, and flipped back after it. An
+operand that is reduced to a wider type is converted before, as upstream specifies
+(`shard.all_reduce`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Change = Callable[[ir.Value], ir.Value]
 
 
 def suit_runtimes(op: ir.Operation, step: LocalStep, grid: Grid, function: ir.Operation) -> None:
-    """Change what a collective of `function`, or the start of one, is given, and what it gives."""
+    """Convert the operand and result of a collective of `function`, or of a started one."""
     if isinstance(step, AllReduce | Reduce | ReduceScatter):
         _widen_before(op)
         _use_whole_bytes(op)
@@ -39,7 +39,7 @@ def suit_runtimes(op: ir.Operation, step: LocalStep, grid: Grid, function: ir.Op
 
 
 def _widen_before(op: ir.Operation) -> None:
-    """Convert what a reduction is given to the type of what it gives."""
+    """Convert the operand of a reduction to the element type of its result."""
     value, made = op.operands[0], op.results[0].type.element_type
     given = value.type.element_type
     if given == made:
@@ -62,7 +62,7 @@ def _wider(value: ir.Value, type_: ir.ComplexType) -> ir.Value:
 
 
 def _extended(value: ir.Value, type_: ir.IntegerType) -> ir.Value:
-    """Signless integers of the width of `type_`. A bit is 0 or 1, and never -1."""
+    """Extend to signless integers of the width of `type_`; a bit is 0 or 1, never -1."""
     element = value.type.element_type
     has_no_sign = reductions.is_unsigned(element) or element.width == 1
     bits = reductions.as_type(value, reductions.signless(value.type))
@@ -71,7 +71,7 @@ def _extended(value: ir.Value, type_: ir.IntegerType) -> ir.Value:
 
 
 def _use_whole_bytes(op: ir.Operation) -> None:
-    """Give a collective integers of 8, 16, 32 or 64 bits, but for i1."""
+    """Let a collective work on integers of 8, 16, 32 or 64 bits, but for i1."""
     element = op.operands[0].type.element_type
     if not isinstance(element, ir.IntegerType) or element.width in (1, 8 * itemsize(element)):
         return
@@ -89,7 +89,7 @@ def _use_whole_bytes(op: ir.Operation) -> None:
 def _order_as_signed(
     op: ir.Operation, step: AllReduce | Reduce | ReduceScatter, grid: Grid, function: ir.Operation
 ) -> None:
-    """Have a reduction find unsigned maxima and minima."""
+    """Let a signed reduction find unsigned maxima and minima, by flipping the sign bits."""
     element = op.operands[0].type.element_type
     if step.reduction not in ("max", "min") or not reductions.is_unsigned(element):
         return
@@ -107,7 +107,7 @@ def _order_as_signed(
 
 
 def _wrap(op: ir.Operation, before: _Change, after: _Change) -> None:
-    """`before` what a collective, or the start of one, is given, and `after` what it gives."""
+    """Apply `before` to the operand of a collective, or of its start, and `after` to its result."""
     with ir.InsertionPoint(op), op.location:
         op.operands[0] = before(op.operands[0])
     for end in _ends(op):
@@ -118,7 +118,7 @@ def _wrap(op: ir.Operation, before: _Change, after: _Change) -> None:
 
 
 def _ends(op: ir.Operation) -> list[ir.Operation]:
-    """The ops that give the results."""
+    """The ops that return the collective's result: itself, or the `done` ops of a start."""
     if op.name != "mesh.start":
         return [op]
     return [use.owner.operation for use in op.results[0].uses]
@@ -136,12 +136,12 @@ def _converted(value: ir.Value, name: str, element: ir.Type) -> ir.Value:
 
 
 def _first_bit(element: ir.Type) -> ir.Value:
-    """The smallest signed number has this bit, and no other."""
+    """The sign bit: the smallest signed number has no other bit."""
     return reductions.identity_value("max", reductions.signless(element))
 
 
 def _at_root(bit: ir.Value, step: Reduce, grid: Grid, function: ir.Operation) -> ir.Value:
-    """No bit elsewhere: what a reduction gives the others is nothing."""
+    """The bit on the root, and zero elsewhere, where a reduction's result is undefined."""
     root = place_of(step.root, grid.sizes_along(step.axes))
     is_root = [int(grid.index_along(rank, step.axes) == root) for rank in range(grid.size)]
     here = of_rank(is_root, ir.IntegerType.get_signless(1), rank_of(function, grid))
@@ -149,7 +149,7 @@ def _at_root(bit: ir.Value, step: Reduce, grid: Grid, function: ir.Operation) ->
 
 
 def _turned(value: ir.Value, bit: ir.Value) -> ir.Value:
-    """With `bit` of each element the other one."""
+    """Flip `bit` in each element."""
     plain = reductions.as_type(value, reductions.signless(value.type))
     turned = elementwise([plain], lambda each: reductions.combine("bitwise_xor", each, bit))
     return reductions.as_type(turned, value.type)

@@ -1,4 +1,4 @@
-"""From local to lowered: collectives are runtime calls, tensors are buffers.
+"""Translate the local form to the lowered form: runtime calls for collectives, buffers for tensors.
 
     %1 = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 1
            : tensor<4x4xf32> -> tensor<4x8xf32>
@@ -13,11 +13,11 @@ becomes, with the declaration once for all calls like it
     %a = memref.alloc() : memref<8x4xf32>
     call @mesh_all_gather_0(%0, %a)
 
-and code that puts the two rows of %a beside each other (see `rows`).
+and code that joins the two rows of %a along dimension 1 (see `packed_layout`).
 
-The runtimes (in-process devices, mpi4py, torch.distributed) give the declared functions their
-bodies; with `target=mpi` they get ones that call MPI (see `native_mpi`).
-Results are written to buffers that the caller gives, as the last arguments.
+The runtimes (in-process devices, mpi4py, torch.distributed) implement the declared functions. With
+`target=mpi` they get bodies that call MPI (see `native_mpi`).
+Results are written to buffers that the caller passes as the last arguments.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ _FROM_STABLEHLO = (
     "builtin.module(stablehlo-legalize-to-linalg,"
     "func.func(canonicalize,empty-tensor-to-alloc-tensor,cse))"
 )
-# Buffers are freed in regions only; and blocks that are never reached cannot be lifted.
+# Deallocation supports structured regions only. Unreachable blocks cannot be lifted to them.
 _FROM_BRANCHES = "builtin.module(func.func(canonicalize,lift-cf-to-scf))"
 _TO_LINALG = (
     "builtin.module("
     "func.func(tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
     "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor),"
-    # Before anything merges them (`in_place`).
+    # Before anything merges them (`separate_buffers`).
     "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg))"
 )
 _TO_BUFFERS = (
@@ -74,7 +74,7 @@ _TO_BUFFERS = (
 )
 _TO_ARGUMENTS = (
     "builtin.module("
-    # Callers give the buffers of results: fresh ones would be paged in at every run.
+    # Callers pass the buffers of results: new ones would be paged in at every run.
     "buffer-results-to-out-params{modify-public-functions=true hoist-static-allocs=true},"
     "buffer-deallocation-pipeline,canonicalize,cse)"
 )
@@ -82,15 +82,16 @@ _TO_ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Lower(Pass):
-    """Make collectives calls of runtime functions, and tensors buffers."""
+    """Replace collectives by calls of runtime functions, and tensors by buffers."""
 
     name = "lower"
     target: Literal["runtime", "mpi"] = "runtime"
-    """Who does the collectives: whichever runtime runs the program, or code that calls MPI."""
+    """What executes collectives: the runtime that runs the program, or generated calls of MPI."""
     copy_before_write: bool = False
-    """Write to no buffer twice: slower, and right whatever the analysis of buffers overlooks."""
+    """Copy before every write: slower, but correct whatever the buffer analysis overlooks."""
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Lower each function in the local form; raise for the earlier forms."""
         handles = [op for op in functions_of(module) if form_of(op) != "lowered"]
         if handles:
             self._lower(module, handles)
@@ -128,13 +129,13 @@ class Lower(Pass):
             PassManager.parse(_TO_ARGUMENTS).run(module)
             for handle in functions_of(module):
                 _copy_by_loops(handle)
-                set_form(handle, "lowered")  # upstream's passes make functions, too
+                set_form(handle, "lowered")  # upstream's passes also create functions
         except ir.MLIRError as error:
             raise _named(from_mlir(error)) from None
 
 
 def _named(error: ShardError) -> ShardError:
-    """The same error in words of ours, if it is that an op is no code on buffers."""
+    """The same error with a clear message, if it is that an op was not bufferized."""
     shown = error.notes[0].message if error.notes else ""
     found, target = _OP.match(shown), _CALLED.search(shown)
     if error.message != _NOT_BUFFERIZED or found is None:
@@ -152,7 +153,7 @@ _CALLED = re.compile(r'\bcall_target_name = "([^"]+)"')
 
 
 def _to_linalg(module: ir.Operation) -> None:
-    """Leave no branches between blocks, and nothing of StableHLO."""
+    """Convert branches between blocks to `scf`, and StableHLO to linalg."""
     dialects = {op.name.partition(".")[0] for op in walk(module)}
     if "cf" in dialects:
         PassManager.parse(_FROM_BRANCHES).run(module)
@@ -174,7 +175,7 @@ def _is_sharded(op: ir.Operation) -> bool:
 
 
 def _read_scales_alike(module: ir.Operation) -> None:
-    """Hide a constant shift where the multiplier is none: upstream makes an empty tensor of it."""
+    """Hide one of multiplier and shift if it alone is constant: upstream mishandles that."""
     for op in [each for each in walk(module) if each.name == "tosa.rescale"]:
         scales = list(op.operands)[1:3]
         known = [build.constant_value(scale) is not None for scale in scales]
@@ -186,20 +187,20 @@ def _read_scales_alike(module: ir.Operation) -> None:
 
 
 def _return_apart(handle: ir.Operation) -> None:
-    """Copy what is returned twice: upstream's pass for results crashes on it."""
+    """Copy a value that is returned twice, on which upstream's pass for results crashes."""
     terminator = operations(body(handle))[-1]
     seen: list[ir.Value] = []
-    for place, value in enumerate(terminator.operands):
+    for number, value in enumerate(terminator.operands):
         if value in seen and isinstance(value.type, ir.MemRefType):
             with ir.InsertionPoint(terminator), terminator.location:
                 into = build.allocate(value.type).results[0]
                 build.create("memref.copy", [], [value, into])
-            terminator.operands[place] = into
+            terminator.operands[number] = into
         seen.append(value)
 
 
 def _copy_by_loops(handle: ir.Operation) -> None:
-    """Copy parts of buffers in loops: what MLIR would call for them is in no library here."""
+    """Copy strided buffers by loops: MLIR would call a library function that is not linked."""
     for op in walk(handle):
         types = [operand.type for operand in op.operands]
         if op.name == "memref.copy" and any(not _is_contiguous(type_) for type_ in types):
@@ -213,9 +214,9 @@ def _is_contiguous(type_: ir.Type) -> bool:
 
 
 def _note_boundary(handle: ir.Operation) -> None:
-    """Say which buffers are arguments and which results: bufferization makes arguments of both.
+    """Mark which buffers are arguments and which are results, both arguments after bufferization.
 
-    Partitioned functions say so already, with their global types.
+    Partitioned functions have these attributes already, with their global types.
     """
     type_ = handle.attributes["function_type"].value
     for key, name, types in (
@@ -228,6 +229,6 @@ def _note_boundary(handle: ir.Operation) -> None:
                 continue
             attributes.setdefault(name, ir.TypeAttr.get(each))
             if name == ARGUMENT:
-                # The caller's arrays: bufferization would compute in place on them.
+                # The caller's arrays, on which bufferization would otherwise compute in place.
                 attributes["bufferization.writable"] = ir.BoolAttr.get(False)
         set_boundary(handle, key, entries)

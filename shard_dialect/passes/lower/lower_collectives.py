@@ -1,4 +1,4 @@
-"""Collectives of the local form as calls of runtime functions, each declared once.
+"""Replace collectives of the local form by calls of runtime functions, each declared once.
 
     func.func private @mesh_all_gather_0(memref<4x4xf32>, memref<8x4xf32>) attributes {
       llvm.emit_c_interface,
@@ -6,8 +6,8 @@
                          name = "shard.all_gather"}}
     call @mesh_all_gather_0(%given, %filled)
 
-The halves of one that is begun here and waited for there take, beside both buffers, one for what
-the runtime must remember in between. `@mesh_rank_0() -> index` is this device's rank.
+The start and the done of a split collective take a third buffer, in which the runtime keeps its
+state in between. `@mesh_rank_0() -> index` returns this device's rank.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from shard_dialect.passes.lower.element_types import suit_runtimes
 from shard_dialect.passes.lower.packed_layout import use_rows
 
 _REMEMBERED = 2
-"""How many 64-bit numbers a runtime has room for between start and done."""
+"""The number of 64-bit integers that a runtime may keep between start and done."""
 
 
 def use_rows_everywhere(module: ir.Operation) -> None:
-    """Make collectives go along the first dimension. Raises for those that cannot be lowered."""
+    """Move collectives to the first dimension; raise for those that cannot be lowered."""
     grids = grids_of(module)
     for function in functions_of(module):
         for op in _collectives(function):
@@ -39,7 +39,7 @@ def use_rows_everywhere(module: ir.Operation) -> None:
                 for each in one_by_one(op):
                     grid, step = _read(each)
                     types = [each.operands[0].type, each.results[0].type]
-                    if not isinstance(step, AllSlice | Mask):  # these talk to no one
+                    if not isinstance(step, AllSlice | Mask):  # these do not communicate
                         suit_runtimes(each, step, grids[grid], function)
                     use_rows(each, step, grids[grid], function, types)
 
@@ -104,13 +104,14 @@ def _check_reduction(name: str, reduction: Reduction, element: ir.Type) -> None:
 
 
 class _Calls:
-    """The runtime functions declared so far, by what they do and to what types."""
+    """The runtime functions declared so far, by their collective and types."""
 
     def __init__(self, module: ir.Operation) -> None:
         self.declared: dict[tuple[ir.Attribute, ir.Type], str] = {}
         self.taken = {name_of(op) for op in operations(body(module)) if "sym_name" in op.attributes}
 
     def ask_rank(self, op: ir.Operation, function: ir.Operation) -> None:
+        """Replace `op` by a call for this device's rank."""
         type_ = ir.FunctionType.get([], [ir.IndexType.get()])
         name = self._declare("rank", (RANK, op.attributes["grid"]), type_, function)
         with ir.InsertionPoint(op), op.location:
@@ -119,13 +120,13 @@ class _Calls:
         op.erase()
 
     def replace(self, op: ir.Operation, function: ir.Operation) -> None:
-        """Replace `op` of `function`; what it calls is declared in front of the function."""
+        """Replace `op` of `function` by a call; its callee is declared before the function."""
         made = op.results[0].type
         target = ir.MemRefType.get(made.shape, made.element_type)
         is_started = op.name == "mesh.start"
         with ir.InsertionPoint(op), op.location:
             value = op.operands[0]
-            if is_started:  # the code may write to what it gave as soon as it goes on
+            if is_started:  # the code may overwrite the operand before the collective is done
                 value = build.allocate_copy(value).results[0]
             buffers = [build.buffer_of(value), build.allocate(target).results[0]]
             if is_started:
@@ -170,7 +171,9 @@ class _Calls:
         function: ir.Operation,
     ) -> str:
         key = (what[1], type_)
-        if kind == "send" or key not in self.declared:  # native MPI keeps a message of each send
+        if (
+            kind == "send" or key not in self.declared
+        ):  # native MPI keeps a copy of the message per send
             name = self._fresh_name(kind)
             self.declared[key] = name
             attributes = {"llvm.emit_c_interface": ir.UnitAttr.get(), what[0]: what[1]}

@@ -1,9 +1,9 @@
-"""Collectives of the local form along the first dimension, so that what is exchanged is contiguous.
+"""Move collectives of the local form to the first dimension, so that messages are contiguous.
 
     %1 = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 1
            : tensor<4x4xf32> -> tensor<4x8xf32>
 
-becomes, with a row of the shards for each device,
+becomes, with a block of rows for each device,
 
     %a = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 0
            : tensor<4x4xf32> -> tensor<8x4xf32>
@@ -11,7 +11,7 @@ becomes, with a row of the shards for each device,
     %c = linalg.transpose %b permutation = [1, 0, 2] : tensor<4x2x4xf32>
     %1 = tensor.collapse_shape %c : tensor<4x2x4xf32> into tensor<4x8xf32>
 
-What a device takes of what it has, a slice or a mask, is looked up by its rank: no one talks.
+A slice or a mask needs no communication: the device looks up its position by its rank.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _Unpack = Callable[[ir.Value], ir.Value]
 
 @dataclass(frozen=True)
 class _Rows:
-    """What a collective is given, and what it makes, where it goes along the first dimension."""
+    """The operand and result of a collective that is moved to the first dimension."""
 
     operand: ir.Value
     shape: Shape
     unpack: _Unpack
     attributes: dict[str, ir.Attribute] = field(default_factory=dict)
-    """Those that name dimensions."""
+    """The attributes that name dimensions."""
 
 
 def use_rows(
@@ -60,7 +60,7 @@ def use_rows(
     function: ir.Operation,
     local_types: Sequence[ir.Type],
 ) -> None:
-    """Replace a collective of `function`, whose step has been read, by one along dimension 0.
+    """Replace a collective of `function`, whose step is given, by one along dimension 0.
 
     It notes `local_types`, of the operand and the result in the local form.
     """
@@ -98,7 +98,7 @@ def _replace(op: ir.Operation, value: ir.Value) -> None:
 
 
 def _rows(value: ir.Value, result: Sequence[int], step: LocalStep, grid: Grid) -> _Rows | None:
-    """`None` where it goes along the first dimension already, or along none."""
+    """`None` for a collective that is along the first dimension already, or along none."""
     shape, made = tuple(value.type.shape), tuple(result)
     count = grid.axes_size(step.axes)
     match step:
@@ -110,10 +110,10 @@ def _rows(value: ir.Value, result: Sequence[int], step: LocalStep, grid: Grid) -
                 {"gather_axis": _index(0)},
             )
         case ReduceScatter(dim=dim) | Scatter(dim=dim) if dim:
-            rows = _cut(value, dim, count)
+            rows = _split(value, dim, count)
             return _Rows(rows, made, lambda got: got, {scatter_dim(): _index(0)})
         case AllToAll(source_dim=joined, target_dim=cut) if joined or cut:
-            rows = _cut(value, cut, count)
+            rows = _split(value, cut, count)
             part = (*shape[:cut], shape[cut] // count, *shape[cut + 1 :])
             return _Rows(
                 rows,
@@ -132,8 +132,8 @@ def _rows(value: ir.Value, result: Sequence[int], step: LocalStep, grid: Grid) -
     return None
 
 
-def _cut(value: ir.Value, dim: int, count: int) -> ir.Value:
-    """The `count` parts along a dimension, one behind the other along the first."""
+def _split(value: ir.Value, dim: int, count: int) -> ir.Value:
+    """Split a dimension in `count` blocks, and stack them along the first dimension."""
     shape = list(value.type.shape)
     split = _reshaped(value, [*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :]])
     rows = list((moved := _moved(split, dim, 0)).type.shape)
@@ -141,7 +141,7 @@ def _cut(value: ir.Value, dim: int, count: int) -> ir.Value:
 
 
 def _joined(value: ir.Value, count: int, part: Shape, dim: int) -> ir.Value:
-    """`count` parts, one behind the other along the first dimension, joined along `dim`."""
+    """Join `count` blocks, stacked along the first dimension, along `dim`."""
     shape = [*part[:dim], count * part[dim], *part[dim + 1 :]]
     return _reshaped(_moved(_reshaped(value, [count, *part]), 0, dim), shape)
 
@@ -159,7 +159,7 @@ def _moved(value: ir.Value, dim: int, to: int) -> ir.Value:
 
 
 def _has_same_order(shape: Sequence[int], permutation: Sequence[int]) -> bool:
-    """Whether the transposed elements lie in memory as before: only dimensions of 1 have moved."""
+    """Whether a transpose keeps the order of elements: it moves only dimensions of size 1."""
     kept = [dim for dim in permutation if shape[dim] != 1]
     return kept == sorted(kept) or 0 in shape
 
@@ -171,7 +171,7 @@ def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
 
 
 def _own(value: ir.Value, step: AllSlice | Mask, grid: Grid, rank: ir.Value) -> ir.Value:
-    """This device's part of what all in its group have."""
+    """This device's slice, or mask, of what all devices in its group hold."""
     places = [grid.index_along(each, step.axes) for each in range(grid.size)]
     if isinstance(step, AllSlice):
         size = value.type.shape[step.dim] // grid.axes_size(step.axes)
@@ -183,7 +183,7 @@ def _own(value: ir.Value, step: AllSlice | Mask, grid: Grid, rank: ir.Value) -> 
 
 
 def of_rank(numbers: Sequence[int], type_: ir.Type, rank: ir.Value) -> ir.Value:
-    """The number of this device, of those of all."""
+    """Of `numbers`, one per rank, this device's."""
     if len(set(numbers)) == 1:
         return build.scalar(ir.IntegerAttr.get(type_, numbers[0])).results[0]
     table = ir.RankedTensorType.get([len(numbers)], type_)
@@ -193,7 +193,7 @@ def of_rank(numbers: Sequence[int], type_: ir.Type, rank: ir.Value) -> ir.Value:
 
 
 def rank_of(function: ir.Operation, grid: Grid) -> ir.Value:
-    """This device's rank, asked for once in a function."""
+    """This device's rank, requested once in a function."""
     first = operations(body(function))[0]
     if first.name == "shard.process_linear_index":
         return first.results[0]

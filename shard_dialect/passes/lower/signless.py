@@ -1,10 +1,10 @@
-"""Integers without a sign, as the ops on buffers want them. Part of `lower`.
+"""Make integer types signless, as ops on buffers require. A step of `lower`.
 
     %0 = builtin.unrealized_conversion_cast %a : tensor<8xui32> to tensor<8xi32>
     %1 = linalg.generic ... arith.divui ... ins(%0 : tensor<8xi32>)
 
-What StableHLO computes on unsigned integers has become ops that say so themselves; what is
-left of the types, on boundaries, loops and collectives, only stands in the way.
+StableHLO's ops on unsigned integers have become ops such as `arith.divui`, so the signedness that
+is left in types, on boundaries, loops and collectives, has no meaning any more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CASTS = ("builtin.unrealized_conversion_cast", "tensor.bitcast")
 
 
 def drop_signs(module: ir.Operation) -> None:
-    """Give all values, constants and functions the types without signs."""
+    """Make the types of all values, constants and functions signless."""
     for op in walk(module):
         if op.name == "arith.constant" and signless(op.results[0].type) != op.results[0].type:
             op.attributes["value"] = _plain_elements(op.attributes["value"])
@@ -33,7 +33,7 @@ def drop_signs(module: ir.Operation) -> None:
 
 
 def _plain_elements(value: ir.Attribute) -> ir.Attribute:
-    """The same bits, as the numbers that they are in the type without a sign."""
+    """The same bits in the signless type."""
     plain = signless(value.type)
     element = plain.element_type
     half = 2 ** (element.width - 1)

@@ -1,1 +1,1 @@
-"""Manual computations, through propagation, materialization and partition."""
+"""Manual computations: what propagation, materialization and partition do with them."""

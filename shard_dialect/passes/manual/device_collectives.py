@@ -1,12 +1,12 @@
-"""What the devices do together in a manual computation, as the collectives of the local form.
+"""Translate the collectives in manual computations to collectives of the local form.
 
     %1 = "stablehlo.all_reduce"(%0) {replica_groups = dense<[[0, 2], [1, 3]]>} ({add})
       becomes, on a grid of 2x2
     %1 = shard.all_reduce %0 on @g grid_axes = [0]
 
-Devices are numbered as ranks are: by `replica_groups` and `source_target_pairs`, and by
-`partition_id`, which is looked up in a table that each device has its entry of. A device that no
-one sends to in a permutation gets zeros. Upstream's own collectives stay as they are.
+The numbers in `replica_groups`, `source_target_pairs` and `partition_id` are ranks. `partition_id`
+becomes a slice of a constant table, of which each device takes its entry. A device to which a
+permutation sends nothing gets zeros. Upstream's own collectives stay as they are.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ _OF_LOCAL_FORM = (
     "shard.process_multi_index",
 )
 PLACES = ("mesh.idx", "stablehlo.partition_id", *_OF_LOCAL_FORM)
-"""Ops that say which device this is; those of the local form stay as they are."""
+"""Ops that return the device's position; those of the local form stay as they are."""
 
 
 @dataclass(frozen=True)
 class DeviceCollective:
-    """A step for each operand; devices at the places `unsent` get zeros instead."""
+    """A step for each operand; devices at the positions `unsent` of their group get zeros."""
 
     step: Step
     unsent: tuple[int, ...] = ()
 
 
 def is_between_devices(op: ir.Operation) -> bool:
-    """Whether an op is about single devices: what it means on global tensors is not said."""
+    """Whether an op is about single devices, so that it has no meaning on global tensors."""
     return op.name in _READ or op.name in _UNKNOWN or op.name in PLACES or is_local(op)
 
 
@@ -74,7 +74,7 @@ def is_local(op: ir.Operation) -> bool:
 
 
 def check_between_devices(op: ir.Operation, grid: Grid) -> None:
-    """Raise `ShardingError` unless it is known what the op does, along manual axes."""
+    """Raise `ShardingError` unless the op is supported and uses manual axes only."""
     manual = manual_axes_at(op)
     if op.name in _UNKNOWN:
         raise ShardingError(f"'{op.name}' op is not supported yet: no collective does the same")
@@ -100,7 +100,7 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
 
 
 def write_device_collective(op: ir.Operation, grid: Grid, shardings: Shardings) -> None:
-    """Replace an op of a manual computation, on shards by now, by what the local form has."""
+    """Replace an op of a partitioned manual computation by ops of the local form."""
     if is_local(op) or op.name in _OF_LOCAL_FORM:
         return
     with ir.InsertionPoint(op), op.location:
@@ -132,23 +132,23 @@ def _written(found: DeviceCollective, value: ir.Value, type_: ir.Type, grid: Gri
 
 
 def _exchanged_in_place(step: AllToAll, value: ir.Value, grid: Grid) -> ir.Value:
-    """An exchange along one dimension: the parts of it for each device are a dimension before."""
+    """An all-to-all along one dimension: reshape so that a new dimension numbers the devices."""
     type_ = value.type
     shape, dim, count = list(type_.shape), step.source_dim, grid.axes_size(step.axes)
-    parts = [*shape[:dim], count, 1, shape[dim] // count, *shape[dim + 1 :]]
-    apart = _stablehlo("reshape", build.resized(type_, parts), value)
-    parts[dim : dim + 2] = [1, count]
+    shape_by_device = [*shape[:dim], count, 1, shape[dim] // count, *shape[dim + 1 :]]
+    apart = _stablehlo("reshape", build.resized(type_, shape_by_device), value)
+    shape_by_device[dim : dim + 2] = [1, count]
     moved = write_local(
-        AllToAll(dim + 1, dim, step.axes), grid.name, apart, build.resized(type_, parts)
+        AllToAll(dim + 1, dim, step.axes), grid.name, apart, build.resized(type_, shape_by_device)
     )
     return _stablehlo("reshape", type_, moved)
 
 
 def _zeroed(value: ir.Value, found: DeviceCollective, grid: Grid) -> ir.Value:
-    """Zeros on the devices that nothing was sent to."""
+    """Replace `value` by zeros on the devices to which nothing was sent."""
     count = grid.axes_size(found.step.axes)
     unsent = set(found.unsent)
-    sent = [int(place not in unsent) for place in places(count)]
+    sent = [int(position not in unsent) for position in places(count)]
     own = _own(sent, found.step.axes, grid)
     bits = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     was_sent = _stablehlo("convert", bits, _scalar(own))
@@ -158,7 +158,7 @@ def _zeroed(value: ir.Value, found: DeviceCollective, grid: Grid) -> ir.Value:
 
 
 def _rank(type_: ir.RankedTensorType, grid: Grid) -> ir.Value:
-    """This device's number, as a tensor of no dimensions."""
+    """This device's rank, as a tensor of no dimensions."""
     own = _own(places(grid.size), tuple(range(grid.rank)), grid)
     return _stablehlo("convert", type_, _scalar(own))
 
@@ -168,7 +168,7 @@ def _index(axes: Axes, grid: Grid) -> ir.Value:
 
 
 def _own(numbers: Sequence[int], axes: Axes, grid: Grid) -> ir.Value:
-    """This device's of the numbers of all places along `axes`, in a tensor of one."""
+    """Of `numbers`, one per position along `axes`, this device's, as a `tensor<1xi32>`."""
     integer32 = ir.IntegerType.get_signless(32)
     table = build.scalar(ir.DenseElementsAttr.get(array("i", numbers), type=integer32)).results[0]
     if len(numbers) == 1:
@@ -209,7 +209,7 @@ def _read(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollecti
 
 
 def _groups(op: ir.Operation, grid: Grid, *, is_ordered: bool) -> Axes:
-    """The axes of the op's `replica_groups`."""
+    """The axes along which the op's `replica_groups` are the groups; raise if there are none."""
     attribute = op.attributes["replica_groups"]
     if not isinstance(attribute, ir.DenseElementsAttr):
         raise ShardingError(f"'{op.name}' op has groups that are not listed: {attribute}")

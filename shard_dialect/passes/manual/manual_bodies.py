@@ -1,14 +1,15 @@
-"""Bodies of manual computations, made ready for propagation, and put in their place at the end.
+"""Prepare the bodies of manual computations for propagation, and inline them at the end.
 
     scf.execute_region {                        scf.execute_region {
       %a = "mesh.to_local"(%x) ...                %a = "mesh.to_local"(%x) ...
       %b = func.call @body(%a)                    %b = "stablehlo.all_reduce"(%a) ...
-      %c = math.absf %k                           %l = "mesh.to_local"(%k) ... whole
+      %c = math.absf %k                           %l = "mesh.to_local"(%k) ... unsharded
       ...                                         %c = math.absf %l
     } {mesh.manual_axes = [0]}                  } {mesh.manual_axes = [0]}
 
-What a body calls is put in its place: elsewhere the same function has other axes that are manual.
-What it reads from outside as it is, as upstream's passes leave constants, is whole along them.
+Functions that a body calls are inlined, since called elsewhere they have other manual axes. A
+tensor that a body captures, such as a constant that upstream's passes hoisted, enters by a
+`mesh.to_local` that does not split it along the manual axes.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from shard_dialect.ir.region_flow import FLOWS
 from shard_dialect.ir.walk import body, operations, walk
 
 _MOST = 10_000
-"""Calls that are put in place, of one module."""
+"""The largest number of calls that are inlined into one region."""
 
 
 def open_bodies(module: ir.Operation) -> None:
-    """Change the module; raises a located `ShardError` for a body that cannot be."""
+    """Prepare the bodies in place; raise a located `ShardError` for an invalid one."""
     functions = {name_of(op): op for op in functions_of(module)}
     handles = [op for op in functions.values() if form_of(op) in ("annotated", "propagated")]
     regions = [region for handle in handles for region in manual_computations(handle)]
@@ -47,17 +48,17 @@ def open_bodies(module: ir.Operation) -> None:
     shardings = Shardings.of(module)
     was_called: set[str] = set()
     for region in regions:
-        _put_calls_in_place(region, functions, was_called)
+        _inline_calls(region, functions, was_called)
     for handle in handles:
-        for region in manual_computations(handle):  # those that were put in place, too
+        for region in manual_computations(handle):  # also those that were inlined
             with located(region):
-                _drop_said_of_scalars(region)
-                _take_in_what_is_read(region, shardings)
+                _drop_scalar_annotations(region)
+                _captures_to_operands(region, shardings)
                 _check_edges(region)
     _drop_unused(module, functions, was_called)
 
 
-def _put_calls_in_place(
+def _inline_calls(
     region: ir.Operation, functions: dict[str, ir.Operation], was_called: set[str]
 ) -> None:
     waiting = [op for op in walk(region) if op.name == "func.call"]
@@ -77,28 +78,28 @@ def _put_calls_in_place(
 
 
 def _inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
-    """Put a copy of what `callee` does in the place of `call`; the calls in it."""
+    """Replace `call` by a copy of the body of `callee`; return the calls in it."""
     copy = callee.clone(ip=ir.InsertionPoint(call)).operation
     given = list(call.operands)
-    entry = body(copy)
+    block = body(copy)
     with ir.InsertionPoint(call), call.location:
-        for place, said in enumerate(boundary(copy, "arg_attrs")):
-            if SHARDING in said:
-                given[place] = annotate(given[place], said[SHARDING], as_result=False)
-    for argument, value in zip(list(entry.arguments), given, strict=True):
+        for number, entry in enumerate(boundary(copy, "arg_attrs")):
+            if SHARDING in entry:
+                given[number] = annotate(given[number], entry[SHARDING], as_result=False)
+    for argument, value in zip(list(block.arguments), given, strict=True):
         argument.replace_all_uses_with(value)
     calls = [op for op in walk(copy) if op.name == "func.call"]
     if len(copy.regions[0].blocks) == 1:
-        *inside, end = operations(entry)
+        *inside, end = operations(block)
         for op in inside:
             op.move_before(call)
         made = list(end.operands)
     else:
-        made = _blocks_in_place(call, copy)
+        made = _blocks_to_region(call, copy)
     with ir.InsertionPoint(call), call.location:
-        for place, said in enumerate(boundary(copy, "res_attrs")):
-            if SHARDING in said:
-                made[place] = annotate(made[place], said[SHARDING], as_result=False)
+        for number, entry in enumerate(boundary(copy, "res_attrs")):
+            if SHARDING in entry:
+                made[number] = annotate(made[number], entry[SHARDING], as_result=False)
     for result, value in zip(call.results, made, strict=True):
         result.replace_all_uses_with(value)
     call.erase()
@@ -106,8 +107,8 @@ def _inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
     return calls
 
 
-def _blocks_in_place(call: ir.Operation, copy: ir.Operation) -> list[ir.Value]:
-    """Blocks that branch to each other, as a region of their own."""
+def _blocks_to_region(call: ir.Operation, copy: ir.Operation) -> list[ir.Value]:
+    """Move the blocks of `copy` to an `scf.execute_region`; return its results."""
     while len(list(body(copy).arguments)):
         body(copy).erase_argument(0)
     with ir.InsertionPoint(call), call.location:
@@ -125,8 +126,8 @@ def _blocks_in_place(call: ir.Operation, copy: ir.Operation) -> list[ir.Value]:
     return list(region.results)
 
 
-def _drop_said_of_scalars(region: ir.Operation) -> None:
-    """What is said of the scalars that a reduction joins: JAX says something of every tensor."""
+def _drop_scalar_annotations(region: ir.Operation) -> None:
+    """Drop annotations of scalars in a reduction's region: JAX annotates every tensor there."""
     for op in walk(region):
         around = op.parent
         is_scalar = op.name in ANNOTATIONS and op.results[0].type.rank == 0
@@ -135,8 +136,8 @@ def _drop_said_of_scalars(region: ir.Operation) -> None:
             op.erase()
 
 
-def _take_in_what_is_read(region: ir.Operation, shardings: Shardings) -> None:
-    """Let tensors that are read from outside, and are no operands, come in whole."""
+def _captures_to_operands(region: ir.Operation, shardings: Shardings) -> None:
+    """Let captured tensors enter by a `to_local` that does not split them."""
     inside = list(walk(region))
     made = [value for op in inside for value in op.results]
     made += [
@@ -151,22 +152,22 @@ def _take_in_what_is_read(region: ir.Operation, shardings: Shardings) -> None:
     for op in inside:
         if op.name == TO_LOCAL and op.parent == region:
             continue
-        for place, value in enumerate(op.operands):
+        for number, value in enumerate(op.operands):
             if value in known or not isinstance(value.type, ir.RankedTensorType):
                 continue
             if value not in taken:
-                said = anything(grid_of(region, shardings), value.type.rank)
+                annotation = anything(grid_of(region, shardings), value.type.rank)
                 attributes = {
-                    "sharding": shardings.write(said),
+                    "sharding": shardings.write(annotation),
                     "manual_axes": i64_array(ints(region.attributes[MANUAL])),
                 }
                 with ir.InsertionPoint.at_block_begin(body(region)), op.location:
                     taken[value] = create(TO_LOCAL, [value.type], [value], attributes).results[0]
-            op.operands[place] = taken[value]
+            op.operands[number] = taken[value]
 
 
 def _check_edges(region: ir.Operation) -> None:
-    """Tensors come in and go out at the edges only."""
+    """Raise unless tensors enter by `to_local` and leave by `to_global` only."""
     *inside, end = operations(body(region))
     for op in inside:
         if op.name == TO_LOCAL:
@@ -199,7 +200,7 @@ def _check_edges(region: ir.Operation) -> None:
 def _drop_unused(
     module: ir.Operation, functions: dict[str, ir.Operation], was_called: set[str]
 ) -> None:
-    """Drop private functions that were called by bodies only, which have what they do."""
+    """Erase private functions that only bodies called, into which they are inlined."""
     inside = {name: functions[name] for name in was_called if is_private(functions[name])}
     dropped = set(inside)
     waiting = [op for op in operations(body(module)) if not _is_one_of(op, inside)]
@@ -223,7 +224,7 @@ def _named_in(op: ir.Operation) -> Iterator[str]:
 
 
 def inline_bodies(function: ir.Operation) -> None:
-    """Put what manual computations do in their place, where shards are what all tensors are."""
+    """Inline the manual computations of a partitioned function, where every tensor is a shard."""
     for region in reversed(manual_computations(function)):
         *inside, end = operations(body(region))
         for op in inside:

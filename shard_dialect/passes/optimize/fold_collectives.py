@@ -1,12 +1,12 @@
-"""Two reshards in a row become what their whole is.
+"""Replace two consecutive reshards by one from the first source to the last target.
 
     %1 = "mesh.all_reduce"(%0)      [[], [], [0]] -> [[], []]
     %2 = "mesh.local_split"(%1)     [[], []]      -> [[], [0]]
       becomes
     %2 = "mesh.reduce_scatter"(%0)  [[], [], [0]] -> [[], [0]]
 
-So all-reduces over one axis after another become one, a slice cancels the gather before it, and
-exchanges, permutations and masks their inverses.
+So consecutive all-reduces over different axes become one, a slice cancels the gather before it, and
+all-to-alls, permutations and masks cancel their inverses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shard_dialect.planner import bytes_moved, plan
 
 @dataclass(frozen=True)
 class FoldCollectives(CollectivePass):
-    """Plan reshards in a row as one."""
+    """Plan consecutive reshards as one."""
 
     name = "fold-collectives"
 

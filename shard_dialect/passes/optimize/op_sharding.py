@@ -1,4 +1,4 @@
-"""How an op can lie: what each of its operands must be, and what its results are then."""
+"""Shardings of a whole op: those of its operands, and those of the results that follow."""
 
 from __future__ import annotations
 
@@ -17,52 +17,52 @@ from shard_dialect.rules.registry import carries
 
 @dataclass(frozen=True)
 class OpSharding:
-    """The shardings of an op's operands and results; `None` for what is no tensor."""
+    """The shardings of an op's operands and results; `None` for values that are not tensors."""
 
     operands: tuple[Sharding | None, ...]
     results: tuple[Sharding | None, ...]
     flops: float
-    """Of one device; 0 where the op is no product."""
+    """The floating-point operations of one device; 0 for an op that is not a product."""
     elements: int
-    """That one device works on: of the largest operand or result."""
+    """The elements that one device computes: of the largest operand or result."""
 
 
 @dataclass(frozen=True)
 class OpShardingFinder:
-    """Finds how ops lie by their rules. With `narrow`, conversions may round partial sums."""
+    """Finds ops' shardings by their rules. With `narrow`, conversions may round partial sums."""
 
     shardings: Shardings
     narrow: bool = False
 
     def lies(self, value: ir.Value, grid: Grid) -> Sharding | None:
-        """By its type; `None` for what is no tensor."""
+        """The sharding of a value by its type; `None` for a value that is not a tensor."""
         is_tensor = isinstance(value.type, ir.RankedTensorType)
         return self.shardings.lies(value.type, grid) if is_tensor else None
 
     def now(self, op: ir.Operation, grid: Grid) -> OpSharding | None:
-        """How `op` lies; `None` where it has no rule, or only its type says what it makes."""
+        """The present sharding of `op`; `None` for a constant, and for an op without a rule."""
         rule = rule_of(op)
         if rule is None or build.is_constant(op) or op.name == "tensor.empty":
             return None
         operands = tuple(self.lies(value, grid) for value in op.operands)
         results = tuple(self.lies(value, grid) for value in op.results)
-        return self._lay(op, rule, self._assignment(op, rule, grid), operands, results, grid)
+        return self._with_costs(op, rule, self._assignment(op, rule, grid), operands, results, grid)
 
     def with_operand(
-        self, op: ir.Operation, place: int, sharding: Sharding, grid: Grid
+        self, op: ir.Operation, number: int, sharding: Sharding, grid: Grid
     ) -> OpSharding | None:
-        """How `op` lies if its operand number `place` lies as `sharding`, if it can."""
+        """The sharding of `op` if operand `number` has this `sharding`; `None` if it cannot."""
         rule = rule_of(op)
-        if rule is None or rule.operands[place] is None:
+        if rule is None or rule.operands[number] is None:
             return None
-        same = frozenset(i for i, v in enumerate(op.operands) if v == op.operands[place])
+        same = frozenset(i for i, v in enumerate(op.operands) if v == op.operands[number])
         carried: frozenset[int] | None = frozenset()
         if sharding.partial:
             carried = carries(op, rule, same, sharding.reduction, narrow=self.narrow)
         if carried is None:
             return None
         try:
-            assignment = self._changed(op, rule, rule.operands[place], sharding, grid)
+            assignment = self._changed(op, rule, rule.operands[number], sharding, grid)
             return self._of(op, rule, assignment, sharding, carried, grid)
         except ShardingError:
             return None
@@ -70,7 +70,7 @@ class OpShardingFinder:
     def with_result(
         self, op: ir.Operation, number: int, sharding: Sharding, grid: Grid
     ) -> OpSharding | None:
-        """How `op` lies if its result lies as `sharding`, if it can."""
+        """The sharding of `op` that gives result `number` this `sharding`; `None` if impossible."""
         rule = rule_of(op)
         if rule is None or rule.results[number] is None or sharding.partial:
             return None
@@ -94,9 +94,9 @@ class OpShardingFinder:
         sharding: Sharding,
         grid: Grid,
     ) -> list[Axes]:
-        """The assignment if the tensor of `dims` lies as `sharding`, the rest as it does.
+        """The assignment of axes to factors after the tensor of `dims` is resharded to `sharding`.
 
-        An axis that split another factor splits that one no more.
+        An axis of `sharding` is taken from the other factors that it split.
         """
         assert dims is not None
         assignment = self._assignment(op, rule, grid)
@@ -117,14 +117,14 @@ class OpShardingFinder:
         rule: ShardingRule,
         assignment: list[Axes],
         carried: Sharding,
-        places: frozenset[int],
+        numbers: frozenset[int],
         grid: Grid,
     ) -> OpSharding | None:
         axes = [axis for each in assignment for axis in each]
         kinds = {kind for factor, kind in rule.reductions if assignment[factor]}
         if len(axes) != len(set(axes)) or len(kinds) > 1:
             return None
-        parts = carried if places else None
+        parts = carried if numbers else None
         results = [
             partial_too(rule.result_sharding(number, tuple(assignment), grid), parts)
             for number in range(len(rule.results))
@@ -134,12 +134,12 @@ class OpShardingFinder:
             given = rule.operand_sharding(number, tuple(assignment), grid)
             if number in rule.inits:
                 given = results[rule.inits.index(number)]
-            elif number in places:
+            elif number in numbers:
                 given = partial_too(given, parts)
             operands.append(given)
-        return self._lay(op, rule, assignment, tuple(operands), tuple(results), grid)
+        return self._with_costs(op, rule, assignment, tuple(operands), tuple(results), grid)
 
-    def _lay(
+    def _with_costs(
         self,
         op: ir.Operation,
         rule: ShardingRule,
@@ -155,6 +155,6 @@ class OpShardingFinder:
                 if sharding.uneven_dim(shape, grid) is not None or sharding.halos:
                     return None
                 if any(isinstance(axis, SubAxis) for axis in sharding.axes):
-                    return None  # in this form the grid is fine enough as it is
+                    return None  # the distributed form has its sub-axes as grid axes
                 elements = max(elements, sharding.local_elements(shape, grid))
         return OpSharding(operands, results, rule.flops(tuple(assignment), grid), elements)

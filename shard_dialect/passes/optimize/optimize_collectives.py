@@ -1,14 +1,15 @@
-"""Cheaper communication: the passes of `collectives`, in the distributed form to a fixed point.
+"""Make communication cheaper: apply the passes on collectives until nothing changes.
 
-Each of them has its own flag and says what it does: `--fold-collectives`, `--share-collectives`,
-`--sink-reductions`, `--sink-gathers`, `--reduce-to-pieces`, `--compute-on-slices`. None makes a
-program dearer: bytes moved, then the arithmetic of each device, then the number of steps get less.
+In the distributed form these are `--fold-collectives`, `--share-collectives`, `--sink-reductions`,
+`--sink-gathers`, `--reduce-to-pieces` and `--compute-on-slices`, which are documented at their own
+flags. None makes a program more expensive: each rewrite lowers the bytes moved, then the arithmetic
+of each device, then the number of steps.
 
-Of a function in the local form small all-reduces are bundled (`--bundle-collectives`). What makes
-other work of it is asked for by name: `--chunk-products`, `--overlap-collectives`.
+In the local form small all-reduces are bundled (`--bundle-collectives`). Two more passes on the
+local form run only by their own flags: `--chunk-products` and `--overlap-collectives`.
 
-The types say what lies how, and each rewrite keeps to them: nothing is taken to be replicated
-that its type does not state.
+Shardings are read from types only: no rewrite assumes a tensor to be replicated unless its type
+states it.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ class OptimizeCollectives(Pass):
     name = "optimize-collectives"
 
     narrow: bool = False
-    """Let a conversion to narrower floats round each part of a sum, before it is reduced."""
+    """Let a conversion to narrower floats round partial sums before they are reduced."""
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Apply all rewrites to each function until none changes anything."""
         shardings = Shardings.of(module)
         rewrites = (
             ShareCollectives(),

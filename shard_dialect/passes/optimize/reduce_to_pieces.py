@@ -1,4 +1,4 @@
-"""An all-reduce is a reduce-scatter and an all-gather, and what comes in between works on shards.
+"""Split an all-reduce into a reduce-scatter and an all-gather, with the ops in between on shards.
 
     %1 = "mesh.all_reduce"(%0)      [[], [], [0]] -> [[], []]
     %2 = math.exp %1
@@ -7,9 +7,9 @@
     %2 = math.exp %1                half the work on two devices
     %3 = "mesh.all_gather"(%2)      [[0], []] -> [[], []]
 
-At the same bytes, so where no op can work on shards, or none of its dimensions divides, the
-all-reduce stays. (arXiv 2211.05102, section 3.2.2; RFC, walkthrough of the 2-D weight stationary
-MLP.)
+Both move the same bytes, so the all-reduce stays where no op can work on shards, or where the
+devices divide no dimension of the tensor. (arXiv 2211.05102, section 3.2.2; RFC, walkthrough of the
+2-D weight stationary MLP.)
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ from shard_dialect.passes.optimize.rewrite_reshards import CollectivePass, sourc
 
 @dataclass(frozen=True)
 class ReduceToPieces(CollectivePass):
-    """Reduce to shards what can be worked on in shards, and gather later."""
+    """Reduce to shards where ops can work on shards, and gather later."""
 
     name = "reduce-to-pieces"
 
     def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
-        """Scatter what an all-reduce makes along the dimension that leaves most whole."""
+        """Scatter the result of an all-reduce along the first dimension where that is cheaper.
+
+        Dimensions that are split already come first, so that others stay unsplit for their users.
+        """
         source, target = sources(reshard)
         axes = tuple(axis for axis in source.partial if axis not in target.axes)
         if not axes:
             return False
-        # A dimension that is split already first: the other ones stay whole for their readers.
         dims = sorted(range(target.rank), key=lambda dim: not target.split_axes[dim])
         return any(
             move_past(reshard, target.with_dim(dim, target.split_axes[dim] + axes), shardings)

@@ -1,7 +1,8 @@
-"""Lay ops otherwise: what that costs, and the IR of it.
+"""Change the shardings of ops: the cost of it, and the rewrite.
 
-An operand that a reshard brought may come straight from where it lay before; a result goes straight
-to where a reshard took it. What others use stays as it is.
+An operand that a reshard produces may be resharded from that reshard's source directly. A result
+that a reshard takes is resharded to that reshard's target directly. Values for other users keep
+their sharding.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class Change:
     """What a rewrite adds for each device; less is better, in the order of the fields."""
 
     moved: int = 0
-    """Bytes."""
+    """The bytes moved."""
     flops: float = 0
-    """Of products."""
+    """The floating-point operations of products."""
     elements: int = 0
-    """Worked on."""
+    """The elements that ops compute."""
 
     def __add__(self, other: Change) -> Change:
         return Change(
@@ -39,21 +40,24 @@ class Change:
 
     @property
     def key(self) -> tuple[float, int]:
+        """The cost to compare changes by: bytes, with FLOPs as bytes, then elements."""
         return self.moved + self.flops / FLOPS_PER_BYTE, self.elements
 
     @property
     def is_better(self) -> bool:
+        """Whether the change moves no more bytes, and costs less."""
         return self.moved <= 0 and self.key < (0, 0)
 
 
 def is_used(value: ir.Value) -> bool:
+    """Whether the value has a use."""
     return any(True for _ in value.uses)
 
 
 def users(value: ir.Value) -> list[ir.Operation]:
-    """The different ops that use `value`, but for reshards that are replaced already."""
+    """The distinct ops that use `value`, without the reshards that are already replaced."""
     found: list[ir.Operation] = []
-    made: set[ir.Value] = set()  # by those found, which it is quicker to look up
+    made: set[ir.Value] = set()  # first results of the found ops: looking them up is faster
     for use in value.uses:
         op = use.owner.operation
         if _is_replaced(op):
@@ -78,9 +82,9 @@ def _is_replaced(op: ir.Operation) -> bool:
 
 
 def reshard_before(op: ir.Operation, value: ir.Value) -> ir.Operation | None:
-    """The reshard of the same block that makes `value`, if one does.
+    """The reshard in the block of `op` that defines `value`, if one does.
 
-    One in front of a loop is done once, what is in the loop each time.
+    A reshard before a loop runs once; moved into the loop it would run in each iteration.
     """
     owner = value.owner
     if isinstance(owner, ir.Block) or not is_reshard(owner.operation):
@@ -90,7 +94,7 @@ def reshard_before(op: ir.Operation, value: ir.Value) -> ir.Operation | None:
 
 @dataclass
 class Resharder:
-    """Ops of one grid laid otherwise. Prices first, then `op` by `op` in their order."""
+    """Changes the shardings of ops on one grid: first the costs, then op by op in their order."""
 
     shardings: Shardings
     grid: Grid
@@ -98,16 +102,20 @@ class Resharder:
     _bytes: dict[ir.Value, int] = field(default_factory=dict)
 
     def lies(self, value: ir.Value) -> Sharding:
+        """The sharding of a value by its type."""
         return self.shardings.lies(value.type, self.grid)
 
     def plan(self, value: ir.Value, source: Sharding, target: Sharding) -> Plan:
+        """The reshard plan of a value from `source` to `target`."""
         shape, size = tuple(value.type.shape), itemsize(value.type.element_type)
         return plan(source, target, shape, size, self.grid, False)
 
     def bytes_between(self, value: ir.Value, source: Sharding, target: Sharding) -> int:
+        """The bytes that a reshard from `source` to `target` moves."""
         return self.plan(value, source, target).bytes_moved
 
     def bytes_of(self, reshard: ir.Operation) -> int:
+        """The bytes that an existing reshard moves."""
         made = reshard.results[0]
         if made not in self._bytes:
             self._bytes[made] = self._bytes_of(reshard)
@@ -120,31 +128,31 @@ class Resharder:
         return bytes_moved(found.steps, found.source, shape, size, self.grid)
 
     def operands_change(
-        self, op: ir.Operation, now: OpSharding, then: OpSharding, laid: Container[ir.Value] = ()
+        self, op: ir.Operation, now: OpSharding, then: OpSharding, done: Container[ir.Value] = ()
     ) -> Change:
-        """What the operands of `op` add; those in `laid` lie already as they should."""
+        """What resharding the operands of `op` adds, without those in `laid`, which are done."""
         moved = 0
         needs: dict[ir.Value, set[Sharding]] = {}
         for value, sharding in zip(op.operands, then.operands, strict=True):
-            if sharding is not None and value not in laid:
+            if sharding is not None and value not in done:
                 needs.setdefault(value, set()).add(sharding)
         for value, targets in needs.items():
             reshard = reshard_before(op, value)
             if reshard is not None and is_only_for(value, op):
                 moved -= self.bytes_of(reshard)
-            moved += sum(self._to_bring(op, value, target) for target in targets)
+            moved += sum(self._bytes_to(op, value, target) for target in targets)
         return Change(moved, then.flops - now.flops, then.elements - now.elements)
 
-    def _to_bring(self, op: ir.Operation, value: ir.Value, target: Sharding) -> int:
-        if self._may_be_made(value, target):
+    def _bytes_to(self, op: ir.Operation, value: ir.Value, target: Sharding) -> int:
+        if self._may_be_created(value, target):
             return 0
         source = self._source(op, value, target)
         return self.bytes_between(source, self.lies(source), target)
 
     def _source(self, op: ir.Operation, value: ir.Value, target: Sharding) -> ir.Value:
-        """What to bring to `target` for `op`: `value`, or what the reshard before it took.
+        """The value to reshard to `target` for `op`: `value`, or the source of the reshard before.
 
-        The latter where the reshard is for `op` alone, which then needs it no more.
+        The latter where `op` is the reshard's only user, since the reshard is then dropped.
         """
         reshard = reshard_before(op, value)
         if reshard is None:
@@ -159,7 +167,7 @@ class Resharder:
     def bytes_out(
         self, value: ir.Value, made: Sharding, inside: Sequence[ir.Operation] = ()
     ) -> int:
-        """What it adds to bring `value` from `made` to its users, but for those `inside`."""
+        """The bytes that it adds to reshard `value` from `made` for its users not in `inside`."""
         moved = 0
         outside = [user for user in users(value) if user not in inside]
         if any(not is_reshard(user) for user in outside):
@@ -171,17 +179,17 @@ class Resharder:
         return moved
 
     def do(self, op: ir.Operation, then: OpSharding) -> None:
-        """Lay `op` so; its results are not brought anywhere."""
+        """Reshard the operands of `op` and set its results' types, without resharding results."""
         with ir.InsertionPoint(op), op.location:
-            for place, sharding in enumerate(then.operands):
+            for number, sharding in enumerate(then.operands):
                 if sharding is not None:
-                    op.operands[place] = self._bring(op, op.operands[place], sharding)
+                    op.operands[number] = self._bring(op, op.operands[number], sharding)
         for result, made in zip(op.results, then.results, strict=True):
             if made is not None:
                 result.set_type(self.shardings.typed(result.type, made))
 
     def bring_from(self, reshard: ir.Operation, target: Sharding) -> None:
-        """Have the tensor of `reshard` lie as `target`, from where it came, at this point."""
+        """Reshard the source of `reshard` to `target`, at the insertion point."""
         source = reshard.operands[0]
         made = source if self.lies(source) == target else self._write(source, target)
         self._made[reshard.results[0], target] = made
@@ -189,9 +197,9 @@ class Resharder:
     def finish(
         self, op: ir.Operation, before: OpSharding, inside: Sequence[ir.Operation] = ()
     ) -> None:
-        """Bring the results of `op` where users want them that are not `inside`.
+        """Reshard the results of `op` back from `then` for the users that are not in `inside`.
 
-        They lay as `before`.
+        `before` has the shardings that these users expect.
         """
         for value, old in zip(op.results, before.results, strict=True):
             if old is None or self.lies(value) == old:
@@ -210,9 +218,9 @@ class Resharder:
     def _replace(self, value: ir.Value, where: list[ir.Operation], target: Sharding) -> None:
         made = self._write(value, target)
         for user in where:
-            for place, operand in enumerate(user.operands):
+            for number, operand in enumerate(user.operands):
                 if operand == value:
-                    user.operands[place] = made
+                    user.operands[number] = made
 
     def _bring(self, op: ir.Operation, value: ir.Value, target: Sharding) -> ir.Value:
         if self.lies(value) == target:
@@ -222,7 +230,7 @@ class Resharder:
         return self._made[value, target]
 
     def _new(self, op: ir.Operation, value: ir.Value, target: Sharding) -> ir.Value:
-        if self._may_be_made(value, target):
+        if self._may_be_created(value, target):
             owner = value.owner.operation
             empty = build.empty(self.shardings.typed(value.type, target)).results[0]
             if owner.name == "tensor.empty":
@@ -230,8 +238,8 @@ class Resharder:
             return build.fill(owner.operands[0], empty).results[0]
         return self._write(self._source(op, value, target), target)
 
-    def _may_be_made(self, value: ir.Value, target: Sharding) -> bool:
-        """Whether `value` holds nothing that came from elsewhere, and can be made anew so."""
+    def _may_be_created(self, value: ir.Value, target: Sharding) -> bool:
+        """Whether `value` is an empty or filled tensor that can be created as `target` anew."""
         owner = value.owner
         if isinstance(owner, ir.Block) or owner.name not in ("tensor.empty", "linalg.fill"):
             return False

@@ -1,4 +1,4 @@
-"""What the passes on collectives have in common: they try each reshard until none gets better."""
+"""The base class of the passes on collectives: try a rewrite at each reshard until none helps."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from shard_dialect.passes.optimize.resharded_ops import is_used
 
 @dataclass(frozen=True)
 class CollectivePass(Pass):
-    """A rewrite of the distributed form, tried on each reshard until none gets better."""
+    """A rewrite of the distributed form, tried at each reshard until none helps."""
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Apply the rewrite to each function in the distributed form."""
         shardings = Shardings.of(module)
         for handle in functions_of(module):
             if form_of(handle) == "distributed":
@@ -31,7 +32,7 @@ class CollectivePass(Pass):
                 self.improve(handle, shardings)
 
     def improve(self, function: ir.Operation, shardings: Shardings) -> bool:
-        """Rewrite `function` while that helps; whether anything was done."""
+        """Rewrite `function` while that helps; return whether anything changed."""
         ever, again = False, True
         while again:
             again = False
@@ -46,11 +47,14 @@ class CollectivePass(Pass):
 
     @abstractmethod
     def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
-        """Try the rewrite at one reshard; what it replaces stays, without a use."""
+        """Try the rewrite at one reshard; return whether it was applied.
+
+        The replaced ops stay, without uses.
+        """
 
 
 def drop_unused(function: ir.Operation) -> None:
-    """Erase reshards, and what they were made for, that nothing uses."""
+    """Erase reshards, constants and empty or filled tensors without uses."""
     for op in reversed(walk(function)):
         if op.name in (*COLLECTIVES, "arith.constant", "tensor.empty", "linalg.fill") and not any(
             is_used(result) for result in op.results
@@ -59,6 +63,6 @@ def drop_unused(function: ir.Operation) -> None:
 
 
 def sources(reshard: ir.Operation) -> tuple[Sharding, Sharding]:
-    """How the tensor of a reshard lies before it, and after it."""
+    """The source and the target sharding of a reshard."""
     found = read_collective(reshard)
     return found.source, found.target

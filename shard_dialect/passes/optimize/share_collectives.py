@@ -1,4 +1,4 @@
-"""One reshard for all that want the same.
+"""Replace equal reshards of one value by the first of them.
 
 %1 = "mesh.all_gather"(%0)
 %2 = "mesh.all_gather"(%0)      is %1
@@ -18,7 +18,7 @@ from shard_dialect.passes.optimize.rewrite_reshards import CollectivePass
 
 @dataclass(frozen=True)
 class ShareCollectives(CollectivePass):
-    """Make equal reshards of one value one."""
+    """Replace equal reshards of one value by one."""
 
     name = "share-collectives"
 

@@ -1,4 +1,4 @@
-"""Gathers move down, to where the data is smallest.
+"""Move gathers down past ops that can work on shards, to where the gathered data is smallest.
 
     %1 = "mesh.all_gather"(%0)      [[], [0]] -> [[], []]
     %2 = arith.maximumf %1, %z
@@ -7,10 +7,10 @@
     %2 = arith.maximumf %0, %1      half the work on two devices
     %3 = "mesh.all_gather"(%2)
 
-What can work on shards does, by its sharding rule, and its result is gathered; or reduced, where it
-sums up along the shards. Of up to 16 ops behind the gather as many are passed as move the fewest
-bytes, of equals with the least work. It stays in front of what needs all elements (a sort), and of
-what makes more bytes of them. (RFC, moving an all-gather down.)
+The sharding rule decides whether an op can work on shards. Its result is gathered instead, or
+reduced if the op sums along the split dimension. Of up to 16 ops after the gather, it moves past
+the number that moves the fewest bytes, then does the least work. It stays before an op that needs
+all elements (a sort), or whose result has more bytes. (RFC, moving an all-gather down.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shard_dialect.passes.optimize.rewrite_reshards import CollectivePass, sourc
 
 @dataclass(frozen=True)
 class SinkGathers(CollectivePass):
-    """Gather after ops that can work on shards, where that is no dearer."""
+    """Gather after ops that can work on shards, where that costs no more."""
 
     name = "sink-gathers"
 

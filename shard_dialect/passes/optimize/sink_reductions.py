@@ -1,4 +1,4 @@
-"""Linear ops work on partial values; what they make is reduced once, where it is small.
+"""Move reductions down past linear ops, which can work on partial values.
 
     %2 = "mesh.all_reduce"(%0)
     %3 = "mesh.all_reduce"(%1)
@@ -7,11 +7,12 @@
     %2 = arith.addf %0, %1          partial like its operands
     %4 = "mesh.all_reduce"(%2)
 
-Through sums, differences, scalings, products with what is not partial, transposes, reshapes,
-slices, sums over dimensions, and maxima of maxima (`rules.partial_values`); reduce-scatters
-likewise. What is added and is not partial is masked: one device adds it. The gradient of a norm's
-scale so reduces a row, not an activation. What is not linear, an exponential or a product of two
-partial sums, is given whole operands as before. (RFC, all-reduce reassociation.)
+Such ops are sums, differences, scalings, products with a value that is not partial, transposes,
+reshapes, slices, sums over dimensions, and maxima of maxima (`rules.partial_values`). All-reduces
+and reduce-scatters move likewise. An operand that is added and not partial is masked, so that one
+device adds it. For example, the gradient of a norm's scale then reduces a row instead of an
+activation. An op that is not linear, such as an exponential or a product of two partial sums, still
+gets reduced operands. (RFC, all-reduce reassociation.)
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ class SinkReductions(CollectivePass):
     name = "sink-reductions"
 
     narrow: bool = False
-    """Let a conversion to narrower floats round each part of a sum, before it is reduced."""
+    """Let a conversion to narrower floats round partial sums before they are reduced."""
 
     def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
-        """Move a reduction down: with what splits the result, or as the operand lies."""
+        """Move a reduction down: in the source sharding, or partial in the target's split."""
         source, target = sources(reshard)
         if not set(source.partial) - set(target.partial):
             return False

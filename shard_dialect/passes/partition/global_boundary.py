@@ -1,14 +1,14 @@
-"""Functions in the distributed form that are given whole tensors, or give such back.
+"""Let functions in the distributed form take unsharded arguments, or return unsharded results.
 
     func.func @main(%x: tensor<4xf32, #mesh.shard<@g, [[0]]>>) ... {
 
-becomes, for whole arguments
+becomes, for unsharded arguments
 
-    func.func @main(%whole: tensor<4xf32>) ... {
-      %x = "mesh.local_split"(%whole) {sharding = [[0]]}
+    func.func @main(%global: tensor<4xf32>) ... {
+      %x = "mesh.local_split"(%global) {sharding = [[0]]}
 
-and for whole results is gathered (or reduced) what is returned. A function that another one of the
-module calls stays as it is: its callers have shards.
+For unsharded results, the returned values are gathered (or reduced). A function that another one of
+the module calls stays as it is, since its callers pass shards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shard_dialect.planner import plan
 
 
 def not_called(module: ir.Operation) -> list[ir.Operation]:
-    """The functions with a body that no other one calls."""
+    """The functions with a body that no function of the module calls."""
     functions = functions_of(module)
     called = {
         op.attributes["callee"].value
@@ -37,28 +37,31 @@ def not_called(module: ir.Operation) -> list[ir.Operation]:
 
 
 def take_whole(function: ir.Operation, shardings: Shardings) -> None:
-    """Let each device take its shards of whole arguments; what gathered them takes larger ones."""
+    """Make the arguments unsharded: each device slices its shards from them.
+
+    Reshards of an argument to a larger shard become slices of the unsharded argument, too.
+    """
     block = body(function)
     first = operations(block)[0]
     replaced = []
     for argument in block.arguments:
-        lies = shardings.of_type(argument.type)
-        if lies is None:
+        sharding = shardings.of_type(argument.type)
+        if sharding is None:
             continue
         uses = [(use.owner.operation, use.operand_number) for use in argument.uses]
-        reshards = [_reshard_to(user, lies, shardings) for user, _ in uses]
+        reshards = [_reshard_to(user, sharding, shardings) for user, _ in uses]
         argument.set_type(shardings.typed(argument.type, None))
-        whole = Sharding.replicated(lies.grid, lies.rank)
+        unsharded = Sharding.replicated(sharding.grid, sharding.rank)
         taken: dict[Sharding, ir.Value] = {}
-        for (user, place), target in zip(uses, reshards, strict=True):
-            wanted = target or lies
-            if wanted not in taken:
+        for (user, number), target in zip(uses, reshards, strict=True):
+            target_sharding = target or sharding
+            if target_sharding not in taken:
                 with ir.InsertionPoint(first), argument.location:
-                    taken[wanted] = _moved(argument, whole, wanted, shardings)
+                    taken[target_sharding] = _moved(argument, unsharded, target_sharding, shardings)
             if target is None:
-                user.operands[place] = taken[wanted]
+                user.operands[number] = taken[target_sharding]
                 continue
-            user.results[0].replace_all_uses_with(taken[wanted])
+            user.results[0].replace_all_uses_with(taken[target_sharding])
             replaced.append(user)
     for user in replaced:  # of which one may be the first op
         user.erase()
@@ -66,7 +69,7 @@ def take_whole(function: ir.Operation, shardings: Shardings) -> None:
 
 
 def _reshard_to(op: ir.Operation, source: Sharding, shardings: Shardings) -> Sharding | None:
-    """How `op` lets an argument lie, if a slice of the whole can stand for it."""
+    """The target of `op` if it reshards an argument, and a slice can replace it."""
     if not is_reshard(op) or source.partial:
         return None
     target = shardings.lies(op.results[0].type, shardings.grid(source.grid))
@@ -74,15 +77,15 @@ def _reshard_to(op: ir.Operation, source: Sharding, shardings: Shardings) -> Sha
 
 
 def give_whole(function: ir.Operation, shardings: Shardings) -> None:
-    """Let each device return whole results."""
+    """Make the results unsharded: each device returns the global tensors."""
     for end in returns_of(function):
-        for place, value in enumerate(list(end.operands)):
-            lies = shardings.of_type(value.type)
-            if lies is None:
+        for number, value in enumerate(list(end.operands)):
+            sharding = shardings.of_type(value.type)
+            if sharding is None:
                 continue
-            whole = Sharding.replicated(lies.grid, lies.rank)
+            unsharded = Sharding.replicated(sharding.grid, sharding.rank)
             with ir.InsertionPoint(end), end.location:
-                end.operands[place] = _moved(value, lies, whole, shardings)
+                end.operands[number] = _moved(value, sharding, unsharded, shardings)
     update_type(function)
 
 

@@ -1,4 +1,4 @@
-"""One device's shard of each tensor of an op, as functions that cut ops are given it."""
+"""Describe one device's shard of each tensor of an op, as the partition rules take it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shard_dialect.rules import PartitionedOp, Shard
 
 
 def partitioned_op(op: ir.Operation, rule: ShardingRule, shardings: Shardings) -> PartitionedOp:
-    """The shards of the op's tensors, by their distributed types."""
+    """Return the op with its rule and the shards of its operands and results, by their types."""
     shards = tuple(_shard(value.type, shardings) for value in (*op.operands, *op.results))
     count = len(op.operands)
     return PartitionedOp(op, rule, shards[:count], shards[count:])
@@ -23,26 +23,26 @@ def partitioned_op(op: ir.Operation, rule: ShardingRule, shardings: Shardings) -
 def _shard(type_: ir.Type, shardings: Shardings) -> Shard | None:
     if not isinstance(type_, ir.RankedTensorType):
         return None
-    whole, shape = tuple(type_.shape), tuple(shardings.local(type_).shape)
+    global_shape, shape = tuple(type_.shape), tuple(shardings.local(type_).shape)
     sharding = shardings.of_type(type_)
     if sharding is None:
-        rank = len(whole)
-        return Shard(whole, shape, _of_all, ((0, 0),) * rank, (1,) * rank)
+        rank = len(global_shape)
+        return Shard(global_shape, shape, _same_on_all, ((0, 0),) * rank, (1,) * rank)
     split, grid = sharding.split_axes, shardings.grid(sharding.grid)
 
     def own(dim: int, numbers: Sequence[int]) -> ir.Value:
         return own_number(numbers, split[dim], grid.name)
 
-    halos = tuple(map(sharding.halo, range(len(whole))))
-    return Shard(whole, shape, own, halos, tuple(map(grid.axes_size, split)))
+    halos = tuple(map(sharding.halo, range(len(global_shape))))
+    return Shard(global_shape, shape, own, halos, tuple(map(grid.axes_size, split)))
 
 
-def _of_all(dim: int, numbers: Sequence[int]) -> ir.Value:
+def _same_on_all(dim: int, numbers: Sequence[int]) -> ir.Value:
     return own_number(numbers, (), "")
 
 
 def own_number(numbers: Sequence[int], axes: Axes, grid: str) -> ir.Value:
-    """This device's number, of those of all devices along `axes`, as a `tensor<1xi64>`."""
+    """Of `numbers`, one per device along `axes`, this device's, as a `tensor<1xi64>`."""
     integer = ir.IntegerType.get_signless(64)
     listed = build.scalar(ir.DenseElementsAttr.get(array("q", numbers), type=integer)).results[0]
     if len(numbers) == 1:

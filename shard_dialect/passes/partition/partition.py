@@ -1,4 +1,4 @@
-"""From distributed to local: the program that each device runs, on its shards.
+"""Translate the distributed form to the local form, the program that devices run on their shards.
 
     %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
            : (tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4x8xf32>
@@ -8,20 +8,20 @@ becomes, on a grid of two
     %1 = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 1
            : tensor<4x4xf32> -> tensor<4x8xf32>
 
-Types lose their sharding and shrink to one device's shard; `mesh` collectives become upstream's
-`shard` ones; a slice of a splat constant becomes a smaller constant. Everything else is the same
-op on smaller tensors, which its rule says it may be; around a lookup in a split table what it finds
-in another shard is made zero. Shards of a dimension that does not divide are padded at their end,
-and what a sum would find there is made zero (`rules.padding`). A halo is exchanged in a larger
-tensor, which holds around the shard what is to be found at the ends of the whole one. Types that a
-rule does not allow together (after an edit by hand, say) are refused. The global types stay in
-`mesh.argument` and `mesh.result`, for those who run the program.
+Types lose their sharding and shrink to the local shape. `mesh` collectives become upstream's
+`shard` ones. A slice of a splat constant becomes a smaller constant. Every other op stays the same
+op on smaller tensors, if its sharding rule allows that; a lookup in a split table returns zero for
+an element of another shard. Uneven shards are padded at their end, and the padding is set to the
+identity before a reduction reads it (`rules.padding`). A halo is exchanged in a larger tensor; at
+the ends of the global tensor, it holds the identity. Types that a rule does not allow together
+(after an edit by hand, say) are refused. The global types stay in the attributes `mesh.argument`
+and `mesh.result`, for whoever runs the program.
 
-Where a function has stages, each device does the work of its own in branches
+In a function with stages, each device runs the ops of its own stage in branches
 (`passes.partition.stage_branches`).
 
-A function may be given whole arguments instead (`arguments=whole`): each device takes its shards of
-them by its index, in `shard.all_slice`; and may give whole results (`results=whole`), gathered.
+With `arguments=whole`, arguments are unsharded, and each device takes its shards of them by its
+index, in `shard.all_slice`. With `results=whole`, results are gathered and unsharded.
 """
 
 from __future__ import annotations
@@ -83,23 +83,24 @@ from shard_dialect.rules.window_shards import read_windows
 
 @dataclass(frozen=True)
 class Partition(Pass):
-    """Cut the program to one device's shapes, with upstream's collectives."""
+    """Partition the program: local shapes, and upstream's collectives."""
 
     name = "partition"
 
     arguments: Literal["pieces", "whole"] = "pieces"
-    """What devices are given: shards; or whole tensors, of which each takes its shard, where no
-    other function calls."""
+    """What devices get: shards; or unsharded tensors, of which each takes its shard. Functions
+    that another one calls always get shards."""
     results: Literal["pieces", "whole"] = "pieces"
-    """What they give back: shards; or whole tensors, gathered on every device, alike."""
+    """What devices return: shards; or unsharded tensors, gathered on every device."""
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Partition each function in the distributed form; raise for earlier forms."""
         shardings = Shardings.of(module)
-        parts = sub_clusters_of(module)
+        sub_clusters = sub_clusters_of(module)
         for handle in not_called(module):
             if form_of(handle) == "distributed":
                 with located(handle):
-                    self._make_whole(handle, shardings)
+                    self._unshard_boundary(handle, shardings)
         for handle in functions_of(module):
             form = form_of(handle)
             if form in ("local", "lowered"):
@@ -113,10 +114,10 @@ class Partition(Pass):
             check_manual_axes(handle, shardings)
             check_flows(read_function(handle), shardings)
             _partition(handle, shardings)
-            branch_by_stage(handle, parts, shardings)
+            branch_by_stage(handle, sub_clusters, shardings)
         _use_upstream_grids(module, shardings)
 
-    def _make_whole(self, handle: ir.Operation, shardings: Shardings) -> None:
+    def _unshard_boundary(self, handle: ir.Operation, shardings: Shardings) -> None:
         if self.arguments == "whole":
             take_whole(handle, shardings)
         if self.results == "whole":
@@ -130,29 +131,33 @@ class Partition(Pass):
 
 def _partition(handle: ir.Operation, shardings: Shardings) -> None:
     ops = list(_computing(handle))
-    # In step with `ops`: as a key an op would not do, its hash changes with its operands.
+    # Parallel to `ops`: an op cannot be a key, since its hash changes with its operands.
     collectives: list[Collective | None] = []
-    cuts: list[PartitionedOp | None] = []
+    partitioned_ops: list[PartitionedOp | None] = []
     grids: list[Grid | None] = []
     for op in ops:
         with located(op):
             rule = check_types(op, shardings)
             collectives.append(read_collective(op) if is_reshard(op) else None)
-            cuts.append(partitioned_op(op, rule, shardings) if rule is not None else None)
-            grids.append(_grid_apart(op, shardings))
+            partitioned_ops.append(
+                partitioned_op(op, rule, shardings) if rule is not None else None
+            )
+            grids.append(_device_grid(op, shardings))
     with located(handle):
         _partition_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
         for end in returns_of(handle)[:1]:
             _partition_boundary(handle, "res_attrs", RESULT, end.operands)
     with located(handle):
         _partition_arguments(handle, shardings)
-    for op, collective, partitioned, grid in zip(ops, collectives, cuts, grids, strict=True):
+    for op, collective, partitioned, grid in zip(
+        ops, collectives, partitioned_ops, grids, strict=True
+    ):
         with located(op):
             if collective is not None:
                 partition_collective(op, collective, shardings)
                 continue
             _partition_arguments(op, shardings)
-            _cut_results(op, shardings)
+            _partition_results(op, shardings)
             if grid is not None:
                 write_device_collective(op, grid, shardings)
             elif partitioned is not None:
@@ -162,8 +167,8 @@ def _partition(handle: ir.Operation, shardings: Shardings) -> None:
     set_form(handle, "local")
 
 
-def _grid_apart(op: ir.Operation, shardings: Shardings) -> Grid | None:
-    """The grid whose devices an op of a manual computation tells apart, if it is such an op."""
+def _device_grid(op: ir.Operation, shardings: Shardings) -> Grid | None:
+    """The grid of an op about single devices in a manual computation; `None` for others."""
     around = next(computations_around(op), None) if is_between_devices(op) else None
     if around is None:
         return None
@@ -173,7 +178,7 @@ def _grid_apart(op: ir.Operation, shardings: Shardings) -> Grid | None:
 
 
 def _adapt(partitioned: PartitionedOp) -> None:
-    """Let an op, on shards by now, do what it did on whole tensors."""
+    """Let an op on shards compute the shards of what it computed on global tensors."""
     fill_padding(partitioned)
     read_windows(partitioned)
     record = record_of(partitioned.op)
@@ -182,7 +187,7 @@ def _adapt(partitioned: PartitionedOp) -> None:
 
 
 def _computing(op: ir.Operation) -> Iterator[ir.Operation]:
-    """The ops that compute on tensors: those in loops and branches too, not those in bodies."""
+    """Yield the ops that compute on tensors: also in loops and branches, not in reducers."""
     for region in op.regions:
         for block in region.blocks:
             for inner in operations(block):
@@ -213,7 +218,7 @@ def _partition_value(value: ir.Value, shardings: Shardings) -> None:
         value.set_type(shardings.local(value.type))
 
 
-def _cut_results(op: ir.Operation, shardings: Shardings) -> None:
+def _partition_results(op: ir.Operation, shardings: Shardings) -> None:
     if build.is_constant(op) and shardings.of_type(op.results[0].type) is not None:
         _partition_constant(op, shardings)
     for result in op.results:
@@ -221,14 +226,14 @@ def _cut_results(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _partition_constant(op: ir.Operation, shardings: Shardings) -> None:
-    """A constant whose type has a sharding; only a splat is the same in every shard."""
+    """Shrink a constant whose type has a sharding; only a splat is the same in every shard."""
     key = build.CONSTANTS[op.name]
-    whole = op.attributes[key]
-    if not build.is_splat(whole):
+    global_value = op.attributes[key]
+    if not build.is_splat(global_value):
         raise ShardingError(
             'is a constant with a sharding in its type: take a "mesh.local_split" of a plain one'
         )
-    op.attributes[key] = build.resplat(whole, shardings.local(op.results[0].type))
+    op.attributes[key] = build.resplat(global_value, shardings.local(op.results[0].type))
 
 
 def _use_upstream_grids(module: ir.Operation, shardings: Shardings) -> None:

@@ -1,7 +1,7 @@
-"""From the `mesh` collectives of the distributed form to the `shard` ones of the local form.
+"""Translate `mesh` collectives of the distributed form to `shard` collectives of the local form.
 
-Shards are padded where devices do not divide a dimension, or where they begin at offsets: what is
-to be cut is padded before, and what is put together loses its padding.
+Uneven shards, and shards that begin at offsets, are padded. So a tensor is padded before it is
+split, and the padding is removed after shards are joined.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from shard_dialect.passes.partition.op_shards import own_number
 
 
 def partition_collective(op: ir.Operation, collective: Collective, shardings: Shardings) -> None:
-    """Replace a `mesh` op, read before its operand was cut, by the `shard` ops of its steps."""
+    """Replace a `mesh` op, read before its operand was partitioned, by its steps' `shard` ops."""
     now = collective.source
     grid = shardings.grid(now.grid)
     global_type, value = op.results[0].type, op.operands[0]
@@ -64,12 +64,12 @@ def _written(
     before: Sharding,
     grid: Grid,
     value: ir.Value,
-    whole: ir.RankedTensorType,
+    global_type: ir.RankedTensorType,
     type_: ir.RankedTensorType,
 ) -> ir.Value:
-    """The op of a step, from a tensor that lies as `before` to one of the local `type_`."""
+    """Write the op of a step, from a tensor sharded as `before` to the local `type_`."""
     if isinstance(step, AllSlice) and step.offsets:
-        return _cut_at_offsets(step, grid, value, type_)
+        return _sliced_at_offsets(step, grid, value, type_)
     count = grid.axes_size(step.axes)
     made = list(type_.shape)
     if isinstance(step, AllSlice | ReduceScatter | AllToAll):
@@ -80,7 +80,7 @@ def _written(
         made[dim] = value.type.shape[dim] * count
     written = write_local(step, grid.name, value, build.resized(type_, made))
     if isinstance(step, AllGather) and before.offsets and before.offsets[step.dim]:
-        bounds = before.bounds(step.dim, whole.shape[step.dim], grid)
+        bounds = before.bounds(step.dim, global_type.shape[step.dim], grid)
         return _closed_up(written, step.dim, bounds, type_)
     for dim, size in enumerate(type_.shape):
         if size != made[dim]:
@@ -88,10 +88,10 @@ def _written(
     return written
 
 
-def _cut_at_offsets(
+def _sliced_at_offsets(
     step: AllSlice, grid: Grid, value: ir.Value, type_: ir.RankedTensorType
 ) -> ir.Value:
-    """A slice as large as the largest shard, from where this device's begins."""
+    """Slice at this device's offset, with the size of the largest shard."""
     size = type_.shape[step.dim]
     begins = [offset or 0 for offset in step.offsets[:-1]]
     value = _padded(value, step.dim, value.type.shape[step.dim] + size)
@@ -102,7 +102,7 @@ def _cut_at_offsets(
 def _closed_up(
     gathered: ir.Value, dim: int, bounds: Sequence[int], type_: ir.RankedTensorType
 ) -> ir.Value:
-    """Padded shards, one behind the other, without what is between them."""
+    """Remove the padding between gathered shards, which follow one another."""
     value = build.empty(type_).results[0]
     room = gathered.type.shape[dim] // (len(bounds) - 1)
     for device, (begin, end) in enumerate(pairwise(bounds)):
@@ -113,7 +113,7 @@ def _closed_up(
 
 
 def _padded(value: ir.Value, dim: int, size: int) -> ir.Value:
-    """With more elements at the end of a dimension."""
+    """Pad a dimension at its end to this size."""
     shape = list(value.type.shape)
     if shape[dim] == size:
         return value

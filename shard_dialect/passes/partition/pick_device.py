@@ -1,11 +1,11 @@
-"""The program of one device, of all that the local form is the program of.
+"""Specialize the local form, the program of all devices, to one device.
 
     %r = shard.process_linear_index on @g : index       %r = arith.constant 2 : index
     %s = shard.all_slice %x on @g ... slice_axis = 0    %s = tensor.extract_slice %x[4] [4] [1]
     scf.if %is_of_the_first_stage { ... }               nothing, on a device of the second
 
-What the device does not do is no longer there: each stage of a pipeline has a program of its own.
-Collectives stay, which other devices do too.
+Ops that the device does not run are erased, so each stage of a pipeline gets a program of its own.
+Collectives stay, since other devices take part in them.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from shard_dialect.passes.specialize.device_positions import to_arithmetic
 
 _RANK = "shard.process_linear_index"
 _MASK = "mesh.mask"
-_MADE = (_RANK, _MASK, "shard.all_slice")
-"""Ops by which devices differ, and do not talk."""
+_DIFFERING = (_RANK, _MASK, "shard.all_slice")
+"""Ops whose results differ between devices, and which do not communicate."""
 
 
 @dataclass(frozen=True)
 class PickDevice(Pass):
-    """Leave what one device does, of the program of all."""
+    """Specialize the program of all devices to one device."""
 
     name = "pick-device"
     rank: int = 0
     """The device's number on its grid."""
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Specialize all local functions; raise if the grid has no device of this rank."""
         to_arithmetic(module)
         grids = grids_of(module)
         for handle in local_functions(module):
             for op in walk(handle):
-                if op.name in _MADE:
+                if op.name in _DIFFERING:
                     with located(op), ir.InsertionPoint(op), op.location:
                         made = self._made(op, grids)
                     op.results[0].replace_all_uses_with(made)
@@ -54,7 +55,7 @@ class PickDevice(Pass):
             PassManager.parse("builtin.module(canonicalize)").run(module)
 
     def _made(self, op: ir.Operation, grids: dict[str, Grid]) -> ir.Value:
-        """What the op is on the device."""
+        """The result of the op on the device."""
         grid = grids[symbol(op.attributes["cluster" if op.name == _MASK else "grid"])]
         if not 0 <= self.rank < grid.size:
             raise ShardError(f"grid {grid} has no device {self.rank}")
@@ -63,16 +64,16 @@ class PickDevice(Pass):
         value, read = op.operands[0], read_local(op.name, op.attributes)
         assert read is not None, "it is a collective of the local form"
         step = read[1]
-        place = grid.index_along(self.rank, step.axes)
+        position = grid.index_along(self.rank, step.axes)
         if isinstance(step, Mask):
-            return reductions.identity_tensor(step.reduction, value.type) if place else value
+            return reductions.identity_tensor(step.reduction, value.type) if position else value
         assert isinstance(step, AllSlice), "there is no other"
         size = op.results[0].type.shape[step.dim]
-        return _part(value, place * size, size, step.dim)
+        return _slice(value, position * size, size, step.dim)
 
 
-def _part(value: ir.Value, start: int, size: int, dim: int) -> ir.Value:
-    """Elements of a tensor; of a list of numbers these themselves, by which branches are taken."""
+def _slice(value: ir.Value, start: int, size: int, dim: int) -> ir.Value:
+    """A slice along `dim`; of a constant list of integers a constant, so that branches fold."""
     numbers = build.constant_value(value)
     if len(value.type.shape) == 1 and isinstance(numbers, ir.DenseIntElementsAttr):
         element = value.type.element_type

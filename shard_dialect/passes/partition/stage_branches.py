@@ -1,8 +1,8 @@
-"""In the local form: each device does the work of its own stage, and passes on what others need.
+"""In the local form, put the ops of each stage in a branch that only its own devices take.
 
-    %0 = stablehlo.tanh %x                        work of @first
+    %0 = stablehlo.tanh %x                        an op of @first
     %1 = "mesh.collective_permute"(%0) {...}      from @first to @second
-    %2 = stablehlo.tanh %1                        work of @second
+    %2 = stablehlo.tanh %1                        an op of @second
       becomes, with %i the index of this device along the axis of the stages
     %a = arith.cmpi eq, %i, 0
     %0 = scf.if %a { yield stablehlo.tanh %x } else { yield zeros }
@@ -10,9 +10,10 @@
     %b = arith.cmpi eq, %i, 1
     %2 = scf.if %b { yield stablehlo.tanh %1 } else { yield zeros }
 
-Collectives of a stage are among its own devices, which all take the same branch; all devices meet
-outside of branches only, in the same order. So none waits for one that never comes. A stage's work
-goes as far to the front as it can, so that it has one branch between two passages.
+This cannot deadlock. The collectives of a stage are among its own devices, which all take the same
+branch, and collectives of all devices are outside of branches, in the same order on all of them.
+The ops of a stage move as far to the front as possible, so that there is one branch per stage
+between two permutations.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from shard_dialect.rules.partitioning import places
 
 
 def branch_by_stage(
-    function: ir.Operation, parts: Mapping[str, SubCluster], shardings: Shardings
+    function: ir.Operation, sub_clusters: Mapping[str, SubCluster], shardings: Shardings
 ) -> None:
-    """Change a function of the local form, if it has stages. Raises a located `ShardError`."""
+    """Branch by stage if a function has stages; raise a located `ShardError` if it fails."""
     with located(function):
         arguments, results = (stages_at(function, key) for key in BOUNDARY)
         named = {name for name in (*arguments, *results) if name is not None}
@@ -48,7 +49,7 @@ def branch_by_stage(
         for name in named:
             check_stage(name, function.parent)
         if named:
-            stages = [parts[name] for name in sorted(named)]
+            stages = [sub_clusters[name] for name in sorted(named)]
             grid = shardings.grid(stages[0].of)
             found = Stages(function, Said(arguments, results, stages_named))
             _Branches(function, stages, grid, found).write()
@@ -56,7 +57,7 @@ def branch_by_stage(
 
 @dataclass
 class _Segment:
-    """Ops in a row; of a stage, or of all devices."""
+    """Consecutive ops of one stage, or of all devices."""
 
     stage: str | None
     ops: list[ir.Operation] = field(default_factory=list)
@@ -72,7 +73,7 @@ class _Branches:
     def write(self) -> None:
         self._note_boundary()
         axis = stage_axis(self.stages, self.grid)
-        self.index = {part.name: part.offsets[axis] for part in self.stages}
+        self.index = {stage.name: stage.offsets[axis] for stage in self.stages}
         block = body(self.function)
         self.end = operations(block)[-1]
         segments = self._segments()
@@ -87,7 +88,7 @@ class _Branches:
                 self._branch(segment)
 
     def _note_boundary(self) -> None:
-        """Say of each argument and result whose it is: who runs the program relies on it."""
+        """Record the stage of each argument and result, for whoever runs the program."""
         block = body(self.function)
         arguments = [self.of.of_argument(at) for at in range(len(block.arguments))]
         results = list(map(self.of.of_value, returns_of(self.function)[0].operands))
@@ -99,7 +100,7 @@ class _Branches:
             set_boundary(self.function, key, entries)
 
     def _segments(self) -> list[_Segment]:
-        """All ops but the last, in an order in which each still comes after what it takes."""
+        """All ops but the terminator, in an order in which each still comes after its operands."""
         shared, found = _Segment(None), []
         latest: dict[str, _Segment] = {}
         for op, stage in self.of.of_ops()[:-1]:
@@ -115,7 +116,7 @@ class _Branches:
                     found.append(latest[stage])
                 latest[stage].ops.append(op)
             else:
-                shared.ops.append(op)  # takes nothing of any stage
+                shared.ops.append(op)  # depends on no stage
         return [shared, *found]
 
     def _branch(self, segment: _Segment) -> None:
@@ -132,14 +133,14 @@ class _Branches:
             types = [value.type for value, _ in taken]
             branch = build.create("scf.if", types, [is_own], regions=2)
         for (_, uses), result in zip(taken, branch.results, strict=True):
-            for user, place in uses:
-                user.operands[place] = result
+            for user, number in uses:
+                user.operands[number] = result
         own, others = (region.blocks.append() for region in branch.regions)
         with branch.location:
             with ir.InsertionPoint(own):
                 last = build.create("scf.yield", [], [value for value, _ in taken])
             with ir.InsertionPoint(others):
-                build.create("scf.yield", [], [_nothing(value) for value, _ in taken])
+                build.create("scf.yield", [], [_zeros(value) for value, _ in taken])
         for op in segment.ops:
             op.move_before(last)
 
@@ -157,8 +158,8 @@ def _uses_outside(
     return found
 
 
-def _nothing(value: ir.Value) -> ir.Value:
-    """What the devices of other stages have in the place of a value: zeros."""
+def _zeros(value: ir.Value) -> ir.Value:
+    """Zeros, which the devices of other stages have for a value."""
     type_ = value.type
     if isinstance(type_, ir.RankedTensorType) and type_.has_static_shape:
         return reductions.identity_tensor("sum", type_)

@@ -1,1 +1,1 @@
-"""Passes on the local form: when each collective starts and ends."""
+"""Passes on the local form that schedule collectives: when each starts and ends."""

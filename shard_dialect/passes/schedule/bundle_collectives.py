@@ -1,4 +1,4 @@
-"""Small all-reduces that do not depend on each other are one.
+"""Bundle small all-reduces that do not depend on each other into one.
 
     %2 = shard.all_reduce %0 : tensor<4xf32>
     %3 = shard.all_reduce %1 : tensor<2x3xf32>
@@ -7,7 +7,7 @@
     %b = shard.all_reduce %a : tensor<10xf32>
     %2, %3 = slices of %b, in their shapes
 
-The bytes are the same, a latency is saved. In the local form, where tensors are plain.
+The bytes moved are the same, and latency is saved. This is done in the local form.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class BundleCollectives(Pass):
     name = "bundle-collectives"
 
     bytes: int = 65536
-    """Of one bundle, at most."""
+    """The largest number of bytes of one bundle."""
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Bundle the all-reduces of each function in the local form."""
         for handle in local_functions(module):
             for bundle in bundles(handle, self.bytes):
                 _join(bundle)
@@ -48,7 +49,7 @@ class BundleCollectives(Pass):
 
 @dataclass(frozen=True)
 class _Member:
-    """An all-reduce, with the places in its block of what makes its operand and first needs it."""
+    """An all-reduce, with the positions of its operand's definition and its first use."""
 
     op: ir.Operation
     ready: int
@@ -57,20 +58,20 @@ class _Member:
 
 @dataclass
 class Bundle:
-    """All-reduces that are done at once, in front of `at`, the first op that needs one."""
+    """All-reduces that become one, before `at`, the first op that uses one of them."""
 
     members: list[_Member]
     at: ir.Operation
 
 
 def bundles(function: ir.Operation, most: int) -> list[Bundle]:
-    """The all-reduces of `function` that can be one, in bundles of up to `most` bytes."""
+    """The all-reduces of `function` that can become one, in bundles of up to `most` bytes."""
     blocks = blocks_of(function, lambda op: op.name == _KIND)
     return [bundle for block in blocks for bundle in _bundles(block, most)]
 
 
 def _bundles(block: ir.Block, most: int) -> Iterator[Bundle]:
-    """Each all-reduce takes those after it that are ready before one of the bundle is needed."""
+    """Greedily add to each all-reduce the later ones that are ready before the bundle is needed."""
     order = list(operations(block))
     left = _members(order, most)
     while left:

@@ -1,17 +1,17 @@
-"""A gather and the product of it go on shard by shard; a product and its reduce-scatter alike.
+"""Decompose an all-gather and its product shard by shard; products and reduce-scatters likewise.
 
     %1 = shard.all_gather %0                      (8x4 on each of 2 devices to 16x4)
     %2 = stablehlo.dot_general %1, %w
       becomes
-    %a = stablehlo.dot_general %0, %w             rows of this device, put where they belong
+    %a = stablehlo.dot_general %0, %w             this device's rows, inserted in the result
     %1 = "mesh.collective_permute"(%0)            the next device's rows
-    %b = stablehlo.dot_general %1, %w             put where they belong
+    %b = stablehlo.dot_general %1, %w             inserted in the result
 
-The bytes are the same, in one permutation for each other device of the group, so that each can go
-on during the product of the rows before (`--overlap-collectives`): "collective matmul"
-(Overlap Communication with Dependent Computation via Decomposition, ASPLOS 2023). An option, for it
-makes more and smaller products. In the local form, of StableHLO's products; where the gathered
-dimension is summed over, or others use the whole, nothing is done.
+The bytes moved are the same, in one permutation for each other device of the group. Each can run
+during the product of the rows before (`--overlap-collectives`): "collective matmul" (Overlap
+Communication with Dependent Computation via Decomposition, ASPLOS 2023). The pass is optional,
+since it makes more and smaller products. It rewrites StableHLO's products in the local form, unless
+the product contracts the gathered dimension or the gathered tensor has other users.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ _PRODUCT = "stablehlo.dot_general"
 
 @dataclass(frozen=True)
 class ChunkProducts(Pass):
-    """Take gathers with products, and products with reduce-scatters, shard by shard."""
+    """Decompose gathers with products, and products with reduce-scatters, shard by shard."""
 
     name = "chunk-products"
 
     devices: int = 8
-    """Of one group, at most: as many products are made of one."""
+    """The largest group: one product becomes as many as the group has devices."""
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Decompose the products of each function in the local form."""
         shardings = Shardings.of(module)
         for handle in local_functions(module):
             for op in walk(handle):
@@ -62,8 +63,8 @@ def _gather_by_chunks(op: ir.Operation, step: AllGather, grid: Grid) -> None:
     uses = list(op.results[0].uses)
     if len(uses) != 1 or uses[0].owner.operation.name != _PRODUCT:
         return
-    product, place = uses[0].owner.operation, uses[0].operand_number
-    dim = _result_dim(product, place, step.dim)
+    product, number = uses[0].owner.operation, uses[0].operand_number
+    dim = _result_dim(product, number, step.dim)
     if dim is None or product.block != op.block:
         return
     ring = _Ring(grid, step.axes)
@@ -72,9 +73,9 @@ def _gather_by_chunks(op: ir.Operation, step: AllGather, grid: Grid) -> None:
         size = shard.type.shape[step.dim]
         result = build.empty(product.results[0].type).results[0]
         for turn in range(ring.count):
-            part = _product_of(product, place, shard, dim)
+            chunk = _product_of(product, number, shard, dim)
             start = ring.number([(at - turn) % ring.count * size for at in range(ring.count)])
-            result = _put(result, part, dim, start)
+            result = _put(result, chunk, dim, start)
             if turn < ring.count - 1:
                 shard = ring.passed_on(shard)
     product.results[0].replace_all_uses_with(result)
@@ -90,20 +91,20 @@ def _scatter_by_chunks(op: ir.Operation, step: ReduceScatter, grid: Grid) -> Non
     found = _operand_dim(product, step.dim)
     if found is None or product.block != op.block or len(list(product.results[0].uses)) != 1:
         return
-    place, dim = found
+    number, dim = found
     ring = _Ring(grid, step.axes)
-    whole = product.operands[place]
-    size = whole.type.shape[dim] // ring.count
+    full = product.operands[number]
+    size = full.type.shape[dim] // ring.count
     total: ir.Value | None = None
     with ir.InsertionPoint(op), op.location:
         for turn in range(ring.count):
             so_far = None if total is None else ring.passed_on(total)
-            places = range(ring.count)
-            start = ring.number([(at - 1 - turn) % ring.count * size for at in places])
-            part = _product_of(product, place, _taken(whole, dim, start, size), step.dim)
-            total = part
+            positions = range(ring.count)
+            start = ring.number([(at - 1 - turn) % ring.count * size for at in positions])
+            chunk = _product_of(product, number, _taken(full, dim, start, size), step.dim)
+            total = chunk
             if so_far is not None:
-                total = build.create("stablehlo.add", [part.type], [so_far, part]).results[0]
+                total = build.create("stablehlo.add", [chunk.type], [so_far, chunk]).results[0]
     assert total is not None, "a group has devices"
     op.results[0].replace_all_uses_with(total)
     op.erase()
@@ -112,7 +113,7 @@ def _scatter_by_chunks(op: ir.Operation, step: ReduceScatter, grid: Grid) -> Non
 
 @dataclass(frozen=True)
 class _Ring:
-    """The devices of a group; each passes what it has on to the next."""
+    """The devices of a group; each sends to the next."""
 
     grid: Grid
     axes: Axes
@@ -122,14 +123,14 @@ class _Ring:
         return self.grid.axes_size(self.axes)
 
     def passed_on(self, shard: ir.Value) -> ir.Value:
-        """What the device before this one has as `shard`."""
-        places = tuple((at + 1) % self.count for at in range(self.count))
-        return write_local(Permute(self.axes, places), self.grid.name, shard, shard.type)
+        """The `shard` of the previous device."""
+        permutation = tuple((at + 1) % self.count for at in range(self.count))
+        return write_local(Permute(self.axes, permutation), self.grid.name, shard, shard.type)
 
-    def number(self, by_place: Sequence[int]) -> ir.Value:
-        """The number for this device's place, as a tensor without dimensions."""
+    def number(self, by_position: Sequence[int]) -> ir.Value:
+        """Of numbers by position in the group, this device's, as a tensor without dimensions."""
         i64 = ir.IntegerType.get_signless(64)
-        numbers = [ir.IntegerAttr.get(i64, each) for each in by_place]
+        numbers = [ir.IntegerAttr.get(i64, each) for each in by_position]
         table = ir.DenseElementsAttr.get(numbers, ir.RankedTensorType.get([self.count], i64))
         constant = build.create("stablehlo.constant", [table.type], [], {"value": table})
         one = ir.RankedTensorType.get([1], i64)
@@ -138,13 +139,13 @@ class _Ring:
         return build.create("stablehlo.reshape", [scalar], [mine]).results[0]
 
 
-def _product_of(product: ir.Operation, place: int, shard: ir.Value, dim: int) -> ir.Value:
-    """The product with `shard` as its operand, which dimension `dim` of the result comes from."""
+def _product_of(product: ir.Operation, number: int, shard: ir.Value, dim: int) -> ir.Value:
+    """The product with `shard` as an operand, which determines dimension `dim` of the result."""
     operands = list(product.operands)
-    operands[place] = shard
+    operands[number] = shard
     shape = list(product.results[0].type.shape)
-    whole = product.operands[place].type
-    gone = [a // b for a, b in zip(whole.shape, shard.type.shape, strict=True)]
+    full = product.operands[number].type
+    gone = [a // b for a, b in zip(full.shape, shard.type.shape, strict=True)]
     shape[dim] //= max(gone)
     type_ = ir.RankedTensorType.get(shape, product.results[0].type.element_type)
     attributes = {name: product.attributes[name] for name in product.attributes}
@@ -159,37 +160,37 @@ def _starts(rank: int, dim: int, start: ir.Value) -> list[ir.Value]:
     return [start if each == dim else none for each in range(rank)]
 
 
-def _put(into: ir.Value, part: ir.Value, dim: int, start: ir.Value) -> ir.Value:
+def _put(into: ir.Value, chunk: ir.Value, dim: int, start: ir.Value) -> ir.Value:
     starts = _starts(into.type.rank, dim, start)
     name = "stablehlo.dynamic_update_slice"
-    return build.create(name, [into.type], [into, part, *starts]).results[0]
+    return build.create(name, [into.type], [into, chunk, *starts]).results[0]
 
 
-def _taken(whole: ir.Value, dim: int, start: ir.Value, size: int) -> ir.Value:
-    shape = list(whole.type.shape)
+def _taken(full: ir.Value, dim: int, start: ir.Value, size: int) -> ir.Value:
+    shape = list(full.type.shape)
     shape[dim] = size
-    type_ = ir.RankedTensorType.get(shape, whole.type.element_type)
+    type_ = ir.RankedTensorType.get(shape, full.type.element_type)
     sizes = {"slice_sizes": ir.DenseI64ArrayAttr.get(shape)}
-    operands = [whole, *_starts(len(shape), dim, start)]
+    operands = [full, *_starts(len(shape), dim, start)]
     return build.create("stablehlo.dynamic_slice", [type_], operands, sizes).results[0]
 
 
-def _result_dim(product: ir.Operation, place: int, dim: int) -> int | None:
-    """The dimension of the result that dimension `dim` of operand `place` alone makes."""
+def _result_dim(product: ir.Operation, number: int, dim: int) -> int | None:
+    """The result dimension that only dimension `dim` of operand `number` determines, or `None`."""
     rule = rule_of(product)
     if rule is None or rule.results[0] is None:
         return None
-    factors = (rule.operands[place] or ())[dim]
-    others = rule.operands[1 - place] or ()
+    factors = (rule.operands[number] or ())[dim]
+    others = rule.operands[1 - number] or ()
     if any(factors == each for each in others):
         return None  # a batch
     return next((at for at, each in enumerate(rule.results[0]) if each == factors != ()), None)
 
 
 def _operand_dim(product: ir.Operation, dim: int) -> tuple[int, int] | None:
-    """The operand, and its dimension, that dimension `dim` of the result comes from alone."""
-    for place in (0, 1):
-        for at in range(product.operands[place].type.rank):
-            if _result_dim(product, place, at) == dim:
-                return place, at
+    """The operand number and the dimension that alone determine dimension `dim` of the result."""
+    for number in (0, 1):
+        for at in range(product.operands[number].type.rank):
+            if _result_dim(product, number, at) == dim:
+                return number, at
     return None

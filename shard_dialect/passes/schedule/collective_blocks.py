@@ -1,4 +1,4 @@
-"""What the passes on the local form share: the blocks that talk, and who needs what when."""
+"""Helpers of the passes on the local form: blocks with collectives, definitions and uses."""
 
 from __future__ import annotations
 
@@ -18,36 +18,38 @@ def local_functions(module: ir.Operation) -> Iterator[ir.Operation]:
     return (handle for handle in functions_of(module) if form_of(handle) == "local")
 
 
-def blocks_of(function: ir.Operation, wanted: Callable[[ir.Operation], bool]) -> list[ir.Block]:
-    """The blocks, of loops and branches too, that hold a `wanted` op."""
+def blocks_of(
+    function: ir.Operation, is_relevant: Callable[[ir.Operation], bool]
+) -> list[ir.Block]:
+    """The blocks, also of loops and branches, that hold an op that `is_relevant`."""
     blocks: list[ir.Block] = []
     for op in walk(function):
-        if wanted(op) and op.block not in blocks:
+        if is_relevant(op) and op.block not in blocks:
             blocks.append(op.block)
     return blocks
 
 
 def made_at(order: Sequence[ir.Operation]) -> dict[ir.Value, int]:
-    """The place of the op of a block that makes each value."""
-    return {result: place for place, op in enumerate(order) for result in op.results}
+    """For each value that `order`, the ops of a block, defines, the position of the op."""
+    return {result: position for position, op in enumerate(order) for result in op.results}
 
 
 def needed_at(order: Sequence[ir.Operation]) -> dict[ir.Value, int]:
-    """The place of the first op of a block that uses each value, itself or inside of it."""
+    """For each value, the position of the first op of `order` that uses it, also in regions."""
     needed: dict[ir.Value, int] = {}
-    for place, op in enumerate(order):
+    for position, op in enumerate(order):
         for inner in (op, *walk(op)):
             for operand in inner.operands:
-                needed.setdefault(operand, place)
+                needed.setdefault(operand, position)
     return needed
 
 
 @contextmanager
 def collectives_kept(module: ir.Operation) -> Iterator[None]:
-    """Meanwhile, have calls use what collectives give, in programs of one device.
+    """Keep the collectives in programs of one device alive meanwhile, by calls that use them.
 
-    MLIR drops what is not used. Where all devices have one program, all leave it out; but others
-    wait for a device that does not need what it gets.
+    MLIR drops ops without uses. Where all devices run one program, all of them drop a collective.
+    But in a program of one device it must stay, since the other devices of the group wait for it.
     """
     handles = [each for each in functions_of(module) if DEVICE in each.attributes]
     declared: dict[ir.Type, ir.Operation] = {}

@@ -1,12 +1,12 @@
-"""Collectives begin as soon as their operand is there, and are waited for where they are needed.
+"""Start collectives as soon as their operand is available, and wait for them before the first use.
 
     %1 = shard.all_reduce %0                  %s = "mesh.start"(%0) {collective = {...}}
     %2 = math.exp %x                          %2 = math.exp %x
     %3 = arith.addf %1, %2                    %1 = "mesh.done"(%s)
                                               %3 = arith.addf %1, %2
 
-The devices talk while they compute what stands in between. Where nothing does, a collective stays
-one op. In the local form; every lowering target of `--lower` does the two halves.
+The ops in between overlap with the communication. If there are none, a collective stays one op.
+This is done in the local form; every lowering target of `--lower` supports the two ops.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from shard_dialect.passes.schedule.collective_blocks import (
 )
 
 _IDLE = (*build.CONSTANTS, "tensor.empty", "mesh.start", "mesh.done")
-"""Ops that are no work to overlap with."""
+"""Ops that do no work to overlap with."""
 
 
 @dataclass(frozen=True)
 class OverlapCollectives(Pass):
-    """Split collectives into start and done, around what can be computed meanwhile."""
+    """Split collectives into start and done, around the ops that can run meanwhile."""
 
     name = "overlap-collectives"
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Split the collectives of each function in the local form."""
         for handle in local_functions(module):
             for block in blocks_of(handle, _communicates):
                 _overlap(block)
@@ -61,9 +62,9 @@ def _overlap(block: ir.Block) -> None:
         begin, end = after.get(op.operands[0], 0), needed.get(op.results[0], 0)
         if not any(_is_work(each) for each in order[begin:end]):
             continue
-        order[at] = None  # what begins there begins in front of the next that is left
+        order[at] = None  # what starts here starts before the next op that is left
         first, user = next(filter(None, order[begin:])), order[end]
-        assert user is not None, "a user is split only after what it needs"
+        assert user is not None, "a user is split only after its operands"
         done = _split(op, first, user)
         after[done] = end
 
@@ -73,7 +74,7 @@ def _is_work(op: ir.Operation | None) -> bool:
 
 
 def _split(op: ir.Operation, first: ir.Operation, user: ir.Operation) -> ir.Value:
-    """Begin `op` in front of `first`, and wait for it in front of `user`."""
+    """Start `op` before `first`, wait for it before `user`, and return the result."""
     type_ = op.results[0].type
     with op.location:
         with ir.InsertionPoint(first):

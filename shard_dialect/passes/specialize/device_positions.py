@@ -1,9 +1,9 @@
-"""Where a device is, and how large the grid is, as arithmetic.
+"""Replace ops that ask for a device's position or the grid's shape by arithmetic.
 
 %n:2 = shard.grid_shape @g : index, index          constants
 %i:2 = shard.process_multi_index on @g : ...       of the device's rank, row-major
 %b:2 = shard.neighbors_linear_indices on @g[%i#0, %i#1] split_axes = [1] : index, index
-                                                   -1 where there is none
+                                                   -1 where there is no neighbor
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _GRID_SHAPE = "shard.grid_shape"
 
 
 def fold_grid_shapes(module: ir.Operation) -> None:
-    """Put constants in the place of the sizes of grids that are known."""
+    """Replace `shard.grid_shape` ops on grids of known shape by constants."""
     _replace(module, {_GRID_SHAPE: _sizes})
 
 
 def to_arithmetic(module: ir.Operation) -> None:
-    """Leave none of these ops but `shard.process_linear_index`."""
+    """Replace these ops by arithmetic on `shard.process_linear_index`, in place."""
     _replace(
         module,
         {
             _GRID_SHAPE: _sizes,
-            "shard.process_multi_index": _place,
+            "shard.process_multi_index": _position,
             "shard.neighbors_linear_indices": _neighbors,
         },
     )
@@ -56,7 +56,7 @@ def _replace(module: ir.Operation, by: dict[str, _Made]) -> None:
 
 
 def _axes(op: ir.Operation, grid: Grid) -> Sequence[int]:
-    """The axes that an op names: all, if none."""
+    """The axes that an op names; all axes of the grid if it names none."""
     axes = tuple(op.attributes["axes"]) if "axes" in op.attributes else ()
     return axes or range(grid.rank)
 
@@ -65,29 +65,29 @@ def _sizes(op: ir.Operation, grid: Grid) -> list[ir.Value]:
     return [_number(grid.axes_size((axis,))) for axis in _axes(op, grid)]
 
 
-def _place(op: ir.Operation, grid: Grid) -> list[ir.Value]:
+def _position(op: ir.Operation, grid: Grid) -> list[ir.Value]:
     name = {"grid": op.attributes["grid"]}
     (rank,) = build.create("shard.process_linear_index", [ir.IndexType.get()], [], name).results
     return [_digit(rank, grid, axis) for axis in _axes(op, grid)]
 
 
 def _digit(rank: ir.Value, grid: Grid, axis: int) -> ir.Value:
-    """Where a device is along an axis."""
-    place = _arith("divui", rank, _number(grid.axes_size(range(axis + 1, grid.rank))))
-    return _arith("remui", place, _number(grid.axes_size((axis,))))
+    """The position along an axis of the device of this rank."""
+    position = _arith("divui", rank, _number(grid.axes_size(range(axis + 1, grid.rank))))
+    return _arith("remui", position, _number(grid.axes_size((axis,))))
 
 
 def _neighbors(op: ir.Operation, grid: Grid) -> list[ir.Value]:
-    """The devices before and behind the one at the coordinates, in the order of its group."""
+    """The ranks of the previous and the next device in the group of the one at the coordinates."""
     coordinates = list(op.operands)
     axes = tuple(op.attributes["split_axes"])
     count = grid.axes_size(axes)
-    place = _linear([coordinates[axis] for axis in axes], grid.sizes_along(axes))
+    position = _linear([coordinates[axis] for axis in axes], grid.sizes_along(axes))
     one, none = _number(1), _number(-1)
     found = []
     for other, is_one in (
-        (_arith("subi", place, one), _compare("sge", place, one)),
-        (_arith("addi", place, one), _compare("slt", place, _number(count - 1))),
+        (_arith("subi", position, one), _compare("sge", position, one)),
+        (_arith("addi", position, one), _compare("slt", position, _number(count - 1))),
     ):
         moved = list(coordinates)
         for number, axis in enumerate(axes):
@@ -99,11 +99,11 @@ def _neighbors(op: ir.Operation, grid: Grid) -> list[ir.Value]:
     return found
 
 
-def _linear(places: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
-    """The number of what is at `places`, of all that there are."""
+def _linear(positions: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
+    """The row-major index of `positions` in an array of `sizes`."""
     found = _number(0)
-    for place, size in zip(places, sizes, strict=True):
-        found = _arith("addi", _arith("muli", found, _number(size)), place)
+    for position, size in zip(positions, sizes, strict=True):
+        found = _arith("addi", _arith("muli", found, _number(size)), position)
     return found
 
 
@@ -115,11 +115,11 @@ def _arith(name: str, *operands: ir.Value) -> ir.Value:
     return build.create(f"arith.{name}", [ir.IndexType.get()], operands).results[0]
 
 
-def _compare(how: str, *operands: ir.Value) -> ir.Value:
+def _compare(predicate_name: str, *operands: ir.Value) -> ir.Value:
     bit, wide = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    predicate = {"predicate": ir.IntegerAttr.get(wide, _PREDICATES[how])}
+    predicate = {"predicate": ir.IntegerAttr.get(wide, _PREDICATES[predicate_name])}
     return build.create("arith.cmpi", [bit], operands, predicate).results[0]
 
 
 _PREDICATES = {"slt": 2, "sge": 5}
-"""Of arith's enumeration."""
+"""The values of arith's enumeration of integer predicates."""

@@ -1,11 +1,12 @@
-"""Ops whose shapes MLIR's passes know: of `tensor`, TOSA, StableHLO, and what computes sizes.
+"""Infer shapes by MLIR's own passes: for `tensor`, TOSA, StableHLO, and arithmetic on sizes.
 
     %d = tensor.dim %x, %c0                                     of a tensor<4x8xf32>, this is 4
     %s = tensor.extract_slice %x[0, 0] [%d, 2] [1, 1]           and this is a tensor<4x2xf32>
 
-Those that come one after the other are copied to a function that has what they read, as it is known
-to be, as its arguments; the passes go over it, and what they have made of the copies takes
-the place of the ops. StableHLO's want nothing else in a module, and a function of one block.
+Consecutive ops of one family are copied to a function in a module of its own. Its arguments are the
+values that the ops read, with the shapes that are known. The passes run on it, and what they made
+of the copies replaces the ops. A separate module is needed because StableHLO's passes accept
+nothing else in a module, and only functions of one block.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _PASSES = {
     "stablehlo": "stablehlo-refine-shapes,func.func(stablehlo-canonicalize-dynamism),canonicalize",
     "tosa": "func.func(tosa-infer-shapes),canonicalize",
 }
-"""For each family of ops."""
+"""The pass pipeline for each family of ops."""
 _OF_SIZES = ("affine", "arith", "index", "tensor")
 _APART = (
     "stablehlo.case",
@@ -50,16 +51,16 @@ _APART = (
     "tosa.while_loop",
     "tosa.yield",
 )
-"""Those that hold or name other code, or end it, or have a rule of ours."""
+"""Ops left out: with regions or callees, terminators, and those with a rule in `shape_rules`."""
 _CONSTANTS = ("arith.constant", "stablehlo.constant", "tosa.const", "tosa.const_shape")
 _ASKS = ("stablehlo.get_dimension_size", "tensor.dim")
-"""What makes sizes of shapes."""
+"""Ops that return a size of a shaped operand."""
 _MOST = 64
-"""Elements of constants that are sizes."""
+"""The largest number of elements of a tensor that may hold sizes."""
 
 
 def family_of(op: ir.Operation) -> str | None:
-    """The family of an op that `Inference` is for."""
+    """The family in whose pipeline an op is inferred; `None` for an op that no pipeline handles."""
     dialect = op.name.partition(".")[0]
     if op.name in _APART or (
         dialect == "arith" and any(map(is_ranked, (*op.operands, *op.results)))
@@ -70,14 +71,14 @@ def family_of(op: ir.Operation) -> str | None:
 
 
 class Inference:
-    """Makes known what follows for ops; keeps the passes that it runs."""
+    """Infers the shapes of ops by MLIR's passes; caches the pass managers."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
         self._managers: dict[str, PassManager] = {}
 
     def of(self, family: str, ops: Sequence[ir.Operation]) -> None:
-        """For `ops` of one family that stand one after the other, and may be replaced."""
+        """Infer for `ops`, consecutive ops of one family, and replace them if something is new."""
         is_exact = family == "sizes"
         for op in ops if not is_exact else ():
             self._known.take_what_is_known(op)
@@ -100,7 +101,7 @@ class Inference:
 
 
 def put_constant(argument: ir.Value, operand: ir.Value, known: Known) -> None:
-    """Let what may be a size be the constant that it is known to be, here as there."""
+    """Replace `argument`, if it may be a size, by the constant `operand`."""
     if not is_constant(operand) or not _is_sizes(argument) or not _has_uses(argument):
         return
     owner = argument.owner
@@ -112,11 +113,12 @@ def put_constant(argument: ir.Value, operand: ir.Value, known: Known) -> None:
 
 
 def is_constant(value: ir.Value) -> bool:
+    """Whether a constant op defines the value."""
     return not isinstance(value.owner, ir.Block) and value.owner.name in _CONSTANTS
 
 
 def _is_sizes(value: ir.Value) -> bool:
-    """Whether these may be sizes, or what is computed of them."""
+    """Whether the value may hold sizes, or numbers computed from sizes: a few integers."""
     type_ = value.type
     if isinstance(type_, ir.RankedTensorType):
         if not type_.has_static_shape or prod(type_.shape) > _MOST:
@@ -130,7 +132,7 @@ def _has_uses(value: ir.Value) -> bool:
 
 
 def _is_open(op: ir.Operation) -> bool:
-    """Whether something may follow of it that is not known yet."""
+    """Whether inference may find a shape or a constant for the op that is not known yet."""
     if any(is_ranked(each) and None in shape_of(each.type) for each in op.results):
         return True
     if op.name in _CONSTANTS or not any(_is_sizes(each) and _has_uses(each) for each in op.results):
@@ -139,7 +141,7 @@ def _is_open(op: ir.Operation) -> bool:
 
 
 def _is_new(made: ir.Value, result: ir.Value) -> bool:
-    """Whether `made` says more than `result`, which it is the copy of."""
+    """Whether `made`, the copy of `result`, has a more exact shape or became a constant."""
     if is_ranked(result) and adds(shape_behind(made), result):
         return True
     is_folded = is_constant(behind(made)) and not is_constant(result)
@@ -147,7 +149,7 @@ def _is_new(made: ir.Value, result: ir.Value) -> bool:
 
 
 def _captured(op: ir.Operation) -> list[ir.Value]:
-    """What the regions of `op` read from outside."""
+    """The values from outside that the regions of `op` read."""
     inside = walk(op) if len(op.regions) else []
     made = {result for each in inside for result in each.results}
     for each in (op, *inside):
@@ -158,9 +160,9 @@ def _captured(op: ir.Operation) -> list[ir.Value]:
 
 
 class _Outline:
-    """A module of one function that holds copies of ops, and gives what they make.
+    """A module of one function that holds copies of ops and returns their results.
 
-    If ops are `exact` about types, they read what is known as they did before, behind a cast.
+    If the ops are `exact` about types, a cast restores the type that they had for each operand.
     """
 
     def __init__(self, is_exact: bool) -> None:
@@ -183,13 +185,14 @@ class _Outline:
         self._results: list[ir.Value] = []
 
     def add(self, op: ir.Operation) -> None:
+        """Copy an op to the end of the function."""
         for value in (*op.operands, *_captured(op)):
             self._see(value)
         copy = _clone_into(op, ir.InsertionPoint(self._block), self._copies)
         self._results += copy.results
 
     def _see(self, value: ir.Value) -> None:
-        """Let there be what stands for `value`: a copy of what makes it, or an argument."""
+        """Give `value` a copy in the function: a clone of its constant, or an argument."""
         if value in self._copies:
             return
         if is_constant(value) and (_is_sizes(value) or not is_ranked(value)):
@@ -205,7 +208,7 @@ class _Outline:
         self._copies[value] = copy
 
     def finished(self) -> ir.Operation:
-        """The module, when all is added."""
+        """Terminate the function and return the module."""
         with ir.InsertionPoint(self._block), ir.Location.unknown():
             build.create("func.return", [], self._results)
         types = [[each.type for each in some] for some in (self._block.arguments, self._results)]
@@ -213,29 +216,29 @@ class _Outline:
         return self._module.operation
 
     def made(self) -> list[ir.Value]:
-        """What stands for the results of the ops, one after the other."""
+        """The copies of the ops' results, in order."""
         return list(operations(body(self._function))[-1].operands)
 
     def put_in_place_of(self, ops: Sequence[ir.Operation]) -> None:
-        place = ir.InsertionPoint.after(ops[-1])
+        point = ir.InsertionPoint.after(ops[-1])
         found: dict[ir.Value, ir.Value] = {}
         for argument, value in zip(body(self._function).arguments, self._read, strict=True):
-            found[argument] = _as(argument.type, value, place)
+            found[argument] = _as(argument.type, value, point)
         *inside, _ = operations(body(self._function))
         for each in inside:
-            _clone_into(each, place, found)
+            _clone_into(each, point, found)
         results = [result for op in ops for result in op.results]
         for result, made in zip(results, self.made(), strict=True):
-            result.replace_all_uses_with(_as(result.type, found[made], place))
+            result.replace_all_uses_with(_as(result.type, found[made], point))
         for op in reversed(ops):
             op.erase()
 
 
 def _clone_into(
-    op: ir.Operation, place: ir.InsertionPoint, copies: dict[ir.Value, ir.Value]
+    op: ir.Operation, point: ir.InsertionPoint, copies: dict[ir.Value, ir.Value]
 ) -> ir.Operation:
-    """A copy of the op that reads the copies of what it reads; its results are among them then."""
-    with place:
+    """Clone the op at `place`, with operands replaced by `copies`; add its results to `copies`."""
+    with point:
         copy = op.clone().operation
     for inner in (copy, *walk(copy)):
         for number, operand in enumerate(inner.operands):
@@ -245,10 +248,10 @@ def _clone_into(
     return copy
 
 
-def _as(type_: ir.Type, value: ir.Value, place: ir.InsertionPoint) -> ir.Value:
-    """The value, as it is behind casts or by a cast, of this type."""
+def _as(type_: ir.Type, value: ir.Value, point: ir.InsertionPoint) -> ir.Value:
+    """The value in this type: itself, the source of its casts, or a new cast."""
     for each in (value, behind(value)):
         if each.type == type_:
             return each
-    with place, value.location:
+    with point, value.location:
         return build.create("tensor.cast", [type_], [value]).results[0]

@@ -1,9 +1,9 @@
-"""What is known of the shapes of tensors: by their types, and behind casts.
+"""Known shapes of tensors: by their types, and by the sources of casts.
 
     %c = tensor.cast %x : tensor<4xf32> to tensor<?xf32>      shape_behind(%c) is (4,)
 
-`Known` lets values have more exact types; who uses one gets it as it was, by a cast, and takes what
-is behind it once it is seen to fit.
+`Known` gives values more exact types. A cast back to the old type keeps the users valid; a user
+reads the source of the cast once a rule shows that it may.
 """
 
 from __future__ import annotations
@@ -15,25 +15,27 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at
 
 Shape = tuple[int | None, ...]
-"""`None` for a size that is not known."""
+"""One size per dimension; `None` for a size that is not known."""
 
 MOST = 2**56
-"""Elements, whose bytes MLIR and numpy can count."""
+"""The largest number of elements whose bytes MLIR and numpy can count."""
 _CAST = "tensor.cast"
 
 
 def is_ranked(value: ir.Value) -> bool:
+    """Whether the value is a ranked tensor."""
     return isinstance(value.type, ir.RankedTensorType)
 
 
 def shape_of(type_: ir.RankedTensorType) -> Shape:
+    """The sizes in a type, `None` for a dynamic one."""
     return tuple(
         None if type_.is_dynamic_dim(dim) else type_.get_dim_size(dim) for dim in range(type_.rank)
     )
 
 
 def shape_behind(value: ir.Value) -> Shape:
-    """All that is known of the shape of a ranked tensor."""
+    """The known shape of a ranked tensor, by its type and by the source of its casts."""
     shape, source = shape_of(value.type), behind(value)
     if not is_ranked(source) or source.type.rank != len(shape):
         return shape
@@ -44,18 +46,19 @@ def shape_behind(value: ir.Value) -> Shape:
 
 
 def behind(value: ir.Value) -> ir.Value:
-    """What a value was cast from."""
+    """The value that the chain of `tensor.cast` ops that defines `value` starts from."""
     while not isinstance(value.owner, ir.Block) and value.owner.name == _CAST:
         value = value.owner.operands[0]
     return value
 
 
 def written(shape: Shape) -> str:
+    """The shape as in MLIR's types: `4x?`, or `scalar`."""
     return "x".join("?" if each is None else str(each) for each in shape) or "scalar"
 
 
 def adds(shape: Shape, value: ir.Value) -> bool:
-    """Whether a shape says more than the value's type does."""
+    """Whether a shape knows a size that the value's type does not."""
     return any(
         size is not None and known is None
         for size, known in zip(shape, shape_of(value.type), strict=True)
@@ -63,7 +66,7 @@ def adds(shape: Shape, value: ir.Value) -> bool:
 
 
 def with_shape(type_: ir.RankedTensorType, shape: Shape) -> ir.RankedTensorType:
-    """The type with all that it, or `shape`, knows."""
+    """The type with the sizes that it or `shape` knows."""
     dynamic = ir.ShapedType.get_dynamic_size()
     sizes = [
         next((each for each in both if each is not None), dynamic)
@@ -73,7 +76,10 @@ def with_shape(type_: ir.RankedTensorType, shape: Shape) -> ir.RankedTensorType:
 
 
 def merged(shapes: Iterable[Shape], op: ir.Operation) -> Shape:
-    """What several values that have one shape know of it together."""
+    """Combine what is known of one shape that all these values have.
+
+    Raises a located `ShardError` where two sizes differ.
+    """
     found = []
     for sizes in zip(*shapes, strict=True):
         known = sorted({each for each in sizes if each is not None})
@@ -87,12 +93,12 @@ def merged(shapes: Iterable[Shape], op: ir.Operation) -> Shape:
 
 
 def common(shapes: Iterable[Shape]) -> Shape:
-    """What is known of a value that comes from one of several places: where all say the same."""
+    """The shape of a value that is one of several: the sizes on which all `shapes` agree."""
     return tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes, strict=True))
 
 
 def differ(one: ir.Type, other: ir.Type) -> bool:
-    """Whether no tensor is of both types."""
+    """Whether no tensor can have both types."""
     if not all(isinstance(each, ir.RankedTensorType) for each in (one, other)):
         return False
     pairs = zip(shape_of(one), shape_of(other), strict=False)
@@ -100,33 +106,34 @@ def differ(one: ir.Type, other: ir.Type) -> bool:
 
 
 def give_shape(value: ir.Value, shape: Shape) -> None:
-    """Let a value have a more exact shape; who uses it gets it as it was, by a cast."""
+    """Give a value a more exact type; its users read a cast back to the old type."""
     before = value.type
     value.set_type(with_shape(before, shape))
     owner = value.owner
     if isinstance(owner, ir.Block):
-        place, location = ir.InsertionPoint.at_block_begin(owner), owner.owner.location
+        point, location = ir.InsertionPoint.at_block_begin(owner), owner.owner.location
     else:
-        place, location = ir.InsertionPoint.after(owner), owner.location
-    with place, location:
+        point, location = ir.InsertionPoint.after(owner), owner.location
+    with point, location:
         cast = build.create(_CAST, [before], [value])
     value.replace_all_uses_except(cast.results[0], cast)
 
 
 class Known:
-    """Makes known what is found; `changed` says whether it was not known before."""
+    """Writes inferred shapes into the IR; `changed` is set once one of them was new."""
 
     def __init__(self) -> None:
         self.changed = False
 
     def set(self, value: ir.Value, shape: Shape) -> None:
+        """Give `value` the shape, if that adds a size to its type."""
         if adds(shape, value):
             give_shape(value, shape)
             self.changed = True
 
-    def set_operand(self, op: ir.Operation, place: int, shape: Shape) -> None:
-        """Let an op take a value of this shape: what was cast from it, or a cast to it."""
-        value = op.operands[place]
+    def set_operand(self, op: ir.Operation, number: int, shape: Shape) -> None:
+        """Give operand `number` of `op` this shape: by its casts' source, or by a new cast."""
+        value = op.operands[number]
         if not adds(shape, value):
             return
         type_ = with_shape(value.type, shape)
@@ -134,11 +141,11 @@ class Known:
         if source.type != type_:
             with ir.InsertionPoint(op), op.location:
                 source = build.create(_CAST, [type_], [value]).results[0]
-        op.operands[place] = source
+        op.operands[number] = source
         self.changed = True
 
     def take_what_is_known(self, op: ir.Operation) -> None:
-        """Let an op take its operands as they are behind casts."""
-        for place, operand in enumerate(op.operands):
+        """Replace the operands of `op` by the sources of their casts."""
+        for number, operand in enumerate(op.operands):
             if is_ranked(operand):
-                self.set_operand(op, place, shape_behind(operand))
+                self.set_operand(op, number, shape_behind(operand))

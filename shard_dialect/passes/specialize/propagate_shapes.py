@@ -1,13 +1,13 @@
-"""From arguments of known shape to all that is made of them.
+"""Propagate the known shapes of arguments to all values computed from them.
 
     func.func @main(%x: tensor<4xf32>)
       %c = tensor.cast %x : tensor<4xf32> to tensor<?xf32>
       %e = math.exp %c : tensor<?xf32>                      %e = math.exp %x : tensor<4xf32>
 
 MLIR's canonicalization moves casts past the ops of `tensor`, and folds the sizes that programs
-compute; TOSA and StableHLO have passes that infer (`inferred`). The rules of others are ours
-(`shape_rules`), and so is the way through calls: each call has its callee to itself meanwhile, and
-callees that came out alike are one function again.
+compute. TOSA and StableHLO have passes that infer shapes (`inferred_shapes`). For other ops we have
+rules (`shape_rules`). Calls are handled here: each call has its own copy of the callee meanwhile,
+and copies that came out equal are merged again.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _TO_STATIC = (
     "canonicalize)"
 )
 _BARRIER, _HIDES = "mesh.propagation_barrier", "mesh.hides"
-"""On a barrier that is in the way of a pattern, and is none of the program's."""
+"""The mark on a barrier that blocks a pattern and is not in the program."""
 
 
 def leaves_open(module: ir.Operation) -> bool:
-    """Whether any tensor is of unknown size."""
+    """Whether any tensor has a dynamic size."""
     return any(
         is_ranked(each) and not each.type.has_static_shape
         for op in walk(module)
@@ -53,9 +53,9 @@ def leaves_open(module: ir.Operation) -> bool:
 
 
 def spread(module: ir.Operation, entry: str) -> None:
-    """Let all that can be have a known shape. Public functions but `entry` keep their types.
+    """Infer shapes in place until nothing changes. Public functions but `entry` keep their types.
 
-    Raises a located `ShardError` where shapes do not agree, and for functions that call themselves.
+    Raises a located `ShardError` where shapes do not agree, and for recursive functions.
     """
     names = {op.name for op in walk(module)}
     try:
@@ -81,25 +81,25 @@ def _run(pipeline: str, module: ir.Operation) -> None:
 
 
 def _text(function: ir.Operation) -> str:
-    """The function but for its name."""
+    """The text of the function without its name."""
     text: str = function.get_asm(use_local_scope=True)
     return text.replace(f"@{name_of(function)}(", "@(", 1)
 
 
 @contextmanager
 def _hidden_starts(module: ir.Operation) -> Iterator[None]:
-    """Casts are not seen by loops that begin with what they make.
+    """Hide the casts that define loops' initial values behind barriers.
 
-    Upstream would let what goes around have the shape from before the cast, whether rounds keep it
-    or not.
+    Upstream's canonicalization would give loop-carried values the shape before the cast, whether
+    the iterations keep it or not.
     """
     direction = {"allowed_direction": ir.StringAttr.get("none"), _HIDES: ir.UnitAttr.get()}
     for op in walk(module):
-        for place, value in enumerate(op.operands) if op.name == "scf.for" else ():
+        for number, value in enumerate(op.operands) if op.name == "scf.for" else ():
             if is_ranked(value) and not value.type.has_static_shape:
                 with ir.InsertionPoint(op), op.location:
                     made = build.create(_BARRIER, [value.type], [value], direction)
-                op.operands[place] = made.results[0]
+                op.operands[number] = made.results[0]
     yield
     for op in walk(module):
         if _HIDES in op.attributes:
@@ -108,7 +108,7 @@ def _hidden_starts(module: ir.Operation) -> Iterator[None]:
 
 
 class _Walk:
-    """One go through the functions of a module, each behind the call of it."""
+    """One traversal of the functions of a module; a function called once is visited at its call."""
 
     def __init__(self, calls: Calls, entry: str) -> None:
         self._functions = calls.functions
@@ -116,17 +116,17 @@ class _Walk:
         self._known = Known()
         self._inference = Inference(self._known)
         self._row: tuple[str | None, list[ir.Operation]] = (None, [])
-        """Ops of one family that stand one after the other."""
+        """The family and the consecutive ops of it that were visited last."""
         self._calls: list[ir.Operation] = []
         found = [op for function in self._functions.values() for op in walk(function)]
         names = (op.attributes[key] for op in found for key in op.attributes)
         self._times = Counter(
             each.value for each in names if isinstance(each, ir.FlatSymbolRefAttr)
         )
-        """How often functions are named: by calls, or by others, which want their type."""
+        """How often each function is referred to: by calls, or by ops that rely on its type."""
 
     def finds(self) -> bool:
-        """Whether anything is known that was not."""
+        """Traverse the module; return whether a shape was found that was not known."""
         for name, function in self._functions.items():
             if not self._is_called_once(name):
                 self._go(function)
@@ -135,7 +135,7 @@ class _Walk:
         return self._known.changed
 
     def _is_called_once(self, name: str) -> bool:
-        """Whether the function is there for one call, which says what its arguments are."""
+        """Whether the function has one call only, which then determines its arguments' types."""
         is_there = name in self._functions and name != self._entry
         return is_there and self._times[name] == 1 and is_private(self._functions[name])
 
@@ -163,7 +163,7 @@ class _Walk:
                 rule(op, self._known)
 
     def _note(self, family: str | None, op: ir.Operation) -> None:
-        """Go on with the row of ops that this one belongs to, or end it."""
+        """Add an op to the current row if it has its family; else infer the row and start anew."""
         before, row = self._row
         if family != before:
             if before is not None:
@@ -173,14 +173,14 @@ class _Walk:
             self._row[1].append(op)
 
     def _give_to(self, callee: ir.Operation, call: ir.Operation) -> None:
-        """The arguments are as the operands of the one call, and constants where these are."""
+        """Give the arguments the shapes of the call's operands, and replace them by constants."""
         block = body(callee)
-        for place, argument in enumerate(list(block.arguments)):
-            operand = call.operands[place]
+        for number, argument in enumerate(list(block.arguments)):
+            operand = call.operands[number]
             if not is_ranked(operand):
                 continue
             shape = shape_behind(operand)
-            self._known.set_operand(call, place, shape)
+            self._known.set_operand(call, number, shape)
             self._known.set(argument, shape)
             put_constant(argument, operand, self._known)
         update_type(callee)
@@ -190,11 +190,11 @@ class _Walk:
         if name != self._entry and not self._is_called_once(name):
             return
         ends = returns_of(function)
-        for place, type_ in enumerate(function.attributes["function_type"].value.results):
+        for number, type_ in enumerate(function.attributes["function_type"].value.results):
             if isinstance(type_, ir.RankedTensorType) and ends:
-                shape = common([shape_behind(end.operands[place]) for end in ends])
+                shape = common([shape_behind(end.operands[number]) for end in ends])
                 for end in ends:
-                    self._known.set_operand(end, place, shape)
+                    self._known.set_operand(end, number, shape)
         update_type(function)
 
     def _take_from(self, call: ir.Operation) -> None:
@@ -203,15 +203,15 @@ class _Walk:
             return
         types = callee.attributes["function_type"].value.results
         ends = returns_of(callee) if self._is_called_once(callee_of(call)) else []
-        for place, (result, type_) in enumerate(zip(list(call.results), types, strict=True)):
+        for number, (result, type_) in enumerate(zip(list(call.results), types, strict=True)):
             if isinstance(type_, ir.RankedTensorType):
                 self._known.set(result, shape_of(type_))
             if len(ends) == 1:
-                put_constant(result, ends[0].operands[place], self._known)
+                put_constant(result, ends[0].operands[number], self._known)
 
 
 def _in_order(region: ir.Region) -> Iterator[ir.Operation]:
-    """The ops of a region, each in front of what it holds; and once more behind it."""
+    """The ops of a region; an op with regions comes before the ops in them, and once more after."""
     for block in region.blocks:
         for op in operations(block):
             holds = has_own_body(op.name) and family_of(op) is None
@@ -224,7 +224,7 @@ def _in_order(region: ir.Region) -> Iterator[ir.Operation]:
 
 
 def _check(module: ir.Operation) -> None:
-    """Raise for loops that may not keep a shape, and for casts that cannot be."""
+    """Raise for loops that may not keep a shape, and for casts between contradicting types."""
     for op in walk(module):
         if op.name == PROMISE:
             raise refuse_promise(op)

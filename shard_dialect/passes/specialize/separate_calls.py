@@ -1,10 +1,10 @@
-"""Functions called more than once, each call on its own while shardings are propagated.
+"""Give each call of a function its own copy, so that each can get its own shardings or shapes.
 
-    call @layer(%x)          call @layer(%x)      @layer as %x has it
-    call @layer(%y)          call @layer_1(%y)    @layer_1 as %y has it, if that is another way
+    call @layer(%x)          call @layer(%x)      @layer with the sharding of %x
+    call @layer(%y)          call @layer_1(%y)    @layer_1 with that of %y, if it differs
 
-Copies that came out alike are one function again. Only private functions are copied: the others
-are as they are annotated for whoever else calls them.
+Afterwards equal copies are merged again. Only private functions are copied: public ones keep their
+boundary for callers outside the module.
 
 Source: Shardy, flatten-call-graph and unflatten-call-graph.
 """
@@ -22,26 +22,26 @@ from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDINGS
 from shard_dialect.ir.walk import body, operations, walk
 
 _MOST = 10_000
-"""The number of copies at which the rest of the calls share what there is."""
+"""The largest number of copies; further calls share the existing functions."""
 
 
 @dataclass
 class Calls:
-    """The functions of one module, and the copies made of them."""
+    """The functions of one module, their calls, and the copies of functions."""
 
     module: ir.Operation
     original: dict[str, str] = field(default_factory=dict)
     """The name of the function that each copy is a copy of."""
 
     _last: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Of each function the last copy, and the number to go on from for its name."""
+    """For each function its last copy, and the number at which to continue for its name."""
 
     def __post_init__(self) -> None:
         self.functions = {name_of(op): op for op in functions_of(self.module)}
         self.calls = {name: _calls(op) for name, op in self.functions.items()}
 
     def separate(self) -> None:
-        """Let each call of a private function have a copy to itself."""
+        """Give each call of a private function a copy of its own; raise for recursion."""
         self.refuse_recursion()
         taken = {name_of(op) for op in operations(body(self.module)) if "sym_name" in op.attributes}
         called = {callee_of(call) for calls in self.calls.values() for call in calls}
@@ -70,17 +70,17 @@ class Calls:
         taken.add(name)
         self._last[origin] = name, number + 1
         with ir.InsertionPoint.after(self.functions[last]):
-            made = self.functions[callee].clone().operation
-        made.attributes["sym_name"] = ir.StringAttr.get(name)
-        self.functions[name] = made
-        self.calls[name] = _calls(made)
+            copy = self.functions[callee].clone().operation
+        copy.attributes["sym_name"] = ir.StringAttr.get(name)
+        self.functions[name] = copy
+        self.calls[name] = _calls(copy)
         self.original[name] = origin
         return name
 
     def join(self, alike: Callable[[ir.Operation], Hashable] | None = None) -> None:
-        """Let the first of the copies that are alike be all; those that call nothing go first.
+        """Merge equal copies into the first of them, callees before callers.
 
-        Alike are those of which `alike` says the same: by default, in how tensors lie.
+        Copies are equal if `alike` returns equal keys: by default, if their shardings are equal.
         """
         alike = alike or _shardings_of
         if not self.original:
@@ -103,7 +103,7 @@ class Calls:
                 kept[key] = name
 
     def refuse_recursion(self) -> None:
-        """Raise where a function calls itself, through others perhaps."""
+        """Raise a located `ShardError` where a function calls itself, directly or not."""
         done: set[str] = set()
         for start in self.functions:
             path = [(start, iter(self.calls[start]))] if start not in done else []
@@ -124,9 +124,9 @@ class Calls:
                     on_path.add(callee)
 
     def _callees_first(self) -> list[str]:
-        """The names of functions, each behind those that it calls; then originals before copies.
+        """The names of functions, callees before callers, and originals before their copies.
 
-        All copies of one function come together, as they call copies of the same.
+        All copies of one function have the same height, as they call copies of the same functions.
         """
         heights: dict[str, int] = {}
         path = [(name, False) for name in self.functions]
@@ -151,7 +151,7 @@ def callee_of(call: ir.Operation) -> str:
 
 
 def _shardings_of(function: ir.Operation) -> Hashable:
-    """All in which copies of one function can differ."""
+    """Everything in which copies of one function can differ: shardings and callees."""
     keys = (SHARDINGS, BLOCKS, "callee")
     ops = (
         (op.name, *[op.attributes[key] if key in op.attributes else None for key in keys])

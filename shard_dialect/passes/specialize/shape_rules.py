@@ -1,11 +1,14 @@
-"""What ops say of the shapes of what they take and make, as far as MLIR's own passes do not.
+"""Shape rules of ops: how their operands' and results' shapes determine each other.
+
+They cover the ops that MLIR's own passes do not infer.
 
     %e = math.exp %c : tensor<?xf32>                    all have the shape that one is known to have
-    %w = scf.while (%a = %c) : ...                      %a has that of %c, if the round ends so
+    %w = scf.while (%a = %c) : ...                      %a has that of %c, if iterations keep it
 
-What goes around a loop has the shape that it begins with, it is assumed, and what the round ends in
-is behind a *promise*, which nothing folds. Where it is seen to have that shape, the promise
-goes: so it is in each round. One that stays is an error.
+A loop-carried value is assumed to keep its initial shape. A *promise*, a cast that nothing folds,
+converts what the iteration yields to that shape. Where the yielded value turns out to have the
+shape, the promise is dropped, which proves the assumption by induction. A promise that stays is an
+error.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ _ENDS = ("scf.yield", "stablehlo.return", "tosa.yield")
 
 
 def rule_of(name: str) -> _Rule | None:
-    """The rule for ops of this name."""
+    """The shape rule for ops of this name, or `None`."""
     if name.startswith(("arith.", "math.", "complex.")):
         return _elementwise
     if name.startswith("linalg."):
@@ -52,29 +55,29 @@ def rule_of(name: str) -> _Rule | None:
 
 
 def _elementwise(op: ir.Operation, known: Known) -> None:
-    """All tensors that `op` takes and makes have one shape."""
-    places = [place for place, each in enumerate(op.operands) if is_ranked(each)]
+    """All tensor operands and results of `op` have the same shape."""
+    numbers = [number for number, each in enumerate(op.operands) if is_ranked(each)]
     results = [each for each in op.results if is_ranked(each)]
-    shapes = [shape_behind(op.operands[place]) for place in places]
+    shapes = [shape_behind(op.operands[number]) for number in numbers]
     shapes += [shape_of(each.type) for each in results]
     shape = merged(shapes, op)
-    for place in places:
-        known.set_operand(op, place, shape)
+    for number in numbers:
+        known.set_operand(op, number, shape)
     for result in results:
         known.set(result, shape)
 
 
 def _in_pairs(op: ir.Operation, known: Known) -> None:
-    """Each result is as its operand."""
-    for place, result in enumerate(op.results):
+    """Each result has the shape of the operand of its number."""
+    for number, result in enumerate(op.results):
         if is_ranked(result):
-            shape = merged([shape_behind(op.operands[place]), shape_of(result.type)], op)
-            known.set_operand(op, place, shape)
+            shape = merged([shape_behind(op.operands[number]), shape_of(result.type)], op)
+            known.set_operand(op, number, shape)
             known.set(result, shape)
 
 
 def _structured(op: ir.Operation, known: Known) -> None:
-    """Dimensions along one loop have one size; results have those of what they are written to."""
+    """Dimensions that one loop indexes have one size; results have the shapes of the outs."""
     maps = [each.value for each in linalg_queries.get_indexing_maps(op) or ()]
     operands = list(op.operands)
     if len(maps) != len(operands) or not all(map(is_ranked, operands[-len(op.results) :])):
@@ -89,9 +92,9 @@ def _structured(op: ir.Operation, known: Known) -> None:
                     op.location,
                     f"'{op.name}' op has a loop of {sizes[expression]} and of {size} elements",
                 )
-    for place, (map_, operand) in enumerate(zip(maps, operands, strict=True)):
+    for number, (map_, operand) in enumerate(zip(maps, operands, strict=True)):
         if is_ranked(operand):
-            known.set_operand(op, place, tuple(sizes.get(each) for each in map_.results))
+            known.set_operand(op, number, tuple(sizes.get(each) for each in map_.results))
     written_to = list(op.operands)[len(operands) - len(op.results) :]
     for result, target in zip(op.results, written_to, strict=True):
         known.set(result, shape_of(target.type))
@@ -102,7 +105,7 @@ def _sizes(operand: ir.Value) -> Shape:
 
 
 def _concat(op: ir.Operation, known: Known) -> None:
-    """Alike but for one dimension, which is the sum of all."""
+    """All shapes agree but for one dimension, whose sizes add up to the result's."""
     dim = ir.IntegerAttr(op.attributes["dim"]).value
     shapes = [shape_behind(each) for each in op.operands]
     sizes = [shape[dim] for shape in shapes]
@@ -112,13 +115,13 @@ def _concat(op: ir.Operation, known: Known) -> None:
         raise error_at(op.location, f"'{op.name}' op makes {total} elements along a dimension")
     shapes.append(shape_of(op.results[0].type))
     rest = merged([(*each[:dim], *each[dim + 1 :]) for each in shapes], op)
-    for place, size in enumerate(sizes):
-        known.set_operand(op, place, (*rest[:dim], size, *rest[dim:]))
+    for number, size in enumerate(sizes):
+        known.set_operand(op, number, (*rest[:dim], size, *rest[dim:]))
     known.set(op.results[0], (*rest[:dim], total, *rest[dim:]))
 
 
 def _reshape(op: ir.Operation, known: Known) -> None:
-    """What is reshaped has the sizes that constants in a tensor say."""
+    """The result of a reshape has the constant sizes in its shape operand."""
     sizes = op.operands[1]
     known.take_what_is_known(op)
     constant = build.constant_value(sizes)
@@ -129,7 +132,7 @@ def _reshape(op: ir.Operation, known: Known) -> None:
 
 
 def _splat(op: ir.Operation, known: Known) -> None:
-    """What repeats an element as often as constants say; those are part of its type then."""
+    """Move constant sizes of a `tensor.splat` from its operands to its type."""
     element, *operands = op.operands
     sizes = iter(operands)
     before = op.results[0].type
@@ -146,13 +149,13 @@ def _splat(op: ir.Operation, known: Known) -> None:
 
 
 def _size(value: ir.Value) -> int | None:
-    """The size that is a constant."""
+    """The size if the value is a constant."""
     constant = build.constant_value(value)
     return None if constant is None else int(ir.IntegerAttr(constant).value)
 
 
 def _edge(op: ir.Operation, known: Known) -> None:
-    """What goes into a manual computation is cut, what comes out put together."""
+    """Divide the shape at `to_local`, or multiply it at `to_global`, by the number of devices."""
     if not is_ranked(op.operands[0]):
         return
     shape = shape_behind(op.operands[0])
@@ -177,42 +180,42 @@ def _shard(size: int, count: int) -> int:
 
 
 def _branch(op: ir.Operation, known: Known) -> None:
-    """What comes out of several regions."""
+    """Results have the shape on which the terminators of all regions agree."""
     last = [operations(block)[-1] for region in op.regions for block in region.blocks]
     ends = [each for each in last if each.name in _ENDS]
-    for place, result in enumerate(op.results):
+    for number, result in enumerate(op.results):
         if is_ranked(result):
-            shape = common([shape_behind(end.operands[place]) for end in ends])
+            shape = common([shape_behind(end.operands[number]) for end in ends])
             for end in ends:
-                known.set_operand(end, place, shape)
+                known.set_operand(end, number, shape)
             known.set(result, shape)
 
 
 def _branch_on(op: ir.Operation, known: Known) -> None:
-    """The same where the regions are given operands, behind the condition."""
-    for place, operand in enumerate(list(op.operands)[1:], 1):
+    """As `_branch`, for an op that passes its operands after the condition to its regions."""
+    for number, operand in enumerate(list(op.operands)[1:], 1):
         if is_ranked(operand):
             shape = shape_behind(operand)
-            known.set_operand(op, place, shape)
+            known.set_operand(op, number, shape)
             for region in op.regions:
-                known.set(region.blocks[0].arguments[place - 1], shape)
+                known.set(region.blocks[0].arguments[number - 1], shape)
     _branch(op, known)
 
 
 def _jump(op: ir.Operation, known: Known) -> None:
-    """What a block is given, from wherever it is entered."""
+    """A block argument has the shape on which all predecessors agree."""
     for successor, _ in branches_of(op):
-        ways = [
-            (end, places)
+        entries = [
+            (end, numbers)
             for block in successor.predecessors
             for end in operations(block)[-1:]
-            for target, places in branches_of(end)
+            for target, numbers in branches_of(end)
             if target == successor
         ]
         for number, argument in enumerate(successor.arguments):
             if is_ranked(argument):
-                shape = common([shape_behind(end.operands[each[number]]) for end, each in ways])
-                for end, each in ways:
+                shape = common([shape_behind(end.operands[each[number]]) for end, each in entries])
+                for end, each in entries:
                     known.set_operand(end, each[number], shape)
                 known.set(argument, shape)
 
@@ -220,63 +223,61 @@ def _jump(op: ir.Operation, known: Known) -> None:
 def _for(op: ir.Operation, known: Known) -> None:
     block = op.regions[0].blocks[0]
     end = operations(block)[-1]
-    for place, result in enumerate(op.results):
-        _go_around(known, (op, 3 + place), (end, place), [block.arguments[1 + place], result])
+    for number, result in enumerate(op.results):
+        _go_around(known, (op, 3 + number), (end, number), [block.arguments[1 + number], result])
 
 
 def _while(op: ir.Operation, known: Known) -> None:
-    """What the condition lets through comes out, and goes into the round."""
+    """The operands of the condition become the results, and the arguments of the body."""
     before, after = (region.blocks[0] for region in op.regions)
     condition, end = operations(before)[-1], operations(after)[-1]
-    for place, argument in enumerate(before.arguments):
-        _go_around(known, (op, place), (end, place), [argument])
-    for place, (argument, result) in enumerate(zip(after.arguments, op.results, strict=True), 1):
+    for number, argument in enumerate(before.arguments):
+        _go_around(known, (op, number), (end, number), [argument])
+    for number, (argument, result) in enumerate(zip(after.arguments, op.results, strict=True), 1):
         if is_ranked(result):
-            shape = shape_behind(condition.operands[place])
-            known.set_operand(condition, place, shape)
+            shape = shape_behind(condition.operands[number])
+            known.set_operand(condition, number, shape)
             known.set(argument, shape)
             known.set(result, shape)
 
 
 def _state(op: ir.Operation, known: Known) -> None:
-    """A loop whose condition and body both see what goes around."""
+    """A loop whose condition and body both take the loop-carried values as arguments."""
     condition, block = (region.blocks[0] for region in op.regions)
     end = operations(block)[-1]
-    for place, result in enumerate(op.results):
-        seen = [condition.arguments[place], block.arguments[place], result]
-        _go_around(known, (op, place), (end, place), seen)
+    for number, result in enumerate(op.results):
+        seen = [condition.arguments[number], block.arguments[number], result]
+        _go_around(known, (op, number), (end, number), seen)
 
 
 _Operand = tuple[ir.Operation, int]
 
 
 def _go_around(known: Known, start: _Operand, end: _Operand, seen: Sequence[ir.Value]) -> None:
-    """`seen` have the shape that the loop starts with, if what each round ends in keeps a promise
-    to have it.
-    """
-    op, place = start
+    """Give `seen` the shape that the loop starts with, and add a promise to what it yields."""
+    op, number = start
     if not is_ranked(seen[0]):
         return
-    shape = shape_behind(op.operands[place])
+    shape = shape_behind(op.operands[number])
     before = seen[0].type
-    known.set_operand(op, place, shape)
+    known.set_operand(op, number, shape)
     for each in seen:
         known.set(each, shape)
     if seen[0].type != before:
         _promise(*end, seen[0].type)
 
 
-def _promise(end: ir.Operation, place: int, type_: ir.Type) -> None:
-    value = end.operands[place]
+def _promise(end: ir.Operation, number: int, type_: ir.Type) -> None:
+    value = end.operands[number]
     owner = value.owner
     if not isinstance(owner, ir.Block) and owner.name == PROMISE:
         value = owner.operands[0]
     with ir.InsertionPoint(end), end.location:
-        end.operands[place] = build.create(PROMISE, [type_], [value]).results[0]
+        end.operands[number] = build.create(PROMISE, [type_], [value]).results[0]
 
 
 def _keep(op: ir.Operation, known: Known) -> None:
-    """Drop a promise that is kept."""
+    """Drop a promise whose source has the promised shape."""
     promised = op.results[0]
     source = behind(op.operands[0])
     if source.type == promised.type:
@@ -286,7 +287,7 @@ def _keep(op: ir.Operation, known: Known) -> None:
 
 
 def refuse_promise(op: ir.Operation) -> Exception:
-    """The error for a promise that is not kept."""
+    """The error for a promise that stays: the loop may change the shape."""
     loop = next(use.owner for use in op.results[0].uses).parent
     return error_at(
         loop.location,

@@ -1,12 +1,12 @@
-"""Sizes that a program leaves open, given: those of the arguments, and of the grid.
+"""Give the sizes that a program leaves open: those of its arguments, and of the grid.
 
     --specialize='shapes={4x8,8x16} grid=2x4'
 
     shard.grid @g(shape = ?x4)                    shard.grid @g(shape = 2x4)
     func.func @main(%x: tensor<?x8xf32>)          func.func @main(%x: tensor<4x8xf32>)
 
-What is computed from them follows (`spread`), and the program is one like any other. Annotations
-become those of the `mesh` dialect (`import`), which stay when what they are about is folded.
+The shapes of all values computed from them follow (`spread`). Annotations are imported into the
+`mesh` dialect first (`import`), whose annotations survive when annotated values are folded.
 """
 
 from __future__ import annotations
@@ -44,17 +44,18 @@ from shard_dialect.passes.vocabularies.import_ import import_annotations
 
 @dataclass(frozen=True)
 class Specialize(Pass):
-    """Give the arguments and the grid the sizes that the program leaves open."""
+    """Set the sizes of arguments and grid that the program leaves open."""
 
     name = "specialize"
     entry: str = "main"
     """The function whose arguments have `shapes`."""
     shapes: str = ""
-    """The arguments' shapes, in order, as in {4x8,,16}: nothing for one to be left alone."""
+    """The arguments' shapes, in order, as in {4x8,,16}; an empty one keeps the argument's type."""
     grid: str = ""
     """The shape of the grid that has unknown sizes, as in 2x4."""
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Set the sizes, then propagate them through the module."""
         if self.grid:
             _size_grid(module, _read(self.grid, "grid"))
         if self.shapes:
@@ -66,12 +67,12 @@ class Specialize(Pass):
         fold_grid_shapes(module)
         if leaves_open(module):
             import_annotations(module)
-            _say_apart(module)
+            _annotations_to_ops(module)
             spread(module, self.entry)
 
 
 def _read(text: str, option: str) -> tuple[int, ...]:
-    """The sizes in `4x8`; none in `scalar`."""
+    """The sizes in a text such as `4x8`; none for `scalar`."""
     sizes = [] if text.strip() == "scalar" else text.strip().split("x")
     if not all(each.isdecimal() and each.isascii() for each in sizes):
         raise ShardError(
@@ -128,41 +129,41 @@ def _size_arguments(handle: ir.Operation, shapes: list[tuple[int, ...] | None]) 
 
 
 def _size_operands(module: ir.Operation, callee: ir.Operation) -> None:
-    """Let calls give the arguments what they are now."""
+    """Let calls of `callee` pass operands of its arguments' new types."""
     types = callee.attributes["function_type"].value.inputs
     for op in walk(module):
         if op.name != "func.call" or callee_of(op) != name_of(callee):
             continue
-        for place, type_ in enumerate(types):
-            operand = op.operands[place]
+        for number, type_ in enumerate(types):
+            operand = op.operands[number]
             if isinstance(type_, ir.RankedTensorType):
                 if differ(behind(operand).type, type_):
                     raise error_at(
                         op.location,
                         f"function @{name_of(callee)} is called with a {behind(operand).type} as "
-                        f"argument {place}, which is to be a {type_}",
+                        f"argument {number}, which is to be a {type_}",
                     )
-                Known().set_operand(op, place, shape_of(type_))
+                Known().set_operand(op, number, shape_of(type_))
 
 
-def _say_apart(module: ir.Operation) -> None:
-    """Say in ops of their own how the results of unknown size lie that other ops say it of.
+def _annotations_to_ops(module: ir.Operation) -> None:
+    """Turn the annotations in ops' attributes, of results of unknown size, to annotation ops.
 
-    What MLIR makes in the place of an op does not have its attributes.
+    An op that MLIR replaces loses its attributes.
     """
     for op in walk(module):
         if SHARDINGS not in op.attributes or op.name == "func.func":
             continue
-        said = list(op.attributes[SHARDINGS])
-        for place, result in enumerate(op.results):
-            is_said = not isinstance(said[place], ir.UnitAttr)
-            if is_said and is_ranked(result) and not result.type.has_static_shape:
+        annotations = list(op.attributes[SHARDINGS])
+        for number, result in enumerate(op.results):
+            is_annotated = not isinstance(annotations[number], ir.UnitAttr)
+            if is_annotated and is_ranked(result) and not result.type.has_static_shape:
                 with ir.InsertionPoint.after(op), op.location:
-                    lies = annotate(result, said[place], as_result=True)
-                result.replace_all_uses_except(lies, lies.owner.operation)
-                said[place] = ir.UnitAttr.get()
-        op.attributes[SHARDINGS] = ir.ArrayAttr.get(said)
-        if all(isinstance(each, ir.UnitAttr) for each in said):
+                    annotated = annotate(result, annotations[number], as_result=True)
+                result.replace_all_uses_except(annotated, annotated.owner.operation)
+                annotations[number] = ir.UnitAttr.get()
+        op.attributes[SHARDINGS] = ir.ArrayAttr.get(annotations)
+        if all(isinstance(each, ir.UnitAttr) for each in annotations):
             del op.attributes[SHARDINGS]
 
 

@@ -1,1 +1,1 @@
-"""Pipeline stages: sub-clusters that each run a part of the program."""
+"""Pipeline stages: sub-clusters that each run their own ops of the program."""

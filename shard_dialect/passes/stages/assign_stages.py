@@ -1,13 +1,13 @@
-"""Which stage of a pipeline each op of a function belongs to.
+"""Assign each op of a function to a stage of a pipeline.
 
-    %1 = stablehlo.dot_general %x, %w      with %x on @first: all of it is work of @first,
+    %1 = stablehlo.dot_general %x, %w      with %x on @first, these ops are on @first,
     %2 = stablehlo.tanh %1
-    %3 = "mesh.collective_permute"(%2)     as far as a tensor is passed on:
-    %4 = stablehlo.dot_general %3, %v      this, and %v, are @second's
+    %3 = "mesh.collective_permute"(%2)     until a tensor is passed on:
+    %4 = stablehlo.dot_general %3, %v      this op, and %v, are on @second
 
-What ops take and make lies on one stage, so one word about any of these values is enough. What is
-made of constants and scalar arguments alone belongs to whoever uses it; what is of no stage, to all
-devices.
+The operands and results of an op are on one stage, so the annotation of any of these values decides
+it (union-find). An op that depends on constants and scalar arguments alone belongs to the stage
+that uses it. All devices run an op without a stage.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from shard_dialect.ir.walk import body, operations, walk
 
 @dataclass(frozen=True)
 class Said:
-    """What is known of stages before any is inferred.
+    """The stages that annotations give, before any is inferred.
 
-    `by` gives the stages that an op names, `for_users` the one on which only the users of its
-    result are to see it, and `passed_to` where an op passes its operand on, with where it comes
-    from if that is known.
+    `arguments` and `results` give the stages of the function's boundary. `by` returns the stages
+    that an op names, `for_users` the stage on which only the users of its result read it, and
+    `passed_to` the source (if known) and target of an op that passes its operand on.
     """
 
     arguments: Sequence[str | None]
@@ -38,7 +38,7 @@ class Said:
 
 
 def taken_by(op: ir.Operation) -> Iterator[ir.Value]:
-    """What an op takes, and what the ops inside of it do."""
+    """Yield the operands of an op, and of the ops in its regions."""
     yield from op.operands
     for inner in walk(op) if len(op.regions) else ():
         yield from inner.operands
@@ -49,7 +49,7 @@ class Stages:
     """The stages of the ops and arguments of a function of one block.
 
     Raises a located `ShardError` where values of two stages meet. `crossings` are the annotations
-    by which users are to see a value on another stage than it is on.
+    for users on another stage than the value's.
     """
 
     function: ir.Operation
@@ -68,16 +68,18 @@ class Stages:
         count = self._arguments + len(self._ops)
         self._parent = list(range(count))
         self._stage: list[str | None] = [*self.said.arguments, *[None] * len(self._ops)]
-        # Every device is given what is no tensor.
+        # Every device gets the arguments that are not tensors.
         scalars = [not isinstance(value.type, ir.ShapedType) for value in block.arguments]
         self._is_free = [*scalars, *[False] * len(self._ops)]
         self._join()
         self._settle_free()
 
     def of_argument(self, number: int) -> str | None:
+        """The stage of an argument, or `None`."""
         return self._stage[self._root(number)]
 
     def of_value(self, value: ir.Value) -> str | None:
+        """The stage of a value, or `None`."""
         return self._stage[self._root(self._unit[value])]
 
     def of_ops(self) -> list[tuple[ir.Operation, str | None]]:
@@ -106,7 +108,7 @@ class Stages:
                 self._see(op, at, seen_on)
 
     def _take(self, op: ir.Operation, at: int) -> None:
-        """Let an op be where what it takes is, and where it says."""
+        """Put an op on the stage of its operands, and on the stage that it names."""
         named = self.said.by(op)
         for stage in named:
             self._put(at, stage, op)
@@ -117,7 +119,7 @@ class Stages:
             self._unite(unit, at, op)
 
     def _see(self, op: ir.Operation, at: int, stage: str) -> None:
-        """Let users see what an op takes where it is, or note that they do so elsewhere."""
+        """Unite an annotation for users with its operand, or note a crossing to another stage."""
         unit = self._unit[op.operands[0]]
         if self._stage[self._root(unit)] not in (None, stage):
             self.crossings.append(op)
@@ -130,7 +132,7 @@ class Stages:
                 self._put(self._unit[value], stage, op)
 
     def _settle_free(self) -> None:
-        """Give what is made of constants alone to the one stage that uses it."""
+        """Put an op that depends on constants alone on the stage of its users, if they have one."""
         users: dict[int, set[str | None]] = {}
         for at in range(len(self._parent) - 1, self._arguments - 1, -1):
             op = self._ops[at - self._arguments]
@@ -139,9 +141,9 @@ class Stages:
                 self._stage[at] = next(iter(stages)) if len(stages) == 1 else None
             passed = self.said.passed_to(op)
             stage = passed[0] if passed else self._stage[self._root(at)]
-            for place, value in enumerate(taken_by(op)):
+            for number, value in enumerate(taken_by(op)):
                 if op.name == "func.return":
-                    stage = self.said.results[place]
+                    stage = self.said.results[number]
                 users.setdefault(self._unit[value], set()).add(stage)
 
     def _root(self, unit: int) -> int:

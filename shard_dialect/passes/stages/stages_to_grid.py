@@ -1,4 +1,4 @@
-"""Before propagation: functions of several stages are laid on the grid that these are parts of.
+"""Rewrite functions with several stages to shardings on the one grid that contains the stages.
 
     "mesh.sub_cluster"() {sym_name = "first", cluster = @g, offsets = [0, 0], sizes = [1, 2]}
 
@@ -7,10 +7,10 @@
     %2 = "mesh.collective_permute"(%1)
       {cluster = @g, mesh_axis = [0], permutation = [1, 0], mesh.stages = [@first, @second]}
 
-A tensor that lies as `[[1]]` on a stage lies so on the whole grid, which the stage has but for one
-axis, whose devices have it alike. From here on a function is on one grid, like any other, and
-`partition` lets each device do its own stage's work only. Arguments and results say in `mesh.stage`
-whose they are.
+This happens before propagation. A stage has all axes of the grid but one, the axis of the stages. A
+tensor sharded as `[[1]]` on a stage is sharded as `[[1]]` on the grid, replicated along the axis of
+the stages. From here on a function is on one grid, and `partition` lets each device run the ops of
+its own stage only. The attribute `mesh.stage` of arguments and results names their stage.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ PERMUTE = "mesh.collective_permute"
 
 
 def lay_stages(module: ir.Operation) -> None:
-    """Change the annotated functions that have stages. Raises a located `ShardError`."""
-    parts = sub_clusters_of(module)
-    if not parts:
+    """Rewrite the annotated functions with stages; raise a located `ShardError` if it fails."""
+    sub_clusters = sub_clusters_of(module)
+    if not sub_clusters:
         return
     shardings = Shardings.of(module)
     for function in functions_of(module):
@@ -67,17 +67,19 @@ def lay_stages(module: ir.Operation) -> None:
             continue
         with located(function):
             names = set(_grids_in(function, shardings))
-            stages = [part for name, part in parts.items() if name in names]
+            stages = [each for name, each in sub_clusters.items() if name in names]
             if stages:
-                _Laying(function, stages, names, shardings).run()
+                _StagesToGrid(function, stages, names, shardings).run()
             shardings = Shardings.of(module)
     _refuse_calls(module)
 
 
 def _grids_in(function: ir.Operation, shardings: Shardings) -> Iterator[str]:
-    """The grids that a function speaks of."""
+    """Yield the names of the grids in a function's annotations."""
     for key in BOUNDARY:
-        yield from (said.grid for said in _said_at(function, key, shardings) if said)
+        yield from (
+            annotation.grid for annotation in _said_at(function, key, shardings) if annotation
+        )
     for op in (function, *walk(function)):
         yield from _named_by(op, shardings)
         passed = _passed_to(op)
@@ -86,7 +88,7 @@ def _grids_in(function: ir.Operation, shardings: Shardings) -> Iterator[str]:
 
 
 def _said_at(function: ir.Operation, key: str, shardings: Shardings) -> list[Annotation | None]:
-    """What a function's boundary says of each argument or result."""
+    """The annotation of each argument or result at a function's boundary."""
     type_ = function.attributes["function_type"].value
     types = type_.inputs if key == "arg_attrs" else type_.results
     return [
@@ -95,33 +97,36 @@ def _said_at(function: ir.Operation, key: str, shardings: Shardings) -> list[Ann
     ]
 
 
-def _grid_of(said: Annotation | None) -> str | None:
-    return None if said is None else said.grid
+def _grid_of(annotation: Annotation | None) -> str | None:
+    return None if annotation is None else annotation.grid
 
 
 def _named_by(op: ir.Operation, shardings: Shardings) -> list[str]:
-    """The grids of the shardings on an op, and on those inside of it."""
+    """The grids of the shardings on an op, and on the ops in its regions."""
     found = []
     for inner in (op, *walk(op)) if op.name != "func.func" else (op,):
         with located(inner):
-            said = [*shardings.of_results(inner).values()]
+            annotation = [*shardings.of_results(inner).values()]
             for block in shardings.of_blocks(inner):
-                said += block.values()
+                annotation += block.values()
             annotated = annotation_ops.read_annotation(inner, shardings)
-        found += [each.grid for each in (*said, *([annotated.said] if annotated else []))]
+        found += [each.grid for each in (*annotation, *([annotated.said] if annotated else []))]
     return found
 
 
 def _passed_to(op: ir.Operation) -> tuple[str | None, str] | None:
-    """Where an op sends its operand: to the cluster that it names, and along no axis."""
+    """The source (if known) and target stage of an op that passes its operand on, or `None`.
+
+    Such an op is a permutation that names a cluster and no axis.
+    """
     if op.name != PERMUTE or "mesh_axis" in op.attributes or "cluster" not in op.attributes:
         return stages_named(op)
     return None, symbol(op.attributes["cluster"])
 
 
 @dataclass
-class _Laying:
-    """One function, and the grids that it speaks of, of which `stages` are the parts."""
+class _StagesToGrid:
+    """Rewrites one function; `names` are the grids in it, `stages` the sub-clusters of these."""
 
     function: ir.Operation
     stages: Sequence[SubCluster]
@@ -129,9 +134,10 @@ class _Laying:
     shardings: Shardings
 
     def run(self) -> None:
-        self.grid = self._whole_grid()
+        """Rewrite the function; raise `ShardError` for what stages do not support."""
+        self.grid = self._common_grid()
         self.axis = stage_axis(self.stages, self.grid)
-        self.index = {part.name: part.offsets[self.axis] for part in self.stages}
+        self.index = {stage.name: stage.offsets[self.axis] for stage in self.stages}
         self._refuse_what_has_no_stage()
         arguments, results = (_said_at(self.function, key, self.shardings) for key in BOUNDARY)
         self.of = Stages(
@@ -146,17 +152,17 @@ class _Laying:
         )
         self._note_axis()
         self._pass_all()
-        self._lay_boundary("arg_attrs", arguments, map(self.of.of_argument, count()))
+        self._rewrite_boundary("arg_attrs", arguments, map(self.of.of_argument, count()))
         returned = returns_of(self.function)[0].operands
-        self._lay_boundary("res_attrs", results, map(self.of.of_value, returned))
+        self._rewrite_boundary("res_attrs", results, map(self.of.of_value, returned))
         for op in walk(self.function):
             with located(op):
-                self._lay(op)
+                self._rewrite_op(op)
         if "mesh_cluster" in self.function.attributes:
             self.function.attributes["mesh_cluster"] = ir.FlatSymbolRefAttr.get(self.grid.name)
 
     def _note_axis(self) -> None:
-        """Let the grid say that devices have work of their own along the axis of the stages."""
+        """Record the axis of the stages on the grid's declaration."""
         for axis in {*self.grid.stage_axes} - {self.axis}:
             raise ShardError(f"{self.grid} has stages along axis {axis}, and along {self.axis}")
         for op in operations(self.function.block):
@@ -165,9 +171,9 @@ class _Laying:
                     write_cluster(replace(self.grid, stage_axes=(self.axis,)))
                 op.erase()
 
-    def _whole_grid(self) -> Grid:
+    def _common_grid(self) -> Grid:
         grid = self.shardings.grid(self.stages[0].of)
-        stages = {part.name for part in self.stages if part.of == grid.name}
+        stages = {stage.name for stage in self.stages if stage.of == grid.name}
         for name in sorted({*self.names} - stages - {grid.name}):
             raise ShardError(
                 f"function @{name_of(self.function)} has tensors on @{self.stages[0].name}, a part "
@@ -213,7 +219,7 @@ class _Laying:
         return annotated.said.grid if annotated and annotated.for_users else None
 
     def _pass_all(self) -> None:
-        """Let tensors go along the axis of the stages, also where users want them elsewhere."""
+        """Turn ops that pass tensors on, and crossings, to permutations along the stages' axis."""
         for op, _ in self.of.of_ops():
             passed = _passed_to(op)
             if passed is not None:
@@ -237,55 +243,58 @@ class _Laying:
                     f"'{op.name}' op passes a tensor from @{source} to @{target}: expected stages"
                 )
         a, b = self.index[source], self.index[target]
-        places = list(range(self.grid.axes_size((self.axis,))))
-        places[a], places[b] = b, a
+        permutation = list(range(self.grid.axes_size((self.axis,))))
+        permutation[a], permutation[b] = b, a
         op.attributes["cluster"] = ir.FlatSymbolRefAttr.get(self.grid.name)
         op.attributes["mesh_axis"] = i64_array([self.axis])
-        op.attributes["permutation"] = i64_array(places)
+        op.attributes["permutation"] = i64_array(permutation)
         named = [ir.FlatSymbolRefAttr.get(name) for name in (source, target)]
         op.attributes[STAGES] = ir.ArrayAttr.get(named)
 
-    def _lay_boundary(
-        self, key: str, said: Sequence[Annotation | None], stages: Iterable[str | None]
+    def _rewrite_boundary(
+        self, key: str, annotation: Sequence[Annotation | None], stages: Iterable[str | None]
     ) -> None:
         entries = boundary(self.function, key)
-        for entry, each, stage in zip(entries, said, stages, strict=False):
+        for entry, each, stage in zip(entries, annotation, stages, strict=False):
             if each is not None:
-                entry[SHARDING] = self._laid(each)
+                entry[SHARDING] = self._on_grid(each)
             if stage in self.index:
                 entry[STAGE] = ir.FlatSymbolRefAttr.get(str(stage))
         set_boundary(self.function, key, entries)
 
-    def _lay(self, op: ir.Operation) -> None:
+    def _rewrite_op(self, op: ir.Operation) -> None:
         if SHARDINGS in op.attributes:
-            said = self.shardings.of_results(op)
-            op.attributes[SHARDINGS] = self._list(said, len(op.results))
+            annotation = self.shardings.of_results(op)
+            op.attributes[SHARDINGS] = self._list(annotation, len(op.results))
         if BLOCKS in op.attributes:
             counts = [len(block.arguments) for region in op.regions for block in region.blocks]
             lists = zip(self.shardings.of_blocks(op), counts, strict=False)
             op.attributes[BLOCKS] = ir.ArrayAttr.get([self._list(*each) for each in lists])
         annotated = annotation_ops.read_annotation(op, self.shardings)
         if annotated is not None:
-            op.attributes["sharding"] = self._laid(annotated.said)
+            op.attributes["sharding"] = self._on_grid(annotated.said)
         loops = annotation_ops.read_loops(op, self.shardings)
         if loops is not None and loops[0] in self.index:
             axes = [write_axes(self._kept(each)) for each in loops[1]]
             op.attributes[annotation_ops.LOOPS] = ir.ArrayAttr.get(axes)
 
-    def _list(self, said: Mapping[int, Annotation], count: int) -> ir.ArrayAttr:
+    def _list(self, annotation: Mapping[int, Annotation], count: int) -> ir.ArrayAttr:
         return ir.ArrayAttr.get(
-            [self._laid(said[at]) if at in said else ir.UnitAttr.get() for at in range(count)]
+            [
+                self._on_grid(annotation[at]) if at in annotation else ir.UnitAttr.get()
+                for at in range(count)
+            ]
         )
 
-    def _laid(self, said: Annotation) -> ir.Attribute:
-        """The same on the whole grid: on a stage its axis is of one device."""
-        if said.grid not in self.index:
-            return self.shardings.write(said)
-        lies = said.sharding
-        split, partial = tuple(map(self._kept, lies.split_axes)), self._kept(lies.partial)
-        laid = replace(lies, grid=self.grid.name, split_axes=split, partial=partial)
+    def _on_grid(self, annotation: Annotation) -> ir.Attribute:
+        """The annotation on the grid, without the stages' axis, which has size 1 on a stage."""
+        if annotation.grid not in self.index:
+            return self.shardings.write(annotation)
+        old = annotation.sharding
+        split, partial = tuple(map(self._kept, old.split_axes)), self._kept(old.partial)
+        new = replace(old, grid=self.grid.name, split_axes=split, partial=partial)
         return self.shardings.write(
-            replace(said, sharding=laid, replicated=self._kept(said.replicated))
+            replace(annotation, sharding=new, replicated=self._kept(annotation.replicated))
         )
 
     def _kept(self, axes: Axes) -> Axes:
@@ -293,7 +302,7 @@ class _Laying:
 
 
 def _refuse_calls(module: ir.Operation) -> None:
-    """What calls a function with stages would have its results where no device has them."""
+    """Raise for calls of functions with stages, whose results no single device would have."""
     staged = {name_of(function) for function in functions_of(module) if has_stages(function)}
     for op in walk(module) if staged else ():
         if op.name == "func.call" and op.attributes["callee"].value in staged:
@@ -305,7 +314,7 @@ def _refuse_calls(module: ir.Operation) -> None:
 
 
 def has_stages(function: ir.Operation) -> bool:
-    """Whether a function that was laid on one grid has stages."""
+    """Whether a function that `lay_stages` rewrote has stages."""
     return any(stage for key in BOUNDARY for stage in stages_at(function, key)) or any(
         STAGES in op.attributes for op in operations(body(function))
     )

@@ -19,7 +19,7 @@ from shard_dialect.passes.vocabularies.import_ import import_annotations
 
 
 def prepare(module: ir.Operation) -> Shardings:
-    """Bring what is to be exported to our own vocabulary. Raises for the later forms."""
+    """Import `module` in place; return its shardings. Raise for the distributed and later forms."""
     import_annotations(module)
     for function in functions_of(module):
         if form_of(function) not in ("annotated", "propagated"):
@@ -32,24 +32,24 @@ def prepare(module: ir.Operation) -> Shardings:
 def annotations_by_op(
     module: ir.Operation, shardings: Shardings
 ) -> Iterator[tuple[ir.Operation, AnnotationOp]]:
-    """The annotation ops of a module, with what they say."""
+    """Yield the annotation ops of a module with what they express."""
     for op in walk(module):
         with located(op):
-            said = read_annotation(op, shardings)
-        if said is not None:
-            yield op, said
+            annotated = read_annotation(op, shardings)
+        if annotated is not None:
+            yield op, annotated
 
 
 def all_annotations(
     module: ir.Operation, shardings: Shardings
 ) -> Iterator[tuple[ir.Location, Annotation]]:
-    """Every sharding that a module says, wherever it says it, and where."""
+    """Yield every annotation of a module with its location: of ops, of results, of the boundary."""
     for op, annotated in annotations_by_op(module, shardings):
         yield op.location, annotated.said
     for op in walk(module):
         with located(op):
-            for said in shardings.of_results(op).values():
-                yield op.location, said
+            for annotation in shardings.of_results(op).values():
+                yield op.location, annotation
         if op.name != "func.func":
             continue
         type_ = op.attributes["function_type"].value
@@ -60,12 +60,12 @@ def all_annotations(
 
 
 def refuse(location: ir.Location, what: str, target: str) -> ShardError:
-    """The error for what the target vocabulary has no words for."""
-    return error_at(location, f"{what} cannot be said in {target}")
+    """Return the error for what the target vocabulary cannot express."""
+    return error_at(location, f"{what} cannot be expressed in {target}")
 
 
 def refuse_what_is_left(module: ir.Operation, target: str) -> None:
-    """Raise for an attribute of ours that an export has not turned into one of the target's."""
+    """Raise for a `mesh` attribute that an export did not translate."""
     for op in walk(module):
         names = [each for each in op.attributes if each.startswith("mesh.") and each not in _KEPT]
         if op.name == "func.func":
@@ -78,10 +78,11 @@ def refuse_what_is_left(module: ir.Operation, target: str) -> None:
 
 
 _KEPT = (AXIS_NAMES, FORM, STANDS_FOR)
-"""Attributes by which `import` finds the way back."""
+"""Attributes by which `import` restores the exported module."""
 
 
 def refuse_ops(module: ir.Operation, names: tuple[str, ...], target: str) -> None:
+    """Raise for the first op that has one of `names`, which `target` cannot express."""
     for op in walk(module):
         if op.name in names:
             raise refuse(op.location, f"'{op.name}' op", target)

@@ -1,10 +1,10 @@
-"""From any vocabulary to the RFC's: ours, without what it grew to say beyond the RFC.
+"""Translate every vocabulary to the RFC's: the `mesh` dialect without our extensions.
 
     shard.grid @g(shape = 2)                      "mesh.cluster"() {sym_name = "g", ...}
     %s = shard.sharding @g split_axes = [[0]]     %1 = "mesh.annotate"(%0)
     %1 = shard.shard %0 to %s : tensor<4xf32>       {sharding = #mesh.shard<@g, [[0]]>}
 
-The RFC has no sub-axes, halos and offsets, no dimensions that are open, no priorities and names.
+The RFC has no sub-axes, halos, offsets, open dimensions, priorities and axis names.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ _BEYOND = (
 
 @dataclass(frozen=True)
 class ExportMesh(Pass):
-    """Write annotations and shardings in the RFC's vocabulary, or refuse what it cannot say."""
+    """Write annotations and shardings in the RFC's vocabulary, or refuse what it cannot express."""
 
     name = "export-mesh"
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Import the module, and raise for what the RFC cannot express."""
         shardings = prepare(module)
-        for location, said in all_annotations(module, shardings):
-            extra = _beyond(said)
+        for location, annotation in all_annotations(module, shardings):
+            extra = _beyond(annotation)
             if extra:
-                raise refuse(location, f"{extra} of {said}", _TARGET)
+                raise refuse(location, f"{extra} of {annotation}", _TARGET)
         refuse_ops(module, _BEYOND, _TARGET)
         for op in walk(module):
             for name in (MANUAL, NAMED, RULE):
@@ -56,13 +57,13 @@ class ExportMesh(Pass):
                 raise refuse(op.location, f"grid @{grid.name}, with names or an order,", _TARGET)
 
 
-def _beyond(said: Annotation) -> str | None:
-    """What of it the RFC has no words for."""
-    sharding = said.sharding
-    if any(isinstance(axis, SubAxis) for axis in (*sharding.axes, *said.replicated)):
+def _beyond(annotation: Annotation) -> str | None:
+    """The first property of the annotation that the RFC cannot express; `None` if there is none."""
+    sharding = annotation.sharding
+    if any(isinstance(axis, SubAxis) for axis in (*sharding.axes, *annotation.replicated)):
         return "a sub-axis"
     if sharding.halos or sharding.offsets:
         return "the halos or offsets"
-    if said != Annotation(sharding):
+    if annotation != Annotation(sharding):
         return "what is open, its priorities and replicated axes"
     return None

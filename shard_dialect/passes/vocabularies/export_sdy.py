@@ -1,11 +1,11 @@
-"""From any vocabulary to Shardy's `sdy`, in generic text, which jaxlib parses.
+"""Translate every vocabulary to Shardy's `sdy`, in generic text, which jaxlib parses.
 
     "mesh.cluster"() {axis_names = ["x"], ...}      "sdy.mesh"() {mesh = #sdy.mesh<["x"=2]>, ...}
     %1 = "mesh.annotate"(%0)                        %1 = "sdy.sharding_constraint"(%0)
       {sharding = #mesh.shard<@g, [[0]]>, ...}        {sharding = #sdy.sharding<@g, [{"x"}]>}
 
-An annotation of a value itself becomes a constraint without uses, which says the same to Shardy. An
-axis without a name gets one: `axis_0`.
+An annotation of a value itself becomes a constraint without uses, which has the same meaning in
+Shardy. An axis without a name gets one: `axis_0`.
 """
 
 from __future__ import annotations
@@ -46,33 +46,34 @@ _BEYOND = ("mesh.collective_permute", "mesh.idx", "mesh.size", "mesh.sub_cluster
 
 @dataclass(frozen=True)
 class ExportSdy(Pass):
-    """Write annotations and shardings in Shardy's vocabulary, or refuse what it cannot say."""
+    """Write annotations and shardings in Shardy's vocabulary, or refuse what it cannot express."""
 
     name = "export-sdy"
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Translate the module, and raise for what Shardy cannot express."""
         shardings = prepare(module)
         refuse_ops(module, _BEYOND, _TARGET)
         module.context.allow_unregistered_dialects = True
         exporter = _Exporter(shardings)
-        for op in reversed(walk(module)):  # what is inside goes first
+        for op in reversed(walk(module)):  # inner ops before the ops around them
             with located(op):
                 exporter.convert(op)
         refuse_what_is_left(module, _TARGET)
 
 
 def _rule(op: ir.Operation) -> ir.Attribute:
-    """The op's own rule in Shardy's text, which gives the sizes and knows no kinds of reduction."""
+    """The op's sharding rule as Shardy's text, which has the factors' sizes and only sums."""
     written = sdy.rule_for(op, op.attributes[RULE].value)
     for what, tensors in (("operands", op.operands), ("results", op.results)):
         if not len(tensors):
             raise ShardingError(
-                f"a rule of an op without {what} cannot be said in {_TARGET}: remove {RULE}"
+                f"a rule of an op without {what} cannot be expressed in {_TARGET}: remove {RULE}"
             )
     for _, kind in written.rule.reductions:
         if kind != "sum":
             raise ShardingError(
-                f"a rule that reduces by {kind} cannot be said in {_TARGET}: it has sums only"
+                f"a rule that reduces by {kind} cannot be expressed in {_TARGET}: it has sums only"
             )
     return ir.Attribute.parse(f"#sdy.op_sharding_rule<{write_rule(written)}>")
 
@@ -104,26 +105,26 @@ class _Exporter:
             entries = boundary(op, key)
             for entry, each in zip(entries, types, strict=True):
                 if SHARDING in entry:
-                    said = self.shardings.read_annotation(entry.pop(SHARDING), rank_of(each))
-                    entry[sdy.SHARDING] = self._sharding(said)
+                    annotation = self.shardings.read_annotation(entry.pop(SHARDING), rank_of(each))
+                    entry[sdy.SHARDING] = self._sharding(annotation)
             set_boundary(op, key, entries)
 
-    def _text(self, said: Annotation) -> str:
-        return str(to_sdy(said, self.shardings.grid(said.grid)))
+    def _text(self, annotation: Annotation) -> str:
+        return str(to_sdy(annotation, self.shardings.grid(annotation.grid)))
 
-    def _sharding(self, said: Annotation) -> ir.Attribute:
-        return ir.Attribute.parse(f"#sdy.sharding{self._text(said)}")
+    def _sharding(self, annotation: Annotation) -> ir.Attribute:
+        return ir.Attribute.parse(f"#sdy.sharding{self._text(annotation)}")
 
     def _list(self, texts: Sequence[str]) -> ir.Attribute:
         return ir.Attribute.parse(f"#sdy.sharding_per_value<[{', '.join(texts)}]>")
 
     def _per_value(self, op: ir.Operation) -> ir.Attribute:
-        """The shardings of an op's results; one that says nothing is open everywhere."""
+        """The shardings of an op's results; a result without one gets a fully open sharding."""
         if not len(op.results):  # on the one device of a maximal mesh
-            said = self.shardings.read_annotation(op.attributes[SHARDINGS][0], 0)
-            return self._list([self._text(said)])
+            annotation = self.shardings.read_annotation(op.attributes[SHARDINGS][0], 0)
+            return self._list([self._text(annotation)])
         found = self.shardings.of_results(op)
-        grid = next((said.grid for said in found.values()), None)
+        grid = next((annotation.grid for annotation in found.values()), None)
         grid = grid or next(iter(self.shardings.grids))
         texts = []
         for number, result in enumerate(op.results):
@@ -145,13 +146,13 @@ class _Exporter:
         annotated = read_annotation(op, self.shardings)
         assert annotated is not None, f"{op.name} is an annotation"
         if not annotated.required:
-            raise refuse(op.location, f"the hint {annotated.said}", _TARGET)
+            raise refuse(op.location, f"the soft constraint {annotated.said}", _TARGET)
         value = op.operands[0]
         name = "sdy.reshard" if op.name == "mesh.reshard" else "sdy.sharding_constraint"
-        said = {"sharding": self._sharding(annotated.said)}
+        attributes = {"sharding": self._sharding(annotated.said)}
         if sdy.SHARDING in op.attributes:
-            said[sdy.SHARDING] = op.attributes[sdy.SHARDING]
-        new = create(name, [value.type], [value], said).results[0]
+            attributes[sdy.SHARDING] = op.attributes[sdy.SHARDING]
+        new = create(name, [value.type], [value], attributes).results[0]
         op.results[0].replace_all_uses_with(new if annotated.for_users else value)
         op.erase()
 
@@ -203,15 +204,15 @@ class _Exporter:
         self._replace("sdy.manual_computation", op, attributes, operands, arguments, results)
 
     def _crossing(self, op: ir.Operation, side: int) -> str:
-        """What a `to_local` or `to_global` says of the global tensor."""
-        whole_type = (op.operands[0] if side == 0 else op.results[0]).type
-        return self._text(said_in(op, "sharding", whole_type, self.shardings))
+        """The annotation that a `to_local` or `to_global` has for the global tensor."""
+        global_type = (op.operands[0] if side == 0 else op.results[0]).type
+        return self._text(said_in(op, "sharding", global_type, self.shardings))
 
     def _manual_axes(self, crossings: Sequence[ir.Operation], axes: Sequence[int]) -> ir.Attribute:
         names = []
         for op in crossings:
-            whole_type = (op.operands[0] if op.name == "mesh.to_local" else op.results[0]).type
-            grid = self.shardings.grid(said_in(op, "sharding", whole_type, self.shardings).grid)
+            global_type = (op.operands[0] if op.name == "mesh.to_local" else op.results[0]).type
+            grid = self.shardings.grid(said_in(op, "sharding", global_type, self.shardings).grid)
             if grid.rank:
                 names = [grid.axis_name(axis) for axis in axes]
                 break
@@ -238,7 +239,7 @@ class _Exporter:
         arguments: Sequence[ir.Value],
         results: Sequence[ir.Value],
     ) -> None:
-        """Make the computation, with a block whose arguments stand for `arguments` in there."""
+        """Create the computation; its block's arguments replace `arguments` in the moved body."""
         _refuse_calls(op)
         types = [result.type for result in op.results]
         new = create(name, types, operands, attributes, regions=1)
@@ -252,9 +253,9 @@ class _Exporter:
             create("sdy.return", [], results)
         terminator.erase()  # it uses what is erased below
         for user in walk(new):
-            for place, operand in enumerate(user.operands):
+            for number, operand in enumerate(user.operands):
                 if operand in stands:
-                    user.operands[place] = stands[operand]
+                    user.operands[number] = stands[operand]
         for each in moved:
             if each.name in ("mesh.to_global", "mesh.to_local"):
                 each.erase()
@@ -264,7 +265,7 @@ class _Exporter:
 
 
 _OUT = "mesh.out_shardings"
-"""For a moment on a named region: what its results are said to be."""
+"""Temporary on a named region: the annotations of its results."""
 
 
 def _is_made(value: ir.Value) -> bool:
@@ -286,7 +287,7 @@ def _captured(op: ir.Operation) -> list[ir.Value]:
 
 
 def _refuse_calls(op: ir.Operation) -> None:
-    """MLIR looks no function up through the region of an op that it does not know."""
+    """Raise for calls: MLIR finds no callee from inside the region of an unregistered op."""
     for each in walk(op):
         if each.name == "func.call":
             raise error_at(
@@ -295,17 +296,17 @@ def _refuse_calls(op: ir.Operation) -> None:
 
 
 def _take_constants_in(op: ir.Operation) -> None:
-    """Make the constants that the region reads from outside in it: `cse` takes them out."""
+    """Clone the constants that the region captures into it; `cse` had hoisted them."""
     for value in _captured(op):
-        maker = value.owner
-        is_constant = not isinstance(maker, ir.Block) and build.is_constant(maker.operation)
+        owner = value.owner
+        is_constant = not isinstance(owner, ir.Block) and build.is_constant(owner.operation)
         readers = [use.owner.operation for use in value.uses] if is_constant else []
         inside = [
             each for each in readers if each.name != "mesh.to_local" and each in list(walk(op))
         ]
         if inside:
             with ir.InsertionPoint.at_block_begin(body(op)), op.location:
-                copy = maker.operation.clone().results[0]
+                copy = owner.operation.clone().results[0]
             for each in inside:
                 each.replace_uses_of_with(value, copy)
 

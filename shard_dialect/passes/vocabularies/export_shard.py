@@ -1,11 +1,11 @@
-"""From any vocabulary to upstream's `shard`.
+"""Translate every vocabulary to upstream's `shard`.
 
     "mesh.cluster"() {sym_name = "g", ...}        shard.grid @g(shape = 2)
     %1 = "mesh.annotate"(%0)                      %s = shard.sharding @g split_axes = [[0]]
       {sharding = #mesh.shard<@g, [[0]]>}         %1 = shard.shard %0 to %s : tensor<4xf32>
 
-Upstream says everything by `shard.shard`: one that stands for an attribute of ours has
-`mesh.stands_for`, by which `import` finds the way back.
+Upstream expresses every annotation by `shard.shard`. One that stands for an attribute of the `mesh`
+dialect is marked `mesh.stands_for`, so that `import` can restore the attribute.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ _BEYOND = (
 
 @dataclass(frozen=True)
 class ExportShard(Pass):
-    """Write annotations and shardings in upstream's vocabulary, or refuse what it cannot say."""
+    """Write annotations and shardings in upstream's vocabulary; refuse what it cannot express."""
 
     name = "export-shard"
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Translate the module, and raise for what upstream cannot express."""
         shardings = prepare(module)
         refuse_ops(module, _BEYOND, _TARGET)
         _export_grids(module)
@@ -60,7 +61,7 @@ class ExportShard(Pass):
             _export_boundary(function, shardings)
         for op, annotated in annotations_by_op(module, shardings):
             if not annotated.required:
-                raise refuse(op.location, f"the hint {annotated.said}", _TARGET)
+                raise refuse(op.location, f"the soft constraint {annotated.said}", _TARGET)
             with ir.InsertionPoint(op), op.location:
                 new = _shard(
                     op.operands[0],
@@ -87,15 +88,15 @@ def _export_grids(module: ir.Operation) -> None:
 
 
 def _export_results(op: ir.Operation, shardings: Shardings) -> None:
-    """A sharding that is said of an op's result becomes a `shard.shard` behind it."""
+    """Turn the annotations of an op's results into `shard.shard` ops after it."""
     if SHARDINGS not in op.attributes:
         return
     with located(op):
         found = shardings.of_results(op)
     del op.attributes[SHARDINGS]
-    for number, said in found.items():
+    for number, annotation in found.items():
         with ir.InsertionPoint.after(op), op.location:
-            _interpose(op.results[number], said, "op")
+            _interpose(op.results[number], annotation, "op")
 
 
 def _export_boundary(function: ir.Operation, shardings: Shardings) -> None:
@@ -104,56 +105,58 @@ def _export_boundary(function: ir.Operation, shardings: Shardings) -> None:
     first = operations(block)[0]
     for argument, entry in zip(block.arguments, entries, strict=True):
         if SHARDING in entry:
-            said = shardings.read_annotation(entry.pop(SHARDING), rank_of(argument.type))
+            annotation = shardings.read_annotation(entry.pop(SHARDING), rank_of(argument.type))
             with ir.InsertionPoint(first), function.location:
-                _interpose(argument, said, "argument")
+                _interpose(argument, annotation, "argument")
     set_boundary(function, "arg_attrs", entries)
     entries = boundary(function, "res_attrs")
-    for place, entry in enumerate(entries):
+    for number, entry in enumerate(entries):
         if SHARDING not in entry:
             continue
         attribute = entry.pop(SHARDING)
         for end in returns_of(function):
-            value = end.operands[place]
+            value = end.operands[number]
             if not isinstance(value.type, ir.RankedTensorType):
                 continue
-            said = shardings.read_annotation(attribute, rank_of(value.type))
+            annotation = shardings.read_annotation(attribute, rank_of(value.type))
             with ir.InsertionPoint(end), function.location:
-                end.operands[place] = _shard(value, said, for_users=True, stands_for="result")
+                end.operands[number] = _shard(
+                    value, annotation, for_users=True, stands_for="result"
+                )
     set_boundary(function, "res_attrs", entries)
 
 
-def _interpose(value: ir.Value, said: Annotation, stands_for: str) -> None:
-    """Let all uses of `value` see it as `said`. Scalars are whole."""
+def _interpose(value: ir.Value, annotation: Annotation, stands_for: str) -> None:
+    """Let all uses of `value` read a `shard.shard` of it as `annotation`. Scalars have none."""
     if not isinstance(value.type, ir.RankedTensorType):
         return
     users = [(use.owner.operation, use.operand_number) for use in value.uses]
-    new = _shard(value, said, stands_for=stands_for)
-    for user, place in users:
-        user.operands[place] = new
+    new = _shard(value, annotation, stands_for=stands_for)
+    for user, number in users:
+        user.operands[number] = new
 
 
 def _shard(
     value: ir.Value,
-    said: Annotation,
+    annotation: Annotation,
     sizes: list[ir.Value] | None = None,
     *,
     for_users: bool = False,
     stands_for: str | None = None,
 ) -> ir.Value:
     """`shard.sharding` and `shard.shard` at the insertion point."""
-    _refuse_what_upstream_lacks(said)
+    _refuse_what_upstream_lacks(annotation)
     attributes: dict[str, ir.Attribute] = {}
     if for_users:
         attributes["annotate_for_users"] = ir.UnitAttr.get()
     if stands_for:
         attributes[STANDS_FOR] = ir.StringAttr.get(stands_for)
-    made = write_sharding_op(said.sharding, sizes or [])
+    made = write_sharding_op(annotation.sharding, sizes or [])
     return create("shard.shard", [value.type], [value, made], attributes).results[0]
 
 
-def _refuse_what_upstream_lacks(said: Annotation) -> None:
-    sharding = said.sharding
+def _refuse_what_upstream_lacks(annotation: Annotation) -> None:
+    sharding = annotation.sharding
     lacks = None
     if sharding.fill != "sum":
         lacks = "what fills a halo"
@@ -161,7 +164,7 @@ def _refuse_what_upstream_lacks(said: Annotation) -> None:
         lacks = f"the partial {sharding.reduction}"
     elif any(isinstance(axis, SubAxis) for axis in sharding.axes):
         lacks = "a sub-axis"
-    elif said != Annotation(sharding):
+    elif annotation != Annotation(sharding):
         lacks = "what is open, its priorities and replicated axes"
     if lacks:
-        raise refuse(ir.Location.current, f"{lacks} of {said}", _TARGET)
+        raise refuse(ir.Location.current, f"{lacks} of {annotation}", _TARGET)

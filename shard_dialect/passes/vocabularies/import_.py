@@ -1,4 +1,4 @@
-"""From any vocabulary to our own: the annotated form in the `mesh` dialect.
+"""Translate every vocabulary to the `mesh` dialect's annotated form.
 
     shard.grid @g(shape = 2x4)                               "mesh.cluster"() {sym_name = "g", ...}
     %s = shard.sharding @g split_axes = [[0]]                %1 = "mesh.annotate"(%0)
@@ -6,7 +6,8 @@
 
     "sdy.sharding_constraint"(%0) {sharding = ...}           "mesh.annotate"(%0) {as_result = false}
 
-What is ours already is spelled in one way, and what is no annotation stays as it is.
+Annotations of the `mesh` dialect are brought to one canonical spelling. Ops that are not
+annotations stay unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from shard_dialect.passes.vocabularies.import_sdy import import_sdy
 from shard_dialect.passes.vocabularies.import_shard import import_shard
 
 _COMPOSITE = "stablehlo.composite"
-"""What others may do as a whole is done here as what it is made of."""
+"""An op that a backend may execute as a unit; `import` replaces it by its decomposition."""
 _FROM_COMPOSITES = "builtin.module(func.func(stablehlo-legalize-composite-to-call))"
 
 
@@ -34,22 +35,23 @@ class Import(Pass):
     name = "import"
 
     def rewrite(self, module: ir.Operation) -> None:
+        """Import all annotations, then check that they agree."""
         import_annotations(module)
         check_agreement(module, Shardings.of(module))
 
 
 def import_annotations(module: ir.Operation) -> set[str]:
-    """Change `module` in place; the names of the ops in it.
+    """Import the annotations of `module` in place, and return the names of the ops in it.
 
-    Raises a located `ShardError` for what cannot be said.
+    Raises a located `ShardError` for an annotation that the `mesh` dialect cannot express.
     """
     ops = walk(module)
     for import_one in (import_shard, import_sdy):
         if import_one(module, ops):
             ops = walk(module)
-    names = {op.name for op in ops}  # the last part drops some of them
+    names = {op.name for op in ops}  # `import_mesh` drops some of them
     import_mesh(module)
-    if _COMPOSITE in names:  # not before: annotations that nobody reads would go
+    if _COMPOSITE in names:  # last: the pass erases annotations without uses
         know_stablehlo_passes()
         PassManager.parse(_FROM_COMPOSITES).run(module)
         names = names - {_COMPOSITE} | {"func.call"}

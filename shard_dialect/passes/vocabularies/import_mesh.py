@@ -1,10 +1,10 @@
-"""Our own annotations in their one spelling: the last part of the pass `import`.
+"""Bring the `mesh` dialect's annotations to one canonical spelling: the last step of `import`.
 
     tensor<4xf32, #mesh.shard<@g, [[0]]>>      becomes an attribute of the argument, or of the op
-    "mesh.annotate"(%0) {sharding = [[0]]}     names its grid, and says whether it is required
+    "mesh.annotate"(%0) {sharding = [[0]]}     names its grid, and states whether it is required
 
-What an annotation of a value itself gives is that value, so all later uses go through it; one for
-its users that has none is dropped.
+An annotation of a value itself (`as_result = true`) stands for that value, so all later uses read
+its result. An annotation for users (`as_result = false`) that has no users is dropped.
 """
 
 from __future__ import annotations
@@ -29,47 +29,48 @@ from shard_dialect.model import Annotation
 
 
 def import_mesh(module: ir.Operation) -> None:
+    """Canonicalize the annotations of `module` in place; raise where two contradict."""
     shardings = Shardings.of(module)
     forms = {form_of(function) for function in functions_of(module)}
     for op in operations(body(module)):
         is_declared = op.name == "func.func" and not len(op.regions[0].blocks)
-        if is_declared and forms <= {"annotated"}:  # else they are called with types of these forms
+        if is_declared and forms <= {"annotated"}:  # in later forms, calls use the sharded types
             _declared_types_to_attributes(op, shardings)
     for function in functions_of(module):
         if form_of(function) == "annotated":
             _boundary_to_attributes(function, shardings)
             annotations = _types_to_attributes(function, shardings)
-            for op in reversed(annotations):  # one without uses may be the only use of another
+            for op in reversed(annotations):  # erasing one may leave another without uses
                 with located(op):
-                    _spell_out(op, shardings)
+                    _canonicalize(op, shardings)
 
 
 def _boundary_to_attributes(function: ir.Operation, shardings: Shardings) -> None:
-    """A sharding in the type of an argument is an attribute here."""
+    """Move the shardings in the arguments' types to their attributes."""
     type_ = function.attributes["function_type"].value
     for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
         entries = boundary(function, key)
         for entry, each in zip(entries, types, strict=True):
             if SHARDING in entry:
-                said = shardings.read_annotation(entry[SHARDING], rank_of(each))
-                entry[SHARDING] = shardings.write(said)
+                annotation = shardings.read_annotation(entry[SHARDING], rank_of(each))
+                entry[SHARDING] = shardings.write(annotation)
         set_boundary(function, key, entries)
     entries = boundary(function, "arg_attrs")
     for argument, entry in zip(body(function).arguments, entries, strict=True):
         sharding = shardings.of_type(argument.type)
         if sharding is not None:
-            said = Annotation(sharding)
+            annotation = Annotation(sharding)
             if SHARDING in entry:
-                said = _both(
-                    said, shardings.read_annotation(entry[SHARDING], sharding.rank), function
+                annotation = _both(
+                    annotation, shardings.read_annotation(entry[SHARDING], sharding.rank), function
                 )
-            entry[SHARDING] = shardings.write(said)
+            entry[SHARDING] = shardings.write(annotation)
             argument.set_type(shardings.typed(argument.type, None))
     set_boundary(function, "arg_attrs", entries)
 
 
 def _types_to_attributes(function: ir.Operation, shardings: Shardings) -> list[ir.Operation]:
-    """A sharding in a type is an attribute of the op; gives the annotations that were there."""
+    """Move the shardings in ops' types to attributes; return the annotation ops of the function."""
     annotations = []
     for op in walk(function):
         if op.name in OPS:
@@ -85,7 +86,10 @@ def _types_to_attributes(function: ir.Operation, shardings: Shardings) -> list[i
 
 
 def _arguments_to_annotations(block: ir.Block, op: ir.Operation, shardings: Shardings) -> None:
-    """Arguments of other blocks than a function's first have no attributes."""
+    """Move the shardings in block arguments' types to annotations.
+
+    Only the arguments of a function's first block can have attributes.
+    """
     for argument in block.arguments:
         sharding = shardings.of_type(argument.type)
         if sharding is None:
@@ -94,8 +98,8 @@ def _arguments_to_annotations(block: ir.Block, op: ir.Operation, shardings: Shar
         users = [(use.owner.operation, use.operand_number) for use in argument.uses]
         with ir.InsertionPoint.at_block_begin(block), op.location:
             new = annotate(argument, shardings.write(sharding), as_result=True)
-        for user, place in users:
-            user.operands[place] = new
+        for user, number in users:
+            user.operands[number] = new
 
 
 def _declared_types_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
@@ -107,10 +111,12 @@ def _declared_types_to_attributes(op: ir.Operation, shardings: Shardings) -> Non
         for each, entry in zip(types, entries, strict=True):
             sharding = shardings.of_type(each)
             if sharding is not None:
-                said = Annotation(sharding)
+                annotation = Annotation(sharding)
                 if SHARDING in entry:
-                    said = _both(said, shardings.read_annotation(entry[SHARDING], each.rank), op)
-                entry[SHARDING] = shardings.write(said)
+                    annotation = _both(
+                        annotation, shardings.read_annotation(entry[SHARDING], each.rank), op
+                    )
+                entry[SHARDING] = shardings.write(annotation)
             plain[-1].append(each if sharding is None else shardings.typed(each, None))
         set_boundary(op, key, entries)
     op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*plain))
@@ -124,20 +130,20 @@ def _results_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
             found[number] = Annotation(sharding)
     if not found and SHARDINGS not in op.attributes:
         return
-    said = shardings.of_results(op)
-    if not found and not said:
+    annotation = shardings.of_results(op)
+    if not found and not annotation:
         return
     if found and is_constant(op):
         raise error_at(op.location, "a constant's type has a sharding: annotate its result instead")
     if op.name == "mesh.collective_permute" and "mesh_axis" not in op.attributes and found:
         op.attributes["cluster"] = ir.FlatSymbolRefAttr.get(found[0].grid)
     for number, each in found.items():
-        said[number] = _both(each, said[number], op) if number in said else each
+        annotation[number] = _both(each, annotation[number], op) if number in annotation else each
         op.results[number].set_type(shardings.typed(op.results[number].type, None))
-    told = {number: each for number, each in said.items() if not each.says_nothing}
+    informative = {number: each for number, each in annotation.items() if not each.says_nothing}
     op.attributes[SHARDINGS] = ir.ArrayAttr.get(
         [
-            shardings.write(told[number]) if number in told else ir.UnitAttr.get()
+            shardings.write(informative[number]) if number in informative else ir.UnitAttr.get()
             for number in range(len(op.results))
         ]
     )
@@ -150,15 +156,15 @@ def _both(a: Annotation, b: Annotation, op: ir.Operation) -> Annotation:
     return both
 
 
-def _spell_out(op: ir.Operation, shardings: Shardings) -> None:
+def _canonicalize(op: ir.Operation, shardings: Shardings) -> None:
     value, result = op.operands[0], op.results[0]
     attribute = op.attributes["sharding"]
     if not is_sharding(attribute):
-        said = read_notation(default_grid(op), attribute, value.type.rank)
-        op.attributes["sharding"] = shardings.write(shardings.checked(said, value.type.rank))
+        annotation = read_notation(default_grid(op), attribute, value.type.rank)
+        op.attributes["sharding"] = shardings.write(shardings.checked(annotation, value.type.rank))
     else:
-        said = shardings.read_annotation(attribute, value.type.rank)
-        op.attributes["sharding"] = shardings.write(said)
+        annotation = shardings.read_annotation(attribute, value.type.rank)
+        op.attributes["sharding"] = shardings.write(annotation)
     if op.name != "mesh.annotate":
         return
     itself = flag(op, "as_result", default=True)
@@ -171,7 +177,7 @@ def _spell_out(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def replace_uses_after(value: ir.Value, new: ir.Value, op: ir.Operation) -> None:
-    """Let the uses of `value` that come after `op` in its block, or inside there, be of `new`."""
+    """Replace the uses of `value` that come after `op` in its block, also in regions, by `new`."""
     for use in list(value.uses):
         user = use.owner.operation
         around = user

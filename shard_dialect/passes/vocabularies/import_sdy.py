@@ -1,10 +1,11 @@
-"""Shardy's annotations to ours: part of the pass `import`.
+"""Import Shardy's annotations into the `mesh` dialect: a step of the pass `import`.
 
 sdy.sharding = #sdy.sharding<...>        on arguments and results: mesh.sharding
 sdy.sharding = #sdy.sharding_per_value   on ops: mesh.shardings
-sdy.sharding_constraint                  mesh.annotate, for users; itself, if it has none
+sdy.sharding_constraint                  mesh.annotate, for its users; of the value if it has none
 sdy.manual_computation                   scf.execute_region {mesh.manual_axes}, whose operands
-                                         go in by mesh.to_local and come out by mesh.to_global
+                                         enter by mesh.to_local, and whose results leave by
+                                         mesh.to_global
 sdy.named_computation                    scf.execute_region {mesh.named_computation}
 """
 
@@ -32,12 +33,12 @@ from shard_dialect.passes.vocabularies.import_mesh import replace_uses_after
 
 
 def import_sdy(module: ir.Operation, ops: Sequence[ir.Operation]) -> bool:
-    """Change the module, whose `ops` these are; whether there was anything to change."""
+    """Import Shardy's `ops` of `module` in place; return whether there were any."""
     found = [op for op in ops if _is_sdys(op)]
     if not found:
         return False
     importer = _Importer(module)
-    for op in found:  # each before those inside it
+    for op in found:  # outer ops before the ops inside them
         with located(op):
             importer.convert(op)
     for op in reversed(importer.done):
@@ -62,11 +63,12 @@ def _has_boundary(op: ir.Operation) -> bool:
 
 @dataclass(frozen=True)
 class _Declaring(sdy.SdyReader):
-    """Declares the meshes that shardings write out in place."""
+    """Declares the meshes that shardings inline."""
 
     module: ir.Operation
 
     def grid_like(self, mesh: Grid) -> Grid:
+        """Return the declared grid equal to `mesh`; declare one if there is none."""
         found = super().grid_like(mesh)
         if found is mesh:
             names = (f"inlined_mesh_{number}" for number in count())
@@ -78,7 +80,7 @@ class _Declaring(sdy.SdyReader):
 
 
 class _Importer:
-    """Converts the ops of one module; those that gave way are in `done`, outer ones first."""
+    """Converts the ops of one module; `done` lists the replaced ops, outer ones first."""
 
     def __init__(self, module: ir.Operation) -> None:
         self.module = module
@@ -93,10 +95,10 @@ class _Importer:
             self._boundary(op)
         if sdy.SHARDING in op.attributes:
             types = [result.type for result in op.results]
-            said = self.reader.per_value(op.attributes[sdy.SHARDING], types)
+            annotations = self.reader.per_value(op.attributes[sdy.SHARDING], types)
             del op.attributes[sdy.SHARDING]
-            if said:
-                op.attributes[SHARDINGS] = self._per_value(said, types)
+            if annotations:
+                op.attributes[SHARDINGS] = self._per_value(annotations, types)
         if sdy.RULE in op.attributes:
             op.attributes[RULE] = ir.StringAttr.get(write_rule(self.reader.rule(op)))
             del op.attributes[sdy.RULE]
@@ -105,24 +107,29 @@ class _Importer:
                 _CONVERT[op.name](self, op)
             self.done.append(op)
 
-    def _per_value(self, said: Sequence[Annotation], types: Sequence[ir.Type]) -> ir.ArrayAttr:
-        """One for each value; what is open everywhere says nothing, nor does that of a scalar."""
+    def _per_value(
+        self, annotation: Sequence[Annotation], types: Sequence[ir.Type]
+    ) -> ir.ArrayAttr:
+        """Return one attribute per value: unit for a fully open sharding, and for a scalar's."""
 
-        def says_nothing(number: int, each: Annotation) -> bool:
+        def is_empty(number: int, each: Annotation) -> bool:
             is_scalar = number < len(types) and self._is_of_scalar(each, types[number])
             return each.says_nothing or is_scalar
 
         return ir.ArrayAttr.get(
             [
-                ir.UnitAttr.get() if says_nothing(number, each) else self.shardings.write(each)
-                for number, each in enumerate(said)
+                ir.UnitAttr.get() if is_empty(number, each) else self.shardings.write(each)
+                for number, each in enumerate(annotation)
             ]
         )
 
-    def _is_of_scalar(self, said: Annotation, type_: ir.Type) -> bool:
-        """Whether it says how a scalar lies, which is whole; not on which one device it is."""
+    def _is_of_scalar(self, annotation: Annotation, type_: ir.Type) -> bool:
+        """Whether it annotates a scalar, which is never split, on a grid of several devices.
+
+        On a maximal mesh, whose grid has rank 0, the annotation chooses the scalar's device.
+        """
         is_tensor = isinstance(type_, ir.RankedTensorType)
-        return not is_tensor and self.shardings.grid(said.grid).rank > 0
+        return not is_tensor and self.shardings.grid(annotation.grid).rank > 0
 
     def _boundary(self, op: ir.Operation) -> None:
         type_ = op.attributes["function_type"].value
@@ -130,48 +137,52 @@ class _Importer:
             entries = boundary(op, key)
             for entry, each in zip(entries, types, strict=True):
                 if sdy.SHARDING in entry:
-                    said = self.reader.sharding(entry.pop(sdy.SHARDING), each)
-                    if not self._is_of_scalar(said, each):
-                        entry[SHARDING] = self.shardings.write(said)
+                    annotation = self.reader.sharding(entry.pop(sdy.SHARDING), each)
+                    if not self._is_of_scalar(annotation, each):
+                        entry[SHARDING] = self.shardings.write(annotation)
             set_boundary(op, key, entries)
 
     def mesh(self, op: ir.Operation) -> None:
         write_cluster(self.shardings.grids[op.attributes["sym_name"].value])
 
     def constraint(self, op: ir.Operation) -> None:
-        """One without uses says how its operand lies, if nothing else does; and all that come after
-        it see it so.
+        """Convert a constraint: for its users, or, without any, of the value itself.
+
+        In the latter case all later uses of the value read the annotation. If another annotation of
+        the value contradicts it, it applies to these uses only.
         """
         value, result = op.operands[0], op.results[0]
         if not isinstance(value.type, ir.RankedTensorType):
-            result.replace_all_uses_with(value)  # a scalar is whole
+            result.replace_all_uses_with(value)  # a scalar is never split
             return
         annotation = self.reader.sharding(op.attributes["sharding"], value.type)
-        said = self.shardings.write(annotation)
+        attribute = self.shardings.write(annotation)
         if any(True for _ in result.uses):
-            new = annotate(value, said, as_result=False)
+            new = annotate(value, attribute, as_result=False)
             result.replace_all_uses_with(new)
-        elif SHARDINGS not in op.attributes and _is_said(value, said):
+        elif SHARDINGS not in op.attributes and _is_annotated(value, attribute):
             return
         else:
-            new = annotate(value, said, as_result=self._agrees(value, annotation))
+            new = annotate(value, attribute, as_result=self._agrees(value, annotation))
             replace_uses_after(value, new, op)
         _keep_shardings(op, new)
 
-    def _agrees(self, value: ir.Value, said: Annotation) -> bool:
-        """Whether a value may lie so, by what is said of it already."""
-        before = _said_of(value)
+    def _agrees(self, value: ir.Value, annotation: Annotation) -> bool:
+        """Whether `annotation` does not contradict the annotation that `value` already has."""
+        before = _annotation_of(value)
         if before is None:
             return True
-        return self.shardings.read_annotation(before, value.type.rank).meet(said) is not None
+        return self.shardings.read_annotation(before, value.type.rank).meet(annotation) is not None
 
     def reshard(self, op: ir.Operation) -> None:
         value = op.operands[0]
         if not isinstance(value.type, ir.RankedTensorType):
             op.results[0].replace_all_uses_with(value)
             return
-        said = self.shardings.write(self.reader.sharding(op.attributes["sharding"], value.type))
-        new = create("mesh.reshard", [value.type], [value], {"sharding": said})
+        annotation = self.shardings.write(
+            self.reader.sharding(op.attributes["sharding"], value.type)
+        )
+        new = create("mesh.reshard", [value.type], [value], {"sharding": annotation})
         op.results[0].replace_all_uses_with(new.results[0])
         _keep_shardings(op, new.results[0])
 
@@ -186,18 +197,18 @@ class _Importer:
         _keep_shardings(op, new.results[0])
 
     def named(self, op: ir.Operation) -> None:
-        """The shardings of block arguments are annotations in the region; of results, on the op."""
+        """Annotate the block arguments in the region, and the results by an attribute of its op."""
         region = self._region(op, {NAMED: op.attributes["name"]})
         inside = list(op.operands)
         if "in_shardings" in op.attributes:
             types = [value.type for value in inside]
-            said = self.reader.per_value(op.attributes["in_shardings"], types)
+            annotation = self.reader.per_value(op.attributes["in_shardings"], types)
             with ir.InsertionPoint.at_block_begin(body(region)):
                 inside = [
                     annotate(value, self.shardings.write(each), as_result=False)
                     if isinstance(value.type, ir.RankedTensorType) and not each.says_nothing
                     else value
-                    for value, each in zip(inside, said, strict=True)
+                    for value, each in zip(inside, annotation, strict=True)
                 ]
         if "out_shardings" in op.attributes:
             types = [result.type for result in op.results]
@@ -209,38 +220,42 @@ class _Importer:
         names = syntax.read_manual_axes(str(op.attributes["manual_axes"]))
         types = [value.type for value in op.operands]
         results = [result.type for result in op.results]
-        said_in = self.reader.per_value(op.attributes["in_shardings"], types)
-        said_out = self.reader.per_value(op.attributes["out_shardings"], results)
-        grid = self._common_grid([*said_in, *said_out])
+        annotations_in = self.reader.per_value(op.attributes["in_shardings"], types)
+        annotations_out = self.reader.per_value(op.attributes["out_shardings"], results)
+        grid = self._common_grid([*annotations_in, *annotations_out])
         axes = write_axes([axis_number(name, grid, "manual_axes") for name in names])
         region = self._region(op, {MANUAL: axes})
 
-        def cross(name: str, value: ir.Value, said: Annotation, type_: ir.Type) -> ir.Value:
-            attributes = {"sharding": self.shardings.write(said), "manual_axes": axes}
+        def cross(name: str, value: ir.Value, annotation: Annotation, type_: ir.Type) -> ir.Value:
+            attributes = {"sharding": self.shardings.write(annotation), "manual_axes": axes}
             return create(name, [type_], [value], attributes).results[0]
 
         arguments = list(body(op).arguments)
         with ir.InsertionPoint.at_block_begin(body(region)):
             inside = [
-                cross("mesh.to_local", value, said, argument.type)
-                for value, said, argument in zip(op.operands, said_in, arguments, strict=True)
+                cross("mesh.to_local", value, annotation, argument.type)
+                for value, annotation, argument in zip(
+                    op.operands, annotations_in, arguments, strict=True
+                )
             ]
         with ir.InsertionPoint(operations(body(op))[-1]):
             outside = [
-                cross("mesh.to_global", value, said, type_)
-                for value, said, type_ in zip(_returned(op), said_out, results, strict=True)
+                cross("mesh.to_global", value, annotation, type_)
+                for value, annotation, type_ in zip(
+                    _returned(op), annotations_out, results, strict=True
+                )
             ]
         self._move_body(op, region, inside, outside)
 
-    def _common_grid(self, said: Sequence[Annotation]) -> Grid:
-        grids = [self.shardings.grid(each.grid) for each in said if each.grid]
+    def _common_grid(self, annotation: Sequence[Annotation]) -> Grid:
+        grids = [self.shardings.grid(each.grid) for each in annotation if each.grid]
         real = [grid for grid in grids if grid.rank]
         if real:
             return real[0]
         return next((grid for grid in self.shardings.grids.values() if grid.rank), Grid("", ()))
 
     def _region(self, op: ir.Operation, attributes: dict[str, ir.Attribute]) -> ir.Operation:
-        """An empty region op that gives what `op` gave."""
+        """Create an empty region op with the result types of `op`."""
         types = [result.type for result in op.results]
         marks = {"no_inline": ir.UnitAttr.get()}
         region = create("scf.execute_region", types, [], attributes | marks, regions=1)
@@ -254,7 +269,10 @@ class _Importer:
         inside: Sequence[ir.Value],
         outside: Sequence[ir.Value] | None = None,
     ) -> None:
-        """Move the ops of the region over, its arguments replaced; it gives `outside`, if given."""
+        """Move the body of `op` to `region`; `inside` replaces its arguments.
+
+        The region yields `outside`, or what `op` returned if that is `None`.
+        """
         for argument, value in zip(body(op).arguments, inside, strict=True):
             argument.replace_all_uses_with(value)
         block = body(region)
@@ -267,13 +285,13 @@ class _Importer:
             old.replace_all_uses_with(new)
 
 
-def _is_said(value: ir.Value, said: ir.Attribute) -> bool:
-    before = _said_of(value)
-    return before is not None and before == said
+def _is_annotated(value: ir.Value, annotation: ir.Attribute) -> bool:
+    before = _annotation_of(value)
+    return before is not None and before == annotation
 
 
-def _said_of(value: ir.Value) -> ir.Attribute | None:
-    """What is said already of how a value lies, by what makes it."""
+def _annotation_of(value: ir.Value) -> ir.Attribute | None:
+    """The annotation of a value at its definition: on the argument, on the op, or `annotate`."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         handle = owner.owner.operation
@@ -283,13 +301,13 @@ def _said_of(value: ir.Value) -> ir.Attribute | None:
         entry = handle.attributes["arg_attrs"][value.arg_number]
         return entry[SHARDING] if SHARDING in entry else None
     if SHARDINGS in owner.attributes:
-        said = owner.attributes[SHARDINGS][ir.OpResult(value).result_number]
-        return None if isinstance(said, ir.UnitAttr) else said
+        annotation = owner.attributes[SHARDINGS][ir.OpResult(value).result_number]
+        return None if isinstance(annotation, ir.UnitAttr) else annotation
     return owner.attributes["sharding"] if owner.name == "mesh.annotate" else None
 
 
 def _keep_shardings(op: ir.Operation, new: ir.Value) -> None:
-    """What was said of the op's result is said of `new`."""
+    """Copy the annotations of the op's results to the op that defines `new`."""
     if SHARDINGS in op.attributes:
         new.owner.operation.attributes[SHARDINGS] = op.attributes[SHARDINGS]
 

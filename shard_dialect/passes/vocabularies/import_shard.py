@@ -1,4 +1,4 @@
-"""Upstream's annotations to ours: part of the pass `import`."""
+"""Import upstream's annotations into the `mesh` dialect: a step of the pass `import`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Annotation, ShardingError
 
 _SHARDINGS = ("shard.get_sharding", "shard.sharding")
-"""Ops without a use once the annotations are ours; last to first made."""
+"""Ops that have no uses once the annotations are imported; users before their operands."""
 
 
 def import_shard(module: ir.Operation, ops: Sequence[ir.Operation]) -> bool:
-    """Change the module, whose `ops` these are; whether there was anything to change."""
+    """Import upstream's `ops` of `module` in place; return whether there were any."""
     ours = [op for op in ops if op.name.startswith("shard.")]
     if not ours:
         return False
@@ -33,7 +33,7 @@ def import_shard(module: ir.Operation, ops: Sequence[ir.Operation]) -> bool:
         else:
             others.append(op)
     importer = _Importer(shardings)
-    # Those that stand for an attribute go last: the op that gets it is ours by then.
+    # Those that stand for an attribute go last, when the op that gets it is imported.
     for op, made in sorted(annotations, key=lambda each: STANDS_FOR in each[0].attributes):
         with located(op):
             importer.convert(op, made)
@@ -50,7 +50,7 @@ def _made_by(op: ir.Operation) -> ir.Operation:
 
 
 class _Importer:
-    """Converts annotations; `boundaries` has what arguments and results get, to be written once."""
+    """Converts annotations; `boundaries` collects the attributes of arguments and results."""
 
     def __init__(self, shardings: Shardings) -> None:
         self.shardings = shardings
@@ -63,12 +63,12 @@ class _Importer:
         sharding = Layout.of(made).sharding(rank, self.shardings.grid(grid_name(made)))
         attribute = self.shardings.write(self.shardings.checked(Annotation(sharding), rank))
         stands_for = op.attributes[STANDS_FOR].value if STANDS_FOR in op.attributes else None
-        give_back = _GIVE_BACK.get(stands_for) if stands_for else None
+        restore = _RESTORE.get(stands_for) if stands_for else None
         with ir.InsertionPoint(op), op.location:
             if stands_for == "reshard":
-                made_of = {"sharding": attribute}
-                new = create("mesh.reshard", [source.type], [source], made_of).results[0]
-            elif give_back and give_back(self, op, attribute):
+                attributes = {"sharding": attribute}
+                new = create("mesh.reshard", [source.type], [source], attributes).results[0]
+            elif restore and restore(self, op, attribute):
                 new = source
             else:
                 for_users = "annotate_for_users" in op.attributes
@@ -77,7 +77,7 @@ class _Importer:
         op.erase()
 
     def to_argument(self, op: ir.Operation, sharding: ir.Attribute) -> bool:
-        """Give the sharding to the argument that it was of; whether there is one."""
+        """Set the sharding on the annotated argument; return whether the value is an argument."""
         value = op.operands[0]
         if not isinstance(value.owner, ir.Block):
             return False
@@ -91,7 +91,7 @@ class _Importer:
         return self._to_boundary(function, "res_attrs", uses[0].operand_number, sharding)
 
     def _to_boundary(
-        self, function: ir.Operation, key: str, place: int, sharding: ir.Attribute
+        self, function: ir.Operation, key: str, number: int, sharding: ir.Attribute
     ) -> bool:
         function = function.operation
         if function.name != "func.func":
@@ -99,7 +99,7 @@ class _Importer:
         name = name_of(function)
         self.functions[name] = function
         entries = self.boundaries.setdefault((name, key), boundary(function, key))
-        entries[place][SHARDING] = sharding
+        entries[number][SHARDING] = sharding
         return True
 
     def write_boundaries(self) -> None:
@@ -110,16 +110,16 @@ class _Importer:
         value = op.operands[0]
         if isinstance(value.owner, ir.Block):
             return False
-        maker = value.owner.operation
-        given = [ir.UnitAttr.get()] * len(maker.results)
-        if SHARDINGS in maker.attributes:
-            given = list(maker.attributes[SHARDINGS])
+        owner = value.owner.operation
+        given = [ir.UnitAttr.get()] * len(owner.results)
+        if SHARDINGS in owner.attributes:
+            given = list(owner.attributes[SHARDINGS])
         given[value.result_number] = sharding
-        maker.attributes[SHARDINGS] = ir.ArrayAttr.get(given)
+        owner.attributes[SHARDINGS] = ir.ArrayAttr.get(given)
         return True
 
 
-_GIVE_BACK: dict[str, Callable[[_Importer, ir.Operation, ir.Attribute], bool]] = {
+_RESTORE: dict[str, Callable[[_Importer, ir.Operation, ir.Attribute], bool]] = {
     "argument": _Importer.to_argument,
     "op": _Importer.to_op,
     "result": _Importer.to_result,
@@ -127,7 +127,7 @@ _GIVE_BACK: dict[str, Callable[[_Importer, ir.Operation, ir.Attribute], bool]] =
 
 
 def _without_unused(ops: Sequence[ir.Operation]) -> list[ir.Operation]:
-    """Drop the shardings that no op takes any more; the other ops."""
+    """Erase the sharding ops that have no uses; return the other ops."""
     left = list(ops)
     for name in _SHARDINGS:
         kept = []
@@ -141,7 +141,7 @@ def _without_unused(ops: Sequence[ir.Operation]) -> list[ir.Operation]:
 
 
 def _import_grids(module: ir.Operation, left: Sequence[ir.Operation]) -> None:
-    """Make clusters of the grids, but of those that upstream's ops still look for."""
+    """Replace each `shard.grid` by a `mesh.cluster`, unless ops of `shard` still refer to it."""
     kept = {symbol(op.attributes["grid"]) for op in left if "grid" in op.attributes}
     for op in operations(body(module)):
         grid = read_grid(op) if op.name == "shard.grid" else None

@@ -14,7 +14,7 @@ func.func @a_partial_maximum(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @a_rule_without_results(%x: tensor<16xf32>) {
-  // expected-error@+1 {{a rule of an op without results cannot be said in Shardy's sdy dialect}}
+  // expected-error@+1 {{a rule of an op without results cannot be expressed in Shardy's sdy dialect}}
   stablehlo.custom_call @use(%x) {has_side_effect = true, mesh.sharding_rule = "([i])->()"} : (tensor<16xf32>) -> ()
   return
 }
@@ -23,7 +23,7 @@ func.func @a_rule_without_results(%x: tensor<16xf32>) {
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @a_rule_with_a_maximum(%x: tensor<16x8xf32>) -> tensor<16xf32> {
-  // expected-error@+1 {{a rule that reduces by max cannot be said in Shardy's sdy dialect: it has sums only}}
+  // expected-error@+1 {{a rule that reduces by max cannot be expressed in Shardy's sdy dialect: it has sums only}}
   %0 = stablehlo.custom_call @max(%x) {mesh.sharding_rule = "([i, j])->([i]) reduction={j: max}"} : (tensor<16x8xf32>) -> tensor<16xf32>
   return %0 : tensor<16xf32>
 }
@@ -33,7 +33,7 @@ func.func @a_rule_with_a_maximum(%x: tensor<16x8xf32>) -> tensor<16xf32> {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @a_hint(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
   %0 = math.tanh %x : tensor<16x16xf32>
-  // expected-error@+1 {{the hint [[0], []] cannot be said in Shardy's sdy dialect}}
+  // expected-error@+1 {{the soft constraint [[0], []] cannot be expressed in Shardy's sdy dialect}}
   %1 = "mesh.annotate"(%0) {sharding = #mesh.shard<@g, [[0], []]>, required = false} : (tensor<16x16xf32>) -> tensor<16x16xf32>
   return %1 : tensor<16x16xf32>
 }
@@ -62,7 +62,7 @@ func.func @offsets(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @a_place(%x: tensor<16x16xf32>) {
-  // expected-error@+1 {{'mesh.idx' op cannot be said in Shardy's sdy dialect}}
+  // expected-error@+1 {{'mesh.idx' op cannot be expressed in Shardy's sdy dialect}}
   %0 = "mesh.idx"() {cluster = @g} : () -> index
   return
 }
@@ -71,7 +71,7 @@ func.func @a_place(%x: tensor<16x16xf32>) {
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @a_size(%x: tensor<16x16xf32>) {
-  // expected-error@+1 {{'mesh.size' op cannot be said in Shardy's sdy dialect}}
+  // expected-error@+1 {{'mesh.size' op cannot be expressed in Shardy's sdy dialect}}
   %0 = "mesh.size"() {cluster = @g} : () -> index
   return
 }
@@ -80,7 +80,7 @@ func.func @a_size(%x: tensor<16x16xf32>) {
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @a_permutation(%x: tensor<16x16xf32, #mesh.shard<@g, [[0]]>>) {
-  // expected-error@+1 {{'mesh.collective_permute' op cannot be said in Shardy's sdy dialect}}
+  // expected-error@+1 {{'mesh.collective_permute' op cannot be expressed in Shardy's sdy dialect}}
   %0 = "mesh.collective_permute"(%x) {mesh_axis = [0], permutation = [1, 0]} : (tensor<16x16xf32, #mesh.shard<@g, [[0]]>>) -> tensor<16x16xf32, #mesh.shard<@g, [[0]]>>
   return
 }
@@ -88,12 +88,12 @@ func.func @a_permutation(%x: tensor<16x16xf32, #mesh.shard<@g, [[0]]>>) {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-// expected-error@+1 {{'mesh.sub_cluster' op cannot be said in Shardy's sdy dialect}}
+// expected-error@+1 {{'mesh.sub_cluster' op cannot be expressed in Shardy's sdy dialect}}
 "mesh.sub_cluster"() {sym_name = "part", cluster = @g, offsets = [0, 0], sizes = [1, 8]} : () -> ()
 
 // -----
 
-// expected-error@+1 {{grid @g(?), of unknown sizes, cannot be said in Shardy's sdy dialect}}
+// expected-error@+1 {{grid @g(?), of unknown sizes, cannot be expressed in Shardy's sdy dialect}}
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64} : () -> ()
 
 // -----

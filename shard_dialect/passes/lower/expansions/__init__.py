@@ -1,8 +1,9 @@
-"""Ops, most of StableHLO, that upstream converts wrongly or not at all. Part of `lower`.
+"""Expand ops, most of StableHLO, that upstream converts wrongly or not at all. A step of `lower`.
 
-Each module has functions that write, at the current insertion point, what an op's results are: its
-own where it stays. Some do so in front of upstream's conversion, which is to take what they write;
-others make loops on buffers of what it has left, whose regions it has converted.
+Each module has functions that create the expansion of an op at the insertion point, and return the
+values of its results; these are the op's own if it stays. Some run before upstream's conversion,
+which then converts the ops that they create. Others run after it, and create loops on buffers for
+the ops that it left, whose regions it has converted.
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ _TO_LOOPS: dict[str, _Expansion] = {
 
 
 def to_other_ops(module: ir.Operation) -> None:
-    """Before upstream's conversion; with those of users' own ops, by their records."""
+    """Expand to other ops, before upstream's conversion; users' own ops by their records."""
     registered = {name: each.lowering for name, each in RECORDS.items() if each.lowering}
     _expand(module, {**_TO_OTHERS, **registered})
 
 
 def to_loops(module: ir.Operation) -> None:
-    """Behind it, and right before bufferization, which must see what the loops read.
+    """Expand to loops, right before bufferization, which must see what the loops read.
 
-    The passes before that would fold a buffer that loops fill into what reads it.
+    The passes before that would fold a buffer that loops fill into the op that reads it.
     """
     _expand(module, _TO_LOOPS)
     compute_elements(module)

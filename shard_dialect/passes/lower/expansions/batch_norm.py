@@ -1,4 +1,4 @@
-"""`stablehlo.batch_norm_*` as the formulas that the specification has for them."""
+"""Expand `stablehlo.batch_norm_*` to the formulas in its specification."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shard_dialect.rules.stablehlo.index_arithmetic import broadcast, joined, re
 
 
 class _Features:
-    """The elements of a tensor by the feature that they are of."""
+    """Reductions and broadcasts over the elements of each feature of a tensor."""
 
     def __init__(self, op: ir.Operation) -> None:
         self.whole = op.operands[0].type
@@ -23,11 +23,11 @@ class _Features:
         self.count = prod(self.whole.shape[dim] for dim in self.others)
 
     def wide(self, vector: ir.Value) -> ir.Value:
-        """Each feature's number at all of its elements."""
+        """Broadcast each feature's number to all of its elements."""
         return broadcast(vector, self.whole.shape, [self.feature])
 
     def sum(self, value: ir.Value) -> ir.Value:
-        """Of each feature's elements."""
+        """The sum of each feature's elements."""
         if not self.others:
             return value
         scalar = build.resized(self.whole, [])
@@ -41,19 +41,22 @@ class _Features:
         return made.results[0]
 
     def mean(self, value: ir.Value) -> ir.Value:
+        """The mean of each feature's elements."""
         return joined(self.sum(value), repeated(self.count, self.vector), "divide")
 
     def deviation(self, variance: ir.Value) -> ir.Value:
-        """The square root of the variance, wide, and a little more than zero."""
+        """The square root of the variance plus epsilon, broadcast."""
         moved = joined(self.wide(variance), self.epsilon, "add")
         return build.create("stablehlo.sqrt", [self.whole], [moved]).results[0]
 
 
 def inference(op: ir.Operation) -> Sequence[ir.Value]:
+    """The normalized operand of `stablehlo.batch_norm_inference`."""
     return [_normalized(_Features(op), *op.operands)]
 
 
 def training(op: ir.Operation) -> Sequence[ir.Value]:
+    """The normalized operand, the mean and the variance of `stablehlo.batch_norm_training`."""
     features = _Features(op)
     operand, scale, offset = op.operands
     mean = features.mean(operand)
@@ -77,7 +80,7 @@ def _normalized(
 
 
 def grad(op: ir.Operation) -> Sequence[ir.Value]:
-    """Of the operand, the scale and the offset."""
+    """The gradients of the operand, the scale and the offset."""
     features = _Features(op)
     operand, scale, mean, variance, given = op.operands
     centered = joined(operand, features.wide(mean), "subtract")

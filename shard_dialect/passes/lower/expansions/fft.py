@@ -1,4 +1,4 @@
-"""`stablehlo.fft`: along one dimension after the other, row by row."""
+"""Expand `stablehlo.fft`: one dimension after the other, row by row."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from shard_dialect.rules.stablehlo.attribute_reading import integers, numbers
 
 
 def fft(op: ir.Operation) -> Sequence[ir.Value]:
+    """The transform of the operand, of any type that `stablehlo.fft` has."""
     source, type_ = build.buffer_of(op.operands[0]), op.results[0].type
     kind = numbers(op, "fft_type", "FftTypeAttr").value
     count = len(integers(op, "fft_length"))
@@ -36,7 +37,7 @@ def fft(op: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _along(source: ir.Value, into: ir.Value, dim: int, *, is_inverse: bool) -> None:
-    """Of complex numbers; from memory into the same or other."""
+    """Transform complex numbers along a dimension, from one buffer to the same or another."""
     size = source.type.shape[dim]
     transform = transform_of(source.type.element_type, size, is_inverse=is_inverse)
 
@@ -51,7 +52,7 @@ def _along(source: ir.Value, into: ir.Value, dim: int, *, is_inverse: bool) -> N
 
 
 def _real_to_half(source: ir.Value, into: ir.Value, dim: int) -> None:
-    """The first half of the spectrum of real numbers: the other one is its mirror image."""
+    """The first half of the spectrum of real numbers; the other half is its mirror image."""
     size = source.type.shape[dim]
     transform = transform_of(into.type.element_type, size, is_inverse=False)
     zero = reductions.identity_value("sum", source.type.element_type)
@@ -67,7 +68,7 @@ def _real_to_half(source: ir.Value, into: ir.Value, dim: int) -> None:
 
 
 def _half_to_real(source: ir.Value, into: ir.Value, dim: int) -> None:
-    """Its inverse."""
+    """The inverse of `_real_to_half`."""
     half, size = source.type.shape[dim], into.type.shape[dim]
     transform = transform_of(source.type.element_type, size, is_inverse=True)
 
@@ -91,7 +92,7 @@ def _half_to_real(source: ir.Value, into: ir.Value, dim: int) -> None:
 def _each_row(
     type_: ir.MemRefType, dim: int, write: Callable[[Callable[[Number], list[Number]]], None]
 ) -> None:
-    """`write` is given what makes a place of one in a row."""
+    """Loop over the rows along `dim`; `write` gets a function from a row's position to indices."""
 
     def inside(places: Values, _: Values) -> Values:
         write(lambda place: [place if each == dim else at for each, at in enumerate(places)])

@@ -1,10 +1,10 @@
 """The Fourier transform of a row of complex numbers, one prime factor of its size at a time.
 
-Of `n` elements `x`, the transforms of length `l` of every `n/l`-th of them are known,
+Let the transforms of length `l` of every `n/l`-th of `n` elements `x` be known:
 
     y[j, k] = sum over t < l of x[k + (n/l) t] w_l^(j t)        w_l = exp(-2 pi i / l)
 
-from `y = x` with `l = 1` on; those of length `p l` are, with `m = n / (p l)`,
+This starts from `y = x` with `l = 1`. The transforms of length `p l` are, with `m = n / (p l)`,
 
     y'[j, k] = sum over q < p of y[j mod l, k + m q] w_(p l)^(j q)
 
@@ -13,7 +13,7 @@ large, the row is instead convolved with a chirp (Bluestein's algorithm),
 
     y[j] = c[j] sum over k of x[k] c[k] / c[j - k]              c[k] = exp(-pi i k^2 / n)
 
-by transforms of as many elements as the next power of two of `2 n` says.
+by transforms whose size is the next power of two of `2 n`.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ from shard_dialect.passes.lower.expansions.loop_code import Values
 Load: TypeAlias = Callable[[ir.Value], ir.Value]
 Store: TypeAlias = Callable[[ir.Value, ir.Value], object]
 Transform: TypeAlias = Callable[[Load, int, Store], None]
-"""Takes what reads an element, how many are wanted, and what stores one."""
+"""Takes a function that loads an element, the number of elements to store, and one that stores."""
 
 _LARGE = 256
-"""Prime factors from here on take longer than four transforms of twice as many elements."""
+"""From this prime factor on, Bluestein's algorithm is faster."""
 
 
 def transform_of(element: ir.ComplexType, size: int, *, is_inverse: bool) -> Transform:
+    """The code of a transform of `size` elements: direct, or by a convolution."""
     if max(_prime_factors(size), default=1) >= _LARGE:
         return _Convolution.of(element, size, is_inverse=is_inverse).transform
     return _Row.of(element, size, is_inverse=is_inverse).transform
 
 
 def number(real: ir.Value, imaginary: ir.Value) -> ir.Value:
+    """The complex number of two parts."""
     element = ir.ComplexType.get(real.type)
     return build.create("complex.create", [element], [real, imaginary]).results[0]
 
@@ -162,10 +164,10 @@ class _Row:
 class _Convolution:
     size: int
     row: _Row
-    """Of more elements; its inverse is that of the conjugates, conjugated."""
+    """The larger transform; its inverse is the conjugate of that of the conjugates."""
     chirp: _Waves
     kernel: ir.Value
-    """What the spectrum of a row is multiplied by."""
+    """The factors that multiply the spectrum of a row."""
     spectrum: ir.Value
 
     @classmethod
@@ -190,7 +192,7 @@ class _Convolution:
         return made
 
     def _inside(self, place: ir.Value, load: Load) -> ir.Value:
-        """Zero past the end of the row."""
+        """An element of the row times the chirp; zero past the end of the row."""
         value = load(loop_code.joined("minsi", place, self.size - 1))
         is_inside = loop_code.less(place, self.size)
         return loop_code.chosen(is_inside, value, reductions.identity_value("sum", value.type))
@@ -213,7 +215,7 @@ class _Convolution:
 
 
 def _prime_factors(size: int) -> list[int]:
-    """From the smallest on."""
+    """The prime factors, ascending."""
     found, factor = [], 2
     while factor * factor <= size:
         while size % factor == 0:

@@ -1,9 +1,9 @@
-"""`stablehlo.gather` and `stablehlo.scatter`: one element of a slice after the other.
+"""Expand `stablehlo.gather` and `stablehlo.scatter`: one element of a slice after the other.
 
-    for each place of the slices:
-      at = indices[the place, but for its part in a slice] + the place in the slice
-      gather:   result[place] = operand[at], where slices that are not inside are moved
-      scatter:  operand[at] = join(operand[at], slices[place]), if that is inside
+    for each position in the slices:
+      at = indices[batch part of the position] + window part of the position
+      gather:   result[position] = operand[at], with the slice's start clamped to be inside
+      scatter:  operand[at] = join(operand[at], slices[position]), if that is inside
 
 A gather is an op of linalg, which is fused with others.
 """
@@ -25,7 +25,7 @@ _FIRST_PLACE = {"stablehlo.dynamic_slice": 1, "stablehlo.dynamic_update_slice": 
 
 
 def signed_places(op: ir.Operation) -> Sequence[ir.Value]:
-    """Unsigned indices, of a scatter or of a slice at a dynamic place, as signed ones."""
+    """Convert the unsigned indices of a scatter, or of a dynamic slice, to signed ones."""
     if op.name in _FIRST_PLACE:
         numbers = range(_FIRST_PLACE[op.name], len(op.operands))
     else:
@@ -36,7 +36,7 @@ def signed_places(op: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _signed(indices: ir.Value) -> ir.Value:
-    """Those that are too large for that are past the end in any case."""
+    """Clamp indices that are too large for the signed type, which are past the end in any case."""
     element = indices.type.element_type
     if not isinstance(element, ir.IntegerType) or not element.is_unsigned:
         return indices
@@ -46,6 +46,7 @@ def _signed(indices: ir.Value) -> ir.Value:
 
 
 def gather(op: ir.Operation) -> Sequence[ir.Value]:
+    """The gathered slices, as a `linalg.generic`."""
     operand, indices = op.operands[0], _signed(op.operands[1])
     type_ = op.results[0].type
     given, lengths = Numbers.of_gather(op), list(op.attributes["slice_sizes"])
@@ -79,6 +80,7 @@ def _read_tensor(tensor: ir.Value) -> Callable[[Sequence[Number]], ir.Value]:
 
 
 def scatter(op: ir.Operation) -> Sequence[ir.Value]:
+    """The operand with the slices joined to it, by loops."""
     count = len(op.operands) // 2
     operands, indices = list(op.operands)[:count], build.buffer_of(op.operands[count])
     slices = list(map(build.buffer_of, list(op.operands)[count + 1 :]))
@@ -114,7 +116,7 @@ def _starts(
     read: Callable[[Sequence[Number]], ir.Value],
     places: Values,
 ) -> dict[int, ir.Value]:
-    """Where the slice that is at `places` begins, along the operand's dimensions that have such."""
+    """The start of the slice for `places`, along the operand's dimensions that indices give."""
     batches = given.batches(tuple(sizes), tuple(indices.shape))
     starts = {of: places[dim] for dim, (of, _) in batches.items() if of is not None}
     for number, of in enumerate(given.indexed):
@@ -129,7 +131,7 @@ def _starts(
 
 
 def _in_slice(given: Numbers, starts: dict[int, ir.Value], places: Values, rank: int) -> Values:
-    """The place in the operand."""
+    """The indices of an element in the operand."""
     offsets = {of: places[dim] for dim, of in given.windows(rank).items()}
     found = []
     for dim in range(rank):

@@ -1,4 +1,4 @@
-"""What the loops are written with: indices, buffers, and the regions of ops, on single elements."""
+"""Helpers that create loops on single elements: indices, buffers, and the regions of ops."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ Values: TypeAlias = list[ir.Value]
 
 
 def index(number: Number) -> ir.Value:
+    """The constant index, or the value itself."""
     return build.index(number) if isinstance(number, int) else number
 
 
 def bit(value: bool) -> ir.Value:
+    """The constant `i1`."""
     return build.scalar(ir.IntegerAttr.get(ir.IntegerType.get_signless(1), int(value))).results[0]
 
 
 def joined(name: str, a: Number, b: Number) -> ir.Value:
-    """The op `arith.name` of two indices, or of two values of another type."""
+    """The result of the op `arith.name` on two indices, or on two values of another type."""
     operands = [index(a), index(b)]
     return build.create(f"arith.{name}", [operands[0].type], operands).results[0]
 
@@ -34,20 +36,23 @@ def less(a: Number, b: Number) -> ir.Value:
 
 
 def is_inside(place: Number, size: int) -> ir.Value:
-    """Whether an index is one of `size` elements."""
+    """Whether an index is at least zero and less than `size`."""
     return joined("andi", less(-1, place), less(place, size))
 
 
 def chosen(condition: ir.Value, yes: Number, no: Number) -> ir.Value:
+    """Select `yes` where the condition holds, else `no`."""
     operands = [condition, index(yes), index(no)]
     return build.create("arith.select", [operands[1].type], operands).results[0]
 
 
 def negated(condition: ir.Value) -> ir.Value:
+    """Whether the condition does not hold."""
     return joined("xori", condition, bit(True))
 
 
 def all_of(conditions: Sequence[ir.Value]) -> ir.Value:
+    """Whether all conditions hold."""
     if not conditions:
         return bit(True)
     first, *others = conditions
@@ -62,7 +67,7 @@ def loop(
     carried: Sequence[ir.Value],
     write: Callable[[ir.Value, Values], Sequence[ir.Value]],
 ) -> Values:
-    """`write` gives what the next round is to carry; what comes out is what the last one does."""
+    """An `scf.for` and its results; `write` returns the values carried to the next iteration."""
     made, block = counted((begin, end, 1), carried)
     with ir.InsertionPoint(block):
         build.create("scf.yield", [], list(write(block.arguments[0], list(block.arguments)[1:])))
@@ -74,7 +79,7 @@ def nest(
     write: Callable[[Values, Values], Sequence[ir.Value]],
     carried: Sequence[ir.Value] = (),
 ) -> Values:
-    """Loops in each other, the last one innermost, over all places in a tensor of these sizes."""
+    """Nested loops over all positions in a tensor of these sizes, the last dimension innermost."""
 
     def inner(places: Values, now: Sequence[ir.Value]) -> Sequence[ir.Value]:
         if len(places) == len(sizes):
@@ -90,7 +95,7 @@ def only_if(
     write: Callable[[], Sequence[ir.Value]],
     others: Sequence[ir.Value] = (),
 ) -> Values:
-    """What `write` gives where the condition holds, else `others`."""
+    """What `write` returns where the condition holds, else `others`."""
     made = build.create("scf.if", [value.type for value in others], [condition], regions=2)
     then, otherwise = (region.blocks.append() for region in made.regions)
     with ir.InsertionPoint(then):
@@ -101,35 +106,37 @@ def only_if(
 
 
 def room(type_: ir.ShapedType, *more: int) -> ir.Value:
-    """Memory for a tensor; for as many as `more` says."""
+    """Allocate a buffer for a tensor, with leading dimensions `more`."""
     shape = [*more, *type_.shape]
     return build.allocate(ir.MemRefType.get(shape, type_.element_type)).results[0]
 
 
 def copy(tensor: ir.Value) -> ir.Value:
-    """Memory that holds what the tensor does."""
+    """Allocate a buffer with the elements of the tensor."""
     into = room(tensor.type)
     build.copy(build.buffer_of(tensor), into)
     return into
 
 
 def load(source: ir.Value, places: Sequence[Number]) -> ir.Value:
+    """Load the element at these indices."""
     operands = [source, *map(index, places)]
     return build.create("memref.load", [source.type.element_type], operands).results[0]
 
 
 def store(value: ir.Value, into: ir.Value, places: Sequence[Number]) -> None:
+    """Store an element at these indices."""
     build.create("memref.store", [], [value, into, *map(index, places)])
 
 
 def applied(op: ir.Operation, region: int, elements: Sequence[ir.Value]) -> Values:
-    """What a region of `op`, which is on tensors of no dimensions, makes of elements."""
+    """Inline a region of `op`, which takes tensors of no dimensions, on elements."""
     types = [argument.type for argument in op.regions[region].blocks[0].arguments]
     singles = [
         build.create("tensor.from_elements", [type_], [value]).results[0]
         for type_, value in zip(types, elements, strict=True)
     ]
-    copied = op.clone()  # behind what its code is to read
+    copied = op.clone()  # after the definitions of what its code reads
     (block,) = copied.regions[region].blocks
     for argument, single in zip(block.arguments, singles, strict=True):
         argument.replace_all_uses_with(single)

@@ -1,4 +1,4 @@
-"""`stablehlo.cholesky` and `stablehlo.triangular_solve`: row by row, of each matrix of a batch."""
+"""Expand `stablehlo.cholesky` and `stablehlo.triangular_solve`, for each matrix of a batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shard_dialect.rules.stablehlo.attribute_reading import numbers
 
 
 def _op(name: str, *operands: ir.Value) -> ir.Value:
-    """Of two elements of one type: sub, mul, div."""
+    """The arith or complex op (`sub`, `mul`, `div`) on elements of one type."""
     type_ = operands[0].type
     full = f"complex.{name}" if isinstance(type_, ir.ComplexType) else f"arith.{name}f"
     return build.create(full, [type_], operands).results[0]
@@ -32,7 +32,7 @@ def _conjugate(value: ir.Value) -> ir.Value:
 
 
 def _is_positive(value: ir.Value) -> ir.Value:
-    """Whether the real part is greater than zero: no NaN is."""
+    """Whether the real part is greater than zero; false for a NaN."""
     if isinstance(value.type, ir.ComplexType):
         value = build.create("complex.re", [value.type.element_type], [value]).results[0]
     zero = reductions.identity_value("sum", value.type)
@@ -55,7 +55,7 @@ def _nan(type_: ir.Type) -> ir.Value:
 def _less_products(
     start: ir.Value, begin: Number, end: Number, factors: Callable[[ir.Value], Sequence[ir.Value]]
 ) -> ir.Value:
-    """`start` less the sum of the products of what `factors` gives for `begin`, ... `end`."""
+    """`start` minus the sum of the products of what `factors` returns for `begin` to `end`."""
 
     def subtract(place: ir.Value, rest: Values) -> Values:
         return [_op("sub", rest[0], _op("mul", *factors(place)))]
@@ -69,8 +69,8 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
     l[j, j] = sqrt(a[j, j] - sum of l[j, k] conj(l[j, k]), k < j)
     l[i, j] = (a[i, j] - sum of l[i, k] conj(l[j, k]), k < j) / l[j, j]
 
-    All elements are NaN of a matrix that is not positive definite, as XLA has it; StableHLO leaves
-    it open.
+    All elements are NaN if the matrix is not positive definite, as in XLA; StableHLO leaves this
+    open.
     """
     a = build.buffer_of(op.operands[0])
     made = loop_code.room(a.type)
@@ -128,10 +128,10 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
 class _Solve:
     is_left: bool
     is_lower: bool
-    """Of `op(a)` as it stands, or where it is on the right as its transpose does."""
+    """Whether `op(a)` is lower triangular; if it is on the right, whether its transpose is."""
     has_unit_diagonal: bool
     is_transposed: bool
-    """Whether `op(a)`, or the transpose of one on the right, is read with places exchanged."""
+    """Whether `a` is read transposed to get `op(a)`, or the transpose of one on the right."""
     is_conjugated: bool
 
     @classmethod
@@ -147,8 +147,8 @@ class _Solve:
 def triangular_solve(op: ir.Operation) -> Sequence[ir.Value]:
     """`op(a) x = b`, or `x op(a) = b`, which is `op(a)^T x^T = b^T`.
 
-    x[i] = (b[i] - sum of a[i, k] x[k]) / a[i, i], over those k that are solved already: from the
-    first on where the matrix is lower, else from the last on.
+    x[i] = (b[i] - sum of a[i, k] x[k]) / a[i, i], over the k that are solved already. Rows are
+    solved from the first on if the matrix is lower triangular, else from the last on.
     """
     a, b = map(build.buffer_of, op.operands)
     x = loop_code.room(b.type)

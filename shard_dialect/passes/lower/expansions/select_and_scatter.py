@@ -1,13 +1,13 @@
-"""`stablehlo.select_and_scatter`: elements of the source go to where their windows' best ones are.
+"""Expand `stablehlo.select_and_scatter`: add each source element at its window's best position.
 
-    for each place of the source:
-      for each place in its window, if that is inside of the operand:
+    for each position in the source:
+      for each position in its window, if that is inside of the operand:
         best = here, if there is none yet or select(operand[best], operand[here]) is false
       if there is a best one:
-        result[best] = scatter(result[best], source[place])
+        result[best] = scatter(result[best], source[position])
 
-The regions of the op are `select` and `scatter`. Upstream converts the op, too, if its windows do
-not overlap, and then takes the last of equal elements where `select` asks for the first.
+The regions of the op are `select` and `scatter`. Upstream also converts the op if its windows do
+not overlap, but takes the last of equal elements where `select` asks for the first.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from shard_dialect.passes.lower.expansions.loop_code import Values
 from shard_dialect.rules.stablehlo.attribute_reading import integers
 
 _SELECT, _SCATTER = 0, 1
-"""The op's regions."""
+"""The numbers of the op's regions."""
 
 
 def keep(op: ir.Operation) -> Sequence[ir.Value]:
-    """Before upstream's conversion: the op with a padding, of which upstream's takes none.
+    """Before upstream's conversion, add a padding to the op, since upstream converts none with one.
 
-    The padding is one element at the end of a dimension, or is one that goes there, such that no
-    window more and no window less fits in.
+    The padding is one element at the end of a dimension, or is one that goes there, such that the
+    number of windows stays the same.
     """
     rank = op.operands[0].type.rank
     windows = integers(op, "window_dimensions", [1] * rank)
@@ -46,6 +46,7 @@ def keep(op: ir.Operation) -> Sequence[ir.Value]:
 
 
 def select_and_scatter(op: ir.Operation) -> Sequence[ir.Value]:
+    """The result, by loops over windows."""
     operand, source, init = map(build.buffer_of, op.operands)
     rank, shape = operand.type.rank, list(operand.type.shape)
     windows = integers(op, "window_dimensions", [1] * rank)
@@ -90,7 +91,7 @@ def select_and_scatter(op: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _better(op: ir.Operation, operand: ir.Value, best: Values, here: Values) -> Values:
-    """Whether there is a best one so far, and where: `here`, or as before."""
+    """Whether there is a best position now, and where: `here`, or as before."""
     found, *places = best
     elements = [loop_code.load(operand, places), loop_code.load(operand, here)]
     keeps = loop_code.joined("andi", found, loop_code.applied(op, _SELECT, elements)[0])

@@ -1,11 +1,11 @@
-"""Single elements are values, not tensors that loops go over once.
+"""Replace ops on tensors of no dimensions by ops on scalars.
 
     %0 = tensor.from_elements %a : tensor<f32>
     %1 = linalg.map ins(%0, %b : tensor<f32>) (...) { %c = arith.cmpf olt, ... }
     %2 = tensor.extract %1[] : tensor<i1>
 
-becomes `arith.cmpf` of `%a` and of what is extracted of `%b`: the buffers of `%0` and `%1` would
-be allocated in every round of the loops around them.
+becomes `arith.cmpf` of `%a` and the extracted element of `%b`. Otherwise the buffers of `%0` and
+`%1` would be allocated in every iteration of the loops around them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOOPS = ("linalg.generic", "linalg.map")
 
 
 def compute_elements(module: ir.Operation) -> None:
-    """Replace ops on tensors of no dimensions of which only the element is read."""
+    """Replace ops on tensors of no dimensions if only their element is read."""
     for op in reversed(walk(module)):
         if op.name == "tensor.extract" and not len(op.operands) - 1:
             _read_directly(op)
@@ -55,7 +55,7 @@ def _inline(op: ir.Operation) -> None:
 
 
 def _read_directly(op: ir.Operation) -> None:
-    """Replace an element that is extracted by what the tensor was made of."""
+    """Replace an extracted element by the scalar that the tensor was made from."""
     single = op.operands[0]
     if isinstance(single.owner, ir.Block):
         return

@@ -1,4 +1,4 @@
-"""`stablehlo.sort`: runs of 1, 2, 4, ... elements are merged, in each row by itself.
+"""Expand `stablehlo.sort` to a merge sort of each row: runs of 1, 2, 4, ... elements are merged.
 
     for level in 0 .. ceil(log2(n)):            # runs of 2^level elements are sorted
       for place in 0 .. n:                      # the next of the left run, or of the right one
@@ -7,7 +7,7 @@
         else:
           made[place] = row[left++]
 
-Equal ones stay in their order.
+The sort is stable.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from shard_dialect.rules.stablehlo.attribute_reading import integer
 
 
 def sort(op: ir.Operation) -> Sequence[ir.Value]:
+    """The sorted operands, by loops."""
     operands = list(op.operands)
     shape = list(operands[0].type.shape)
     dim = integer(op, "dimension", -1) % len(shape)
@@ -60,7 +61,7 @@ def sort(op: ir.Operation) -> Sequence[ir.Value]:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows that are sorted together: a level reads one half of their memory, writes the other."""
+    """Rows that are sorted together; a level reads one half of their memory, writes the other."""
 
     op: ir.Operation
     size: int
@@ -71,6 +72,8 @@ class _Rows:
         return (self.size - 1).bit_length()
 
     def sort(self) -> None:
+        """Merge runs level by level."""
+
         def level(number: ir.Value, _: Values) -> Values:
             width = loop_code.joined("shli", 1, number)
             source = loop_code.joined("andi", number, 1)
@@ -86,7 +89,7 @@ class _Rows:
     def _step(
         self, width: ir.Value, source: ir.Value, place: ir.Value, left: ir.Value, right: ir.Value
     ) -> Values:
-        """Write what comes at `place`: the next of the left run, or that of the right one."""
+        """Write the element at `place`: the next of the left run, or of the right one."""
         both = loop_code.joined("addi", width, width)
         within = loop_code.joined("andi", place, loop_code.joined("subi", both, 1))
         start = loop_code.joined("subi", place, within)

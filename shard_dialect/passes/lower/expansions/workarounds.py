@@ -1,4 +1,4 @@
-"""Instances of ops that upstream's conversion does wrongly, or not at all, as others."""
+"""Replace instances of ops that upstream converts wrongly, or not at all, by other ops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shard_dialect.rules.stablehlo.index_arithmetic import broadcast, joined
 
 
 def add(op: ir.Operation) -> Sequence[ir.Value]:
-    """Of bits it is `or`, which upstream makes `xor`."""
+    """Replace `add` of bits by `or`; upstream converts it to `xor`."""
     if str(op.results[0].type.element_type) != "i1":
         return list(op.results)
     a, b = op.operands
@@ -19,18 +19,18 @@ def add(op: ir.Operation) -> Sequence[ir.Value]:
 
 
 def slice_(op: ir.Operation) -> Sequence[ir.Value]:
-    """Of no elements, which upstream looks for in the tensor, where they have no place."""
+    """Replace a slice without elements by an empty tensor; upstream gives it invalid offsets."""
     is_empty = 0 in op.results[0].type.shape
     return build.empty(op.results[0].type).results if is_empty else list(op.results)
 
 
 def materialize(op: ir.Operation) -> Sequence[ir.Value]:
-    """A copy in a tensor's place: upstream refuses some that must be there."""
+    """Replace the op by an explicit copy: upstream refuses some that must stay."""
     return list(build.copy(*op.operands).results) if len(op.results) else []
 
 
 def concat(op: ir.Operation) -> Sequence[ir.Value]:
-    """Of tensors some of which are empty: upstream puts each at a place, and these have none."""
+    """Drop empty operands of a concatenation: upstream inserts each, at invalid offsets."""
     (result,) = op.results
     if 0 in result.type.shape:
         return build.empty(result.type).results
@@ -42,7 +42,7 @@ def concat(op: ir.Operation) -> Sequence[ir.Value]:
 
 
 def reduce(op: ir.Operation) -> Sequence[ir.Value]:
-    """Of no elements: the start. Along no dimension: each element is joined with the start."""
+    """Replace a reduction of no elements by the init, and one along no dimension by a map."""
     count = len(op.operands) // 2
     values, starts = list(op.operands)[:count], list(op.operands)[count:]
     is_empty = 0 in values[0].type.shape
@@ -53,7 +53,7 @@ def reduce(op: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _mapped(op: ir.Operation, operands: Sequence[ir.Value], number: int) -> ir.Value:
-    """One of the values that the op's region makes of each element."""
+    """One of the values that the op's region computes for each element."""
     copied = op.clone()
     (block,) = copied.regions[0].blocks
     end = operations(block)[-1]

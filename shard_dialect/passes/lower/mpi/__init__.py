@@ -1,1 +1,1 @@
-"""The lowered form's runtime functions as calls of native MPI."""
+"""Implement the lowered form's runtime functions by native MPI."""

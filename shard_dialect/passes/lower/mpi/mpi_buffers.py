@@ -1,4 +1,4 @@
-"""What the bodies of runtime functions do with buffers besides giving them to MPI."""
+"""What the bodies of runtime functions do with buffers besides passing them to MPI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shard_dialect.model import Reduction
 
 
 def flat(buffer: ir.Value, rows: int | None = None) -> ir.Value:
-    """The elements of a contiguous buffer in one dimension, or in `rows` equal rows."""
+    """View the elements of a contiguous buffer as one dimension, or as `rows` equal rows."""
     count = prod(buffer.type.shape)
     sizes = [count] if rows is None else [rows, count // rows]
     strides = [1] if rows is None else [sizes[1], 1]
@@ -27,24 +27,27 @@ def flat(buffer: ir.Value, rows: int | None = None) -> ir.Value:
 
 
 def new_buffer(count: int, like: ir.Value) -> ir.Value:
+    """Allocate `count` elements of the element type of `like`."""
     return build.allocate(ir.MemRefType.get([count], like.type.element_type)).results[0]
 
 
 def free(buffer: ir.Value) -> None:
+    """Deallocate the buffer."""
     build.create("memref.dealloc", [], [buffer])
 
 
 def copy(buffer: ir.Value, into: ir.Value) -> None:
+    """Copy all elements of a buffer to another of the same type."""
     build.create("memref.copy", [], [buffer, into])
 
 
 def clear(buffer: ir.Value) -> None:
-    """Let all elements be zero."""
+    """Set all elements to zero."""
     build.fill(reductions.identity_value("sum", buffer.type.element_type), buffer)
 
 
 def join_rows(buffer: ir.Value, count: int, into: ir.Value, reduction: Reduction) -> None:
-    """Reduce the `count` equal parts of a buffer, which are one behind the other, to one."""
+    """Reduce the `count` equal rows of a buffer to one."""
     rows, row = flat(buffer, count), flat(into)
     element = row.type.element_type
     kind: Reduction = "sum" if reduction == "average" else reduction

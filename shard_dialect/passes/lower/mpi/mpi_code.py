@@ -1,16 +1,16 @@
-"""Code that calls MPI's functions on buffers, with the handles of whichever MPI runs it.
+"""Create calls of MPI functions on buffers, independent of the MPI implementation's handles.
 
     func.func @mesh_mpi_bind(%0: i64 {mesh.handle = {kind = "rank"}},
                              %1: i64 {mesh.handle = {kind = "group", grid = @g,
                                                      grid_axes = array<i16: 0>}}, ...)
 
-is called once, before all else, with the numbers and handles that its arguments describe. Then
+is called once, before anything else, with the numbers and handles that its arguments describe. Then
 
     %code = call @MPI_Allgather(%from, %count, %type, %to, %count, %type, %group)
     scf.if %failed { call @mesh_mpi_failed(%code) }
 
-All handles are passed as 64 bits: where an implementation has some of 32, these are the lower half
-of what is in the register.
+All handles are passed as 64 bits. For an implementation whose handles have 32, these are the lower
+half of the register.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shard_dialect.ir.walk import body, operations
 
 BIND = "mesh_mpi_bind"
 FAILED = "mesh_mpi_failed"
-"""Called with the error code of one of MPI's functions: it must not return."""
+"""The function called with the error code of an MPI function; it must not return."""
 FUNCTIONS = (
     *(f"MPI_{name}" for name in (
         "Allgather Iallgather Allreduce Iallreduce Reduce_scatter_block Ireduce_scatter_block "
@@ -34,13 +34,13 @@ FUNCTIONS = (
     ).split()),
     FAILED,
 )  # fmt: skip
-"""All that the code of a module may call."""
+"""All functions of MPI that the code of a module may call."""
 _STATUS = 8
-"""64-bit numbers that hold any `MPI_Status`."""
+"""The number of 64-bit integers that hold any implementation's `MPI_Status`."""
 
 
 def functions_called(module: ir.Operation) -> list[str]:
-    """The functions of MPI that a module declares, and the one for errors."""
+    """The functions of MPI that a module declares, and `FAILED`."""
     declared = [op for op in operations(body(module)) if op.name == "func.func"]
     names = [op.attributes["sym_name"].value for op in declared]
     return [name for name in names if name in FUNCTIONS]
@@ -57,7 +57,7 @@ class Mpi:
         self._declared: set[str] = set()
 
     def handle(self, kind: str, **more: ir.Attribute) -> ir.Value:
-        """A number that whoever runs the code gives it."""
+        """A number that the host passes to `mesh_mpi_bind`."""
         described = ir.DictAttr.get({"kind": ir.StringAttr.get(kind), **more})
         type_ = ir.MemRefType.get([], bits(64))
         if described not in self._handles:
@@ -72,7 +72,7 @@ class Mpi:
         return self.handle(kind, name=ir.StringAttr.get(name))
 
     def of_rank(self, numbers: Sequence[int]) -> ir.Value:
-        """The number of this device, of those of all, as an `i32`."""
+        """Of `numbers`, one per rank, this device's, as an `i32`."""
         if len(set(numbers)) == 1:
             return number(numbers[0])
         type_ = ir.MemRefType.get([len(numbers)], bits(32))
@@ -87,7 +87,7 @@ class Mpi:
         return build.create("memref.load", [bits(32)], [_get(name, type_), index]).results[0]
 
     def member(self, places: Sequence[int]) -> ir.Value:
-        """Whom this device talks with, of the places by rank; with no one where that is -1."""
+        """Of `places`, one per rank, this device's peer in the group; none where that is -1."""
         place = self.of_rank(places)
         if min(places) >= 0:
             return place
@@ -96,14 +96,14 @@ class Mpi:
         return build.create("arith.select", [bits(32)], [is_there, place, no_one]).results[0]
 
     def kept(self, type_: ir.MemRefType, initial: ir.Attribute | None = None) -> ir.Value:
-        """A buffer of the module's own, which keeps what is in it from run to run."""
+        """A global buffer of the module, which keeps its contents from run to run."""
         name = f"mesh_kept_{self._kept}"
         self._kept += 1
         self._global(name, type_, {"initial_value": initial or ir.UnitAttr.get()})
         return _get(name, type_)
 
     def call(self, name: str, *arguments: ir.Value | int) -> None:
-        """Call a function of MPI, `int` for numbers of 32 bits, and see whether it failed."""
+        """Call a function of MPI (`int` arguments are 32-bit numbers), and check its error code."""
         values = [number(each) if isinstance(each, int) else each for each in arguments]
         self._declare(name, [value.type for value in values], [bits(32)])
         self._declare(FAILED, [bits(32)], [])
@@ -112,13 +112,13 @@ class Mpi:
             build.call(FAILED, [code])
 
     def status(self) -> ir.Value:
-        """The address of memory for an `MPI_Status`, which no one reads."""
+        """The address of memory for an `MPI_Status`, which nothing reads."""
         segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
         type_ = ir.MemRefType.get([_STATUS], bits(64))
         return address(build.create("memref.alloca", [type_], [], segments).results[0])
 
     def write_bind(self) -> None:
-        """Define the function that takes the handles that were asked for."""
+        """Define the function that receives the requested handles."""
         arguments = [bits(64)] * len(self._handles)
         attributes = {
             "sym_name": ir.StringAttr.get(BIND),
@@ -160,15 +160,17 @@ class Mpi:
 
 
 def bits(width: int) -> ir.Type:
+    """The integer type of this width."""
     return ir.IntegerType.get_signless(width)
 
 
 def number(value: int, width: int = 32) -> ir.Value:
+    """An integer constant."""
     return build.scalar(ir.IntegerAttr.get(bits(width), value)).results[0]
 
 
 def address(buffer: ir.Value, offset: int = 0) -> ir.Value:
-    """Where the elements of a contiguous buffer begin, or `offset` bytes further, as an `i64`."""
+    """The address of a contiguous buffer's first element, plus `offset` bytes, as an `i64`."""
     begin = build.address(buffer)
     if not offset:
         return begin
@@ -177,7 +179,7 @@ def address(buffer: ir.Value, offset: int = 0) -> ir.Value:
 
 @contextmanager
 def when(condition: ir.Value) -> Iterator[None]:
-    """Emit what is inside for where the condition holds."""
+    """Insert the ops of the `with` body in an `scf.if`."""
     op = build.create("scf.if", [], [condition], regions=2)
     with ir.InsertionPoint(op.regions[0].blocks.append()):
         yield

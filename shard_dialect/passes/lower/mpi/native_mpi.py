@@ -1,13 +1,12 @@
-"""Bodies for the runtime functions of the lowered form that do their collectives in native MPI.
+"""Give the runtime functions of the lowered form bodies that call native MPI.
 
     func.func private @mesh_all_reduce_0(%from: memref<8xf32>, %to: memref<8xf32>) {
       MPI_Allreduce(%from, %to, 8, f32, sum, group)
     }
 
-What MPI does not reduce as MLIR does (half precision, of which it knows nothing, and the maximum of
-floats, which must be no number where one is none) the devices exchange and reduce themselves. Of
-what is begun here and waited for there MPI's own nonblocking calls are used where there is one;
-else all is done where it begins.
+MPI cannot reduce half precision, and its maximum of floats does not propagate NaN as MLIR's does.
+For these, the devices exchange the elements and reduce them by themselves. A split collective uses
+MPI's nonblocking call if there is one; otherwise all of it runs at its start.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ from shard_dialect.passes.lower.mpi.mpi_code import BIND, FAILED, Mpi, address, 
 from shard_dialect.planner.halos import halo_messages
 
 _MOST = 2**31 - 1
-"""Elements that MPI's functions can count."""
+"""The largest number of elements that MPI's functions can count."""
 _NO_ONE = -1
 
 
 def give_bodies(module: ir.Operation) -> None:
-    """Let the declared runtime functions call MPI."""
+    """Give the declared runtime functions bodies that call MPI."""
     grids = grids_of(module)
     mpi = Mpi(module)
     declared = [op for op in operations(body(module)) if _is_runtime_function(op)]
@@ -122,7 +121,7 @@ class _Site:
     source: ir.Value
     target: ir.Value
     request: ir.Value | None = None
-    """Where MPI's request is between start and done."""
+    """The address of MPI's request between start and done."""
 
     @property
     def size(self) -> int:
@@ -130,7 +129,7 @@ class _Site:
 
     @property
     def places(self) -> list[int]:
-        """Of each device the place in its group."""
+        """The position in its group of each device, by rank."""
         return [self.grid.index_along(rank, self.step.axes) for rank in range(self.grid.size)]
 
     @property
@@ -139,7 +138,7 @@ class _Site:
 
     @property
     def count(self) -> int:
-        """The elements that this device gives."""
+        """The number of elements that this device sends."""
         return prod(self.source.type.shape)
 
     @property
@@ -149,7 +148,7 @@ class _Site:
 
     @property
     def begins(self) -> bool:
-        """Whether MPI has a nonblocking call that is all of the step."""
+        """Whether MPI has one nonblocking call for the step."""
         match self.step:
             case UpdateHalo() | Send() | Receive():
                 return False
@@ -158,7 +157,7 @@ class _Site:
         return True
 
     def type(self) -> ir.Value:
-        """MPI's type of the elements, where they are only moved: an integer of their size."""
+        """MPI's type of elements that are only moved: an integer of their size."""
         return self.mpi.named("type", _MOVED[itemsize(self.element)])
 
     def group(self) -> ir.Value:
@@ -166,7 +165,7 @@ class _Site:
         return self.mpi.handle("group", grid=grid, mesh_axis=write_axes(self.step.axes))
 
     def call(self, name: str, *arguments: ir.Value | int) -> None:
-        """Call one of MPI's collectives in the group, or begin it."""
+        """Call one of MPI's collectives in the group, or start it."""
         group = self.group()
         if self.request is None:
             self.mpi.call(f"MPI_{name}", *arguments, group)
@@ -174,7 +173,7 @@ class _Site:
             self.mpi.call(f"MPI_I{name.lower()}", *arguments, group, self.request)
 
     def pass_on(self, sent: ir.Value, got: ir.Value, count: int, to: Callable[[int], int]) -> None:
-        """Send `count` elements to the member `to(place)`, and get as many, at two addresses."""
+        """Send `count` elements to the member `to(position)`, and receive as many."""
         origins = {to(place): place for place in range(self.size)}
         dest = self.mpi.member([to(place) for place in self.places])
         source = self.mpi.member([origins.get(place, _NO_ONE) for place in self.places])
@@ -212,7 +211,7 @@ def _all_reduce(site: _Site) -> None:
     kind = site.step.reduction
     if _is_known(kind, site.element):
         _reduce_in_mpi(site, "Allreduce", kind)
-    elif site.count % site.size == 0:  # each reduces its part
+    elif site.count % site.size == 0:  # each device reduces its share
         rows, part = new_buffer(site.count, site.source), new_buffer(_part(site), site.source)
         _exchange_rows(site, site.source, rows)
         join_rows(rows, site.size, part, kind)
@@ -305,7 +304,7 @@ def _shift(site: _Site) -> None:
 
 
 def _send(site: _Site) -> None:
-    """MPI reads a copy, until the message is received: the next one from here waits for that."""
+    """Send a copy that lives until it is received: the next send from here waits for that."""
     step = site.step
     assert isinstance(step, Send), "the table says so"
     mpi, sizes = site.mpi, site.grid.sizes_along(step.axes)
@@ -370,9 +369,9 @@ _WRITE: dict[type, Callable[[_Site], None]] = {
     Receive: _receive,
 }
 _MOVED = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "complex<f64>"}
-"""The type that MPI moves elements of so many bytes as."""
+"""The type as which MPI moves elements of this size in bytes."""
 _REDUCED = {"index": "i64", "i1": "i8"}
-"""The type that MPI reduces elements as, where it is another."""
+"""The type as which MPI reduces elements, where it is another one."""
 
 
 def _is_known(reduction: Reduction, element: ir.Type) -> bool:
