@@ -11,7 +11,7 @@ from functools import cache
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.rules import rule_of
-from shard_dialect.rules.uneven import may_be_uneven
+from shard_dialect.rules.uneven_shards import may_be_uneven
 from shard_dialect.testing import SAMPLES, Draws, placed
 from shard_dialect.testing.placement import named
 

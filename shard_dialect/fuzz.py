@@ -34,7 +34,7 @@ from shard_dialect.cli.flags import Parser, add_debug
 from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import MissingExtra, ShardError, cannot, say, shown
 from shard_dialect.testing import Program, programs, runnable
-from shard_dialect.testing.child import Child, Pipeline, Result
+from shard_dialect.testing.child_process import Child, Pipeline, Result
 
 try:
     import hypothesis

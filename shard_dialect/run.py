@@ -32,7 +32,7 @@ from shard_dialect.processes.launchers import Rank, launched_by
 from shard_dialect.processes.output_files import Output
 from shard_dialect.processes.supervise import is_watched
 from shard_dialect.processes.watch import can_watch, end, watched
-from shard_dialect.runtime.communicators.launched import BACKENDS
+from shard_dialect.runtime.communicators.launched_world import BACKENDS
 
 STDIN = "-"
 
@@ -75,7 +75,7 @@ def _read(options: argparse.Namespace) -> list[str]:
 
 def _execute(options: argparse.Namespace, rank: Rank | None, output: Output | None) -> int:
     try:
-        from shard_dialect.cli.execute import execute  # all the rest: in the child only
+        from shard_dialect.cli.run_command import execute  # all the rest: in the child only
     except BaseException as error:
         if is_watched():
             end(told(error))

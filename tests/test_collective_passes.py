@@ -10,7 +10,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.mesh.mesh_collectives import read_collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pipeline import run_pipeline

@@ -10,7 +10,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.checking.check import Verdict
-from shard_dialect.testing import equality
+from shard_dialect.testing import check_program
 from tests.programs import random_program
 
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_PROGRAMS", "80")))
@@ -25,7 +25,7 @@ PIPELINES = (
 
 def run_and_check(text: str, *parts: str) -> Verdict:
     """Where there are several parts of a pipeline, through text in between."""
-    return equality.run_and_check(text, *parts).verdict
+    return check_program.run_and_check(text, *parts).verdict
 
 
 @pytest.mark.parametrize("seed", SEEDS)

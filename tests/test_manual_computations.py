@@ -16,8 +16,8 @@ from shard_dialect.runtime.checking.bisect import Suspect
 from shard_dialect.runtime.checking.check import check
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference
+from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.open_sizes import Sizes
 
 FILES = sorted((Path(__file__).parent / "manual_computations").glob("*.mlir"))
 PIPELINES = (

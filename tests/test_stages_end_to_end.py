@@ -10,7 +10,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.testing import equality
+from shard_dialect.testing import check_program
 from tests.stage_programs import staged_program
 
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_STAGED", "40")))
@@ -28,7 +28,7 @@ def test_staged_equals_unsharded(seed: int) -> None:
     text = staged_program(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShardWarning)
-        verdict = equality.run_and_check(text, *PIPELINES[seed % len(PIPELINES)]).verdict
+        verdict = check_program.run_and_check(text, *PIPELINES[seed % len(PIPELINES)]).verdict
     assert verdict.passed, f"{text}\n{verdict.failure}"
 
 

@@ -16,7 +16,7 @@ from shard_dialect.codegen.array_types import can_be_run
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import boundary, set_boundary
-from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.walk import body, operations
 
 ALIGNMENT = 64

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from shard_dialect.codegen.arena import use_arena
 from shard_dialect.codegen.blas.call_blas import call_blas
-from shard_dialect.codegen.elementary import expand
+from shard_dialect.codegen.elementary_functions import expand
 from shard_dialect.codegen.function_table import BIND, Table, call_through_table
 from shard_dialect.codegen.inline_functions import inline_small
 from shard_dialect.codegen.loops import mark_parallel, store_padded, to_loops

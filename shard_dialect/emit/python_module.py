@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shard_dialect.emit import (
     collective_calls,
-    control,
+    control_flow_ops,
     elementwise,
-    helpers,
     indexed_access,
     linalg_ops,
+    shared_functions,
     sorting,
     stablehlo_ops,
     tensor_ops,
@@ -67,7 +67,7 @@ def emit_python(module: ir.Module, target: Target) -> str:
         raise from_mlir(error) from None
     shardings = Shardings.of(root)
     entry = _entry(functions)
-    w = Writer(target, shardings.grids, Names(helpers.names(target) | {"main"}))
+    w = Writer(target, shardings.grids, Names(shared_functions.names(target) | {"main"}))
     for name in w.grids:
         w.grid_names[name] = w.names.new(f"grid_{name}").upper() if len(w.grids) > 1 else "GRID"
     for function in functions:
@@ -118,8 +118,8 @@ def _block(w: Writer, block: ir.Block) -> ir.Operation:
     """Write all ops but the last, and give that."""
     *inside, last = operations(block)
     for op in inside:
-        if op.name in control.TABLE:
-            control.TABLE[op.name](w, op, _block)
+        if op.name in control_flow_ops.TABLE:
+            control_flow_ops.TABLE[op.name](w, op, _block)
         elif op.name in TABLE:
             TABLE[op.name](w, op)
         else:
@@ -260,10 +260,10 @@ def _file(w: Writer, entry: ir.Operation, body: str) -> str:
         "Inputs and outputs are global tensors; without --inputs random ones are drawn.",
         '"""',
     ]
-    used = helpers.needed(w.target, body + ("\njoin(" if w.groups else ""))
+    used = shared_functions.needed(w.target, body + ("\njoin(" if w.groups else ""))
     grids = [f"{w.grid_names[name]} = {tuple(grid.shape)}" for name, grid in w.grids.items()]
     start = [
-        *helpers.start(w.target),
+        *shared_functions.start(w.target),
         f"if {w.pick('MPI.COMM_WORLD.Get_size()', 'dist.get_world_size()')} != {count}:",
         f'    raise SystemExit("error: start {count} ranks: {launch} FILE")',
     ]
@@ -277,4 +277,4 @@ def _file(w: Writer, entry: ir.Operation, body: str) -> str:
         for each in ["\n".join([*grids, *start]), *used, "\n".join(groups), body.strip("\n")]
         if each
     )
-    return "\n".join([*head, "", helpers.imports(w.target, text), "", text]) + "\n"
+    return "\n".join([*head, "", shared_functions.imports(w.target, text), "", text]) + "\n"

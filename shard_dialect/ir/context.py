@@ -10,7 +10,7 @@ from shard_dialect.ir import user_dialects
 from shard_dialect.ir.bindings import ir, part
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh import mesh_dialect
-from shard_dialect.ir.mesh.mesh_checks import MESH_OPS
+from shard_dialect.ir.mesh.check_mesh_ops import MESH_OPS
 from shard_dialect.ir.walk import walk
 
 # Python-built ops need their dialect loaded; the parser loads the others when it meets them.

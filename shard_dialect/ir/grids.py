@@ -19,7 +19,7 @@ from shard_dialect.ir.mesh.attributes import (
     symbol,
 )
 from shard_dialect.ir.sdy.syntax import read_mesh
-from shard_dialect.ir.shard.text_checks import MOST_DEVICES
+from shard_dialect.ir.shard.check_text import MOST_DEVICES
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Grid, ShardingError, SubCluster
 

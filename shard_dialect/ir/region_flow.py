@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from shard_dialect.ir.bindings import ir
 
 if TYPE_CHECKING:
-    from shard_dialect.ir.numbered import Block, Op
+    from shard_dialect.ir.numbered_function import Block, Op
 
 
 @dataclass(frozen=True, slots=True)

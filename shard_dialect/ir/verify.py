@@ -13,7 +13,6 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, location_text, readable_strings
 from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.annotations import annotated_values, merged
 from shard_dialect.ir.mesh.attributes import (
     ARGUMENT,
     BLOCKS,
@@ -34,14 +33,15 @@ from shard_dialect.ir.mesh.attributes import (
     ints,
     symbol,
 )
-from shard_dialect.ir.mesh.described_collectives import check_runtime_function, check_started
+from shard_dialect.ir.mesh.check_described_collectives import check_runtime_function, check_started
+from shard_dialect.ir.mesh.find_annotations import annotated_values, merged
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.mesh.stage_attributes import check_stages
-from shard_dialect.ir.numbered import read_function
+from shard_dialect.ir.numbered_function import read_function
 from shard_dialect.ir.region_flow import FLOWS
 from shard_dialect.ir.sdy import ops as sdy
-from shard_dialect.ir.shard.shard_checks import check as check_upstream
+from shard_dialect.ir.shard.check_shard_ops import check as check_upstream
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
 from shard_dialect.planner.permutation import leads_to

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from shard_dialect.model.annotation import Annotation
 from shard_dialect.model.axis import Axes, Axis, SubAxis, axes_text, in_order, whole
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.refinement import Refinement
+from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.rule import ShardingRule
 from shard_dialect.model.sharding import Shape, Sharding, ShardingError
 

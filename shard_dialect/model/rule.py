@@ -20,8 +20,14 @@ from typing import Literal
 
 from shard_dialect.errors import ShardError
 from shard_dialect.model.axis import Axes, axes_text
+from shard_dialect.model.factor_projection import (
+    FactorSplit,
+    axes_of,
+    project,
+    sub_axes_of,
+    unproject,
+)
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.projection import FactorSplit, axes_of, project, sub_axes_of, unproject
 from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
 from shard_dialect.model.window import Reading, Windows
 
@@ -30,7 +36,7 @@ Dims = tuple[tuple[int, ...], ...]
 Assignment = tuple[Axes, ...]
 """The axes that split each factor of a rule, major to minor."""
 Role = Literal["", "elementwise", "pass", "forward", "broadcast", "other"]
-"""The kind of op, which decides when propagation visits it: see `propagation.schedule`."""
+"""The kind of op, which decides when propagation visits it: see `propagation.visit_order`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from typing import Literal
 from shard_dialect.model.axis import SubAxis, whole
 from shard_dialect.model.collectives import Mask, ReshardError, Step
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.refinement import Refinement
+from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape, Sharding
 from shard_dialect.planner.greedy import greedy
 from shard_dialect.planner.layout import Layout, Problem

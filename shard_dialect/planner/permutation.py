@@ -9,7 +9,7 @@ from functools import lru_cache
 from shard_dialect.model.axis import Axes, Axis, in_order
 from shard_dialect.model.collectives import Permute, ReshardError
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.refinement import Refinement
+from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Sharding
 from shard_dialect.planner.greedy import common_prefix
 

@@ -30,7 +30,7 @@ from shard_dialect.model.collectives import (
     Step,
 )
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.refinement import Refinement
+from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Reduction, Shape, Sharding
 from shard_dialect.planner.greedy import applied, common_prefix, greedy
 from shard_dialect.planner.halos import halo_steps
@@ -52,8 +52,8 @@ EXACT = 2000
 class Plan:
     """The steps of one reshard, and the bytes that they move per device.
 
-    The steps use axes of `grid`: the grid of the shardings, or a refined grid (`model.refinement`)
-    where the plan is cheaper on sub-axes.
+    The steps use axes of `grid`: the grid of the shardings, or a refined grid
+    (`model.grid_refinement`) where the plan is cheaper on sub-axes.
     """
 
     steps: tuple[Step, ...]

@@ -21,8 +21,8 @@ from typing import NoReturn
 from shard_dialect.errors import flush, say, shown
 from shard_dialect.processes import jobs
 from shard_dialect.processes.exit_messages import told
-from shard_dialect.processes.guard import Guard
 from shard_dialect.processes.launchers import Rank, end_job, ends_by_itself
+from shard_dialect.processes.report_killed_watch import Guard
 from shard_dialect.processes.supervise import (
     WRITES,
     Progress,

@@ -18,8 +18,8 @@ from shard_dialect.model import Annotation, Grid, ShardingError
 from shard_dialect.model.rule import Role
 from shard_dialect.propagation.cost import Prices
 from shard_dialect.propagation.graph import NOTHING, Graph, Node
-from shard_dialect.propagation.schedule import STAGES, Directions, Strategy, directions
 from shard_dialect.propagation.step import Direction, Outcome, step
+from shard_dialect.propagation.visit_order import STAGES, Directions, Strategy, directions
 
 _Kind = tuple[int, Role, bool, Direction | None]
 

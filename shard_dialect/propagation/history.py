@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.model import Annotation, Axes, Grid
-from shard_dialect.model.projection import FactorSplit, axes_of, is_prefix, overlaps
+from shard_dialect.model.factor_projection import FactorSplit, axes_of, is_prefix, overlaps
 from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NOTHING, Node
 from shard_dialect.propagation.step import PreparedRule, factors_of

@@ -26,7 +26,7 @@ from math import gcd, prod
 from typing import Literal, NamedTuple
 
 from shard_dialect.model import Annotation, Axes, Grid, Sharding, ShardingRule
-from shard_dialect.model.projection import (
+from shard_dialect.model.factor_projection import (
     FactorSplit,
     SubAxisTriple,
     SubAxisTriples,

@@ -1,7 +1,7 @@
 """Sharding rules, and what else the passes must know of each op (`op_record`, `registry`)."""
 
 from shard_dialect.rules.op_record import OpRecord
-from shard_dialect.rules.partitioning import PartitionedOp, Shard
+from shard_dialect.rules.partitioned_op import PartitionedOp, Shard
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.registry import record_of, rule_of, sharding_rule
 

@@ -15,7 +15,7 @@ from shard_dialect.ir.building.masking import as_index, switch_at
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.partitioning import PartitionedOp, places
+from shard_dialect.rules.partitioned_op import PartitionedOp, places
 from shard_dialect.rules.query import Query
 
 

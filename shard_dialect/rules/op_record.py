@@ -15,7 +15,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.padding import PaddingFunction
 from shard_dialect.rules.partial_values import PartialFunction
-from shard_dialect.rules.partitioning import PartitionFunction
+from shard_dialect.rules.partitioned_op import PartitionFunction
 from shard_dialect.rules.query import Query
 
 RuleFunction = Callable[[Query], "ShardingRule | str | None"]

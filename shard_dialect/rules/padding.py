@@ -4,7 +4,7 @@ In an uneven dimension the last shards are padded. Padding may hold anything, be
 computes from it is padding again. The exceptions are
 
     reductions over the dimension  need the identity of the reduction
-    windows past its end           need the identity too (`rules.uneven` takes it from the rule)
+    windows past its end           need the identity too (`rules.uneven_shards`)
     divisions of integers          need ones, since a division by zero ends the program
     indices that are not checked   need zeros, which are always in bounds
 """

@@ -33,7 +33,7 @@ from shard_dialect.rules.dialects import (
 from shard_dialect.rules.op_record import LoweringFunction, OpRecord, RuleFunction
 from shard_dialect.rules.padding import PaddingFunction
 from shard_dialect.rules.partial_values import Numbers, PartialFunction, PartialQuery
-from shard_dialect.rules.partitioning import PartitionFunction
+from shard_dialect.rules.partitioned_op import PartitionFunction
 from shard_dialect.rules.query import Query
 
 _Given = TypeVar("_Given", bound="RuleFunction | str")

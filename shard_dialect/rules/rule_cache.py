@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.numbered import Op, Value
+from shard_dialect.ir.numbered_function import Op, Value
 from shard_dialect.ir.walk import has_own_body, operations
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules import manual_collectives, rule_of

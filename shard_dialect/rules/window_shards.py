@@ -10,7 +10,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.building.masking import as_index
 from shard_dialect.model import Reduction, Window, Windows
 from shard_dialect.model.window import Reading
-from shard_dialect.rules.partitioning import PartitionedOp
+from shard_dialect.rules.partitioned_op import PartitionedOp
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.cache.program_cache import Cache
 from shard_dialect.runtime.checking.reference import Judge, Reference, judged_by
+from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.open_sizes import Sizes
 from shard_dialect.runtime.reachable_functions import keep_connected, keep_reached
 
 _GIVEN = Sizes()

@@ -21,7 +21,7 @@ from shard_dialect.codegen.machine_code import Code, Library, generate
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.lower.mpi.mpi_code import BIND, FUNCTIONS
-from shard_dialect.runtime.storage import Frame, Results
+from shard_dialect.runtime.result_buffers import Frame, Results
 
 
 class Communicator(Protocol):

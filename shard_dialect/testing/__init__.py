@@ -7,9 +7,14 @@
 See docs/testing.md.
 """
 
-from shard_dialect.testing.draws import Draws
-from shard_dialect.testing.equality import Outcome, compile_unsharded, reference_of, run_and_check
+from shard_dialect.testing.check_program import (
+    Outcome,
+    compile_unsharded,
+    reference_of,
+    run_and_check,
+)
 from shard_dialect.testing.placement import Cut, cuts, placed
+from shard_dialect.testing.random_draws import Draws
 from shard_dialect.testing.random_program import Program, any_program
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.sample_table import NOT_RUN, SAMPLES, runnable, sampled

@@ -23,7 +23,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, ShardingRule
 from shard_dialect.rules import rule_of
-from shard_dialect.rules.uneven import may_be_uneven
+from shard_dialect.rules.uneven_shards import may_be_uneven
 from shard_dialect.testing.sample import Sample
 
 

@@ -13,8 +13,8 @@ from math import prod
 from random import Random
 
 from shard_dialect.model import Grid, Sharding
-from shard_dialect.testing.draws import EVEN, UNEVEN, Draws, chance
 from shard_dialect.testing.placement import said
+from shard_dialect.testing.random_draws import EVEN, UNEVEN, Draws, chance
 from shard_dialect.testing.random_shardings import any_grid, any_sharding
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.sample_table import JUMPS, MOVES, SAMPLES, can_be_narrow, runnable

@@ -8,7 +8,7 @@ from random import Random
 from shard_dialect.model import Axis, Grid, Sharding, SubAxis
 from shard_dialect.model.axis import follows
 from shard_dialect.model.sharding import Shape
-from shard_dialect.testing.draws import chance
+from shard_dialect.testing.random_draws import chance
 
 GRIDS = ((2,), (3,), (4,), (2, 2), (2, 3), (1, 2), (2, 2, 2))
 

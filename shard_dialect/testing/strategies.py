@@ -8,7 +8,7 @@ from random import Random
 from shard_dialect.errors import MissingExtra
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.sharding import Shape
-from shard_dialect.testing.draws import EVEN, UNEVEN, Draws
+from shard_dialect.testing.random_draws import EVEN, UNEVEN, Draws
 from shard_dialect.testing.random_program import Program, any_program
 from shard_dialect.testing.random_shardings import GRIDS, any_grid, any_sharding
 from shard_dialect.testing.sample import Sample

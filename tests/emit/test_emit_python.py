@@ -20,7 +20,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.checking.check import Expected
-from shard_dialect.testing.equality import reference_of
+from shard_dialect.testing.check_program import reference_of
 from tests.conftest import ROOT, run_child
 from tests.extras import skip_without
 from tests.flow_programs import random_flow_program

@@ -30,7 +30,7 @@ PACKAGES = {
         "shard_dialect.propagation",
         "shard_dialect.rules",
     ],
-    "shard_dialect.run": ["shard_dialect.cli.execute", "shard_dialect.runtime.checking"],
+    "shard_dialect.run": ["shard_dialect.cli.run_command", "shard_dialect.runtime.checking"],
 }
 """What is imported for a module, with all modules in it, but never the module itself."""
 

@@ -259,7 +259,7 @@ runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 IMPORTED = [
     *[("shard_dialect.opt", each) for each in ("gc", "argparse", "shard_dialect.cli.flags")],
     *[("shard_dialect.run", each) for each in ("argparse", "shard_dialect.processes.watch")],
-    ("shard_dialect.run", "shard_dialect.cli.execute"),
+    ("shard_dialect.run", "shard_dialect.cli.run_command"),
     ("shard_dialect.run", "ml_dtypes"),
     ("shard_dialect.fuzz", "hypothesis"),
 ]
@@ -397,8 +397,8 @@ def test_what_is_unforeseen_is_an_internal_error(opt: Program, program: Path, pl
 
 STAGES = {
     "compiler": ("shard_dialect.runtime.compile", "choose_entry"),
-    "compiled program": ("shard_dialect.cli.execute", "InProcess.run"),
-    "inputs": ("shard_dialect.cli.execute", "random_inputs"),
+    "compiled program": ("shard_dialect.cli.run_command", "InProcess.run"),
+    "inputs": ("shard_dialect.cli.run_command", "random_inputs"),
 }
 
 

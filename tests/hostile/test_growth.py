@@ -13,7 +13,7 @@ from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.passes.specialize import separate_calls
+from shard_dialect.passes.specialize import clone_per_call
 from tests.conftest import Program
 from tests.growing_programs import growing
 
@@ -89,6 +89,6 @@ def test_calls_that_double_with_each_level_are_not_all_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        separate_calls, "_MOST", 1000
+        clone_per_call, "_MOST", 1000
     )  # copies; ten times as many take ten times as long
     assert seconds(growing("calls_in_calls_twice", 40), "spmd") < 3 * SECONDS

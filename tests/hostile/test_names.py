@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shard_dialect.emit import helpers
+from shard_dialect.emit import shared_functions
 from shard_dialect.emit.python_module import TARGETS, emit_python
 from shard_dialect.emit.python_text import folded, in_docstring
 from shard_dialect.emit.writer import Target
@@ -164,7 +164,7 @@ def without_docstring(text: str) -> list[ast.stmt]:
 def test_a_name_changes_no_syntax(target: Target, found: dict[str, str], file: str) -> None:
     hostile, tame = (without_docstring(emitted(each, target, file)) for each in (found, TAME))
     assert len(hostile) == len(tame)
-    fixed = helpers.names(target)
+    fixed = shared_functions.names(target)
     for ours, theirs in zip(hostile, tame, strict=True):
         same(ours, theirs, fixed)
 

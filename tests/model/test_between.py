@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shard_dialect.model import Grid, ReshardError, Sharding
-from shard_dialect.model.refinement import Refinement
+from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.planner import Passage, plan_between
 from tests.model.exhaustive import costs_between, shardings
 from tests.model.interpreter import DTYPE, KINDS, Array, Shape, holds, lay, run, spread, whole_array

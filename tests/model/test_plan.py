@@ -21,7 +21,7 @@ from shard_dialect.model import (
     ShardingError,
     Step,
 )
-from shard_dialect.model.refinement import Refinement
+from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.planner import Plan, plan
 from tests.model.exhaustive import costs, shardings
 from tests.model.interpreter import (

@@ -9,8 +9,8 @@ from shard_dialect.model.axis import Axes
 from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import Graph, Node
 from shard_dialect.propagation.history import History
-from shard_dialect.propagation.schedule import STRATEGIES
 from shard_dialect.propagation.step import Direction
+from shard_dialect.propagation.visit_order import STRATEGIES
 
 GRIDS = {"g": Grid("g", (2, 2)), "h": Grid("h", (4,))}
 SHAPE = (8, 8)

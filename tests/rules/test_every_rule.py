@@ -35,7 +35,7 @@ from shard_dialect.testing import (
     runnable,
     sampled,
 )
-from shard_dialect.testing.draws import EVEN, UNEVEN
+from shard_dialect.testing.random_draws import EVEN, UNEVEN
 from shard_dialect.testing.random_shardings import any_sharding
 
 GRIDS = tuple(Grid("g", shape) for shape in ((2,), (3,), (4,), (2, 2)))

@@ -28,7 +28,7 @@ from shard_dialect.ir.reading.spelling import scatter_dim
 from shard_dialect.model import Grid
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.cache.program_cache import Cache
-from shard_dialect.runtime.communicators.launched import BACKENDS, world_of
+from shard_dialect.runtime.communicators.launched_world import BACKENDS, world_of
 from shard_dialect.runtime.communicators.world import InProcess, World
 from shard_dialect.runtime.compile import compile_sharded
 

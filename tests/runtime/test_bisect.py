@@ -22,7 +22,7 @@ from shard_dialect.runtime.checking import bisect
 from shard_dialect.runtime.checking.bisect import Suspect
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
-from shard_dialect.runtime.open_sizes import Sizes
+from shard_dialect.runtime.dynamic_sizes import Sizes
 from tests.flow_programs import random_flow_program
 from tests.programs import random_program
 from tests.runnable_stablehlo import runnable_stablehlo

@@ -8,7 +8,7 @@ import pytest
 
 from shard_dialect.errors import ShardError
 from shard_dialect.passes.specialize.known_shapes import written
-from shard_dialect.runtime.open_sizes import Sizes
+from shard_dialect.runtime.dynamic_sizes import Sizes
 from tests.extras import missing, needs
 from tests.runtime.test_sizes import run
 

@@ -407,7 +407,7 @@ def test_a_failure_leaves_the_output_that_was_there(
 HALF_WRITTEN = """
 import os, signal
 import numpy as np
-from shard_dialect.cli.execute import save_outputs
+from shard_dialect.cli.run_command import save_outputs
 
 def savez(file, *_, **__):
     file.write(b"PK")

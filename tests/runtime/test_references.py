@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shard_dialect.codegen import elementary
+from shard_dialect.codegen import elementary_functions
 from shard_dialect.errors import ShardError
 from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.checking.reference import JUDGES, Judge
@@ -67,10 +67,10 @@ def test_a_judge_that_cannot_says_why(by: Judge) -> None:
 def test_our_own_code_does_not_pass_its_own_faults(
     monkeypatch: pytest.MonkeyPatch, spoiled: bool
 ) -> None:
-    right = elementary._FUNCTIONS["math.tanh"]["f32"]
+    right = elementary_functions._FUNCTIONS["math.tanh"]["f32"]
     if spoiled:
         wrong = {"f32": lambda w, x: w.multiply(right(w, x), 1.0001)}
-        monkeypatch.setitem(elementary._FUNCTIONS, "math.tanh", wrong)
+        monkeypatch.setitem(elementary_functions._FUNCTIONS, "math.tanh", wrong)
     assert run_and_check(TANH, "spmd,lower").verdict.passed != spoiled
     assert run_and_check(TANH, "spmd,lower", reference=reference_of(TANH, "self")).verdict.passed
 

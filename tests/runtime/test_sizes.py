@@ -15,7 +15,7 @@ from shard_dialect.passes.specialize.specialize import Specialize
 from shard_dialect.runtime.cache.program_cache import Cache
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_sharded
-from shard_dialect.runtime.open_sizes import Sizes
+from shard_dialect.runtime.dynamic_sizes import Sizes
 
 NORMALIZED = """
 shard.grid @g(shape = ?x2)

@@ -9,7 +9,7 @@ import pytest
 
 from shard_dialect.fuzz import main
 from shard_dialect.testing import any_program
-from shard_dialect.testing.child import Child, Result
+from shard_dialect.testing.child_process import Child, Result
 from tests.conftest import run_child
 
 PASSES = """

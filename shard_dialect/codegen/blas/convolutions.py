@@ -25,7 +25,7 @@ from shard_dialect.codegen.blas.products import is_multiply_add, permutation, po
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.build_loops import counted, generic
-from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.numbered_function import itemsize
 
 _LARGEST = 1 << 18
 """Bytes of patches."""

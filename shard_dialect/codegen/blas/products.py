@@ -18,7 +18,7 @@ from shard_dialect.codegen.blas.numpy_blas import Gemm, advanced, is_for_blas
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build_loops import counted
-from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.walk import body, operations
 
 

@@ -24,7 +24,7 @@ from functools import cache
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import part
 from shard_dialect.ir.reading.blank_comments import code_of
-from shard_dialect.ir.shard.text_checks import refuse
+from shard_dialect.ir.shard.check_text import refuse
 
 _SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
 _FUNCTION = re.compile(r"\bfunc\.func\b")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.attributes import expect, integer
-from shard_dialect.ir.mesh.mesh_checks import DIRECTIONS
+from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
 from shard_dialect.ir.sdy import syntax
 from shard_dialect.ir.sdy.convert import axis_number, to_annotation
 from shard_dialect.ir.walk import operations, walk

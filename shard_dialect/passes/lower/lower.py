@@ -13,7 +13,7 @@ becomes, with the declaration once for all calls like it
     %a = memref.alloc() : memref<8x4xf32>
     call @mesh_all_gather_0(%0, %a)
 
-and code that joins the two rows of %a along dimension 1 (see `packed_layout`).
+and code that joins the two rows of %a along dimension 1 (`pack_collectives`).
 
 The runtimes (in-process devices, mpi4py, torch.distributed) implement the declared functions. With
 `target=mpi` they get bodies that call MPI (see `native_mpi`).
@@ -41,7 +41,6 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.lower.accumulate import accumulate_wide
 from shard_dialect.passes.lower.control_flow import keep_endless, switches_to_ifs, to_scf
 from shard_dialect.passes.lower.copy_loop_carried import copy_what_is_carried
 from shard_dialect.passes.lower.decompose_linalg import take_apart
@@ -50,6 +49,7 @@ from shard_dialect.passes.lower.lower_collectives import call_collectives, use_r
 from shard_dialect.passes.lower.mpi.native_mpi import give_bodies
 from shard_dialect.passes.lower.separate_buffers import keep_apart
 from shard_dialect.passes.lower.signless import drop_signs
+from shard_dialect.passes.lower.wide_accumulation import accumulate_wide
 from shard_dialect.passes.schedule.collective_blocks import collectives_kept
 from shard_dialect.passes.specialize.device_positions import to_arithmetic
 

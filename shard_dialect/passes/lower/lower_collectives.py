@@ -23,8 +23,8 @@ from shard_dialect.ir.shard.local_collectives import LocalStep, described, one_b
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, AllSlice, Mask, ReduceScatter, Reduction
 from shard_dialect.model.rooted_collectives import Reduce
-from shard_dialect.passes.lower.element_types import suit_runtimes
-from shard_dialect.passes.lower.packed_layout import use_rows
+from shard_dialect.passes.lower.convert_element_types import suit_runtimes
+from shard_dialect.passes.lower.pack_collectives import use_rows
 
 _REMEMBERED = 2
 """The number of 64-bit integers that a runtime may keep between start and done."""

@@ -15,7 +15,7 @@ from itertools import product, takewhile
 from math import inf, prod
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.numbered import Op
+from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import (
     Assignment,
     Grid,
@@ -26,7 +26,7 @@ from shard_dialect.model import (
 from shard_dialect.model.axis import Axes
 from shard_dialect.model.rule import Dims
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
-from shard_dialect.rules.uneven import may_be_uneven
+from shard_dialect.rules.uneven_shards import may_be_uneven
 
 FLOPS_PER_BYTE = 100
 """Floating-point operations that cost as much as one byte moved, per device.

@@ -20,9 +20,9 @@ from shard_dialect.ir.mesh.manual_computation import (
     write_manual_axes,
 )
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered import Op
+from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import ManualBoundary, Sharding
-from shard_dialect.model.refinement import Refinement
+from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 
 

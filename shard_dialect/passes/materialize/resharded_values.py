@@ -21,7 +21,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered import Function, Op
+from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model import Grid, ReshardError, Sharding
 from shard_dialect.model.sharding import Shape
 from shard_dialect.planner import Plan, plan

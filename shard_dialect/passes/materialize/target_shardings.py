@@ -4,7 +4,7 @@ The target sharding is the one that the function's attributes have, except where
 argument, a result or an annotation op of the function has an uneven sharding, its inferred uneven
 shardings are kept too. In all other functions each split is reduced to the axes, or sub-axes, that
 divide the dimension, and nothing is padded. If sub-axes are in use, the grid is refined for the
-whole module (`model.refinement`), so that no later pass has to handle sub-axes.
+whole module (`model.grid_refinement`), so that no later pass has to handle sub-axes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import SHARDING
 from shard_dialect.ir.mesh.manual_computation import EDGES, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered import Block, Function, Op
+from shard_dialect.ir.numbered_function import Block, Function, Op
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
 from shard_dialect.model.axis import Axis
-from shard_dialect.model.refinement import Refinement
+from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.propagate.constraints import default_grid, refuse_unknown_shards
 from shard_dialect.passes.propagate.loop_shardings import bound_loops

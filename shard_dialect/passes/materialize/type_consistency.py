@@ -20,7 +20,7 @@ from shard_dialect.ir.mesh.manual_computation import (
 )
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, UPDATE_HALO
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered import Function, Op
+from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.region_flow import ENDS, FLOWS, flows_between, flows_through
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, ShardingRule, SubAxis
@@ -28,7 +28,7 @@ from shard_dialect.model.axis import Axes
 from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.registry import carries
-from shard_dialect.rules.uneven import may_be_uneven
+from shard_dialect.rules.uneven_shards import may_be_uneven
 
 _FREE = (*COLLECTIVES, *FLOWS, *ENDS, "func.call")
 """Ops whose operands may have any sharding here: their own verifiers or other checks apply."""

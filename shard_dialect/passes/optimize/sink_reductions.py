@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import ShardingError
+from shard_dialect.passes.optimize.collective_pass import CollectivePass, sources
 from shard_dialect.passes.optimize.move_reshard import move_past
-from shard_dialect.passes.optimize.rewrite_reshards import CollectivePass, sources
 
 
 @dataclass(frozen=True)

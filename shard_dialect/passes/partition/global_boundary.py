@@ -18,7 +18,7 @@ from shard_dialect.ir.function import functions_of, name_of, returns_of, update_
 from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Sharding
 from shard_dialect.planner import plan

@@ -50,7 +50,7 @@ from shard_dialect.ir.mesh.manual_computation import computations_around, grid_o
 from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered import read_function
+from shard_dialect.ir.numbered_function import read_function
 from shard_dialect.ir.region_flow import FLOWS
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import (
@@ -58,12 +58,12 @@ from shard_dialect.model import (
     ShardingError,
 )
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.manual.device_collectives import (
+from shard_dialect.passes.manual.manual_bodies import inline_bodies
+from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
     is_between_devices,
     write_device_collective,
 )
-from shard_dialect.passes.manual.manual_bodies import inline_bodies
 from shard_dialect.passes.materialize.sharding_casts import take_casts_back
 from shard_dialect.passes.materialize.type_consistency import (
     check_can_be_cut,
@@ -77,7 +77,7 @@ from shard_dialect.passes.partition.partition_collectives import partition_colle
 from shard_dialect.passes.partition.stage_branches import branch_by_stage
 from shard_dialect.passes.stages.stages_to_grid import has_stages
 from shard_dialect.rules import PartitionedOp, record_of
-from shard_dialect.rules.uneven import fill_padding
+from shard_dialect.rules.uneven_shards import fill_padding
 from shard_dialect.rules.window_shards import read_windows
 
 

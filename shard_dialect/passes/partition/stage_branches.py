@@ -33,7 +33,7 @@ from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Grid, SubCluster, stage_axis
 from shard_dialect.passes.partition.op_shards import own_number
 from shard_dialect.passes.stages.assign_stages import Said, Stages
-from shard_dialect.rules.partitioning import places
+from shard_dialect.rules.partitioned_op import places
 
 
 def branch_by_stage(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shard_dialect.ir.building import build
-from shard_dialect.ir.numbered import Function, Op
+from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model import ShardingRule
 
 _WITHOUT_INPUT = (*build.CONSTANTS, "stablehlo.iota", "tensor.empty")

@@ -13,13 +13,13 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.annotations import (
+from shard_dialect.ir.mesh.attributes import SHARDINGS, STAGES
+from shard_dialect.ir.mesh.find_annotations import (
     AnnotatedValue,
     annotated_results,
     annotated_values,
     merged,
 )
-from shard_dialect.ir.mesh.attributes import SHARDINGS, STAGES
 from shard_dialect.ir.mesh.manual_computation import (
     EDGES,
     TO_GLOBAL,
@@ -28,11 +28,14 @@ from shard_dialect.ir.mesh.manual_computation import (
     manual_axes_at,
 )
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered import Function, Op
+from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Grid, Sharding, ShardingError
 from shard_dialect.model.axis import whole
-from shard_dialect.passes.manual.device_collectives import check_between_devices, is_between_devices
+from shard_dialect.passes.manual.replica_group_collectives import (
+    check_between_devices,
+    is_between_devices,
+)
 
 _SCALAR_CODE = ("linalg", "stablehlo", "tosa")
 """Dialects whose regions, if they have no flows, contain only scalar code: the only tensors there

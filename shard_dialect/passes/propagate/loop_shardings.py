@@ -15,7 +15,7 @@ from shard_dialect.ir.mesh.annotation_ops import LOOPS, has_loops, read_loops
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Annotation, Assignment, Axes, Grid, ShardingRule
 from shard_dialect.model.axis import axes_text
-from shard_dialect.rules.uneven import may_be_uneven
+from shard_dialect.rules.uneven_shards import may_be_uneven
 
 
 def bound_loops(

@@ -20,7 +20,7 @@ from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.mesh.annotation_ops import OPS, binds, has_loops
 from shard_dialect.ir.mesh.manual_computation import EDGES, TO_LOCAL, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered import Function, Op, Value
+from shard_dialect.ir.numbered_function import Function, Op, Value
 from shard_dialect.ir.region_flow import Flow, flows_between, flows_through
 from shard_dialect.model import Annotation, Grid, ShardingRule
 from shard_dialect.model.sharding import Shape

@@ -35,7 +35,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered import Block, Function, Op, read_functions
+from shard_dialect.ir.numbered_function import Block, Function, Op, read_functions
 from shard_dialect.ir.region_flow import FLOWS
 from shard_dialect.model import Annotation, Grid, Sharding
 from shard_dialect.passes.framework.base import Pass
@@ -46,17 +46,17 @@ from shard_dialect.passes.propagate.constraints import (
     default_grid,
     read_constraints,
 )
-from shard_dialect.passes.propagate.inline_named import inline_named
+from shard_dialect.passes.propagate.inline_named_computations import inline_named
 from shard_dialect.passes.propagate.module_graph import ModuleGraph, module_graph
 from shard_dialect.passes.propagate.soft_constraints import followed
 from shard_dialect.passes.propagate.split_constants import SplitConstants
-from shard_dialect.passes.specialize.separate_calls import Calls
+from shard_dialect.passes.specialize.clone_per_call import Calls
 from shard_dialect.passes.stages.stages_to_grid import lay_stages
 from shard_dialect.passes.vocabularies.import_ import import_annotations
 from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NOTHING
-from shard_dialect.propagation.schedule import STRATEGIES
-from shard_dialect.propagation.upstream_order import Traversal, Upstream
+from shard_dialect.propagation.upstream_propagation import Traversal, Upstream
+from shard_dialect.propagation.visit_order import STRATEGIES
 
 
 @dataclass(frozen=True)

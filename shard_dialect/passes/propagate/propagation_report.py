@@ -9,7 +9,7 @@ from itertools import groupby
 from shard_dialect.errors import Diagnostic, ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, note_at, remark
-from shard_dialect.ir.numbered import Function, Op
+from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model.axis import axes_text
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.propagation.engine import Engine

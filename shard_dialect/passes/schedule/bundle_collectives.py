@@ -18,7 +18,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.walk import operations
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.schedule.collective_blocks import (

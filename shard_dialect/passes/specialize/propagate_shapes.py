@@ -21,7 +21,8 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import is_private, name_of, returns_of, update_type
 from shard_dialect.ir.walk import body, has_own_body, operations, walk
-from shard_dialect.passes.specialize.inferred_shapes import Inference, family_of, put_constant
+from shard_dialect.passes.specialize.clone_per_call import Calls, callee_of
+from shard_dialect.passes.specialize.infer_by_upstream import Inference, family_of, put_constant
 from shard_dialect.passes.specialize.known_shapes import (
     Known,
     behind,
@@ -31,7 +32,6 @@ from shard_dialect.passes.specialize.known_shapes import (
     shape_behind,
     shape_of,
 )
-from shard_dialect.passes.specialize.separate_calls import Calls, callee_of
 from shard_dialect.passes.specialize.shape_rules import PROMISE, refuse_promise, rule_of
 
 _FOLD = "builtin.module(canonicalize)"

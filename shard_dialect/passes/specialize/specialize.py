@@ -22,9 +22,10 @@ from shard_dialect.ir.function import form_of, functions_of, name_of, refuse_for
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.grids import read_grid, set_sizes
 from shard_dialect.ir.mesh.attributes import SHARDINGS
-from shard_dialect.ir.shard.text_checks import MOST_DEVICES
+from shard_dialect.ir.shard.check_text import MOST_DEVICES
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.specialize.clone_per_call import callee_of
 from shard_dialect.passes.specialize.device_positions import fold_grid_shapes
 from shard_dialect.passes.specialize.known_shapes import (
     MOST,
@@ -38,7 +39,6 @@ from shard_dialect.passes.specialize.known_shapes import (
     written,
 )
 from shard_dialect.passes.specialize.propagate_shapes import leaves_open, spread
-from shard_dialect.passes.specialize.separate_calls import callee_of
 from shard_dialect.passes.vocabularies.import_ import import_annotations
 
 

@@ -21,7 +21,7 @@ from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
 from shard_dialect.ir.grids import read_grid
 from shard_dialect.ir.mesh.annotation_ops import read_annotation, said_in
 from shard_dialect.ir.mesh.attributes import MANUAL, NAMED, RULE, SHARDING, SHARDINGS
-from shard_dialect.ir.mesh.mesh_checks import DIRECTIONS
+from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.reading.string_literals import quoted

@@ -23,7 +23,7 @@ from shard_dialect.ir.walk import body, has_own_body, operations, walk
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.dialects.linalg_rules import plain_loops
 from shard_dialect.rules.padding import HARMLESS, Filling, identities
-from shard_dialect.rules.partitioning import PartitionedOp, Shard
+from shard_dialect.rules.partitioned_op import PartitionedOp, Shard
 
 _Loops = dict[int, tuple[Shard, int]]
 """For each split loop, a shard that it iterates over, and the dimension."""

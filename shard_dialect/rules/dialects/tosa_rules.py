@@ -23,7 +23,7 @@ from shard_dialect.rules.padding import (
     valid_indices,
 )
 from shard_dialect.rules.partial_values import adds, chooses, moves, reduces
-from shard_dialect.rules.partitioning import PartitionedOp
+from shard_dialect.rules.partitioned_op import PartitionedOp
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape_factors import reshaped
 

@@ -31,8 +31,8 @@ from shard_dialect.rules.stablehlo import (
     dynamic_slices,
     gather_scatter,
     linear_algebra,
+    partition_gather_scatter,
     reduction_rules,
-    sharded_gather_scatter,
 )
 
 _ELEMENTWISE = (
@@ -83,7 +83,7 @@ RECORDS: dict[str, OpRecord] = {
     "stablehlo.fft": OpRecord(linear_algebra.fft),
     "stablehlo.gather": OpRecord(
         gather_scatter.gather,
-        partition=sharded_gather_scatter.partition_gather,
+        partition=partition_gather_scatter.partition_gather,
         padding=anything,
         partial=moves,
     ),
@@ -105,7 +105,7 @@ RECORDS: dict[str, OpRecord] = {
     "stablehlo.rng_bit_generator": OpRecord(linear_algebra.rng_bit_generator),
     "stablehlo.scatter": OpRecord(
         gather_scatter.scatter,
-        partition=sharded_gather_scatter.partition_scatter,
+        partition=partition_gather_scatter.partition_scatter,
         padding=identities_of_updates,
     ),
     "stablehlo.select": OpRecord(data_movement.elementwise, partial=chooses),

@@ -16,7 +16,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import Reduction, ShardingRule, Windows
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.factors import Factors, Kind, Places
-from shard_dialect.rules.partitioning import PartitionedOp
+from shard_dialect.rules.partitioned_op import PartitionedOp
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attribute_reading import integer, numbers
 from shard_dialect.rules.stablehlo.combiner import can_be_added_up

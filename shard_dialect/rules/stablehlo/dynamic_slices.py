@@ -18,7 +18,7 @@ from __future__ import annotations
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors
-from shard_dialect.rules.partitioning import PartitionedOp, Shard
+from shard_dialect.rules.partitioned_op import PartitionedOp, Shard
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.combiner import can_be_added_up
 from shard_dialect.rules.stablehlo.index_arithmetic import (

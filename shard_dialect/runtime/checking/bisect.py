@@ -48,8 +48,8 @@ from shard_dialect.runtime.checking.reference import Judge, Reference, judged_by
 from shard_dialect.runtime.checking.tolerance import compare
 from shard_dialect.runtime.communicators.world import World
 from shard_dialect.runtime.compile import parsed
+from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.open_sizes import Sizes
 from shard_dialect.runtime.reachable_functions import keep_reached
 
 _TO_DISTRIBUTED = PIPELINES["spmd"][:-1]

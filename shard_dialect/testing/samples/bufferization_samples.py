@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shard_dialect.testing.draws import Draws
+from shard_dialect.testing.random_draws import Draws
 from shard_dialect.testing.sample import Sample, Tensor
 
 _GLOBAL = "ml_program.global private mutable @x(dense<0.0> : {0}) : {0}\n"

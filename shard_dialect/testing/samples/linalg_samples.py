@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from shard_dialect.testing.draws import Draws
+from shard_dialect.testing.random_draws import Draws
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.samples import linalg_window_samples
 

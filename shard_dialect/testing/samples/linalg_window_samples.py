@@ -5,7 +5,7 @@ conv_2d_nhwc_hwcf    an image [n, h, w, c], a kernel [h, w, c, f], and of both [
 
 from __future__ import annotations
 
-from shard_dialect.testing.draws import Draws
+from shard_dialect.testing.random_draws import Draws
 from shard_dialect.testing.sample import Sample, Tensor
 
 _CONVOLUTIONS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 
-from shard_dialect.testing.draws import Draws, listed
+from shard_dialect.testing.random_draws import Draws, listed
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.samples import stablehlo_indexing_samples, stablehlo_window_samples
 from shard_dialect.testing.samples.stablehlo_text import IDENTITIES, compare, hlo, joining

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shard_dialect.testing.draws import Draws, listed
+from shard_dialect.testing.random_draws import Draws, listed
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.samples.stablehlo_text import IDENTITIES, compare, hlo, joining
 

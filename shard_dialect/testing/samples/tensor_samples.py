@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from shard_dialect.model.sharding import Shape
-from shard_dialect.testing.draws import Draws, dense
+from shard_dialect.testing.random_draws import Draws, dense
 from shard_dialect.testing.sample import Sample, Tensor
 
 

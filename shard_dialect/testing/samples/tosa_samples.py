@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from shard_dialect.testing.draws import Draws, dense, listed
+from shard_dialect.testing.random_draws import Draws, dense, listed
 from shard_dialect.testing.sample import Sample, Tensor
 
 

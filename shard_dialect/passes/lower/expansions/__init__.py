@@ -16,30 +16,30 @@ from shard_dialect.passes.lower.expansions import (
     batch_norm,
     gather_scatter_loops,
     select_and_scatter,
-    workarounds,
+    upstream_workarounds,
 )
 from shard_dialect.passes.lower.expansions.fft import fft
 from shard_dialect.passes.lower.expansions.matrix_decompositions import cholesky, triangular_solve
-from shard_dialect.passes.lower.expansions.single_elements import compute_elements
+from shard_dialect.passes.lower.expansions.scalars_from_tensors import compute_elements
 from shard_dialect.passes.lower.expansions.sort import sort
 from shard_dialect.rules.registry import RECORDS
 
 _Expansion = Callable[[ir.Operation], Sequence[ir.Value]]
 _TO_OTHERS: dict[str, _Expansion] = {
-    "bufferization.materialize_in_destination": workarounds.materialize,
-    "stablehlo.add": workarounds.add,
+    "bufferization.materialize_in_destination": upstream_workarounds.materialize,
+    "stablehlo.add": upstream_workarounds.add,
     "stablehlo.batch_norm_grad": batch_norm.grad,
     "stablehlo.batch_norm_inference": batch_norm.inference,
     "stablehlo.batch_norm_training": batch_norm.training,
-    "stablehlo.concatenate": workarounds.concat,
+    "stablehlo.concatenate": upstream_workarounds.concat,
     "stablehlo.dynamic_slice": gather_scatter_loops.signed_places,
     "stablehlo.dynamic_update_slice": gather_scatter_loops.signed_places,
     "stablehlo.gather": gather_scatter_loops.gather,
-    "stablehlo.reduce": workarounds.reduce,
+    "stablehlo.reduce": upstream_workarounds.reduce,
     "stablehlo.scatter": gather_scatter_loops.signed_places,
     "stablehlo.select_and_scatter": select_and_scatter.keep,
-    "stablehlo.slice": workarounds.slice_,
-    "tensor.concat": workarounds.concat,
+    "stablehlo.slice": upstream_workarounds.slice_,
+    "tensor.concat": upstream_workarounds.concat,
 }
 _TO_LOOPS: dict[str, _Expansion] = {
     "stablehlo.cholesky": cholesky,

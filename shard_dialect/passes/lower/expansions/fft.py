@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.passes.lower.expansions import loop_code
-from shard_dialect.passes.lower.expansions.fourier import number, transform_of
+from shard_dialect.passes.lower.expansions.dft_of_rows import number, transform_of
 from shard_dialect.passes.lower.expansions.loop_code import Number, Values
 from shard_dialect.rules.stablehlo.attribute_reading import integers, numbers
 

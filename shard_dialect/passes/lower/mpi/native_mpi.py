@@ -23,7 +23,7 @@ from shard_dialect.ir.function import name_of, set_form
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import COLLECTIVE, PHASE, RANK
 from shard_dialect.ir.mesh.notation import write_axes
-from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import (

@@ -19,7 +19,7 @@ from shard_dialect.ir.diagnostics import from_mlir
 from shard_dialect.ir.function import boundary, functions_of, returns_of, set_boundary
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.runtime.checking.reference.judge import CannotJudge, Execute, boundary_types
-from shard_dialect.runtime.checking.reference.long_sums import sum_in_f64
+from shard_dialect.runtime.checking.reference.sum_in_f64 import sum_in_f64
 from shard_dialect.runtime.checking.reference.widen import widen
 
 _FROM_STABLEHLO = "builtin.module(stablehlo-legalize-to-linalg,func.func(canonicalize))"

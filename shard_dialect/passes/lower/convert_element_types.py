@@ -19,11 +19,11 @@ from shard_dialect.ir.building import reductions
 from shard_dialect.ir.building.build import create, redirect
 from shard_dialect.ir.building.build_loops import elementwise
 from shard_dialect.ir.building.masking import select
-from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.shard.local_collectives import LocalStep
 from shard_dialect.model import AllReduce, Grid, ReduceScatter
 from shard_dialect.model.rooted_collectives import Reduce, place_of
-from shard_dialect.passes.lower.packed_layout import of_rank, rank_of
+from shard_dialect.passes.lower.pack_collectives import of_rank, rank_of
 
 _Change = Callable[[ir.Value], ir.Value]
 

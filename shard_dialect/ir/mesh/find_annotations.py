@@ -18,7 +18,7 @@ from shard_dialect.ir.mesh.annotation_ops import OPS, read_annotation
 from shard_dialect.ir.mesh.attributes import SHARDING, SHARDINGS
 from shard_dialect.ir.mesh.manual_computation import TO_GLOBAL, boundary_of, is_manual
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
-from shard_dialect.ir.numbered import Function, Op
+from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Annotation
 

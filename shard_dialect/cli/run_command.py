@@ -32,11 +32,11 @@ from shard_dialect.runtime.checking.bisect import Suspect
 from shard_dialect.runtime.checking.check import Verdict, check
 from shard_dialect.runtime.checking.reference import Reference
 from shard_dialect.runtime.communication_report import Report
-from shard_dialect.runtime.communicators.launched import world_of
+from shard_dialect.runtime.communicators.launched_world import world_of
 from shard_dialect.runtime.communicators.world import InProcess, Launched, World
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
+from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.open_sizes import Sizes
 from shard_dialect.runtime.rank_agreement import (
     agree,
     agree_on_talk,

@@ -15,7 +15,7 @@ from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.mesh.mesh_collectives import read_collective, write_steps
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered import itemsize
+from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.passes.materialize.choose_op_sharding import FLOPS_PER_BYTE
 from shard_dialect.passes.optimize.op_sharding import OpSharding

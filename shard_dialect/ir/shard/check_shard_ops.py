@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import name_of
 from shard_dialect.ir.reading.spelling import scatter_dim
-from shard_dialect.ir.shard.sharding_checks import (
+from shard_dialect.ir.shard.check_shardings import (
     check_axes,
     check_coordinates,
     check_operands,
@@ -28,8 +28,8 @@ from shard_dialect.ir.shard.sharding_checks import (
     grid_of,
     shape_of,
 )
+from shard_dialect.ir.shard.check_text import MOST_DEVICES
 from shard_dialect.ir.shard.sharding_ops import group_size, sizes_in
-from shard_dialect.ir.shard.text_checks import MOST_DEVICES
 from shard_dialect.model import ShardingError
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from shard_dialect.model import (
     Step,
 )
 from shard_dialect.planner import axes_of_groups, moves_of_pairs
-from shard_dialect.rules.partitioning import places
+from shard_dialect.rules.partitioned_op import places
 from shard_dialect.rules.stablehlo.attribute_reading import integer
 from shard_dialect.rules.stablehlo.combiner import combiner
 

@@ -19,8 +19,8 @@ from shard_dialect.ir.mesh.attributes import (
     expect_in,
 )
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.shard.check_shardings import check_coordinates
 from shard_dialect.ir.shard.local_collectives import LocalStep, kind_of, read_local
-from shard_dialect.ir.shard.sharding_checks import check_coordinates
 from shard_dialect.model import Grid, Permute, Sharding, ShardingError, UpdateHalo
 from shard_dialect.model.point_to_point import Receive, Send
 from shard_dialect.model.rooted_collectives import Broadcast, Gather, Reduce, Scatter, Shift

@@ -13,8 +13,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 from shard_dialect.model.axis import Axes, Axis, SubAxis
+from shard_dialect.model.factor_projection import sub_axes_of
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.projection import sub_axes_of
 from shard_dialect.model.sharding import Sharding, ShardingError
 
 _LARGEST = 1 << 12

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shard_dialect.model import Annotation, Grid, Sharding
-from shard_dialect.model.projection import (
+from shard_dialect.model.factor_projection import (
     FactorSplit,
     SubAxisTriples,
     axes_of,
@@ -43,8 +43,8 @@ from shard_dialect.model.projection import (
 )
 from shard_dialect.propagation.engine import Change, Engine
 from shard_dialect.propagation.graph import NOTHING, Graph, Node
-from shard_dialect.propagation.schedule import Strategy
 from shard_dialect.propagation.step import PreparedRule, factors_of
+from shard_dialect.propagation.visit_order import Strategy
 
 Traversal = Literal["forward", "backward", "forward-backward", "backward-forward"]
 _Loops = dict[int, SubAxisTriples]

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.rules.partitioning import PartitionedOp, Shard
+from shard_dialect.rules.partitioned_op import PartitionedOp, Shard
 from shard_dialect.rules.stablehlo.gather_scatter import Numbers
 from shard_dialect.rules.stablehlo.index_arithmetic import (
     broadcast,

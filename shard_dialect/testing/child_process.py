@@ -20,7 +20,7 @@ from typing import Literal
 
 from shard_dialect import plugins
 from shard_dialect.errors import ShardError, ShardWarning
-from shard_dialect.testing.equality import has_numbers_only, reference_of, run_and_check
+from shard_dialect.testing.check_program import has_numbers_only, reference_of, run_and_check
 
 Kind = Literal["passed", "refused", "unstable", "wrong", "raised", "crashed", "hung"]
 FAILURES: tuple[Kind, ...] = ("wrong", "raised", "crashed", "hung")

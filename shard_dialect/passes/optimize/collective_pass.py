@@ -15,7 +15,7 @@ from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.materialize.sharding_casts import take_casts_back
 from shard_dialect.passes.materialize.type_consistency import check_can_be_cut
-from shard_dialect.passes.optimize.resharded_ops import is_used
+from shard_dialect.passes.optimize.reshard_op import is_used
 
 
 @dataclass(frozen=True)
