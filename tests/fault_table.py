@@ -2,8 +2,9 @@
 
     python -m tests.fault_table --programs 300
 
-prints the table of docs/testing.md. Programs are of several precisions (`tests.programs.mixed_precision`); in each
-one fault is made that changes what any device gives (`shard_dialect.testing.faults`).
+prints the table of docs/testing.md. Programs are of several precisions
+(`tests.programs.mixed_precision`); in each one fault is made that changes what any device gives
+(`shard_dialect.testing.faults`).
 """
 
 import argparse
