@@ -2,8 +2,9 @@
 
     python -m tests.fault_table --programs 300
 
-prints the table of docs/testing.md. Programs are of several precisions (`mixed_programs`); in each
-one fault is made that changes what any device gives (`shard_dialect.testing.faults`).
+prints the table of docs/testing.md. Programs are of several precisions
+(`tests.programs.mixed_precision`); in each one fault is made that changes what any device gives
+(`shard_dialect.testing.faults`).
 """
 
 import argparse
@@ -29,7 +30,7 @@ from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.testing import reference_of
 from shard_dialect.testing.faults import faults_in
-from tests.mixed_programs import mixed_program
+from tests.programs.mixed_precision import mixed_program
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ BOUNDED_BY_HAND = {
     "benchmarks/run.py",
     "tests/conftest.py",
     "tests/forks/__init__.py",
+    "tests/forks/test_forks.py",
     "tests/fuzz_reader.py",
     "tests/hostile/test_endings.py",
     "tests/hostile/test_meeting.py",

@@ -15,8 +15,8 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.planner import bytes_moved
-from tests.programs import random_program
-from tests.runnable_stablehlo import runnable_stablehlo
+from tests.programs.annotated import random_program
+from tests.programs.runnable_stablehlo import runnable_stablehlo
 from tests.test_end_to_end import run_and_check
 
 PASSES = (

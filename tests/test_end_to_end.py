@@ -11,7 +11,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.checking.check import Verdict
 from shard_dialect.testing import check_program
-from tests.programs import random_program
+from tests.programs.annotated import random_program
 
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_PROGRAMS", "80")))
 PIPELINES = (

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from shard_dialect.errors import ShardWarning
-from tests.flow_programs import random_flow_program
+from tests.programs.flow import random_flow_program
 from tests.test_end_to_end import run_and_check
 from tests.test_stablehlo_end_to_end import PIPELINES
 

@@ -9,7 +9,7 @@ from tests.conftest import ROOT
 _PRINT = """
 import warnings
 warnings.simplefilter("ignore")
-from tests.stablehlo_programs import random_stablehlo
+from tests.programs.stablehlo import random_stablehlo
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source

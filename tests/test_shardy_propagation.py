@@ -4,7 +4,7 @@ import os
 import sys
 
 from tests.extras import needs
-from tests.stablehlo_programs import random_stablehlo
+from tests.programs.stablehlo import random_stablehlo
 
 pytestmark = needs("jax")
 PROGRAMS = int(os.environ.get("SHARD_DIALECT_SHARDY_PROGRAMS", "200"))

@@ -9,7 +9,7 @@ from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from tests.runnable_stablehlo import runnable_stablehlo
+from tests.programs.runnable_stablehlo import runnable_stablehlo
 from tests.test_end_to_end import run_and_check
 
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_STABLEHLO_PROGRAMS", "100")))

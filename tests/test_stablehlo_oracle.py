@@ -21,7 +21,7 @@ from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.model import AllReduce, Step
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.partition import partition_collectives
-from tests import runnable_stablehlo
+from tests.programs import runnable_stablehlo
 from tests.stablehlo_conversion import NotConverted
 from tests.stablehlo_interpreter import Array, Converted, interpret, shard
 

@@ -11,7 +11,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.testing import check_program
-from tests.stage_programs import staged_program
+from tests.programs.stages import staged_program
 
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_STAGED", "40")))
 PIPELINES = (

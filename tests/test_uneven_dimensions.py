@@ -13,8 +13,8 @@ from benchmarks.ours import tally_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import walk
+from tests.programs.uneven import UnevenProgram
 from tests.test_end_to_end import run_and_check
-from tests.uneven_programs import UnevenProgram
 
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_PROGRAMS", "80")))
 PIPELINES = (

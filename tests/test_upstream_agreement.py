@@ -23,7 +23,7 @@ from shard_dialect.ir.shard.sharding_ops import sharding_behind, split_axes
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from tests.linalg_programs import random_linalg
+from tests.programs.linalg import random_linalg
 from tests.test_end_to_end import run_and_check
 
 PROGRAMS = int(os.environ.get("SHARD_DIALECT_UPSTREAM_PROGRAMS", "100"))

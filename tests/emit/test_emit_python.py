@@ -23,11 +23,11 @@ from shard_dialect.runtime.checking.check import Expected
 from shard_dialect.testing.check_program import reference_of
 from tests.conftest import ROOT, run_child
 from tests.extras import skip_without
-from tests.flow_programs import random_flow_program
-from tests.linalg_programs import random_linalg
-from tests.programs import random_program
+from tests.programs.annotated import random_program
+from tests.programs.flow import random_flow_program
+from tests.programs.linalg import random_linalg
+from tests.programs.stablehlo import random_stablehlo
 from tests.runtime.launching import Launch, launches
-from tests.stablehlo_programs import random_stablehlo
 
 Check = Callable[[Sequence[Array]], None]
 """Raises if the results of a program are not what they should be."""

@@ -6,14 +6,24 @@ import signal
 import socket
 import sys
 
-if __name__ == "__main__":
+
+def main(path: str, *arguments: str) -> None:
     link = socket.socket(socket.AF_UNIX)
-    link.connect(sys.argv[1])
-    asked = marshal.dumps((sys.argv[2:], os.getcwd(), dict(os.environ)))
+    link.connect(path)
+    asked = marshal.dumps((list(arguments), os.getcwd(), dict(os.environ)))
     socket.send_fds(link, [len(asked).to_bytes(8, "little")], [0, 1, 2])
     link.sendall(asked)
-    status = int.from_bytes(link.recv(4), "little")
+    said = link.recv(4)
+    if not said:
+        sys.exit("the server has gone")
+    status = int.from_bytes(said, "little")
     if os.WIFSIGNALED(status):
-        signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
-        os.kill(os.getpid(), os.WTERMSIG(status))
+        number = os.WTERMSIG(status)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
     os._exit(os.WEXITSTATUS(status))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

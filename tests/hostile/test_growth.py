@@ -15,7 +15,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.specialize import clone_per_call
 from tests.conftest import Program
-from tests.growing_programs import growing
+from tests.programs.growing import growing
 
 MANY = {
     "arguments": 1000,

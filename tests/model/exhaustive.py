@@ -184,12 +184,29 @@ def costs_between(
         bool(size % grid.axes_size(have) or size % other.axes_size(want))
         for size, have, want in zip(shape, source.split_axes, target.split_axes, strict=True)
     )
-    reached = _costs(source, uneven, shape, grid)
     return min(
-        reached[leaves][0] + passes + _costs(enters, uneven, shape, other)[target][0]
-        for leaves, enters, passes in _passages(shape, grids, same_devices)
-        if leaves in reached and target in _costs(enters, uneven, shape, other)
+        moved + _costs(enters, uneven, shape, other)[target][0]
+        for enters, moved in _entries(source, uneven, shape, grids, same_devices).items()
+        if target in _costs(enters, uneven, shape, other)
     )
+
+
+@cache
+def _entries(
+    source: Sharding,
+    uneven: tuple[bool, ...],
+    shape: Shape,
+    grids: tuple[Grid, Grid],
+    same_devices: bool,
+) -> dict[Sharding, Fraction]:
+    """The shardings on the other grid that one passage leads to, and the least bytes for it."""
+    reached = _costs(source, uneven, shape, grids[0])
+    found: dict[Sharding, Fraction] = {}
+    for leaves, enters, passes in _passages(shape, grids, same_devices):
+        if leaves in reached:
+            moved = reached[leaves][0] + passes
+            found[enters] = min(found.get(enters, moved), moved)
+    return found
 
 
 @cache

@@ -5,7 +5,7 @@ From the package it takes the steps and the device groups, `Grid.groups`; shards
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 
 import numpy as np
@@ -62,6 +62,17 @@ def shard_size(size: int, axes: Axes, grid: Grid) -> int:
     return -(-size // grid.axes_size(axes))
 
 
+def shards_of(whole: Array, sharding: Sharding, grid: Grid) -> list[Array]:
+    """What each device has of `whole`."""
+    return _shards_of(whole.tobytes(), whole.shape, sharding, grid)
+
+
+@lru_cache(1 << 12)
+def _shards_of(data: bytes, shape: Shape, sharding: Sharding, grid: Grid) -> list[Array]:
+    whole = np.frombuffer(data, DTYPE).reshape(shape)
+    return [cut(whole, sharding, rank, grid) for rank in range(grid.size)]
+
+
 def cut(array: Array, sharding: Sharding, rank: int, grid: Grid) -> Array:
     """The shard of device `rank`: shorter, or empty, at the end of what does not divide."""
     at = grid.coordinates(rank)
@@ -70,8 +81,9 @@ def cut(array: Array, sharding: Sharding, rank: int, grid: Grid) -> Array:
         for axis in axes:
             place = place * grid.axes_size((axis,)) + at[axis]
         halo = halo_of(sharding, dim)
-        ends = [halo if each == dim else (0, 0) for each in range(array.ndim)]
-        array = np.pad(array, ends, constant_values=alone(sharding.fill))
+        if any(halo):
+            ends = [halo if each == dim else (0, 0) for each in range(array.ndim)]
+            array = np.pad(array, ends, constant_values=alone(sharding.fill))
         array = take(array, dim, place, size, sum(halo))
     return array
 
@@ -115,6 +127,8 @@ def addends(whole: Array, count: int, kind: Reduction, random: np.random.Generat
 
 def spread(whole: Array, sharding: Sharding, grid: Grid, seed: int = 0) -> list[Array]:
     """The array of each device under `sharding`, which along partial axes combine to `whole`."""
+    if not sharding.partial:
+        return shards_of(whole, sharding, grid)
     random = np.random.default_rng(seed)
     parts = addends(whole, grid.axes_size(sharding.partial), sharding.reduction, random)
     return [
@@ -233,9 +247,9 @@ def holds(held: Sequence[Array], whole: Array, sharding: Sharding, grid: Grid) -
                 [held[member] for member in grid.group_of(rank, sharding.partial)],
                 sharding.reduction,
             ),
-            cut(whole, sharding, rank, grid),
+            shard,
         )
-        for rank in range(grid.size)
+        for rank, shard in enumerate(shards_of(whole, sharding, grid))
     )
 
 

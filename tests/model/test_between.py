@@ -1,6 +1,7 @@
 """Every plan between two grids, run on arrays, gives what its target says, and none is cheaper."""
 
 import re
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -34,12 +35,18 @@ def devices(grid: Grid) -> tuple[int, ...]:
     return grid.device_ids or tuple(range(grid.size))
 
 
+@cache
+def start(source: Sharding, grid: Grid, shape: Shape) -> list[Array]:
+    """The shards of a tensor, made once for all targets."""
+    return spread(whole_array(shape), source, grid)
+
+
 def ends_right(
     found: Passage, source: Sharding, target: Sharding, whole: Array, same_devices: bool
 ) -> bool:
     """Whether the steps, done on arrays, end at `target`, for the bytes that they say."""
     first, second, shape = found.before.grid, found.after.grid, whole.shape
-    shards = spread(whole, source, first)
+    shards = start(source, first, shape)
     held, moved = run(found.before.steps, shards, source, shape, first)
     places = found.transfer.places
     assert sorted(places) == list(range(first.size))

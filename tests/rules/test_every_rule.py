@@ -46,7 +46,7 @@ CUTS = {EVEN: 1, UNEVEN: 1}
 NOT_SAMPLED = {
     "ml_program.global_load_graph": "it stands in ml_program's graphs, which are no functions",
     "ml_program.global_store_graph": "it stands in ml_program's graphs, which are no functions",
-    "mesh.collective_permute": "of stages, which tests/stage_programs.py draws",
+    "mesh.collective_permute": "of stages, which tests/programs/stages.py draws",
 }
 NO_LOOPS = {"linalg.index", "linalg.yield"}
 

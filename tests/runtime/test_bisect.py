@@ -23,10 +23,10 @@ from shard_dialect.runtime.checking.bisect import Suspect
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
-from tests.flow_programs import random_flow_program
-from tests.programs import random_program
-from tests.runnable_stablehlo import runnable_stablehlo
-from tests.uneven_programs import UnevenProgram
+from tests.programs.annotated import random_program
+from tests.programs.flow import random_flow_program
+from tests.programs.runnable_stablehlo import runnable_stablehlo
+from tests.programs.uneven import UnevenProgram
 
 LIT = Path(__file__).parent.parent / "lit"
 

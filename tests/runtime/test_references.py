@@ -9,7 +9,7 @@ from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.checking.reference import JUDGES, Judge
 from shard_dialect.testing import reference_of, run_and_check
 from tests.extras import needs
-from tests.mixed_programs import mixed_program
+from tests.programs.mixed_precision import mixed_program
 
 TANH = """
 shard.grid @g(shape = 2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tests.stablehlo_programs import SIZES, Shape, _Program, tensor
+from tests.programs.stablehlo import SIZES, Shape, _Program, tensor
 
 MESHES = (
     (("x", 2), ("y", 2)),

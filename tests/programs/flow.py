@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tests.programs import GRIDS, Program, Shape, tensor
-from tests.programs import OPS as PLAIN
+from tests.programs.annotated import GRIDS, Program, Shape, tensor
+from tests.programs.annotated import OPS as PLAIN
 
 SIZE = 12
 DEEPEST = 2
