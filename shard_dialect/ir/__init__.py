@@ -1,1 +1,1 @@
-"""The dialects: definitions, reading and checking modules, and model values <-> attributes."""
+"""The dialects: their definitions, reading and verifying modules, and attributes <-> the model."""

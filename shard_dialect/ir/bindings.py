@@ -1,7 +1,7 @@
-"""The one place that finds MLIR's Python bindings; all other modules import them from here.
+"""Finds MLIR's Python bindings; all other modules import them from here.
 
-`mlir` (the `mlir-python-bindings` wheels) is taken if it is there, else `torch_mlir` (on PyPI),
-which carries the whole of upstream MLIR and needs no torch.
+It uses `mlir` (the `mlir-python-bindings` wheels) if that is installed, else `torch_mlir` (on
+PyPI), which contains all of upstream MLIR and does not need torch.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ provider = _find()
 
 
 def part(name: str) -> ModuleType:
-    """A submodule of the bindings, imported when it is asked for: `part("execution_engine")`."""
+    """Import a submodule of the bindings, such as `part("execution_engine")`."""
     return importlib.import_module(f"{provider}.{name}")
 
 
 def know_stablehlo_passes() -> None:
-    """Let pipelines name StableHLO's passes."""
+    """Register StableHLO's passes, so that pipelines can use them by name."""
     part("_mlir_libs._stablehlo").register_stablehlo_passes()
 
 
 def without_op_classes() -> None:
-    """Stop the bindings from importing a dialect's Python classes when they meet one of its ops.
+    """Stop the bindings from importing the Python classes of a dialect at its first op.
 
-    Our code needs none of them, and `linalg`'s alone take 80 ms. For programs, not for libraries:
-    it holds for the whole process.
+    Our code needs none of them, and importing `linalg`'s alone takes 80 ms. This is for programs,
+    not for libraries: it holds for the whole process.
     """
     part("_mlir_libs._mlir").globals.dialect_search_modules = []
 
 
 @contextmanager
 def plain_ops() -> Iterator[None]:
-    """The same for a while: for a dialect that has no classes the search fails at each op anew."""
+    """As `without_op_classes`, within a `with` block."""
     found = part("_mlir_libs._mlir").globals
     searched = found.dialect_search_modules
     found.dialect_search_modules = []

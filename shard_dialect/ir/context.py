@@ -30,8 +30,8 @@ _LOADED = [
 def make_context(allow_unregistered: bool = False) -> ir.Context:
     """A new context with upstream's dialects and our `mesh`.
 
-    Single-threaded: MLIR's worker threads would wait for the interpreter's lock, which the thread
-    that started them holds, as soon as a verifier is written in Python.
+    It is single-threaded: with verifiers in Python, MLIR's worker threads would wait for the
+    interpreter's lock, which the thread that started them holds.
     """
     context = ir.Context(load_on_create_dialects=_LOADED)
     context.enable_multithreading(False)
@@ -45,7 +45,7 @@ def make_context(allow_unregistered: bool = False) -> ir.Context:
 
 @cache
 def _read_complex_constants() -> None:
-    """The bindings have no class for constants of complex numbers, and raise when they meet one."""
+    """Let the bindings read constants of complex numbers, for which they have no class."""
 
     def read(dense: ir.Attribute) -> ir.Attribute:
         element = dense.type.element_type
@@ -62,9 +62,9 @@ _AVAILABLE = re.compile(r"(?:Available|Registered) dialects: ([^;]*?)(?:\(\* cor
 
 
 def available_dialects() -> list[str]:
-    """The names of all dialects that a file may use: upstream's, ours, and those registered.
+    """The names of all dialects that a file may use: upstream's, ours, and the users'.
 
-    No function lists them, but MLIR's error about an unknown one does.
+    No function of the bindings lists them; MLIR's error about an unknown dialect does.
     """
     with make_context():
         try:
@@ -79,9 +79,9 @@ _STABLEHLO = ("stablehlo", "chlo")
 
 
 def load_dialects_of(text: str | bytes, context: ir.Context) -> None:
-    """Load what a file needs that the bindings do not load by themselves.
+    """Load the dialects of a file that the bindings do not load by themselves.
 
-    StableHLO comes with them, apart. Shardy does not: its ops are read as unregistered ones.
+    These are StableHLO's. Shardy's ops are read as unregistered ones.
     """
 
     def mentions(name: str) -> bool:
@@ -95,7 +95,7 @@ def load_dialects_of(text: str | bytes, context: ir.Context) -> None:
 
 
 def refuse_unregistered(module: ir.Operation) -> None:
-    """Raise for an op of an unknown dialect that is not Shardy's."""
+    """Raise a located `ShardError` for an op of an unknown dialect other than Shardy's."""
     for op in walk(module):
         name = op.name
         if not name.startswith(f"{_SHARDY}.") and not op.context.is_registered_operation(name):

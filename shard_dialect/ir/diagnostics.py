@@ -14,22 +14,22 @@ from shard_dialect.ir.reading.string_literals import quoted
 
 
 def warn(message: str, location: ir.Location, *notes: Diagnostic) -> None:
-    """Tell the user, through Python's `warnings`; `opt` and `run` print it on stderr."""
+    """Warn the user, through Python's `warnings`; `opt` and `run` print it on stderr."""
     give(Diagnostic("warning", message, location_text(location), notes))
 
 
 def remark(message: str, location: ir.Location, *notes: Diagnostic) -> None:
-    """As `warn`, for what is worth knowing and no reason to worry."""
+    """As `warn`, with severity `remark`."""
     give(Diagnostic("remark", message, location_text(location), notes))
 
 
 def give(found: Diagnostic) -> None:
-    """Warn of what was found, and tell who is `listening`: whatever filters `warnings` has."""
+    """Pass a diagnostic to Python's `warnings`, and, whatever these filter, to `listening`."""
     heard = _heard.get()
     if heard is not None:
         heard.append(found)
-    said = ShardWarning(found.message, found.location, found.notes, found.severity)
-    warnings.warn(said, stacklevel=3)
+    warning = ShardWarning(found.message, found.location, found.notes, found.severity)
+    warnings.warn(warning, stacklevel=3)
 
 
 _heard: ContextVar[list[Diagnostic] | None] = ContextVar("_heard", default=None)
@@ -37,7 +37,7 @@ _heard: ContextVar[list[Diagnostic] | None] = ContextVar("_heard", default=None)
 
 @contextmanager
 def listening() -> Iterator[list[Diagnostic]]:
-    """Collect what is warned of meanwhile."""
+    """Collect the diagnostics that are given in the `with` block."""
     heard: list[Diagnostic] = []
     token = _heard.set(heard)
     try:
@@ -51,7 +51,7 @@ _shown: ContextVar[Callable[[str], str]] = ContextVar("_shown", default=lambda t
 
 @contextmanager
 def showing_locations(show: Callable[[str], str]) -> Iterator[None]:
-    """Pass every `file:line:col` through `show`, for text that is not as the user wrote it."""
+    """Map every `file:line:col` by `show`, for text that differs from what the user wrote."""
     token = _shown.set(show)
     try:
         yield
@@ -60,7 +60,7 @@ def showing_locations(show: Callable[[str], str]) -> Iterator[None]:
 
 
 def location_text(location: ir.Location) -> str | None:
-    """`file:line:col` of a location: its own, or that of the innermost one that has it."""
+    """`file:line:col` of a location, or of the first location inside it that has one."""
     location = ir.Location.from_attr(location.attr)  # of its own class, which diagnostics lack
     if isinstance(location, ir.FileLineColLoc):
         return _shown.get()(f"{location.filename}:{location.start_line}:{location.start_col}")
@@ -74,7 +74,7 @@ def location_text(location: ir.Location) -> str | None:
 
 
 def with_file_names(text: str) -> str:
-    """Printed IR with the locations that `location_text` gives, where MLIR calls the file `-`."""
+    """Printed IR with the user's locations in place of MLIR's, which call the file `-`."""
 
     def restored(match: re.Match[str]) -> str:
         file, line, column = _shown.get()(f"-:{match[1]}").rsplit(":", 2)
@@ -84,16 +84,18 @@ def with_file_names(text: str) -> str:
 
 
 def error_at(location: ir.Location, message: str, *notes: Diagnostic) -> ShardError:
+    """A located error, with notes."""
     return ShardError(message, location_text(location), notes)
 
 
 def note_at(location: ir.Location, message: str) -> Diagnostic:
+    """A located note."""
     return Diagnostic("note", message, location_text(location))
 
 
 @contextmanager
 def located(op: ir.Operation) -> Iterator[None]:
-    """Give errors from inside that have no place yet the op's."""
+    """Give errors without a location, raised in the `with` block, the location of `op`."""
     try:
         yield
     except ShardError as error:
@@ -102,7 +104,7 @@ def located(op: ir.Operation) -> Iterator[None]:
 
 @contextmanager
 def readable_strings(op: ir.Operation) -> Iterator[None]:
-    """MLIR's strings are bytes, the bindings' are not: name the op whose string cannot be read."""
+    """Raise a located `ShardError` if a string of `op` is not UTF-8, as the bindings require."""
     try:
         yield
     except RuntimeError as error:
@@ -110,24 +112,24 @@ def readable_strings(op: ir.Operation) -> Iterator[None]:
 
 
 def not_utf8(error: RuntimeError, location: str | None, what: str = "") -> ShardError:
-    """The error to tell of the bindings' own about a string; raises it again if it is another."""
+    """Our error for the bindings' error about a string; raises any other error again."""
     if "nanobind" not in str(error):
         raise error
     return ShardError(f"{what}holds a string that is not UTF-8", location)
 
 
 def from_mlir(error: ir.MLIRError) -> ShardError:
-    """The diagnostics of MLIR's exception in our form."""
+    """The `ShardError` with the diagnostics of MLIR's exception."""
     found = [_diagnostic(each) for each in error.error_diagnostics]
     return _as_error(found) if found else ShardError(str(error).strip())
 
 
 @contextmanager
 def reporting(context: ir.Context) -> Iterator[None]:
-    """Pass MLIR's own warnings and remarks on to Python's `warnings`, where ours go.
+    """Pass MLIR's warnings and remarks to Python's `warnings`, where ours go.
 
-    Errors come in MLIR's exceptions, or are raised in the place of exceptions that do not say them;
-    one that made nothing fail is raised at the end.
+    MLIR's exceptions carry errors. Errors replace exceptions that do not carry them. Errors without
+    an exception are raised at the end.
     """
     errors: list[Diagnostic] = []
     raised: list[BaseException] = []  # an exception cannot pass through MLIR

@@ -9,7 +9,7 @@ from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.walk import body, operations
 
 BOUNDARY = ("arg_attrs", "res_attrs")
-"""Where a `func.func` keeps the attributes of its arguments, and of its results."""
+"""The attributes of a `func.func` that hold the attributes of its arguments and results."""
 
 
 def name_of(op: ir.Operation) -> str:
@@ -18,7 +18,7 @@ def name_of(op: ir.Operation) -> str:
 
 
 def functions_of(module: ir.Operation) -> list[ir.Operation]:
-    """The functions with a body."""
+    """The functions of the module that have a body."""
     return [
         op
         for op in operations(body(module))
@@ -33,7 +33,7 @@ def is_private(function: ir.Operation) -> bool:
 
 
 def boundary(function: ir.Operation, key: str) -> list[dict[str, ir.Attribute]]:
-    """The entries of `arg_attrs` or `res_attrs`, to change and give to `set_boundary`."""
+    """A copy of the entries of `arg_attrs` or `res_attrs`, one for each argument or result."""
     type_ = function.attributes["function_type"].value
     count = len(type_.inputs if key == "arg_attrs" else type_.results)
     if key not in function.attributes:
@@ -43,6 +43,7 @@ def boundary(function: ir.Operation, key: str) -> list[dict[str, ir.Attribute]]:
 
 
 def set_boundary(function: ir.Operation, key: str, entries: list[dict[str, ir.Attribute]]) -> None:
+    """Set `arg_attrs` or `res_attrs`; remove it if all entries are empty."""
     if any(entries):
         function.attributes[key] = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in entries])
     elif key in function.attributes:
@@ -60,13 +61,13 @@ def drop_from_boundary(function: ir.Operation, prefix: str) -> None:
 
 
 def returns_of(function: ir.Operation) -> list[ir.Operation]:
-    """Where the function returns: in one place, or at the end of several blocks."""
+    """The function's `func.return` ops: one, or several at the ends of blocks."""
     ends = [op for block in function.regions[0].blocks for op in operations(block)[-1:]]
     return [op for op in ends if op.name == "func.return"]
 
 
 def update_type(function: ir.Operation) -> None:
-    """Make the function's type that of its block's arguments and its return's operands."""
+    """Set the function's type from the arguments of its block and the operands of its return."""
     inputs = [argument.type for argument in body(function).arguments]
     results = function.attributes["function_type"].value.results
     for op in returns_of(function)[:1]:
@@ -75,10 +76,10 @@ def update_type(function: ir.Operation) -> None:
 
 
 def form_of(function: ir.Operation) -> str:
-    """The form that a function is in: by its `mesh.form`, else by what is in it.
+    """The form of a function: its `mesh.form`, or else what its ops show.
 
-    A function without `mesh.form` that holds `mesh` collectives was written in the distributed
-    form; the types of any other one are annotations.
+    A function without `mesh.form` is in the distributed form if it has `mesh` collectives, else in
+    the annotated form.
     """
     if FORM in function.attributes:
         return str(function.attributes[FORM].value)
@@ -89,11 +90,12 @@ def form_of(function: ir.Operation) -> str:
 
 
 def set_form(function: ir.Operation, form: str) -> None:
+    """Set the function's `mesh.form`."""
     function.attributes[FORM] = ir.StringAttr.get(form)
 
 
 def refuse_form(function: ir.Operation, soft_constraint: str) -> Exception:
-    """The error for a function in a form that a pass does not take."""
+    """The error for a function in a form that a pass does not accept."""
     return error_at(
         function.location,
         f"function @{name_of(function)} is in the {form_of(function)} form{soft_constraint}",

@@ -25,12 +25,12 @@ from shard_dialect.model import Grid, ShardingError, SubCluster
 
 OPS = ("shard.grid", "mesh.cluster", "mesh.sub_cluster", "sdy.mesh")
 AXIS_NAMES = "mesh.axis_names"
-"""On a `shard.grid`, which has no other place for them."""
+"""Attribute of a `shard.grid`, which has none of its own for names."""
 _MAX_RANK = 64
 
 
 def grids_of(module: ir.Operation) -> dict[str, Grid]:
-    """The module's grids by name, whichever op declares them."""
+    """The module's grids by name, whichever op declares them. Raises a located `ShardError`."""
     grids: dict[str, Grid] = {}
     for op in operations(body(module)):
         grid = read_grid(op)
@@ -47,7 +47,7 @@ def grids_of(module: ir.Operation) -> dict[str, Grid]:
 
 
 def sub_clusters_of(module: ir.Operation) -> dict[str, SubCluster]:
-    """The parts of grids that the module declares, by name."""
+    """The sub-clusters that the module declares, by name."""
     found = {}
     for op in operations(body(module)):
         if op.name == "mesh.sub_cluster":
@@ -77,7 +77,7 @@ def read_grid(op: ir.Operation) -> Grid | None:
 
 
 def _read_cluster(op: ir.Operation) -> Grid:
-    """RFC: `rank` axes, of which the first have their sizes in `dim_sizes`; 0, -1: unknown."""
+    """As in the RFC: `dim_sizes` has the sizes of the first axes; 0, -1 and no size are unknown."""
     name = expect(op, "sym_name", ir.StringAttr, "a string").value
     rank = integer(expect(op, "rank", ir.IntegerAttr, "an integer"))
     if not 0 <= rank <= _MAX_RANK:
@@ -111,7 +111,7 @@ def _names(op: ir.Operation, key: str) -> tuple[str, ...]:
 
 
 def write_cluster(grid: Grid) -> ir.Operation:
-    """Make the `mesh.cluster` of a grid at the current insertion point and location."""
+    """Create the `mesh.cluster` of a grid at the current insertion point and location."""
     attributes = {
         "sym_name": ir.StringAttr.get(grid.name),
         "rank": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), grid.rank),
@@ -128,7 +128,7 @@ def write_cluster(grid: Grid) -> ir.Operation:
 
 
 def write_grid(grid: Grid) -> ir.Operation:
-    """Make the `shard.grid` of a grid; upstream gives the one of a single device an axis."""
+    """Create the `shard.grid` of a grid; one without axes gets an axis of size 1 for upstream."""
     sizes = [DYNAMIC if size is None else size for size in grid.shape] or [1]
     attributes = {
         "sym_name": ir.StringAttr.get(grid.name),
@@ -140,7 +140,7 @@ def write_grid(grid: Grid) -> ir.Operation:
 
 
 def set_sizes(op: ir.Operation, sizes: Sequence[int]) -> None:
-    """Let the `shard.grid` or `mesh.cluster` have these sizes."""
+    """Set the sizes of a `shard.grid` or `mesh.cluster`."""
     if op.name == "shard.grid":
         op.attributes["shape"] = ir.DenseI64ArrayAttr.get(list(sizes))
     else:
@@ -148,4 +148,5 @@ def set_sizes(op: ir.Operation, sizes: Sequence[int]) -> None:
 
 
 def names_attribute(grid: Grid) -> ir.ArrayAttr:
+    """The names of the grid's axes as an attribute."""
     return ir.ArrayAttr.get([ir.StringAttr.get(name) for name in grid.axis_names])

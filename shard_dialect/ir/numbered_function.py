@@ -1,9 +1,8 @@
-"""A function read once into plain Python: the passes think here and touch the IR once, to write.
+"""A function as plain Python data: passes analyse it here, and only write to the IR.
 
-Calls into the bindings cost microseconds each; integers and tuples do not. A `Function` numbers the
-values and ops of a `func.func`, those in the regions of loops and branches too (`ir.region_flow`);
-other regions (the body of a `linalg.generic`) stay in the IR. So do attributes and types, reachable
-through the handles.
+Each call into the bindings costs microseconds. A `Function` numbers the values and ops of a
+`func.func`, including those in the regions of loops and branches (`ir.region_flow`). Other regions
+(the body of a `linalg.generic`), attributes and types stay in the IR, which the handles lead to.
 """
 
 from __future__ import annotations
@@ -21,7 +20,10 @@ from shard_dialect.model.sharding import Shape
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Kind:
-    """A type; `shape` is its global shape, or `None` if it is no static tensor."""
+    """A type; `shape` is its global shape, or `None` if it is not a static tensor.
+
+    `itemsize` is the bytes of an element.
+    """
 
     type: ir.Type
     shape: Shape | None
@@ -38,16 +40,18 @@ class Value:
 
     @property
     def shape(self) -> Shape | None:
+        """The global shape; `None` if it is not a static tensor."""
         return self.kind.shape
 
     @property
     def is_tensor(self) -> bool:
+        """Whether the value is a tensor, of any shape."""
         return self.kind.is_tensor
 
 
 @dataclass(slots=True)
 class Block:
-    """A block's arguments by their numbers, its ops in order, and the op that ends it."""
+    """A block: the numbers of its arguments, and its ops in order."""
 
     handle: ir.Block
     arguments: tuple[int, ...]
@@ -55,6 +59,7 @@ class Block:
 
     @property
     def end(self) -> Op:
+        """The op that ends the block."""
         return self.ops[-1]
 
 
@@ -62,9 +67,9 @@ class Block:
 class Op:
     """An op; operands and results are value numbers.
 
-    `blocks` are those of its regions, of each in turn, if data flows through them as
-    `ir.region_flow` says. Of other regions `captures` are the tensors that they read from outside:
-    each the op inside, the place among its operands, and the value.
+    `blocks` are the blocks of its regions, one region after the other, if `ir.region_flow` has its
+    flows. For other regions, `captures` has the tensors that they read from outside: the op inside,
+    the operand number, and the value number.
     """
 
     handle: ir.Operation
@@ -76,6 +81,7 @@ class Op:
 
     @property
     def location(self) -> ir.Location:
+        """The op's location."""
         return self.handle.location
 
 
@@ -83,7 +89,7 @@ class Op:
 class Function:
     """One function of the module.
 
-    `ops` are all of its ops, each before those inside it, the ones that end blocks too.
+    `ops` has all of its ops, each before those inside it, including the ends of blocks.
     """
 
     handle: ir.Operation
@@ -94,22 +100,23 @@ class Function:
 
     @property
     def arguments(self) -> tuple[int, ...]:
+        """The value numbers of the arguments."""
         return self.blocks[0].arguments
 
     @property
     def returns(self) -> list[Op]:
-        """The ops that the function returns by."""
+        """The function's `func.return` ops."""
         return [block.end for block in self.blocks if block.end.name == "func.return"]
 
     def count_uses(self) -> Counter[int]:
-        """How often each value is used."""
+        """The number of uses of each value, captures included."""
         uses = Counter([value for op in self.ops for value in op.operands])
         uses.update(value for op in self.ops for _, _, value in op.captures)
         return uses
 
 
 def read_functions(handles: Sequence[ir.Operation]) -> list[Function]:
-    """Read functions with a body, of one module: their values share their kinds."""
+    """Read functions with a body, of one module; values of one type share their `kind`."""
     kinds: dict[ir.Type, Kind] = {}
     return [_Reader(handle, kinds).read() for handle in handles]
 
@@ -131,10 +138,10 @@ class _Reader:
 
     def _blocks(self, op: ir.Operation) -> tuple[Block, ...]:
         handles = [block for region in op.regions for block in region.blocks]
-        # All arguments first: a block may branch to one that stands before it.
+        # All arguments first: a block may branch to an earlier one.
         blocks = tuple(Block(each, tuple(map(self._number, each.arguments))) for each in handles)
         found = [operations(each) for each in handles]
-        if len(blocks) > 1 and len(op.regions) == 1:  # and one may use what a later one makes
+        if len(blocks) > 1 and len(op.regions) == 1:  # a block may use results of a later one
             for ops in found:
                 for inner in ops:
                     for result in inner.results:
@@ -169,9 +176,9 @@ class _Reader:
         for region in op.regions:
             for block in region.blocks:
                 for inner in operations(block):
-                    for place, operand in enumerate(inner.operands):
+                    for number, operand in enumerate(inner.operands):
                         if operand in self._numbers and isinstance(operand.type, ir.ShapedType):
-                            yield inner, place, self._numbers[operand]
+                            yield inner, number, self._numbers[operand]
                     yield from self._captures(inner)
 
 
@@ -183,7 +190,7 @@ def _read_type(type_: ir.Type) -> Kind:
 
 
 def itemsize(element: ir.Type) -> int:
-    """The bytes of one element as it is communicated, a power of two: an i1 takes one."""
+    """The bytes of one element in communication, a power of two: an i1 takes one byte."""
     if isinstance(element, ir.ComplexType):
         return 2 * itemsize(element.element_type)
     width = getattr(element, "width", 64)

@@ -1,11 +1,12 @@
-"""How values flow through ops that hold regions: around loops, out of branches, past a barrier.
+"""Flows of values through ops with regions: loops, branches, optimization barriers.
 
-    %r = scf.for ... iter_args(%x = %init)     %init and what is yielded flow to %x and %r
-    %r = scf.if %c                             what both regions yield flows to %r
+    %r = scf.for ... iter_args(%x = %init)     %init and the yielded value flow to %x and %r
+    %r = scf.if %c                             the yielded values of both regions flow to %r
     cf.br ^bb1(%x)                             %x flows to the argument of ^bb1
 
-A flow has sources, operands of some ops, and targets, values that are each of these in turn, and
-therefore lie alike. Source: the dialects' documentation; Shardy, ShardableDataFlowOpInterface.
+A flow has sources, which are operands of ops, and targets, which are values that take the value of
+some source. All of them must have the same sharding. Source: the dialects' documentation; Shardy,
+ShardableDataFlowOpInterface.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """`sources` are each an op and a place among its operands; `targets` are value numbers."""
+    """`sources` are pairs of an op and an operand number; `targets` are value numbers."""
 
     sources: tuple[tuple[Op, int], ...]
     targets: tuple[int, ...]
 
 
 def flows_through(op: Op) -> list[Flow]:
-    """The flows of one op; none if its values flow by its sharding rule."""
+    """The flows of one op; none if its sharding rule relates its values."""
     return list(FLOWS[op.name](op)) if op.name in FLOWS else []
 
 
@@ -38,9 +39,9 @@ def flows_between(blocks: Sequence[Block]) -> list[Flow]:
     sources: dict[tuple[int, int], list[tuple[Op, int]]] = {}
     numbers = {block.handle: number for number, block in enumerate(blocks)}
     for block in blocks if len(blocks) > 1 else ():
-        for successor, places in branches_of(block.end.handle):
-            for number, place in enumerate(places):
-                sources.setdefault((numbers[successor], number), []).append((block.end, place))
+        for successor, operands in branches_of(block.end.handle):
+            for number, operand in enumerate(operands):
+                sources.setdefault((numbers[successor], number), []).append((block.end, operand))
     return [
         Flow(tuple(found), (blocks[block].arguments[number],))
         for (block, number), found in sorted(sources.items(), key=lambda each: each[0])
@@ -48,7 +49,7 @@ def flows_between(blocks: Sequence[Block]) -> list[Flow]:
 
 
 def in_order(blocks: Sequence[Block]) -> list[Block]:
-    """The blocks, each behind those that it can only be reached through; others come last."""
+    """The blocks, each after those through which every path to it leads; unreachable ones last."""
     if len(blocks) < 2:
         return list(blocks)
     by_handle = {block.handle: block for block in blocks}
@@ -72,7 +73,7 @@ def in_order(blocks: Sequence[Block]) -> list[Block]:
 
 
 def branches_of(end: ir.Operation) -> Iterator[tuple[ir.Block, range]]:
-    """The blocks that may follow, each with the places of the operands that it gets."""
+    """The successors of a block that `end` ends, each with the numbers of the operands it gets."""
     successors = list(end.successors)
     first = 0
     counts = [len(end.operands)]
@@ -102,7 +103,7 @@ def _while(op: Op) -> Iterator[Flow]:
 
 
 def _branch(op: Op) -> Iterator[Flow]:
-    """What each region ends in."""
+    """From what each region yields to the results."""
     ends = [block.end for block in op.blocks if not list(block.end.handle.successors)]
     for number, result in enumerate(op.results):
         yield Flow(tuple((end, number) for end in ends), (result,))
@@ -110,7 +111,7 @@ def _branch(op: Op) -> Iterator[Flow]:
 
 
 def _state(op: Op) -> Iterator[Flow]:
-    """A loop whose condition and body both see what goes around."""
+    """A loop whose condition and body both have the carried values as arguments."""
     condition, body = op.blocks
     for number, result in enumerate(op.results):
         sources = ((op, number), (body.end, number))
@@ -118,7 +119,7 @@ def _state(op: Op) -> Iterator[Flow]:
 
 
 def _branch_on(op: Op) -> Iterator[Flow]:
-    """The same where the regions are given operands, behind the condition."""
+    """As `_branch`, for regions whose arguments are the operands after the condition."""
     for number in range(len(op.operands) - 1):
         yield Flow(((op, 1 + number),), tuple(block.arguments[number] for block in op.blocks))
     yield from _branch(op)
@@ -128,9 +129,9 @@ def _for_all(op: Op) -> Iterator[Flow]:
     """The tensors that all iterations share; they are written by `parallel_insert_slice`."""
     body, count = op.blocks[0], len(op.results)
     for number, result in enumerate(op.results):
-        place = len(op.operands) - count + number
+        operand = len(op.operands) - count + number
         argument = body.arguments[len(body.arguments) - count + number]
-        yield Flow(((op, place),), (argument, result))
+        yield Flow(((op, operand),), (argument, result))
 
 
 def _as_they_are(op: Op) -> Iterator[Flow]:
@@ -159,10 +160,10 @@ FLOWS: dict[str, Callable[[Op], Iterator[Flow]]] = {
 }
 
 PARALLEL = "scf.forall.in_parallel"
-"""Holds nothing but what the iterations of an `scf.forall` write."""
+"""The op with the writes of the iterations of an `scf.forall`."""
 
 LOOPS = ("scf.for", "scf.forall", "scf.while", "stablehlo.while", "tosa.while_loop")
-"""The ops whose regions run again and again."""
+"""The ops whose regions run repeatedly."""
 
 ENDS = (
     "cf.br",

@@ -1,4 +1,4 @@
-"""What the scalar code of a region computes, as a term, the same for what is the same.
+"""The scalar code of a region as a normalized term, so that equal code gives equal terms.
 
 %p = stablehlo.compare GT, %a, %b
 %q = stablehlo.compare NE, %a, %a          ("or", ("lt", "b", "a"), ("ne", "a", "a"))
@@ -16,17 +16,18 @@ from shard_dialect.ir.walk import operations
 
 Term = str | tuple["Term", ...]
 UNKNOWN = "?"
-"""What other ops make: it is in no term that is looked for."""
+"""The term of results of other ops, which no term to be recognized contains."""
 
 _SWAPPED = {"GT": "lt", "GE": "le"}
 _JOINED = {"stablehlo.or": ("or", "true", "false"), "stablehlo.and": ("and", "false", "true")}
-"""For each op its name here, what alone decides the result, and what never does."""
+"""For each op its name in terms, the operand that decides the result, and the identity."""
 _LARGEST = 1000
-"""More than any term has that is looked for; what is used often is in a term as often."""
+"""A size above that of any term to be recognized. Terms repeat a value at each use, so they could
+grow exponentially."""
 
 
 def made(block: ir.Block, names: Sequence[str]) -> tuple[Term, ...]:
-    """The terms of what a block ends with, of arguments with names."""
+    """The terms of the operands of a block's last op; `names` are the terms of its arguments."""
     found: dict[ir.Value, Term] = dict(zip(block.arguments, names, strict=True))
     *inside, last = operations(block)
     for op in inside:
@@ -60,7 +61,7 @@ def _size(term: Term) -> int:
 
 
 def commuted(name: str, a: Term, b: Term) -> Term:
-    """A term of two whose order says nothing."""
+    """The term of a commutative op: its operands are sorted."""
     return (name, *sorted((a, b), key=str))
 
 

@@ -1,4 +1,4 @@
-"""Dialects of users: known to every context made from then on."""
+"""Dialects that users register, which all later contexts load."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _loaders: dict[str, Loader] = {}
 
 
 def register_dialect(name: str, definition: str | Loader) -> None:
-    """Make the dialect `name` known to `opt`, `run` and new contexts.
+    """Register the dialect `name` for `opt`, `run` and new contexts.
 
     `definition` is the text of an IRDL module, or a function that loads the dialect into the
-    current context. A later definition of the same name takes the place of the first.
+    current context. A later definition of the same name replaces an earlier one.
     """
     _loaders[name] = definition if callable(definition) else lambda: _load_irdl(definition)
 
 
 def is_of_users(name: str) -> bool:
-    """Whether the dialect `name` was registered here, so that its attributes mean what they say."""
+    """Whether a user registered the dialect `name`."""
     return name in _loaders
 
 
@@ -37,5 +37,5 @@ def load_registered() -> None:
         try:
             load()
         except Exception as error:
-            said = " ".join(str(error).split())
-            raise ShardError(f"cannot load dialect '{name}': {said}") from None
+            reason = " ".join(str(error).split())
+            raise ShardError(f"cannot load dialect '{name}': {reason}") from None

@@ -1,7 +1,7 @@
-"""What MLIR's own verifiers let through and no pass could make sense of, refused by us first.
+"""Our verifier: refuses modules that MLIR's own verifiers accept, but no pass could handle.
 
-Here a whole module is checked, its grids at hand, when it is read; what one `mesh` op says against
-its types (`mesh_checks`) MLIR checks wherever it verifies.
+It checks a module, with its grids, when the module is read. The checks of one `mesh` op against its
+types (`mesh_checks`) run wherever MLIR verifies.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from shard_dialect.model import Axes, Grid, Sharding, ShardingError
 from shard_dialect.planner.permutation import leads_to
 
 _LOCAL = ("local", "lowered")
-"""The forms that have no sharded types any more."""
+"""The forms without sharded types."""
 
 
 def verify(module: ir.Operation) -> None:
-    """Raise a located `ShardError` for the first thing in `module` that is wrong."""
+    """Raise a located `ShardError` for the first error in `module`."""
     with readable_strings(module):
         shardings = Shardings.of(module)
     for op in walk(module):
         try:
             with readable_strings(op):
-                _check_place_of_module(op)
+                _check_nested_module(op)
                 _check_op(op, shardings)
                 check_stages(op, module)
         except ShardError as error:
@@ -69,13 +69,13 @@ def verify(module: ir.Operation) -> None:
 
 
 def check_agreement(module: ir.Operation, shardings: Shardings) -> None:
-    """Raise a located `ShardError` where annotations of one value say different things."""
+    """Raise a located `ShardError` where annotations of one value contradict each other."""
     for function in functions_of(module):
         if form_of(function) == "annotated":
             merged(annotated_values(read_function(function), shardings))
 
 
-def _check_place_of_module(op: ir.Operation) -> None:
+def _check_nested_module(op: ir.Operation) -> None:
     if op.name != "builtin.module":
         return
     for inner in walk(op):
@@ -127,21 +127,21 @@ def _check_cluster(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _check_sub_cluster(op: ir.Operation, shardings: Shardings) -> None:
-    """Its sizes are a box of the cluster that it is a part of."""
+    """Raise unless its offsets and sizes are within its cluster."""
     _check_cluster(op, shardings)
-    whole = shardings.grid(symbol(op.attributes["cluster"]))
-    if whole.name == op.attributes["sym_name"].value:
-        raise ShardingError(f"is a part of @{whole.name}, which is itself")
+    cluster = shardings.grid(symbol(op.attributes["cluster"]))
+    if cluster.name == op.attributes["sym_name"].value:
+        raise ShardingError(f"is a part of @{cluster.name}, which is itself")
     offsets, sizes = ints(op.attributes["offsets"]), ints(op.attributes["sizes"])
-    if len(sizes) != whole.rank:
-        raise ShardingError(f"has {len(sizes)} sizes for {whole}, which has {whole.rank} axes")
+    if len(sizes) != cluster.rank:
+        raise ShardingError(f"has {len(sizes)} sizes for {cluster}, which has {cluster.rank} axes")
     for axis, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
-        known = whole.shape[axis]
+        known = cluster.shape[axis]
         if offset < 0 or size < 1 or (known is not None and offset + size > known):
-            raise ShardingError(f"has {size} devices from {offset} on axis {axis} of {whole}")
+            raise ShardingError(f"has {size} devices from {offset} on axis {axis} of {cluster}")
 
 
-def _check_place(op: ir.Operation, shardings: Shardings) -> None:
+def _check_grid_query(op: ir.Operation, shardings: Shardings) -> None:
     grid = shardings.grid(annotation_ops.grid_named_by(op, "cluster"))
     for axis in ints(op.attributes["mesh_axis"]) if "mesh_axis" in op.attributes else ():
         if axis >= grid.rank:
@@ -149,7 +149,7 @@ def _check_place(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
-    """As many places as devices in a group; between clusters, equal shards on as many devices."""
+    """Raise unless the permutation fits the groups, or clusters have equal shards and sizes."""
     types = [op.operands[0].type, op.results[0].type]
     source, target = map(shardings.of_type, types)
     if "cluster" in op.attributes and source is None and target is None:
@@ -160,16 +160,16 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
     grids = [shardings.grid(sharding.grid) for sharding in (source, target)]
     if "mesh_axis" in op.attributes:
         axes = _axes_of(op.attributes["mesh_axis"], grids[0])
-        places = len(op.attributes["permutation"])
-        if grids[0].is_static and grids[0].axes_size(axes) != places:
+        members = len(op.attributes["permutation"])
+        if grids[0].is_static and grids[0].axes_size(axes) != members:
             raise ShardingError(
-                f"has {places} places for groups of {grids[0].axes_size(axes)} devices"
+                f"has {members} places for groups of {grids[0].axes_size(axes)} devices"
             )
-        if source != target and not leads_to(_places(op), axes, source, target, grids[0]):
-            raise ShardingError(f"does not make shards that lie as {target} of those of {source}")
+        if source != target and not leads_to(_permutation(op), axes, source, target, grids[0]):
+            raise ShardingError(f"does not permute the shards of {source} to those of {target}")
         return
     if source.grid == target.grid:
-        raise ShardingError(f"moves nothing: both lie on @{source.grid}, and no axis is named")
+        raise ShardingError(f"moves nothing: both are on @{source.grid}, and no axis is named")
     shape = tuple(op.operands[0].type.shape)
     if all(grid.is_static for grid in grids) and grids[0].size != grids[1].size:
         raise ShardingError(f"sends from {grids[0]} to {grids[1]}: expected as many devices")
@@ -180,41 +180,41 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _check_plain_permute(op: ir.Operation, shardings: Shardings) -> None:
-    """Along axes of the cluster that it names, in the local form; or to all of that cluster."""
+    """Raise unless a permutation of the local form fits the groups of the cluster it names."""
     grid = shardings.grid(symbol(op.attributes["cluster"]))
     if "mesh_axis" not in op.attributes:
         return
     axes = _axes_of(op.attributes["mesh_axis"], grid)
-    if grid.axes_size(axes) != len(_places(op)):
+    if grid.axes_size(axes) != len(_permutation(op)):
         raise ShardingError(
-            f"has {len(_places(op))} places for groups of {grid.axes_size(axes)} devices"
+            f"has {len(_permutation(op))} places for groups of {grid.axes_size(axes)} devices"
         )
 
 
-def _places(op: ir.Operation) -> tuple[int, ...]:
+def _permutation(op: ir.Operation) -> tuple[int, ...]:
     return tuple(ints(op.attributes["permutation"]))
 
 
 def _check_manual(op: ir.Operation, shardings: Shardings) -> None:
-    """The manual axes lead in each dimension, and divide it; the local type is what they leave."""
+    """Raise unless the types of a boundary op are the global type, and its local type."""
     from_local = op.name == "mesh.to_global"
     given, made = op.operands[0].type, op.results[0].type
-    local, whole = (given, made) if from_local else (made, given)
-    said = annotation_ops.said_in(op, "sharding", whole, shardings)
-    grid = shardings.grid(said.grid)
+    local, full = (given, made) if from_local else (made, given)
+    annotation = annotation_ops.said_in(op, "sharding", full, shardings)
+    grid = shardings.grid(annotation.grid)
     manual = _axes_of(i64_array(ints(op.attributes["manual_axes"])), grid)
     _check_is_in_computation(op)
-    if not isinstance(whole, ir.RankedTensorType) or not isinstance(local, ir.RankedTensorType):
-        if whole != local:
-            raise ShardingError(f"has shards of type {local} of a {whole}")
+    if not isinstance(full, ir.RankedTensorType) or not isinstance(local, ir.RankedTensorType):
+        if full != local:
+            raise ShardingError(f"has shards of type {local} of a {full}")
         return
-    sizes = list(said.sharding.manual_shape(tuple(whole.shape), manual, grid))
-    if list(local.shape) != sizes or local.element_type != whole.element_type:
-        raise ShardingError(f"has shards of type {local}, expected the shape {sizes} of {whole}")
+    sizes = list(annotation.sharding.manual_shape(tuple(full.shape), manual, grid))
+    if list(local.shape) != sizes or local.element_type != full.element_type:
+        raise ShardingError(f"has shards of type {local}, expected the shape {sizes} of {full}")
 
 
 def _axes_of(attribute: ir.Attribute, grid: Grid) -> Axes:
-    """The axes in a list: each of the grid's, and once."""
+    """The axes in a list. Raises unless each is an axis of the grid, and listed once."""
     axes = read_axes(attribute)
     Sharding(grid.name, (axes,)).check(grid, 1)
     return axes
@@ -229,7 +229,7 @@ def _check_is_in_computation(op: ir.Operation) -> None:
 
 
 def _check_computation(op: ir.Operation) -> None:
-    """What makes a region a computation stands on a region, and is of its kind."""
+    """Raise unless the attributes of manual and named computations are valid."""
     for name in (MANUAL, NAMED):
         if name in op.attributes and op.name != "scf.execute_region":
             raise ShardingError(f"has {name}, which only 'scf.execute_region' may have")
@@ -273,8 +273,8 @@ def _check_boundary(
     if SHARDING in attributes:
         if isinstance(type_, ir.UnrankedTensorType):
             raise error_at(op.location, f"{SHARDING} on a {type_}, which has no rank")
-        said = shardings.read_annotation(attributes[SHARDING], rank_of(type_))
-        _check_shards(said.sharding, type_, shardings)
+        annotation = shardings.read_annotation(attributes[SHARDING], rank_of(type_))
+        _check_shards(annotation.sharding, type_, shardings)
     if sdy.SHARDING in attributes:
         sdy.SdyReader(shardings.grids).sharding(attributes[sdy.SHARDING], type_)
     for key in (ARGUMENT, RESULT):
@@ -302,12 +302,12 @@ def _check_result_shardings(op: ir.Operation, shardings: Shardings) -> None:
     fits = len(given) == len(op.results) or _has_lost_results(given, op)
     if not fits and not _is_on_one_device(given, op, shardings):
         raise ShardingError(f"has {len(given)} {SHARDINGS} for {len(op.results)} results")
-    for number, said in shardings.of_results(op).items():
-        _check_shards(said.sharding, op.results[number].type, shardings)
+    for number, annotation in shardings.of_results(op).items():
+        _check_shards(annotation.sharding, op.results[number].type, shardings)
 
 
 def _has_lost_results(given: list[ir.Attribute], op: ir.Operation) -> bool:
-    """Whether MLIR's passes may have dropped some: of a loop, whose attributes they keep."""
+    """Whether MLIR's passes may have dropped results of a loop, whose attributes they keep."""
     around = op.parent
     while around is not None and around.name != "func.func":
         around = around.parent
@@ -323,7 +323,7 @@ def _check_block_shardings(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _check_shards(sharding: Sharding, type_: ir.Type, shardings: Shardings) -> None:
-    """Halos and offsets that are said where no operand gives sizes fit the tensor."""
+    """Raise unless all sizes of halos and offsets are known, and fit the tensor."""
     if None in (size for each in (*sharding.halos, *sharding.offsets) for size in each):
         raise ShardingError(f"has a size in {sharding} that no operand gives")
     if isinstance(type_, ir.RankedTensorType):
@@ -331,7 +331,7 @@ def _check_shards(sharding: Sharding, type_: ir.Type, shardings: Shardings) -> N
 
 
 def _is_on_one_device(given: list[ir.Attribute], op: ir.Operation, shardings: Shardings) -> bool:
-    """An op without results may say that it runs on the one device of a maximal grid."""
+    """Whether an op without results is annotated to run on the one device of a maximal grid."""
     if len(given) != 1 or len(op.results):
         return False
     return shardings.grid(shardings.read_annotation(given[0], 0).grid).rank == 0
@@ -341,8 +341,8 @@ _CHECKS: dict[str, Callable[[ir.Operation, Shardings], None]] = {
     "func.func": _check_function,
     "mesh.cluster": _check_cluster,
     "mesh.collective_permute": _check_permute,
-    "mesh.idx": _check_place,
-    "mesh.size": _check_place,
+    "mesh.idx": _check_grid_query,
+    "mesh.size": _check_grid_query,
     "mesh.start": check_started,
     "mesh.sub_cluster": _check_sub_cluster,
     "mesh.to_global": _check_manual,

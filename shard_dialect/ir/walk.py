@@ -1,7 +1,7 @@
-"""Going through ops.
+"""Iterates over ops.
 
-The bindings give ops as views of their own class, some of which hide `Operation.name` behind a
-symbol's name (`FuncOp`); all our code holds plain `Operation`s.
+The bindings return views of ops with classes of their own. Some classes (`FuncOp`) replace
+`Operation.name` by the symbol's name, so our code uses plain `Operation`s.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def operations(block: ir.Block) -> list[ir.Operation]:
 def walk(op: ir.Operation) -> list[ir.Operation]:
     """The ops inside `op`, each before those inside it, in a list that stays valid.
 
-    But for the scalar code in those of `linalg`'s ops whose name says what it is.
+    The bodies of `linalg`'s named ops are skipped.
     """
     found: list[ir.Operation] = []
 
@@ -31,7 +31,7 @@ def walk(op: ir.Operation) -> list[ir.Operation]:
 
 
 def has_own_body(name: str) -> bool:
-    """Whether an op's regions hold more than its name says; of `linalg` few do."""
+    """Whether the op's name does not determine its regions: false for `linalg`'s named ops."""
     return not name.startswith("linalg.") or name in _WITH_BODY
 
 

@@ -1,1 +1,1 @@
-"""Ops that passes build."""
+"""Functions that create the ops that passes need."""

@@ -1,4 +1,4 @@
-"""The few ordinary ops that passes make."""
+"""Functions that create ops of upstream's dialects, at the insertion point."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def create(
     attributes: dict[str, ir.Attribute] | None = None,
     regions: int = 0,
 ) -> ir.Operation:
-    """An op at the current insertion point and location."""
+    """Create an op at the current insertion point and location."""
     return ir.Operation.create(
         name,
         results=list(results),
@@ -27,12 +27,12 @@ def create(
 
 
 def cast(name: str, value: ir.Value, type_: ir.Type) -> ir.Value:
-    """What an op of one operand makes of a value, of another type."""
+    """The result, of type `type_`, of an op with the one operand `value`."""
     return create(name, [type_], [value]).results[0]
 
 
 def redirect(uses: Sequence[ir.OpOperand], value: ir.Value) -> None:
-    """Have operands be `value`: uses of another value, as they were before this one was made."""
+    """Replace the operands in `uses` by `value`."""
     for use in uses:
         use.owner.operands[use.operand_number] = value
 
@@ -45,7 +45,7 @@ def annotate(
     as_result: bool,
     required: bool = True,
 ) -> ir.Value:
-    """`mesh.annotate`; `sizes` are the values of the sizes that the sharding leaves open."""
+    """`mesh.annotate`; `sizes` are the values of the sharding's unknown sizes."""
     attributes = {
         "sharding": sharding,
         "required": ir.BoolAttr.get(required),
@@ -55,6 +55,7 @@ def annotate(
 
 
 def empty(type_: ir.RankedTensorType) -> ir.Operation:
+    """`tensor.empty` of a static type."""
     return create("tensor.empty", [type_], [])
 
 
@@ -65,26 +66,26 @@ def allocate(type_: ir.MemRefType) -> ir.Operation:
 
 
 def allocate_tensor(type_: ir.RankedTensorType) -> ir.Operation:
-    """A tensor of static shape in memory of its own, with nothing in it yet."""
+    """An uninitialized tensor of static shape in its own buffer."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0])}
     return create("bufferization.alloc_tensor", [type_], [], segments)
 
 
 def allocate_copy(value: ir.Value) -> ir.Operation:
-    """A tensor like `value`, in memory of its own."""
+    """A copy of `value` in its own buffer."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 1, 0])}
     return create("bufferization.alloc_tensor", [value.type], [value], segments)
 
 
 def buffer_of(tensor: ir.Value) -> ir.Value:
-    """The memory of a tensor, to read."""
+    """The buffer of a tensor, for reading only."""
     type_ = ir.MemRefType.get(tensor.type.shape, tensor.type.element_type)
     read_only = {"read_only": ir.UnitAttr.get()}
     return create("bufferization.to_buffer", [type_], [tensor], read_only).results[0]
 
 
 def tensor_of(filled: ir.Value) -> ir.Value:
-    """What is in memory that nothing more is written to here."""
+    """The tensor in a buffer to which nothing more is written."""
     type_ = ir.RankedTensorType.get(filled.type.shape, filled.type.element_type)
     owned = {"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()}
     return create("bufferization.to_tensor", [type_], [filled], owned).results[0]
@@ -116,6 +117,7 @@ def declare(
 
 
 def call(name: str, operands: Sequence[ir.Value], results: Sequence[ir.Type] = ()) -> ir.Operation:
+    """`func.call` of the function `name`."""
     return create("func.call", results, operands, {"callee": ir.FlatSymbolRefAttr.get(name)})
 
 
@@ -132,11 +134,11 @@ def compare(how: str, a: ir.Value, b: ir.Value) -> ir.Value:
 
 
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge")
-"""In the order in which `arith.cmpi` numbers them."""
+"""The predicates in the order of `arith.cmpi`'s numbers."""
 
 
 def flat(value: ir.Value) -> ir.Value:
-    """The elements of a tensor of static shape in one dimension."""
+    """A tensor of static shape reshaped to rank 1."""
     shape = list(value.type.shape)
     if len(shape) == 1:
         return value
@@ -168,24 +170,24 @@ def _expanded(value: ir.Value, type_: ir.RankedTensorType, shape: list[int]) -> 
 
 
 def _all(rank: int) -> ir.ArrayAttr:
-    """The reassociation of all of `rank` dimensions into one."""
+    """The reassociation of `rank` dimensions into one."""
     i64 = ir.IntegerType.get_signless(64)
     dims = ir.ArrayAttr.get([ir.IntegerAttr.get(i64, dim) for dim in range(rank)])
     return ir.ArrayAttr.get([dims] if rank else [])
 
 
 def part_of(value: ir.Value, start: int | ir.Value, size: int, dim: int = 0) -> ir.Value:
-    """`size` elements of a tensor along `dim`, from `start` on: a number or an index."""
+    """The slice of `size` elements along `dim` from `start` on, an integer or an index value."""
     shape = list(value.type.shape)
     shape[dim] = size
     type_ = ir.RankedTensorType.get(shape, value.type.element_type)
-    if 0 in shape:  # upstream finds no place in a tensor without elements
+    if 0 in shape:  # no offset is in bounds of a tensor without elements
         return empty(type_).results[0]
     if isinstance(start, int):
-        place = _slice(shape, dim, start, [1, 0, 0, 0])
-        return create("tensor.extract_slice", [type_], [value], place).results[0]
-    place = _slice(shape, dim, ir.ShapedType.get_dynamic_size(), [1, 1, 0, 0])
-    return create("tensor.extract_slice", [type_], [value, start], place).results[0]
+        attributes = _slice(shape, dim, start, [1, 0, 0, 0])
+        return create("tensor.extract_slice", [type_], [value], attributes).results[0]
+    attributes = _slice(shape, dim, ir.ShapedType.get_dynamic_size(), [1, 1, 0, 0])
+    return create("tensor.extract_slice", [type_], [value, start], attributes).results[0]
 
 
 def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
@@ -207,7 +209,7 @@ def transpose(value: ir.Value, into: ir.Value, permutation: Sequence[int]) -> ir
 
 
 def address(buffer: ir.Value) -> ir.Value:
-    """Where the elements of a contiguous buffer begin, as an `i64`."""
+    """The address of a contiguous buffer, as an `i64`."""
     found = create("memref.extract_aligned_pointer_as_index", [ir.IndexType.get()], [buffer])
     i64 = ir.IntegerType.get_signless(64)
     return create("arith.index_cast", [i64], [found.results[0]]).results[0]
@@ -225,17 +227,17 @@ def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
 def with_room(
     value: ir.Value, into: ir.RankedTensorType, dim: int, low: int, content: ir.Value
 ) -> ir.Value:
-    """A larger tensor: `value` from `low` on along `dim`, and around it `content`."""
+    """A tensor of type `into` with `value` from `low` on along `dim`, and `content` around it."""
     around = fill(content, empty(into).results[0]).results[0]
     return put_into(around, value, dim, low)
 
 
 def put_into(value: ir.Value, part: ir.Value, dim: int, start: int) -> ir.Value:
-    """`value` with `part` in it, from `start` on along `dim`."""
+    """`value` with the slice `part` inserted from `start` on along `dim`."""
     if 0 in part.type.shape:
         return value
-    place = _slice(part.type.shape, dim, start, [1, 1, 0, 0, 0])
-    return create("tensor.insert_slice", [value.type], [part, value], place).results[0]
+    attributes = _slice(part.type.shape, dim, start, [1, 1, 0, 0, 0])
+    return create("tensor.insert_slice", [value.type], [part, value], attributes).results[0]
 
 
 def _slice(
@@ -251,9 +253,9 @@ def _slice(
 
 
 def resized(type_: ir.RankedTensorType, shape: Sequence[int]) -> ir.RankedTensorType:
-    """A plain type of the same elements.
+    """The type without encoding, in another shape.
 
-    Raises `ShardError` for a size that MLIR has no number for: padding may have made it.
+    Raises `ShardError` for a size of 2^63 or more, which MLIR cannot hold; padding may lead to it.
     """
     if any(size >= 1 << 63 for size in shape):
         sizes = "x".join(map(str, shape))
@@ -267,17 +269,18 @@ CONSTANTS = {
     "stablehlo.constant": "value",
     "tosa.const": "values",
 }
-"""The ops that make constants, and the attribute that holds what they make."""
+"""The ops that make constants, each with the attribute that holds the value."""
 
 
 def is_constant(op: ir.Operation) -> bool:
+    """Whether `op` makes a constant."""
     return op.name in CONSTANTS
 
 
 def splat_value(value: ir.Value) -> ir.Attribute | None:
-    """The element that the tensor constant behind `value` repeats, or behind its whole, if any.
+    """The repeated element of the splat constant that makes `value`, or whose shard it is.
 
-    No complex one, of which there are no attributes.
+    `None` if there is none, and for complex elements, which have no attributes.
     """
     dense = behind(value)
     if dense is None or not is_splat(dense) or isinstance(dense.type.element_type, ir.ComplexType):
@@ -286,24 +289,24 @@ def splat_value(value: ir.Value) -> ir.Attribute | None:
 
 
 def constant_like(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
-    """A constant of `type_` that repeats what the splat constant that makes `value` does.
+    """A constant of `type_` with the repeated element of the splat constant that makes `value`.
 
-    By the same op: `arith` has no constants of unsigned integers.
+    The same op makes it, since `arith` has no constants of unsigned integers.
     """
-    name, whole = value.owner.name, constant_value(value)
-    assert whole is not None, "it is made by a constant"
-    return create(name, [type_], [], {CONSTANTS[name]: resplat(whole, type_)}).results[0]
+    name, dense = value.owner.name, constant_value(value)
+    assert dense is not None, "it is made by a constant"
+    return create(name, [type_], [], {CONSTANTS[name]: resplat(dense, type_)}).results[0]
 
 
 def behind(value: ir.Value) -> ir.Attribute | None:
-    """The attribute of the constant that makes `value`, or the whole that it is a shard of."""
+    """The attribute of the constant that makes `value`, or whose shard `value` is; else `None`."""
     while not isinstance(value.owner, ir.Block) and value.owner.name == "mesh.local_split":
         value = value.owner.operands[0]
     return constant_value(value)
 
 
 def is_splat(attribute: ir.Attribute | None) -> bool:
-    """Whether it is a tensor of one repeated element."""
+    """Whether the attribute is a tensor with one repeated element."""
     return isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat
 
 
@@ -316,7 +319,7 @@ def resplat(dense: ir.Attribute, type_: ir.RankedTensorType) -> ir.Attribute:
 
 
 def constant_value(value: ir.Value) -> ir.Attribute | None:
-    """The attribute of the constant that makes `value`, if one does."""
+    """The attribute of the constant that makes `value`; `None` if no constant does."""
     owner = value.owner
     if isinstance(owner, ir.Block) or not is_constant(owner.operation):
         return None

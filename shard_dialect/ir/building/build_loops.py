@@ -11,7 +11,7 @@ from shard_dialect.ir.building import build
 def counted(
     bounds: Sequence[int | ir.Value], inits: Sequence[ir.Value] = ()
 ) -> tuple[ir.Operation, ir.Block]:
-    """`scf.for` of a begin, an end and a step, and its block, which has no terminator yet."""
+    """`scf.for` with `bounds` (begin, end and step), and its block, which has no terminator yet."""
     types = [value.type for value in inits]
     given = [build.index(each) if isinstance(each, int) else each for each in bounds]
     made = build.create("scf.for", types, [*given, *inits], regions=1)
@@ -24,9 +24,9 @@ def elementwise(
     compute: Callable[..., ir.Value],
     type_: ir.RankedTensorType | None = None,
 ) -> ir.Value:
-    """A `linalg.generic` of tensors of one type: what `compute` makes of an element of each.
+    """The result of a `linalg.generic` that applies `compute` to the elements of each tensor.
 
-    `type_` is that of the result, if it is another.
+    The tensors have one type. `type_` is the type of the result, if it differs.
     """
     type_, count = type_ or values[0].type, len(values)
     identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
@@ -43,9 +43,9 @@ def generic(
     kinds: Sequence[str],
     compute: Callable[..., ir.Value],
 ) -> ir.Operation:
-    """`linalg.generic` of tensors or buffers.
+    """`linalg.generic` on tensors or buffers.
 
-    `compute` is given an element of each, of `into` last, and gives what it becomes.
+    `compute` gets an element of each input and then one of `into`, and returns the new element.
     """
     attributes = {
         "indexing_maps": ir.ArrayAttr.get(list(maps)),

@@ -1,4 +1,4 @@
-"""Ops that put something in the place of a part of a tensor.
+"""Ops that replace some elements of a tensor, by their index.
 
     %r = linalg.generic ... ins(%x : tensor<4x2xf32>) {
       %i = linalg.index 1
@@ -21,32 +21,33 @@ from shard_dialect.ir.building.build_loops import elementwise
 
 
 def keep_first(value: ir.Value, counts: Mapping[int, ir.Value], other: ir.Value) -> ir.Value:
-    """`value` where the index along each dimension is less than its count, elsewhere `other`."""
+    """`value` where the index along each dimension is less than its count, `other` elsewhere."""
     return elementwise([value], lambda kept: select(is_within(counts), kept, other))
 
 
 def switch_at(before: ir.Value, after: ir.Value, dim: int, at: ir.Value) -> ir.Value:
-    """`before` as far as index `at` of a dimension, from there on `after`."""
+    """`before` at indices less than `at` along `dim`, `after` from there on."""
     return elementwise([before, after], lambda a, b: select(is_within({dim: at}), a, b))
 
 
 def is_within(counts: Mapping[int, ir.Value]) -> ir.Value:
-    """Inside a body: whether the index of each loop is less than its count."""
+    """In the body of a linalg op: whether the index of each loop is less than its count."""
     return reduce(_and, [_is_less(loop, count) for loop, count in counts.items()])
 
 
 def select(where: ir.Value, value: ir.Value, other: ir.Value) -> ir.Value:
+    """`value` if `where` is true, else `other`."""
     return create("arith.select", [value.type], [where, value, other]).results[0]
 
 
 def as_index(value: ir.Value) -> ir.Value:
-    """The one element of a tensor of one integer as an index."""
+    """The element of a tensor of one integer, as an index."""
     number = create("tensor.extract", [value.type.element_type], [value, index(0)]).results[0]
     return create("arith.index_cast", [ir.IndexType.get()], [number]).results[0]
 
 
 def index_of(loop: int) -> ir.Value:
-    """Inside a body: the index of a loop."""
+    """In the body of a linalg op: the index of a loop."""
     dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)
     return create("linalg.index", [ir.IndexType.get()], [], {"dim": dim}).results[0]
 

@@ -1,8 +1,8 @@
-"""What each reduction is in ops: what joins two elements, and what changes nothing.
+"""Reductions as ops: the op that combines two elements, and the identity.
 
-Elements are of any type that tensors are run with. `arith` knows of no integers with a sign in
-their type, so these are taken for the signless ones of the same bits (`signless`), and joined, or
-compared, as what they are.
+Elements may have any type that programs run with. `arith` has only signless integers, so signed and
+unsigned ones are cast to signless ones with the same bits (`signless`), and combined by the op for
+their signedness.
 """
 
 from __future__ import annotations
@@ -31,23 +31,22 @@ _COMBINERS: dict[Reduction, tuple[str, str, str]] = {
     "bitwise_or": ("", "arith.ori", ""),
     "bitwise_xor": ("", "arith.xori", ""),
 }
-"""For each reduction the op that joins two floats, two integers, and two complex numbers."""
+"""For each reduction, the ops that combine floats, integers and complex numbers."""
 
 _OF_UNSIGNED = {"arith.maxsi": "arith.maxui", "arith.minsi": "arith.minui"}
 
 BITWISE: tuple[Reduction, ...] = ("bitwise_and", "bitwise_or", "bitwise_xor")
-"""Those that join elements of one bit, too."""
+"""The reductions that combine i1 elements, too."""
 
 REDUCTION_OF: dict[str, Reduction] = {
     name: reduction for reduction, names in _COMBINERS.items() for name in names if name
 }
-"""The reduction that an op joins two values by. NaN-ignoring ones are not here because no
-collective combines as they do, nor ops on signless elements that say themselves that these have no
-sign."""
+"""The reduction that an op performs on two values. Ops that ignore NaN are not here, because no
+collective does, nor ops that treat signless elements as unsigned."""
 
 
 def signless(type_: ir.Type) -> ir.Type:
-    """The type, of an element or a tensor, whose integers have no sign."""
+    """The type, of an element or a tensor, with signless integers."""
     if isinstance(type_, ir.RankedTensorType):
         plain = signless(type_.element_type)
         if plain == type_.element_type:
@@ -59,20 +58,21 @@ def signless(type_: ir.Type) -> ir.Type:
 
 
 def is_unsigned(element: ir.Type) -> bool:
+    """Whether elements of this type are unsigned integers."""
     return isinstance(element, ir.IntegerType) and element.is_unsigned
 
 
 def as_type(value: ir.Value, type_: ir.Type) -> ir.Value:
-    """A tensor as one whose integers have another sign, or none: the same bits."""
+    """A tensor cast to a type whose integers have another signedness, with the same bits."""
     if value.type == type_:
         return value
     return create("tensor.bitcast", [type_], [value]).results[0]
 
 
 def may_be_partial(op: ir.Operation, reduction: Reduction) -> bool:
-    """Whether the tensor that `op` makes means the same when every device has it as its part.
+    """Whether the result of `op` stays the same if every device holds it as a partial value.
 
-    What was never written does, a repeated identity does, and for `max` and `min` anything does.
+    This holds for uninitialized tensors and identities, and for any splat under `max` and `min`.
     """
     if op.name == "tensor.empty":
         return True
@@ -83,9 +83,9 @@ def may_be_partial(op: ir.Operation, reduction: Reduction) -> bool:
 
 
 def is_identity(reduction: Reduction, value: ir.Value) -> bool:
-    """Whether a constant, or the element that it repeats, changes nothing under `reduction`.
+    """Whether a constant, or its repeated element, is an identity of `reduction`.
 
-    For sums that is -0.0, too.
+    For sums, -0.0 is one, too.
     """
     if _is_the_identity(reduction, value):
         return True
@@ -94,7 +94,10 @@ def is_identity(reduction: Reduction, value: ir.Value) -> bool:
 
 
 def combine(reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Value:
-    """Join two tensors, or two elements, of one type by the reduction."""
+    """Combine two tensors, or two elements, of one type by the reduction.
+
+    Raises `ShardingError` where no op does.
+    """
     is_tensor = isinstance(a.type, ir.ShapedType)
     element = a.type.element_type if is_tensor else a.type
     is_complex = isinstance(element, ir.ComplexType)
@@ -111,9 +114,9 @@ def combine(reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Value:
 
 
 def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
-    """The value that changes nothing under `reduction`, as an attribute of type `element`.
+    """The identity of `reduction`, as an attribute of type `element`.
 
-    Raises `ShardingError` where there is none; of complex numbers there are no attributes.
+    Raises `ShardingError` where there is none, and for complex numbers, which have no attributes.
     """
     if isinstance(element, ir.FloatType):
         values = {"sum": 0.0, "product": 1.0, "max": -inf, "min": inf}
@@ -126,7 +129,7 @@ def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
 
 
 def identity_value(reduction: Reduction, element: ir.Type) -> ir.Value:
-    """What changes nothing under `reduction`, as a value of any type of elements."""
+    """The identity of `reduction` as a value, for any element type."""
     if isinstance(element, ir.ComplexType):
         parts = _complex_identity(reduction, element)
         return create("complex.constant", [element], [], {"value": parts}).results[0]
@@ -137,7 +140,7 @@ def identity_value(reduction: Reduction, element: ir.Type) -> ir.Value:
 
 
 def identity_tensor(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Value:
-    """A tensor of what changes nothing under `reduction`, as `identity_value`."""
+    """A tensor filled with the identity of `reduction`."""
     element = type_.element_type
     if isinstance(element, ir.ComplexType):
         return create("tensor.splat", [type_], [identity_value(reduction, element)]).results[0]
@@ -148,13 +151,13 @@ def identity_tensor(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Valu
 
 
 def left_alone_by(value: ir.Value) -> Reduction | None:
-    """The first reduction that a constant, or the element it repeats, changes nothing under."""
+    """The first reduction whose identity a constant, or its repeated element, is."""
     kinds: tuple[Reduction, ...] = ("sum", "max", "min", "product")
     return next((kind for kind in kinds if _is_the_identity(kind, value)), None)
 
 
 def _is_the_identity(reduction: Reduction, value: ir.Value) -> bool:
-    """Whether `identity_value` or `identity_tensor` would be the same, to the bit."""
+    """Whether `value` equals `identity_value` or `identity_tensor` bit for bit."""
     is_tensor = isinstance(value.type, ir.RankedTensorType)
     element = value.type.element_type if is_tensor else value.type
     is_complex = isinstance(element, ir.ComplexType)
@@ -170,25 +173,25 @@ def _is_the_identity(reduction: Reduction, value: ir.Value) -> bool:
 
 
 def _repeated(value: ir.Value) -> ir.Attribute | None:
-    """What a constant is, or the element that it repeats, but for complex numbers."""
+    """The value of a constant, or its repeated element; `None` for complex numbers."""
     is_tensor = isinstance(value.type, ir.RankedTensorType)
     return splat_value(value) if is_tensor else constant_value(value)
 
 
 def _bits(reduction: Reduction, element: ir.Type) -> int | None:
-    """The identity of integers, as the number that its bits are in two's complement."""
+    """The identity of `reduction` on integers, in two's complement; `None` for other types."""
     if not isinstance(element, (ir.IntegerType, ir.IndexType)):
         return None
     top = 2 ** ((element.width if isinstance(element, ir.IntegerType) else 64) - 1)
-    whole = {"sum": 0, "product": 1, "max": -top, "min": top - 1}
-    whole |= {"bitwise_and": -1, "bitwise_or": 0, "bitwise_xor": 0}
+    identities = {"sum": 0, "product": 1, "max": -top, "min": top - 1}
+    identities |= {"bitwise_and": -1, "bitwise_or": 0, "bitwise_xor": 0}
     if is_unsigned(element):
-        whole |= {"max": 0, "min": -1}
-    return whole.get(reduction)
+        identities |= {"max": 0, "min": -1}
+    return identities.get(reduction)
 
 
 def _complex_identity(reduction: Reduction, type_: ir.Type) -> ir.Attribute:
-    """As the attribute of a constant, of an element or a tensor."""
+    """The identity of complex numbers, as the attribute of a scalar or a tensor constant."""
     element = type_.element_type if isinstance(type_, ir.RankedTensorType) else type_
     part = element.element_type
     if reduction not in ("sum", "product"):

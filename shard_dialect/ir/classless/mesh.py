@@ -1,1 +1,1 @@
-"""The RFC's dialect, as IRDL defines it."""
+"""The `mesh` dialect, which IRDL defines."""

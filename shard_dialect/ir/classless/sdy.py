@@ -1,1 +1,1 @@
-"""Shardy's, read as unregistered ops."""
+"""Shardy's dialect, whose ops are read as unregistered ones."""

@@ -1,1 +1,1 @@
-"""StableHLO, which comes with the bindings, but for its Python classes."""
+"""StableHLO, which the bindings have without Python classes."""

@@ -1,13 +1,13 @@
-"""What users write on values and on ops, in the `mesh` vocabulary.
+"""Annotations of values and of ops in the `mesh` vocabulary.
 
     %1 = "mesh.annotate"(%0) {sharding = [[], [0]], required = true, as_result = true} : ...
     %1 = "mesh.annotate"(%0) {sharding = [[], [0]], required = true, as_result = false} : ...
     %1 = "mesh.reshard"(%0) {sharding = [[], [0]]} : ...
     %2 = linalg.matmul {sharding = [[0], [], [1]]} ins(...
 
-The first says that %0 itself lies so, the second and third that the users of %1 see it so, and the
-fourth how the loops of an op are split. `required = false` makes a hint of an annotation. The
-sharding is on the grid of the function's `mesh_cluster`, or names one itself.
+The first annotates %0 itself; the second and third annotate it for the users of %1 only; the fourth
+annotates the loops of an op. `required = false` makes an annotation a soft constraint. The sharding
+is on the grid of the function's `mesh_cluster`, or names a grid itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shard_dialect.ir.user_dialects import is_of_users
 from shard_dialect.model import Annotation, Axes, ShardingError
 
 OPS = ("mesh.annotate", "mesh.reshard")
-"""The ops that say how the one tensor lies that they take and return."""
+"""The ops that annotate their operand, which they return."""
 LOOPS = "sharding"
 """The RFC's attribute on an op: the axes of each of its loops."""
 _WITH_THEIR_OWN = ("mesh", "shard", "sdy")
@@ -32,7 +32,10 @@ _WITH_THEIR_OWN = ("mesh", "shard", "sdy")
 
 @dataclass(frozen=True, slots=True)
 class AnnotationOp:
-    """`for_users`: only its result lies so; else its operand does too. A hint is not `required`."""
+    """An annotation op: `said` holds for its result, and unless `for_users`, for its operand too.
+
+    A soft constraint is not `required`.
+    """
 
     said: Annotation
     for_users: bool
@@ -40,21 +43,24 @@ class AnnotationOp:
 
 
 def read_annotation(op: ir.Operation, shardings: Shardings) -> AnnotationOp | None:
-    """What `op` annotates, or `None` if it is no annotation. Raises `ShardingError`."""
+    """The annotation of `op`, or `None` if it is no annotation op. Raises `ShardingError`."""
     if op.name not in OPS:
         return None
-    said = said_in(op, "sharding", op.operands[0].type, shardings)
+    annotation = said_in(op, "sharding", op.operands[0].type, shardings)
     if op.name == "mesh.reshard":
-        return AnnotationOp(said, for_users=True, required=True)
+        return AnnotationOp(annotation, for_users=True, required=True)
     return AnnotationOp(
-        said,
+        annotation,
         for_users=not flag(op, "as_result", default=True),
         required=flag(op, "required", default=True),
     )
 
 
 def binds(op: ir.Operation) -> Literal["value", "users"] | None:
-    """What an op of `OPS` says how it must lie: the value, or only what its users see of it."""
+    """What an op of `OPS` constrains: its value, or only what users of its result see.
+
+    `None` for a soft constraint.
+    """
     if op.name != "mesh.reshard" and not flag(op, "required", default=True):
         return None
     is_of_value = op.name != "mesh.reshard" and flag(op, "as_result", default=True)
@@ -62,16 +68,19 @@ def binds(op: ir.Operation) -> Literal["value", "users"] | None:
 
 
 def said_in(op: ir.Operation, key: str, type_: ir.Type, shardings: Shardings) -> Annotation:
-    """What the op's attribute `key` says of a value of `type_`, on its own grid or the default."""
+    """The annotation in attribute `key`, for a value of `type_`. Raises `ShardingError`."""
     attribute = op.attributes[key]
     if is_sharding(attribute):
         return shardings.read_annotation(attribute, rank_of(type_))
-    said = read_notation(default_grid(op), attribute, rank_of(type_))
-    return shardings.checked(said, rank_of(type_))
+    annotation = read_notation(default_grid(op), attribute, rank_of(type_))
+    return shardings.checked(annotation, rank_of(type_))
 
 
 def read_loops(op: ir.Operation, shardings: Shardings) -> tuple[str, tuple[Axes, ...]] | None:
-    """The grid and the axes of each loop in an op's `sharding = [[0], []]`, if it has one."""
+    """The grid and the axes of each loop in an op's `sharding = [[0], []]`, if it has one.
+
+    Raises `ShardingError` if the attribute is malformed, or uses an axis twice.
+    """
     if LOOPS not in op.attributes:
         return None
     attribute = op.attributes[LOOPS]
@@ -97,7 +106,7 @@ def read_loops(op: ir.Operation, shardings: Shardings) -> tuple[str, tuple[Axes,
 
 
 def _may_be_its_own(op: ir.Operation) -> bool:
-    """Whether an op may have an attribute by the name of the RFC's that means something else."""
+    """Whether the op's dialect may give this attribute another meaning than the RFC does."""
     dialect = op.name.partition(".")[0]
     return (
         dialect in _WITH_THEIR_OWN
@@ -107,7 +116,7 @@ def _may_be_its_own(op: ir.Operation) -> bool:
 
 
 def has_loops(op: ir.Operation) -> bool:
-    """Whether the op has the RFC's attribute, and not one of its own by this name."""
+    """Whether the op has the RFC's attribute, and not its dialect's own with this name."""
     if LOOPS not in op.attributes or op.name.partition(".")[0] in _WITH_THEIR_OWN:
         return False
     attribute = op.attributes[LOOPS]
@@ -127,7 +136,7 @@ def grid_named_by(op: ir.Operation, key: str) -> str:
 
 
 def default_grid(op: ir.Operation) -> str:
-    """The `mesh_cluster` of the function around the op."""
+    """The `mesh_cluster` of the function around the op. Raises `ShardingError` without one."""
     function = op.operation.parent
     while function is not None and "mesh_cluster" not in function.attributes:
         function = function.parent

@@ -1,4 +1,4 @@
-"""The names of our attributes, and the few kinds of attribute that ours are made of."""
+"""The names of our attributes, and functions that read and write their values."""
 
 from __future__ import annotations
 
@@ -8,60 +8,60 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingError
 
 SHARDING = "mesh.sharding"
-"""Argument and result attribute: how it lies."""
+"""Argument and result attribute: its sharding."""
 SHARDINGS = "mesh.shardings"
-"""Op attribute: one sharding for each result, or `unit` for what has none."""
+"""Op attribute: one sharding for each result, or `unit` for a result without."""
 BLOCKS = "mesh.block_shardings"
-"""Op attribute: for each block of its regions one sharding for each argument, as `SHARDINGS`; of a
-function, whose first block's arguments are its own, for the others."""
+"""Op attribute: for each block of its regions, one sharding for each argument, as in `SHARDINGS`.
+On a function it leaves out the first block, whose arguments are the function's."""
 ARGUMENT = "mesh.argument"
 """Argument attribute of the local form: the global type, sharding included."""
 RESULT = "mesh.result"
 """The same for a result; in the lowered form, for the argument that the result is written to."""
 PHASE = "phase"
-"""In `mesh.collective`: the runtime function does the `start` or the `done` of it only."""
+"""In `mesh.collective`: the runtime function does only the `start` or the `done` of it."""
 LOCAL_TYPES = "mesh.local_types"
-"""In `mesh.collective`: the types of operand and result in the local form, where the runtime
-function is on others."""
+"""In `mesh.collective`: the types of operand and result in the local form, where those of the
+runtime function differ."""
 COLLECTIVE = "mesh.collective"
-"""Attribute of a declared runtime function of the lowered form: the collective that it does."""
+"""Attribute of a declared runtime function of the lowered form: the collective that it performs."""
 RANK = "mesh.rank"
-"""The same of a runtime function that gives a device's rank: on which grid."""
+"""Attribute of a runtime function that returns a device's rank: the grid."""
 HANDLE = "mesh.handle"
-"""Argument attribute: the number that native code is told there before it runs."""
+"""Argument attribute: which number (a rank, say) native code gets in it before it runs."""
 RULE = "mesh.sharding_rule"
 """Op attribute: the op's sharding rule as text (`model.rule_text`)."""
 MANUAL = "mesh.manual_axes"
-"""On an `scf.execute_region`: its body is on shards along these axes."""
+"""On an `scf.execute_region`: it is a manual computation along these axes."""
 NAMED = "mesh.named_computation"
-"""On an `scf.execute_region`: the name of what its body computes."""
+"""On an `scf.execute_region`: the name of the computation in its body."""
 STAGE = "mesh.stage"
-"""Argument and result attribute: the stage whose devices have it, where a function has several."""
+"""Argument and result attribute: the stage whose devices hold it, in a function of several."""
 STAGES = "mesh.stages"
-"""On a `mesh.collective_permute` along the axis of the stages: from which it goes, and to which."""
+"""On a `mesh.collective_permute` along the axis of the stages: its source and target stage."""
 STAGE_AXES = "mesh.stage_axes"
 """On a `mesh.cluster`: the axes along which devices are stages of a pipeline."""
 STANDS_FOR = "mesh.stands_for"
-"""On a `shard.shard` made of an attribute of ours: which, for the way back."""
+"""On a `shard.shard` that stands for an attribute of ours: its name, for the import."""
 DYNAMIC = -(2**63)
-"""How MLIR writes in a list of integers that a size is not known."""
+"""MLIR's number for an unknown size in a list of integers."""
 FORMS = ("propagated", "distributed", "local", "lowered")
 FORM = "mesh.form"
-"""Function attribute: which of the five forms it is in; absent for annotated ones."""
+"""Function attribute: which of the five forms it is in; absent in the annotated form."""
 
 DEVICE = "mesh.device"
-"""Function attribute: the device that it is the program of, where it is not that of all."""
+"""Function attribute: the one device whose program it is; absent if it is the program of all."""
 
 
 def expect(op: ir.Operation, name: str, kind: type, what: str) -> ir.Attribute:
-    """The op's attribute `name`, of class `kind`; raises `ShardingError` if it is another."""
+    """The op's attribute `name`; raises `ShardingError` unless it is of class `kind`."""
     return expect_in(op.attributes, name, kind, what)
 
 
 def expect_in(
     attributes: Mapping[str, ir.Attribute], name: str, kind: type, what: str
 ) -> ir.Attribute:
-    """The same of attributes by name: an op's, or a dictionary's, which no verifier has seen."""
+    """As `expect`, for a mapping: an op's attributes, or a dictionary that is not verified."""
     attribute = attributes[name] if name in attributes else None
     if not isinstance(attribute, kind):
         raise ShardingError(f"attribute '{name}' must be {what}, found {attribute}")
@@ -69,7 +69,7 @@ def expect_in(
 
 
 def integer(attribute: ir.Attribute) -> int:
-    """Its value; the bindings overflow past 64 bits."""
+    """The value of an integer attribute; raises `ShardingError` if it has more than 64 bits."""
     if not isinstance(attribute, ir.IntegerAttr):
         raise ShardingError(f"expected an integer, found {attribute}")
     if isinstance(attribute.type, ir.IntegerType) and attribute.type.width > 64:
@@ -94,7 +94,7 @@ def symbol(attribute: ir.Attribute) -> str:
 
 
 def flag(op: ir.Operation, name: str, default: bool) -> bool:
-    """The value of `name = true`, of `name` alone (true), or `default` where it is not there."""
+    """The value of `name = true`; true for `name` alone; `default` where it is absent."""
     if name not in op.attributes:
         return default
     attribute = op.attributes[name]
@@ -106,6 +106,6 @@ def flag(op: ir.Operation, name: str, default: bool) -> bool:
 
 
 def i64_array(values: Sequence[int]) -> ir.ArrayAttr:
-    """`[0, 1]`."""
+    """The attribute `[0, 1]` of integers."""
     i64 = ir.IntegerType.get_signless(64)
     return ir.ArrayAttr.get([ir.IntegerAttr.get(i64, value) for value in values])

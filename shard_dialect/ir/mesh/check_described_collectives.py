@@ -1,10 +1,10 @@
-"""Collectives that a dictionary describes, against the module's grids and the types around them.
+"""Checks collectives that a dictionary describes against the module's grids, and their types.
 
     "mesh.start"(%x) {collective = {grid = @g, name = "shard.all_reduce", ...}}
     func.func private @mesh_all_reduce_0(memref<4xf32>, memref<4xf32>) attributes {
       mesh.collective = {grid = @g, ...}}
 
-What is in it no verifier of MLIR's has seen, as it has the attributes of an op.
+The dictionary has the attributes of an op, which no verifier of MLIR has checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shard_dialect.model.sharding import Shape
 
 
 def check_started(op: ir.Operation, shardings: Shardings) -> None:
-    """What a `mesh.start` begins is possible, and gives what its type says."""
+    """Raise `ShardingError` unless a `mesh.start` describes a valid collective of its types."""
     what = expect(op, "collective", ir.DictAttr, "a dictionary")
     read = read_local(kind_of(what), what)
     types = [op.operands[0].type, op.results[0].type]
@@ -43,7 +43,7 @@ def check_started(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def check_runtime_function(op: ir.Operation, shardings: Shardings) -> None:
-    """A declared function of the lowered form is what a runtime can bind."""
+    """Raise `ShardingError` unless a runtime can bind a declared function of the lowered form."""
     type_ = op.attributes["function_type"].value
     if RANK in op.attributes:
         shardings.grid(expect(op, RANK, ir.FlatSymbolRefAttr, "the name of a grid").value)
@@ -57,7 +57,7 @@ def _check_called(op: ir.Operation, shardings: Shardings) -> None:
     what = expect(op, COLLECTIVE, ir.DictAttr, "a dictionary")
     inputs = op.attributes["function_type"].value.inputs
     read = read_local(kind_of(what), what)
-    count = 3 if PHASE in what else 2  # what was begun is remembered in the third
+    count = 3 if PHASE in what else 2  # the third remembers the started collective
     if read is None or [isinstance(each, ir.MemRefType) for each in inputs] != [True] * count:
         raise ShardingError(
             f"{COLLECTIVE} describes no collective from one buffer to another: {what}"
@@ -79,10 +79,10 @@ def _check_local_types(what: ir.DictAttr) -> None:
 
 
 def _shape_after(step: LocalStep, source: Shape, grid: Grid) -> Shape:
-    """The shape that a step makes; raises where there are no such axes, devices or dimensions."""
+    """The local shape after a step; raises where its axes, devices or dimensions do not exist."""
     Sharding(grid.name, (step.axes,)).check(grid, 1)
-    for key, place in _devices(step):
-        check_coordinates(key, place, grid, [axis for axis in step.axes if isinstance(axis, int)])
+    for key, index in _devices(step):
+        check_coordinates(key, index, grid, [axis for axis in step.axes if isinstance(axis, int)])
     size = grid.axes_size(step.axes)
     if isinstance(step, Permute) and sorted(step.permutation) != list(range(size)):
         raise ShardingError(f"permutation is {list(step.permutation)}: expected 0 to {size - 1}")
@@ -94,7 +94,7 @@ def _shape_after(step: LocalStep, source: Shape, grid: Grid) -> Shape:
 
 
 def _devices(step: LocalStep) -> list[tuple[str, tuple[int, ...]]]:
-    """The places in a group that a step names, by the attribute that says them."""
+    """The devices that a step names, as indices in a group, by their attribute."""
     if isinstance(step, Broadcast | Gather | Reduce | Scatter):
         return [("root", step.root)]
     if isinstance(step, Send):

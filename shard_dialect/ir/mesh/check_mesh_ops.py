@@ -1,6 +1,6 @@
-"""What IRDL cannot say of `mesh` ops: one check an op, run by MLIR wherever it verifies.
+"""Checks of `mesh` ops that IRDL cannot express: one per op, run by MLIR wherever it verifies.
 
-These see one op and its types, no grid; `verify` checks the rest against the module's grids.
+They see one op and its types, but no grid; `verify` checks the rest against the module's grids.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shard_dialect.model import ShardingError
 from shard_dialect.model.point_to_point import Receive, Send
 
 DIRECTIONS = ("none", "forward", "backward")
-"""Of a barrier, by Shardy's numbers; 3, both, would bar nothing."""
+"""The directions of a barrier, by Shardy's numbers; 3, both, would block nothing."""
 
 
 def _cluster(op: ir.Operation) -> None:
@@ -59,7 +59,7 @@ def _barrier(op: ir.Operation) -> None:
         )
 
 
-def _place(op: ir.Operation) -> None:
+def _grid_query(op: ir.Operation) -> None:
     if "cluster" in op.attributes:
         expect(op, "cluster", ir.FlatSymbolRefAttr, "the name of a grid")
     if "mesh_axis" in op.attributes:
@@ -122,13 +122,13 @@ def _permute(op: ir.Operation) -> None:
     if "cluster" in op.attributes:  # of the local form; or that of the stage that it goes to
         expect(op, "cluster", ir.FlatSymbolRefAttr, "the name of a grid")
     elif not along and same:
-        raise ShardingError("has no mesh_axis, and its operand and result lie on the same devices")
+        raise ShardingError("has no mesh_axis, and its operand and result are on the same devices")
     if along:
         read_axes(op.attributes["mesh_axis"])
-        places = ints(op.attributes["permutation"])
-        if sorted(places) != list(range(len(places))):
+        members = ints(op.attributes["permutation"])
+        if sorted(members) != list(range(len(members))):
             raise ShardingError(
-                f"permutation is {places}: expected each of 0 to {len(places) - 1} once"
+                f"permutation is {members}: expected each of 0 to {len(members) - 1} once"
             )
 
 
@@ -139,8 +139,8 @@ MESH_OPS: dict[str, Check] = {
     "mesh.reshard": _ranked,
     "mesh.sharding_group": _group,
     "mesh.propagation_barrier": _barrier,
-    "mesh.idx": _place,
-    "mesh.size": _place,
+    "mesh.idx": _grid_query,
+    "mesh.size": _grid_query,
     "mesh.done": _done,
     "mesh.start": _start,
     **dict.fromkeys(COLLECTIVES, _collective),

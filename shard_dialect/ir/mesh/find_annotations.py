@@ -1,9 +1,9 @@
-"""All that a function says of its values, in one list: types, attributes, annotation ops.
+"""All annotations of a function's values in one list: from types, attributes and annotation ops.
 
     func.func @f(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) {   %x: [[0]]
       %0 = "mesh.annotate"(%x) {sharding = [[0]]} : ...                          %x and %0: [[0]]
 
-Once a function is propagated its attributes say it all, and its annotations are kept to be read.
+In a propagated function attributes hold all shardings; its annotation ops remain, but do not bind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from shard_dialect.model import Annotation
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedValue:
-    """`value` is said to lie as `said`: binding; weak, where no other speaks; or as a hint."""
+    """The annotation `said` of `value`.
+
+    Its `strength` is "binding", for a constraint; "hint", for a soft constraint; or "weak", for one
+    that counts only if the value has no other annotation.
+    """
 
     value: ir.Value
     said: Annotation
@@ -34,7 +38,7 @@ class AnnotatedValue:
 
 
 def annotated_values(function: Function, shardings: Shardings) -> list[AnnotatedValue]:
-    """What is said in `function`, arguments first. Raises a located `ShardError`."""
+    """The annotations in `function`, arguments first. Raises a located `ShardError`."""
     return [
         *_of_arguments(function.handle, shardings),
         *_of_blocks(function.handle, shardings),
@@ -42,18 +46,18 @@ def annotated_values(function: Function, shardings: Shardings) -> list[Annotated
     ]
 
 
-def merged(said: Iterable[AnnotatedValue]) -> dict[ir.Value, Annotation]:
-    """What the binding statements say of each value together; raises where two disagree."""
+def merged(annotated: Iterable[AnnotatedValue]) -> dict[ir.Value, Annotation]:
+    """The constraints of each value, combined. Raises a located `ShardError` where two disagree."""
     together: dict[ir.Value, Annotation] = {}
-    for each in said:
+    for each in annotated:
         if each.strength != "binding":
             continue
         have = together.get(each.value, each.said)
         both = have.meet(each.said)
         if both is None:
             grids = [
-                f" on @{said.grid}" if have.grid != each.said.grid else ""
-                for said in (have, each.said)
+                f" on @{annotation.grid}" if have.grid != each.said.grid else ""
+                for annotation in (have, each.said)
             ]
             raise error_at(
                 each.location,
@@ -70,8 +74,8 @@ def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[Anno
         yield from _in_type(value, function, shardings)
         with located(function):
             if SHARDING in entry and _is_tensor(value):
-                said = shardings.read_annotation(entry[SHARDING], rank_of(value.type))
-                yield AnnotatedValue(value, said, function.location)
+                annotation = shardings.read_annotation(entry[SHARDING], rank_of(value.type))
+                yield AnnotatedValue(value, annotation, function.location)
 
 
 def _of_ops(function: Function, shardings: Shardings) -> Iterator[AnnotatedValue]:
@@ -86,18 +90,18 @@ def _of_ops(function: Function, shardings: Shardings) -> Iterator[AnnotatedValue
         if op.name in OPS or SHARDINGS in op.handle.attributes:
             yield from _of_op(op.handle, shardings, is_propagated)
         if op.name == TO_GLOBAL:
-            yield from _of_what_is_given(op, shardings, is_propagated)
+            yield from _of_manual_result(op, shardings, is_propagated)
 
 
 def _of_blocks(op: ir.Operation, shardings: Shardings) -> Iterator[AnnotatedValue]:
-    """Of the arguments of blocks; a result that lies as they do knows better."""
+    """The annotations of block arguments; those of results with the same sharding come first."""
     with located(op):
-        said = shardings.of_blocks(op)
+        annotations = shardings.of_blocks(op)
     blocks = [block for region in op.regions for block in region.blocks]
-    for block, found in zip(blocks[len(blocks) - len(said) :], said, strict=True):
-        for place, each in found.items():
-            if _is_tensor(block.arguments[place]):
-                yield AnnotatedValue(block.arguments[place], each, op.location, "weak")
+    for block, found in zip(blocks[len(blocks) - len(annotations) :], annotations, strict=True):
+        for number, each in found.items():
+            if _is_tensor(block.arguments[number]):
+                yield AnnotatedValue(block.arguments[number], each, op.location, "weak")
 
 
 def _has_encoding(type_: ir.Type) -> bool:
@@ -106,49 +110,49 @@ def _has_encoding(type_: ir.Type) -> bool:
 
 def _of_op(op: ir.Operation, shardings: Shardings, is_propagated: bool) -> Iterator[AnnotatedValue]:
     with located(op):
-        for number, said in shardings.of_results(op).items():
+        for number, annotation in shardings.of_results(op).items():
             if _is_tensor(op.results[number]):
-                yield AnnotatedValue(op.results[number], said, op.location)
+                yield AnnotatedValue(op.results[number], annotation, op.location)
         annotated = read_annotation(op, shardings)
     if annotated is None:
         return
     strength = "binding" if annotated.required else "hint"
-    said = annotated.said
+    annotation = annotated.said
     if not is_propagated:
-        yield AnnotatedValue(op.results[0], said, op.location, strength)
+        yield AnnotatedValue(op.results[0], annotation, op.location, strength)
         if not annotated.for_users:
-            yield AnnotatedValue(op.operands[0], said, op.location, strength)
+            yield AnnotatedValue(op.operands[0], annotation, op.location, strength)
     elif annotated.required:
-        yield AnnotatedValue(op.results[0], said, op.location, "weak")
-        yield AnnotatedValue(op.operands[0], said, op.location, "weak")
+        yield AnnotatedValue(op.results[0], annotation, op.location, "weak")
+        yield AnnotatedValue(op.operands[0], annotation, op.location, "weak")
 
 
-def _of_what_is_given(
+def _of_manual_result(
     op: Op, shardings: Shardings, is_propagated: bool
 ) -> Iterator[AnnotatedValue]:
-    """Of a tensor that a manual computation gives, and of what that is outside.
+    """The annotations of a result of a manual computation, and of its value outside.
 
-    A propagated function says itself how much more it is split.
+    In a propagated function they are weak: the attributes have all axes, these only some.
     """
     with located(op.handle):
-        said = boundary_of(op.handle, shardings).outside_said
+        annotation = boundary_of(op.handle, shardings).outside_said
     value = op.handle.results[0]
     if _is_tensor(value):
-        yield AnnotatedValue(value, said, op.location, "weak" if is_propagated else "binding")
+        yield AnnotatedValue(value, annotation, op.location, "weak" if is_propagated else "binding")
         for use in value.uses:
             end = use.owner.operation
             if end.name == "scf.yield" and is_manual(end.parent):
                 outside = end.parent.results[use.operand_number]
-                yield AnnotatedValue(outside, said, op.location, "weak")
+                yield AnnotatedValue(outside, annotation, op.location, "weak")
 
 
 def annotated_results(function: ir.Operation, shardings: Shardings) -> dict[int, Annotation]:
-    """What is said of how the results of a function lie for its callers, by their places."""
+    """The annotations of a function's results, by result number."""
     types = function.attributes["function_type"].value.results
     with located(function):
         return {
-            place: shardings.read_annotation(entry[SHARDING], type_.rank)
-            for place, (entry, type_) in enumerate(
+            number: shardings.read_annotation(entry[SHARDING], type_.rank)
+            for number, (entry, type_) in enumerate(
                 zip(boundary(function, "res_attrs"), types, strict=True)
             )
             if SHARDING in entry and isinstance(type_, ir.RankedTensorType)
@@ -156,12 +160,12 @@ def annotated_results(function: ir.Operation, shardings: Shardings) -> dict[int,
 
 
 def _is_tensor(value: ir.Value) -> bool:
-    """Whether what is said of it matters: Shardy has shardings of scalars too."""
+    """Whether annotations of the value matter: Shardy annotates scalars too."""
     return isinstance(value.type, ir.RankedTensorType)
 
 
 def _in_type(value: ir.Value, op: ir.Operation, shardings: Shardings) -> Iterator[AnnotatedValue]:
-    """What the type of a value says that `op` makes, or takes as an argument."""
+    """The annotation in the type of a value that `op` makes, or has as an argument."""
     with located(op):
         sharding = shardings.of_type(value.type)
     if sharding is not None:

@@ -7,8 +7,8 @@
       scf.yield %y : tensor<16x8xf32>
     } {mesh.manual_axes = [0]}
 
-One may stand in another: there the axes of both are manual. `model.manual_boundary` says what an
-edge means.
+They may be nested: in the inner one, the axes of both are manual. `model.manual_boundary` defines
+the boundary ops `mesh.to_local` and `mesh.to_global`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ EDGES = (TO_LOCAL, TO_GLOBAL)
 
 
 def is_manual(op: ir.Operation) -> bool:
+    """Whether `op` is a manual computation."""
     return op.name == "scf.execute_region" and MANUAL in op.attributes
 
 
 def manual_computations(function: ir.Operation) -> list[ir.Operation]:
-    """Those in a function, each before those inside it."""
+    """The manual computations in a function, each before those inside it."""
     return [op for op in walk(function) if is_manual(op)]
 
 
 def computations_around(op: ir.Operation) -> Iterator[ir.Operation]:
-    """The manual computations that an op stands in, the innermost first."""
+    """The manual computations around an op, the innermost first."""
     around = op.parent
     while around is not None and around.name != "builtin.module":
         if is_manual(around.operation):
@@ -46,38 +47,39 @@ def computations_around(op: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def manual_axes_at(op: ir.Operation) -> tuple[int, ...]:
-    """The axes that are manual where an op stands."""
+    """The axes that are manual for an op, sorted."""
     axes = {axis for around in computations_around(op) for axis in ints(around.attributes[MANUAL])}
     return tuple(sorted(axes))
 
 
 def whole_of(op: ir.Operation) -> ir.Value:
-    """The tensor outside, of an op at an edge."""
+    """The tensor outside, of a boundary op."""
     return op.operands[0] if op.name == TO_LOCAL else op.results[0]
 
 
 def boundary_of(op: ir.Operation, shardings: Shardings) -> ManualBoundary:
-    """What an op at an edge says. Raises `ShardingError`."""
-    said = said_in(op, "sharding", whole_of(op).type, shardings)
+    """The manual boundary of a boundary op. Raises `ShardingError`."""
+    annotation = said_in(op, "sharding", whole_of(op).type, shardings)
     return ManualBoundary(
-        said, tuple(ints(op.attributes["manual_axes"])), shardings.grid(said.grid)
+        annotation, tuple(ints(op.attributes["manual_axes"])), shardings.grid(annotation.grid)
     )
 
 
 def write_boundary(
     op: ir.Operation, edge: ManualBoundary, outside: Sharding, shardings: Shardings
 ) -> None:
-    """Let an op at an edge say that its tensor outside lies as `outside`, on the grid of `edge`."""
+    """Set the sharding of a boundary op to `outside`, with the manual axes of `edge`."""
     op.attributes["sharding"] = shardings.write(outside)
     write_manual_axes(op, "manual_axes", edge.manual)
 
 
 def write_manual_axes(op: ir.Operation, key: str, axes: Axes) -> None:
+    """Set the op's attribute `key` to these axes, without sub-axes."""
     op.attributes[key] = i64_array([axis for axis in axes if isinstance(axis, int)])
 
 
 def grid_of(computation: ir.Operation, shardings: Shardings) -> Grid:
-    """The grid whose axes are manual: the one that its edges name, or those around it do."""
+    """The grid whose axes are manual: that of its boundary ops, or of computations around it."""
     for around in (computation, *computations_around(computation)):
         for op in operations(body(around)):
             if op.name in EDGES:
@@ -87,5 +89,5 @@ def grid_of(computation: ir.Operation, shardings: Shardings) -> Grid:
 
 
 def anything(grid: Grid, rank: int) -> Annotation:
-    """Of a tensor that nothing is said of, but that it is on this grid."""
+    """The annotation of a tensor on this grid whose dimensions are all unsplit and open."""
     return Annotation(Sharding.replicated(grid.name, rank), open=tuple(range(rank)))

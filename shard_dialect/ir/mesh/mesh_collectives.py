@@ -1,4 +1,4 @@
-"""Between `mesh` ops and the steps of a reshard plan.
+"""`mesh` ops <-> the steps of a reshard plan.
 
 AllGather(dim=1, axes=(0,))  <->  "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
 """
@@ -36,7 +36,7 @@ from shard_dialect.planner import halo_steps
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """What a `mesh` op does: its steps, and how its operand and its result lie, as typed."""
+    """A `mesh` op: its steps, and the shardings in the types of its operand and result."""
 
     steps: tuple[Step, ...]
     source: Sharding
@@ -44,7 +44,10 @@ class Collective:
 
 
 def read_collective(op: ir.Operation) -> Collective:
-    """The collective that a `mesh` op is. A plain type is replicated on the other one's grid."""
+    """Read a `mesh` op; a type without encoding is replicated on the grid of the other type.
+
+    Raises `ShardingError` where its attributes do not fit its types.
+    """
     types = (op.operands[0].type, op.results[0].type)
     found = [_sharding_in(type_) for type_ in types]
     grid = next((sharding.grid for sharding in found if sharding), "")
@@ -68,7 +71,7 @@ def _sharding_in(type_: ir.Type) -> Sharding | None:
 def write_steps(
     steps: Sequence[Step], value: ir.Value, source: Sharding, shardings: Shardings
 ) -> ir.Value:
-    """Make the ops of steps on `value`, which lies as `source`, at the current insertion point."""
+    """Create the ops of `steps` on `value`, sharded as `source`; returns the last result."""
     now = source
     for step in steps:
         name, attributes = _WRITE[type(step)](step, now)
@@ -119,8 +122,8 @@ def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
 def _read_permute(op: ir.Operation, target: Sharding) -> Step:
     if "mesh_axis" not in op.attributes or "permutation" not in op.attributes:
         raise ShardingError("goes between grids: that cannot be done yet")
-    places = tuple(ints(op.attributes["permutation"]))
-    return Permute(_axes(op), places, target.split_axes, target.partial, target.reduction)
+    members = tuple(ints(op.attributes["permutation"]))
+    return Permute(_axes(op), members, target.split_axes, target.partial, target.reduction)
 
 
 def _read_mask(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:

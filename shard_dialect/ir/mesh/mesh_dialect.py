@@ -1,14 +1,14 @@
 """The `mesh` dialect: the RFC's distributed tensors, defined through IRDL.
 
-Types of the distributed form carry their sharding, and each op says one change of it:
+Types of the distributed form have a sharding, and each op changes it:
 
     %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
            : (tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4x8xf32>
 
 Source: RFC "Sharding Framework Design for Device Mesh". IRDL ops print in the generic form, and an
 IRDL attribute has a fixed number of parameters, so `#mesh.shard` always names its grid;
-`ir.reading.source` fills it in where a file uses the RFC's short form. `mesh.irdl.mlir` defines all
-of it.
+`ir.reading.source` adds it where a file uses the RFC's short form. `mesh.irdl.mlir` is the
+definition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shard_dialect.ir.bindings import ir, irdl
 _DEFINITION = Path(__file__).with_name("mesh.irdl.mlir")
 
 UPDATE_HALO = "mesh.update_halo"
-"""The one op whose operand or result may have halos, but for the ops that they are made for."""
+"""The collective whose operand or result may have halos."""
 
 COLLECTIVES = (
     "mesh.all_gather",
@@ -34,7 +34,7 @@ COLLECTIVES = (
     "mesh.mask",
     UPDATE_HALO,
 )
-"""Ops that are the steps of a plan."""
+"""The ops that are steps of reshard plans."""
 
 PURE = (
     *COLLECTIVES,
@@ -52,10 +52,10 @@ PURE = (
 
 
 def is_reshard(op: ir.Operation) -> bool:
-    """Whether `op` is a step of a plan: it gives the tensor that it takes, lying otherwise.
+    """Whether `op` is a step of a reshard plan: it returns its operand in another sharding.
 
-    A permutation of shards that lie alike is none, it makes another tensor; nor is one that leads
-    to another grid, or one of the local form.
+    A permutation that keeps the sharding is not, since it makes another tensor. Nor is one to
+    another grid, or an op of the local form.
     """
     if op.name not in COLLECTIVES or "cluster" in op.attributes:
         return False
@@ -67,7 +67,7 @@ def is_reshard(op: ir.Operation) -> bool:
 class _NoMemoryEffect(ir.MemoryEffectsOpInterface):  # type: ignore[misc]  # untyped base
     @staticmethod
     def get_effects(op: ir.Operation, effects: ir.MemoryEffectInstancesList) -> None:
-        """None: so `cse` and `canonicalize` merge and drop the op."""
+        """Report no effects, so that `cse` and `canonicalize` may merge and drop the op."""
 
 
 class _Speculatable(ir.ConditionallySpeculatable):  # type: ignore[misc]  # untyped base
@@ -77,7 +77,7 @@ class _Speculatable(ir.ConditionallySpeculatable):  # type: ignore[misc]  # unty
 
 
 Check = Callable[[ir.Operation], None]
-"""Raises `ShardError` if the op is wrong."""
+"""Raises `ShardError` if the op is invalid."""
 
 
 def load(checks: Mapping[str, Check]) -> None:
@@ -108,7 +108,7 @@ def _verifier(check: Check) -> type:
             op.location.emit_error(f"'{op.name}' op holds a string that is not UTF-8")
             return False
         except (AttributeError, IndexError, KeyError):
-            return True  # it is not as IRDL defines it, whose turn to say so is next
+            return True  # it does not match its IRDL definition, whose verifier runs next
         return True
 
     return type(

@@ -1,12 +1,13 @@
-"""The RFC's notation of shardings in attributes, with what it grew to say, <-> the model.
+"""The RFC's notation of shardings in attributes, with our extensions, <-> the model.
 
-    [[0], [], [1]]                                 split by axis 0, whole; partial over axis 1
+    [[0], [], [1]]                                 split along axis 0, unsplit; partial over axis 1
     [[0], [], {max = [1]}]                         another reduction
-    [["0:(1)2"], [], {open = [1], replicated = [1]}]   a sub-axis; what propagation may change
-    [[0], [], {halo = [[1, "?"], []]}]             a size that is known when the program runs
-    [[0], [], {fill = "max", halo = [[1, 1], []]}] what is in a halo where the tensor ends
+    [["0:(1)2"], [], {open = [1], replicated = [1]}]   a sub-axis; open dimensions for propagation
+    [[0], [], {halo = [[1, "?"], []]}]             a size that is only known when the program runs
+    [[0], [], {fill = "max", halo = [[1, 1], []]}] the halo at the ends has the identity of max
 
-Fewer lists than dimensions leave the last ones whole; one more is a partial sum.
+If there are fewer lists than dimensions, the last dimensions are unsplit. One list more has the
+axes of a partial sum.
 """
 
 from __future__ import annotations
@@ -32,11 +33,14 @@ _SUB_AXIS = re.compile(r"(\d{1,9}):\((\d{1,9})\)(\d{1,9})")
 _ANNOTATION_ONLY = ("open", "priority", "replicated")
 _FIELDS = (*REDUCTIONS, "fill", "halo", "offsets", *_ANNOTATION_ONLY)
 UNKNOWN = "?"
-"""A size that an operand gives."""
+"""The text of a size that an operand gives."""
 
 
 def read_notation(grid: str, attribute: ir.Attribute, rank: int) -> Annotation:
-    """What `[[0], [], {...}]` says of a tensor of `rank` dimensions on `grid`."""
+    """The annotation `[[0], [], {...}]` of a tensor with `rank` dimensions on `grid`.
+
+    Raises `ShardingError` where the attribute is malformed.
+    """
     if not isinstance(attribute, ir.ArrayAttr):
         raise ShardingError(f"expected a list of lists of axes, found {attribute}")
     lists = list(attribute)
@@ -66,21 +70,22 @@ def read_notation(grid: str, attribute: ir.Attribute, rank: int) -> Annotation:
     )
 
 
-def only_sharding(said: Annotation, attribute: ir.Attribute) -> Sharding:
-    """Its sharding, where a tensor lies so and nothing may change any more."""
-    if said != Annotation(said.sharding):
-        raise ShardingError(f"{attribute} is no sharding: only annotations say {_only(said)}")
-    return said.sharding
+def only_sharding(annotation: Annotation, attribute: ir.Attribute) -> Sharding:
+    """The sharding of an annotation. Raises `ShardingError` if it has more than a sharding."""
+    if annotation != Annotation(annotation.sharding):
+        raise ShardingError(f"{attribute} is no sharding: only annotations say {_only(annotation)}")
+    return annotation.sharding
 
 
 def read_axes(attribute: ir.Attribute) -> Axes:
-    """`[0, "1:(1)2"]`."""
+    """The axes in the attribute `[0, "1:(1)2"]`. Raises `ShardingError`."""
     if isinstance(attribute, ir.ArrayAttr):
         return tuple(map(_axis, attribute))
     return tuple(ints(attribute))
 
 
 def write_axes(axes: Sequence[Axis]) -> ir.ArrayAttr:
+    """The attribute `[0, "1:(1)2"]`: the inverse of `read_axes`."""
     i64 = ir.IntegerType.get_signless(64)
     return ir.ArrayAttr.get(
         [
@@ -163,6 +168,6 @@ def _priority(entry: ir.Attribute) -> int | None:
     return integer(entry)
 
 
-def _only(said: Annotation) -> str:
-    given = (said.open, said.priorities, said.replicated)
+def _only(annotation: Annotation) -> str:
+    given = (annotation.open, annotation.priorities, annotation.replicated)
     return " and ".join(n for n, each in zip(_ANNOTATION_ONLY, given, strict=True) if each)

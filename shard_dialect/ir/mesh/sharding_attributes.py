@@ -1,10 +1,10 @@
-"""Shardings in attributes and in types <-> the model's, each conversion made once.
+"""Shardings in attributes and types <-> the model's shardings, with a cache.
 
     #mesh.shard<@g, [[], [0], {max = [1]}]>              <->  Sharding, Annotation
     tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>          <->  (shape, Sharding)
 
-Parsing and printing attributes are the dearest calls of the bindings (about 15 us), so a
-`Shardings` keeps what it has seen.
+Parsing and printing attributes are the most expensive calls of the bindings (about 15 us), so
+`Shardings` caches them.
 """
 
 from __future__ import annotations
@@ -30,37 +30,40 @@ class Shardings:
 
     @classmethod
     def of(cls, module: ir.Operation) -> Shardings:
+        """For the grids that `module` declares."""
         return cls(grids_of(module))
 
     def grid(self, name: str) -> Grid:
+        """The grid with this name. Raises `ShardingError` if it is not declared."""
         if name not in self.grids:
             known = ", ".join(f"@{known}" for known in self.grids) or "none"
             raise ShardingError(f"grid @{name} is not declared; the module's grids: {known}")
         return self.grids[name]
 
     def read(self, attribute: ir.Attribute, rank: int) -> Sharding:
-        """The sharding `#mesh.shard<@g, [...]>` of a tensor of `rank` dimensions, checked."""
-        said = self.read_annotation(attribute, rank)
-        return only_sharding(said, attribute)
+        """The sharding `#mesh.shard<@g, [...]>` of a tensor with `rank` dimensions, checked."""
+        annotation = self.read_annotation(attribute, rank)
+        return only_sharding(annotation, attribute)
 
     def read_annotation(self, attribute: ir.Attribute, rank: int) -> Annotation:
-        """The same where it may say what propagation may change."""
+        """As `read`, for an annotation, which may have open dimensions and the like."""
         key = (attribute, rank)
         if key not in self._read:
             self._read[key] = self.checked(_read(attribute, rank), rank)
         return self._read[key]
 
-    def checked(self, said: Annotation, rank: int) -> Annotation:
-        """The same annotation; raises unless its grid is declared and has its axes."""
-        said.check(self.grid(said.grid), rank)
-        return said
+    def checked(self, annotation: Annotation, rank: int) -> Annotation:
+        """The same annotation; raises `ShardingError` unless its grid exists and has its axes."""
+        annotation.check(self.grid(annotation.grid), rank)
+        return annotation
 
-    def write(self, said: Sharding | Annotation) -> ir.Attribute:
-        if said not in self._written:
-            self._written[said] = ir.Attribute.parse(
-                f"#mesh.shard<{ir.FlatSymbolRefAttr.get(said.grid)}, {said}>"
+    def write(self, annotation: Sharding | Annotation) -> ir.Attribute:
+        """The attribute `#mesh.shard<@g, [...]>`."""
+        if annotation not in self._written:
+            self._written[annotation] = ir.Attribute.parse(
+                f"#mesh.shard<{ir.FlatSymbolRefAttr.get(annotation.grid)}, {annotation}>"
             )
-        return self._written[said]
+        return self._written[annotation]
 
     def of_type(self, type_: ir.Type) -> Sharding | None:
         """The sharding in a tensor type, or `None` for a plain type."""
@@ -71,21 +74,22 @@ class Shardings:
         return self._in_types[type_]
 
     def lies(self, type_: ir.RankedTensorType, grid: Grid) -> Sharding:
-        """How a tensor of `type_` lies: one of a plain type is replicated on `grid`."""
+        """The sharding in a tensor type; a type without one is replicated on `grid`."""
         return self.of_type(type_) or Sharding.replicated(grid.name, type_.rank)
 
     def of_results(self, op: ir.Operation) -> dict[int, Annotation]:
-        """What is said of an op's results, by result number.
+        """The annotations of an op's results, by result number.
 
-        A list that is longer was left by a pass of MLIR's that dropped results, and says nothing.
+        A list of another length was left by a pass of MLIR that dropped results: it is ignored.
         """
         if SHARDINGS not in op.attributes or len(op.attributes[SHARDINGS]) != len(op.results):
             return {}
         return self._of_values(op.attributes[SHARDINGS], op.results)
 
     def of_blocks(self, op: ir.Operation) -> list[dict[int, Annotation]]:
-        """What is said of the arguments of each block of its regions; of a function's, but the
-        first. Nothing if blocks, or arguments of one, were dropped since.
+        """The annotations of the block arguments of an op, a dict for each block.
+
+        A function's first block is left out. The list is empty if MLIR dropped blocks or arguments.
         """
         if BLOCKS not in op.attributes:
             return []
@@ -132,16 +136,17 @@ def _tensor(
 
 
 def rank_of(type_: ir.Type) -> int:
-    """The dimensions that a sharding of a value of this type speaks of."""
+    """The number of dimensions of a sharding of a value of this type: 0 if it is not a tensor."""
     return type_.rank if isinstance(type_, ir.RankedTensorType) else 0
 
 
 def is_sharding(attribute: ir.Attribute) -> bool:
+    """Whether this is a `#mesh.shard` attribute."""
     return str(attribute).startswith("#mesh.shard<")
 
 
 def read_sharding(attribute: ir.Attribute, rank: int) -> Sharding:
-    """The sharding `#mesh.shard<@g, [...]>` of a tensor of `rank` dimensions, its grid unseen."""
+    """The sharding `#mesh.shard<@g, [...]>`, without a check that its grid exists."""
     return only_sharding(_read(attribute, rank), attribute)
 
 

@@ -1,4 +1,4 @@
-"""The stages that functions name, `mesh.stage = @a`, and passages, `mesh.stages = [@a, @b]`."""
+"""The stages of arguments and results, `mesh.stage = @a`, and of transfers, `mesh.stages`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shard_dialect.model import ShardingError
 
 
 def stages_named(op: ir.Operation) -> tuple[str, str] | None:
-    """From which stage to which an op passes its operand, by its `mesh.stages`."""
+    """The source and the target stage of a transfer, from `mesh.stages`. Raises `ShardingError`."""
     if STAGES not in op.attributes:
         return None
     named = op.attributes[STAGES]
@@ -23,7 +23,7 @@ def stages_named(op: ir.Operation) -> tuple[str, str] | None:
 
 
 def stages_at(function: ir.Operation, key: str) -> list[str | None]:
-    """The stage of each argument, or result, by its `mesh.stage`."""
+    """The stage of each argument or result, from `mesh.stage`. Raises `ShardingError`."""
     found: list[str | None] = []
     for entry in boundary(function, key):
         named = entry.get(STAGE)
@@ -34,7 +34,7 @@ def stages_at(function: ir.Operation, key: str) -> list[str | None]:
 
 
 def check_stages(op: ir.Operation, module: ir.Operation) -> None:
-    """Raise unless the stages that an op or a function names are parts that the module declares."""
+    """Raise `ShardingError` unless the module declares the stages of an op or function."""
     named: list[str | None] = [*(stages_named(op) or ())]
     for key in BOUNDARY if op.name == "func.func" else ():
         named += stages_at(op, key)
@@ -43,7 +43,7 @@ def check_stages(op: ir.Operation, module: ir.Operation) -> None:
 
 
 def check_stage(name: str | None, module: ir.Operation) -> None:
-    """Raise unless the module declares a part of a grid by this name."""
+    """Raise `ShardingError` unless the module declares a sub-cluster with this name."""
     parts = sub_clusters_of(module) if name is not None else {}
     if name is not None and name not in parts:
         known = ", ".join(f"@{part}" for part in parts) or "none"

@@ -1,1 +1,1 @@
-"""From text to a verified module: spelling, parsing, and errors that say where."""
+"""From text to a verified module: spelling, parsing, and located errors."""

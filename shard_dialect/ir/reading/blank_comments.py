@@ -1,4 +1,4 @@
-"""The text of a file as code: comments and strings blanked, every offset as it was."""
+"""Blanks the comments and strings of a file; all offsets stay the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NAME = re.compile(r'"[\w.$-]+"')
 
 
 def code_of(text: str) -> str:
-    """Spaces in place of comments and strings; a quoted name stays, it may be an op's."""
+    """The text with spaces for comments and strings, except quoted names, which may be an op's."""
     return _ASIDE.sub(lambda match: _blank(match[0]), text)
 
 

@@ -1,4 +1,4 @@
-"""What only jaxlib's bindings read: Shardy's pretty text, and CHLO, which becomes StableHLO."""
+"""Reads by jaxlib's bindings what others cannot: Shardy's pretty text, and CHLO (as StableHLO)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PRETTY = re.compile(
 )
 _CHLO = re.compile(r'(?<!["#\w.])chlo\.\w')
 _TAKEN_APART = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
-_PLACE = re.compile(r'"-":(\d+):(\d+)')
+_LOCATION = re.compile(r'"-":(\d+):(\d+)')
 
 
 def is_for_jaxlib(text: str) -> bool:
-    """Whether ops of Shardy or of CHLO stand in `text` as these print them."""
+    """Whether `text` has ops of Shardy or CHLO in their own pretty form."""
     if "sdy." not in text and "chlo." not in text:
         return False
     code = code_of(text)
@@ -28,7 +28,10 @@ def is_for_jaxlib(text: str) -> bool:
 
 
 def to_generic(text: str, name: str, lines_before: int) -> str:
-    """The module in generic text, each op with its location in `text`, none of CHLO."""
+    """The module in generic text, with locations in `text`, and StableHLO instead of CHLO.
+
+    Raises a located `ShardError` for text that does not parse, `MissingExtra` without jaxlib.
+    """
     bindings, pass_manager = _bindings()
     context = _context()
     try:
@@ -38,8 +41,8 @@ def to_generic(text: str, name: str, lines_before: int) -> str:
     except bindings.MLIRError as error:
         start = f"{name}:{lines_before + 1}:1"
         for diagnostic in error.error_diagnostics:
-            place = _PLACE.search(str(diagnostic.location))
-            at = f"{name}:{int(place[1]) + lines_before}:{place[2]}" if place else start
+            found = _LOCATION.search(str(diagnostic.location))
+            at = f"{name}:{int(found[1]) + lines_before}:{found[2]}" if found else start
             raise ShardError(_named(diagnostic.message), at) from None
         raise ShardError(str(error), start) from None
     generic: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
@@ -51,7 +54,7 @@ def _named(message: str) -> str:
         return message
     return (
         "ops of 'shard' stand beside those of 'sdy' or 'chlo', which only jaxlib reads: it does "
-        "not know them; say how tensors lie as 'sdy' or 'mesh' attributes"
+        "not know them; annotate shardings by 'sdy' or 'mesh' attributes"
     )
 
 
@@ -69,7 +72,7 @@ def _bindings() -> tuple[Any, Any]:
 
 
 def _context() -> Any:
-    """With all dialects that jaxlib has."""
+    """A context with all dialects of jaxlib."""
     from jaxlib.mlir import ir
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext
     from jaxlib.mlir.dialects import chlo, sdy, stablehlo

@@ -1,10 +1,10 @@
-"""Where text is wrong that MLIR's parser refuses without a word.
+"""Locates errors in text that MLIR's parser rejects without a message.
 
     mesh.cluster @g(rank = 2, dim_sizes = 2x3)
-    ^ the dialects that IRDL defines have no short form: the parser ends here, and says nothing
+    ^ dialects that IRDL defines have no short form: the parser fails here without a message
 
-The parser reads from the left, and up to what it does not like it would tell of the end of the
-text: so the place is the last token of the shortest beginning that is refused without a word.
+The parser reads from the left. For text that ends before the error, it reports the end of the text.
+So the error is at the last token of the shortest prefix that it rejects without a message.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _OP = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
 
 
 def explained(text: str) -> tuple[int, str]:
-    """The offset in `text` where MLIR ends without a word, and a word on it."""
+    """The offset in `text` where MLIR fails without a message, and a message."""
     tokens = list(_TOKEN.finditer(code_of(text)))
-    low, high = 0, len(tokens)  # the shortest such beginning has more than `low` tokens
+    low, high = 0, len(tokens)  # the shortest such prefix has more than `low` tokens
     while high - low > 1:
         middle = (low + high) // 2
         if _is_refused_silently(text[: tokens[middle - 1].end()]):

@@ -1,7 +1,7 @@
-"""Reading a module from a file: spelled as the bindings parse it, parsed, verified.
+"""Reads a module from a file: spelled as the bindings parse it, parsed, and verified.
 
-MLIR calls text that comes from no file `-`; within `Source.places` the locations in it are shown
-as those of the file, columns included.
+In text that is not from a file, MLIR's locations have the name `-`. Within `Source.places` they are
+mapped to those of the user's file, columns included.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ _LOCATION = re.compile(r"-:(\d+):(\d+)$")
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a file as MLIR is given it, and where it differs from the file's own."""
+    """The text of a file as MLIR parses it, and where it differs from the file."""
 
     name: str
     text: str | bytes
     changes: tuple[tuple[int, int, int, int], ...] = ()
-    """(line, characters in front, characters removed, characters added) of each edit, in order."""
+    """(line, column, characters removed, characters added) of each edit, in order."""
     lines_before: int = 0
-    """Lines of the file in front of this text, where it is one part of several."""
+    """The number of lines of the file before this text, if the file has several modules."""
     problem: ShardError | None = None
-    """What is wrong already with how it is spelled; raised when it is parsed."""
+    """An error in the spelling, which `parse` raises."""
     pretty: str | None = None
-    """The file's own text, where `text` is what jaxlib made of it."""
+    """The file's own text, if jaxlib converted it to `text`."""
 
     @classmethod
     def read(cls, path: str) -> Source:
-        """The source at `path`, or standard input for `-`."""
+        """The source at `path`, or standard input for `-`. Raises `ShardError`."""
         return cls._read(path, split=False)[0]
 
     @classmethod
     def read_parts(cls, path: str) -> list[Source]:
-        """The parts of the file between lines `// -----`, each a module of its own."""
+        """The modules of a file that lines `// -----` separate. Raises `ShardError`."""
         return cls._read(path, split=True)
 
     @classmethod
@@ -125,11 +125,11 @@ class Source:
 
     @property
     def _start(self) -> str:
-        """For errors whose place nobody knows."""
+        """The location of errors without a known location."""
         return f"{self.name}:{self.lines_before + 1}:1"
 
     def _unexplained(self) -> ShardError:
-        """The error for what MLIR refuses without a word, with its place."""
+        """The located error for text that MLIR rejects without a message."""
         if isinstance(self.text, bytes):
             return ShardError("is no MLIR bytecode that these bindings read", self._start)
         offset, message = explained(self.text)
@@ -138,7 +138,7 @@ class Source:
         return ShardError(message, self._restore(f"-:{line}:{column}"))
 
     def places(self) -> AbstractContextManager[None]:
-        """Show locations in the text that MLIR was given as those of the file."""
+        """Map locations in the parsed text to those in the file, in a `with` block."""
         return showing_locations(self._restore)
 
     def _restore(self, location: str) -> str:

@@ -1,16 +1,16 @@
-"""What people write, spelled as the installed bindings parse it.
+"""Rewrites spellings that users may write to those that the installed bindings parse.
 
-    #mesh.shard<[[0]]>                    the RFC's short form: the grid is the function's
-                                          mesh_cluster, and is filled in
-    shard.scatter ... scatter_axis = 0    LLVM 22's name, or later ones' `scatter_dim`:
-                                          the one that is parsed here
-    reduction = <max>                     upstream's documentation; parsed is `max`
-    shard.sharding @g split_axes = [[0]]  its type, `: !shard.sharding`, may be left out
+    #mesh.shard<[[0]]>                    the RFC's short form: adds the grid, the function's
+                                          mesh_cluster
+    shard.scatter ... scatter_axis = 0    the name of LLVM 22, or `scatter_dim` of later versions:
+                                          changes to the installed one
+    reduction = <max>                     as in upstream's documentation: becomes `max`
+    shard.sharding @g split_axes = [[0]]  adds the type, `: !shard.sharding`
     shard.neighbors_linear_indices ... : index
-                                          its two results' types are `: index, index`
-    shard.grid "private" @g(shape = 2)    later versions' visibility, an attribute before
+                                          adds the second result's type: `: index, index`
+    shard.grid "private" @g(shape = 2)    as in later versions: becomes an attribute in older ones
 
-Text that upstream's verifier must not see is refused here too (`shard_text`).
+Text that upstream's verifier must not see is refused here, too (`ir.shard.text_checks`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
 _FUNCTION = re.compile(r"\bfunc\.func\b")
 _CLUSTER = re.compile(r"\bmesh_cluster\s*=\s*(@[\w$.\-]+|@\"[^\"]*\")")
 _REST = r"\b(?:(?!\bshard\.|->).)*?\b"
-"""From an op's name to a word of its own, on whichever line."""
+"""Matches from an op's name to one of its attributes, on any line."""
 _SCATTER = re.compile(
     rf"\bshard\.(?:reduce_)?scatter{_REST}(scatter_axis|scatter_dim)\s*=", re.DOTALL
 )
@@ -53,7 +53,7 @@ _VISIBLE_GRID = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """At offset `start`, `removed` characters give way to `added`."""
+    """Replace `removed` characters at offset `start` by `added`."""
 
     start: int
     removed: int
@@ -61,7 +61,10 @@ class Edit:
 
 
 def edits(text: str, place: Callable[[int], str]) -> list[Edit]:
-    """The edits that make `text` parse, in order; `place` gives the location of an offset."""
+    """The edits that make `text` parse, in order; `place` gives the location of an offset.
+
+    Raises a located `ShardError` for a short form without a grid, or text that must not be parsed.
+    """
     code = code_of(text)
     refuse(code, place)
     found = [*_short_shards(code, place)]
@@ -103,7 +106,7 @@ def _renamed(code: str) -> Iterator[Edit]:
 
 @cache
 def scatter_dim() -> str:
-    """LLVM 22 says `scatter_axis`, later ones `scatter_dim`."""
+    """The attribute's name in the installed bindings: `scatter_axis` in LLVM 22."""
     op = part("dialects.shard").ReduceScatterOp
     return "scatter_dim" if hasattr(op, "scatter_dim") else "scatter_axis"
 
@@ -119,7 +122,7 @@ def _types(code: str) -> Iterator[Edit]:
 
 
 def _neighbors(code: str) -> Iterator[Edit]:
-    """A single name for both results counts them: `%i:2`, whose `%i` is still the first."""
+    """Add the second result's type; one name for both results becomes `%i:2`."""
     for match in _ONE_NEIGHBOR.finditer(code):
         if match[2] and not match[1]:
             yield Edit(match.end(2), 0, ":2")

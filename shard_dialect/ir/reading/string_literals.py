@@ -1,4 +1,4 @@
-"""Strings as MLIR's text has them: any bytes, in quotes."""
+"""MLIR's string literals: any bytes, in quotes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MEANT = {b"\\": b"\\", b'"': b'"', b"n": b"\n", b"t": b"\t"}
 
 
 def quoted(text: str) -> str:
-    r"""The text in quotes, as MLIR prints it.
+    r"""The string literal of `text`, as MLIR prints it.
 
     >>> print(quoted('a"\n\\é'))
     "a\22\0A\\\C3\A9"
@@ -25,7 +25,7 @@ def _escaped(byte: int) -> str:
 
 
 def unquoted(token: str) -> str:
-    r"""What a string in quotes says. What is not UTF-8 are surrogates, as in files' names.
+    r"""The value of a string literal. Bytes that are not UTF-8 are surrogates, as in file names.
 
     >>> unquoted('"a\\22\\0A\\\\\\n"') == 'a"\n\\\n'
     True

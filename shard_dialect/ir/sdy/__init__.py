@@ -1,1 +1,1 @@
-"""Shardy's `sdy` dialect: its attributes' text, its ops as MLIR reads them without knowing them."""
+"""Shardy's `sdy` dialect: the text of its attributes, and its ops, which are unregistered."""

@@ -1,8 +1,9 @@
-"""Shardy's shardings, by names of axes, <-> annotations, by numbers.
+"""Shardy's shardings, which name axes, <-> annotations, which number them.
 
     <@m, [{"x"}, {"y":(1)2, ?}p1], unreduced={"z"}>  <->  [[0], ["1:(1)2"], [2], {open = [1], ...}]
 
-On a maximal mesh, of one device and no axes, a sharding has no dimensions, whatever the tensor's.
+On a maximal mesh, with one device and no axes, a sharding has no dimensions, for tensors of any
+rank.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from shard_dialect.model.axis import in_order
 
 
 def to_annotation(given: TensorSharding, grid: Grid, rank: int) -> Annotation:
-    """What it says of a value of `rank` dimensions, if Shardy would let it."""
+    """The annotation of a value with `rank` dimensions.
+
+    Raises `ShardingError` for a sharding that Shardy's verifier would refuse.
+    """
     if is_maximal(grid):
         if given.dims or given.replicated or given.unreduced:
             raise ShardingError(
@@ -36,16 +40,16 @@ def to_annotation(given: TensorSharding, grid: Grid, rank: int) -> Annotation:
         priorities = ()
     try:
         sharding = Sharding(grid.name, split, unreduced, given.reduction)
-        said = Annotation(sharding, is_open, priorities, replicated)
-        said.check(grid, rank)
+        annotation = Annotation(sharding, is_open, priorities, replicated)
+        annotation.check(grid, rank)
     except ShardingError as error:
         raise ShardingError(f"in {given}: {error.message}") from None
-    return said
+    return annotation
 
 
-def to_sdy(said: Annotation, grid: Grid) -> TensorSharding:
-    """The same, said by Shardy. Raises `ShardingError` for what Shardy cannot say."""
-    sharding = said.sharding
+def to_sdy(annotation: Annotation, grid: Grid) -> TensorSharding:
+    """The annotation as Shardy's sharding. Raises `ShardingError` if Shardy has none."""
+    sharding = annotation.sharding
     if sharding.halos or sharding.offsets:
         raise ShardingError(f"sharding {sharding} has halos or offsets, which Shardy cannot say")
     if sharding.partial and sharding.reduction != "sum":
@@ -58,22 +62,23 @@ def to_sdy(said: Annotation, grid: Grid) -> TensorSharding:
     dims = tuple(
         Dim(
             _refs(axes, grid),
-            number in said.open,
-            said.priorities[number] if said.priorities else None,
+            number in annotation.open,
+            annotation.priorities[number] if annotation.priorities else None,
         )
         for number, axes in enumerate(sharding.split_axes)
     )
     return TensorSharding(
-        grid.name, dims, _refs(said.replicated, grid), _refs(sharding.partial, grid)
+        grid.name, dims, _refs(annotation.replicated, grid), _refs(sharding.partial, grid)
     )
 
 
 def is_maximal(grid: Grid) -> bool:
-    """Whether one device does it all; a grid without axes and devices is a placeholder."""
+    """Whether the grid is one device without axes; without devices it is a placeholder."""
     return grid.rank == 0 and len(grid.device_ids) == 1
 
 
 def axis_number(name: str, grid: Grid, where: object) -> int:
+    """The number of an axis of `grid`. Raises `ShardingError` if there is no such axis."""
     names = [grid.axis_name(axis) for axis in range(grid.rank)]
     if name not in names:
         known = ", ".join(f'"{each}"' for each in names) or "none"

@@ -1,7 +1,7 @@
-"""Shardy's ops and attributes in a module, read into the model and checked.
+"""Reads and checks Shardy's ops and attributes in a module.
 
-The bindings do not know them: ops are unregistered, attributes opaque text. What Shardy's own
-verifier checks is checked here.
+For the bindings the ops are unregistered, and the attributes opaque text. This module makes the
+checks of Shardy's own verifier.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class SdyReader:
     grids: dict[str, Grid]
 
     def annotation(self, given: syntax.TensorSharding, type_: ir.Type) -> Annotation:
-        """What a sharding says of a value of `type_`, on its mesh."""
+        """The annotation of a value of `type_`, for a sharding on its mesh.
+
+        Raises `ShardingError` if the mesh is not declared, or the sharding does not fit the type.
+        """
         if isinstance(given.mesh, Grid):
             grid = self.grid_like(given.mesh)
         elif given.mesh in self.grids:
@@ -50,14 +53,18 @@ class SdyReader:
         return to_annotation(given, grid, rank)
 
     def grid_like(self, mesh: Grid) -> Grid:
-        """The grid that is declared for a mesh written out in a sharding, or that itself."""
+        """The declared grid that equals a mesh written out in a sharding; else that mesh."""
         return next((grid for grid in self.grids.values() if _same_mesh(grid, mesh)), mesh)
 
     def sharding(self, attribute: ir.Attribute, type_: ir.Type) -> Annotation:
+        """The annotation in a `#sdy.sharding`. Raises `ShardingError`."""
         return self.annotation(syntax.read_sharding(str(attribute)), type_)
 
     def per_value(self, attribute: ir.Attribute, types: Sequence[ir.Type]) -> list[Annotation]:
-        """One for each value. An op without results may have one on a maximal mesh."""
+        """The annotations in a `#sdy.sharding_per_value`, one for each type.
+
+        An op without results may have one, on a maximal mesh. Raises `ShardingError`.
+        """
         given = syntax.read_per_value(str(attribute))
         if not types and len(given) == 1 and not given[0].dims:
             return [self.annotation(given[0], ir.NoneType.get())]
@@ -66,7 +73,7 @@ class SdyReader:
         return [self.annotation(each, type_) for each, type_ in zip(given, types, strict=True)]
 
     def rule(self, op: ir.Operation) -> WrittenRule:
-        """The rule in an op's `sdy.sharding_rule`, checked against its tensors."""
+        """The rule in an op's `sdy.sharding_rule`. Raises `ShardError` if it does not fit."""
         text = str(op.attributes[RULE])
         if not text.startswith(_RULE_START) or not text.endswith(">"):
             raise ShardingError(f"{RULE} must be {_RULE_START}...>, found {text}")
@@ -74,7 +81,7 @@ class SdyReader:
 
 
 def rule_for(op: ir.Operation, text: str) -> WrittenRule:
-    """The rule in `text`, checked against the tensors of `op`."""
+    """The rule in `text`. Raises `ShardError` if it does not fit the tensors of `op`."""
     shapes = [
         tuple(each.type.shape)
         if isinstance(each.type, ir.RankedTensorType) and each.type.has_static_shape
@@ -91,7 +98,7 @@ def _same_mesh(a: Grid, b: Grid) -> bool:
 
 
 def direction(op: ir.Operation) -> str:
-    """Which way a barrier lets shardings pass."""
+    """The direction in which a barrier lets shardings pass. Raises `ShardingError`."""
     number = integer(expect(op, "allowed_direction", ir.IntegerAttr, "a number"))
     if number == 3:
         raise ShardingError("allows both directions, and so bars nothing: leave it out")
@@ -101,7 +108,7 @@ def direction(op: ir.Operation) -> str:
 
 
 def verify_op(op: ir.Operation, reader: SdyReader) -> None:
-    """Raise `ShardingError` for what Shardy's verifier would refuse of one op."""
+    """Raise `ShardingError` for an op that Shardy's verifier would refuse."""
     if op.name.startswith("sdy."):
         if op.name not in _CHECKS:
             raise ShardingError("is not read: it is made by Shardy's own passes")
@@ -114,7 +121,7 @@ def verify_op(op: ir.Operation, reader: SdyReader) -> None:
 
 
 def _check_free(op: ir.Operation) -> None:
-    """No sharding in a manual computation speaks of an axis that is manual there."""
+    """Raise `ShardingError` if a sharding in a manual computation uses one of its manual axes."""
     given = [
         each
         for key, read in _SHARDINGS.items()
@@ -193,26 +200,31 @@ def _check_manual(op: ir.Operation, reader: SdyReader) -> None:
         if len(types) != len(local):
             raise ShardingError(f"has {len(types)} {what}s, and {len(local)} in its region")
         shardings = reader.per_value(_attribute(op, key), types)
-        for number, said in enumerate(shardings):
-            grid = reader.grids.get(said.grid)
+        for number, annotation in enumerate(shardings):
+            grid = reader.grids.get(annotation.grid)
             if grid is None:
                 continue
-            used.add(said.grid)
+            used.add(annotation.grid)
             axes = [axis_number(name, grid, "manual_axes") for name in manual]
             with_number = f"{what} {number}"
-            _check_local(said, grid, axes, types[number], local[number], with_number)
+            _check_local(annotation, grid, axes, types[number], local[number], with_number)
     if len(used) > 1 and manual:
         raise ShardingError(f"has shardings on meshes {', '.join(sorted(used))}: expected one")
 
 
 def _check_local(
-    said: Annotation, grid: Grid, manual: Sequence[int], type_: ir.Type, local: ir.Type, what: str
+    annotation: Annotation,
+    grid: Grid,
+    manual: Sequence[int],
+    type_: ir.Type,
+    local: ir.Type,
+    what: str,
 ) -> None:
-    """The manual axes lead in each dimension and divide it; what they leave is in the region."""
+    """Raise unless `local` is the local type, with manual axes major in each dimension."""
     if not isinstance(type_, ir.RankedTensorType):
         return
     try:
-        sizes = list(said.sharding.manual_shape(tuple(type_.shape), manual, grid))
+        sizes = list(annotation.sharding.manual_shape(tuple(type_.shape), manual, grid))
     except ShardingError as error:
         raise ShardingError(f"{what}: {error.message}") from None
     is_tensor = isinstance(local, ir.RankedTensorType)
@@ -228,7 +240,7 @@ def _check_nesting(op: ir.Operation, manual: Sequence[str]) -> None:
 
 
 def _manual_around(op: ir.Operation) -> set[str]:
-    """The axes that are manual where `op` stands."""
+    """The axes of the manual computations around `op`."""
     names: set[str] = set()
     parent = op.parent
     while parent is not None:
@@ -239,7 +251,7 @@ def _manual_around(op: ir.Operation) -> set[str]:
 
 
 def _check_region(op: ir.Operation) -> None:
-    """One block that returns; a second region is of `ir.sdy.sdy_spelling`, and empty."""
+    """Raise unless there is one block that returns; `sdy_spelling` may add an empty region."""
     regions = [list(region.blocks) for region in op.regions]
     if not regions or len(regions[0]) != 1 or any(regions[1:]):
         raise ShardingError("must have one region of one block")

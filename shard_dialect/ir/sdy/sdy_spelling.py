@@ -1,11 +1,11 @@
-"""Shardy's generic text, spelled as bindings parse it that do not know Shardy.
+"""Rewrites Shardy's generic text so that bindings without Shardy parse it.
 
-    "sdy.reshard"(%0) <{sharding = ...}>            properties become attributes: those of an op
-                                                    that MLIR does not know cannot be read
-    "sdy.named_computation"(%0) <{...}> ({ call })  a second, empty region: MLIR looks up nothing
-                                                    through the only region of such an op
+    "sdy.reshard"(%0) <{sharding = ...}>            properties become attributes, since the
+                                                    bindings cannot read those of unregistered ops
+    "sdy.named_computation"(%0) <{...}> ({ call })  gets a second, empty region, since MLIR does not
+                                                    resolve symbols in the only region of such an op
 
-Nothing changes lines, so that places stay true.
+The number of lines stays the same, so that locations stay valid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PAIRS = {"{": "}", "(": ")"}
 def edits(text: str) -> list[Edit]:
     """The edits that make Shardy's ops in `text` parse, in order.
 
-    An op with regions is edited in front of them and behind them, those inside it in between.
+    An op with regions has edits before and after those of the ops inside it.
     """
     if '"sdy.' not in text:
         return []
@@ -35,13 +35,13 @@ def edits(text: str) -> list[Edit]:
 
 
 def _of_op(code: str, text: str, at: int) -> Iterator[Edit]:
-    """Those of one op, whose operands end at `at`."""
+    """The edits of one op, whose operands end at `at`."""
     properties = ""
     if code.startswith("<{", at):
         end = _end_of(code, at + 1)
         if end is None or code[end : end + 1] != ">":
-            return  # not MLIR; the parser says where
-        # What moves stands on one line, and what is left keeps its lines: places stay true.
+            return  # not MLIR; the parser reports it
+        # The properties move to one line, and their newlines stay: locations stay valid.
         moved = _COMMENT.sub(lambda found: found["string"] or "", text[at + 2 : end - 1])
         properties = moved.replace("\n", " ")
         yield Edit(at, end + 1 - at, "\n" * text.count("\n", at, end + 1))
@@ -64,14 +64,14 @@ def _of_op(code: str, text: str, at: int) -> Iterator[Edit]:
 
 
 def _has_one_region(code: str, at: int) -> bool:
-    """Whether the list that opens at `at` holds one region; what we print holds the second too."""
+    """Whether the list that opens at `at` has one region; text that we printed has two."""
     first = _skip(code, at + 1)
     end = _end_of(code, first) if code.startswith("{", first) else None
     return end is not None and code.startswith(")", _skip(code, end))
 
 
 def _end_of(code: str, at: int) -> int | None:
-    """The place after the bracket that closes the one at `at`."""
+    """The offset after the bracket that closes the one at `at`."""
     opened, closed = code[at], _PAIRS[code[at]]
     depth = 0
     for match in re.compile(f"[{re.escape(opened + closed)}]").finditer(code, at):

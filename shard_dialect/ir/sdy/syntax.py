@@ -1,4 +1,4 @@
-"""The text of Shardy's attributes <-> plain values; names of axes are not yet looked up.
+"""The text of Shardy's attributes <-> plain values, in which axes are names.
 
     #sdy.mesh<["x"=2, "y"=4], device_ids=[...]>
     #sdy.sharding<@m, [{"x"}, {"y":(1)2, ?}p1], replicated={"y":(2)2}, unreduced={"z"}>
@@ -38,7 +38,7 @@ class AxisRef:
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """`{"x", ?}p1`: its axes, whether it is open, its priority."""
+    """`{"x", ?}p1`: the axes of a dimension, whether it is open, and its priority."""
 
     axes: tuple[AxisRef, ...] = ()
     is_open: bool = False
@@ -74,23 +74,27 @@ def _symbol(name: str) -> str:
 
 
 def read_mesh(text: str, name: str) -> Grid:
-    return _whole(text, lambda tokens: tokens.mesh(name), "#sdy.mesh<")
+    """The grid `name` in `#sdy.mesh<...>`. Raises `ShardingError` for malformed text."""
+    return _read_all(text, lambda tokens: tokens.mesh(name), "#sdy.mesh<")
 
 
 def read_sharding(text: str) -> TensorSharding:
-    return _whole(text, _Tokens.sharding, "#sdy.sharding<")
+    """The sharding in `#sdy.sharding<...>`. Raises `ShardingError` for malformed text."""
+    return _read_all(text, _Tokens.sharding, "#sdy.sharding<")
 
 
 def read_per_value(text: str) -> tuple[TensorSharding, ...]:
-    return _whole(text, _Tokens.per_value, "#sdy.sharding_per_value<")
+    """The shardings in `#sdy.sharding_per_value<...>`. Raises `ShardingError`."""
+    return _read_all(text, _Tokens.per_value, "#sdy.sharding_per_value<")
 
 
 def read_manual_axes(text: str) -> tuple[str, ...]:
-    return _whole(text, _Tokens.manual_axes, "#sdy<manual_axes")
+    """The names in `#sdy<manual_axes{...}>`. Raises `ShardingError`."""
+    return _read_all(text, _Tokens.manual_axes, "#sdy<manual_axes")
 
 
 def mesh_body(grid: Grid) -> str:
-    """`<["x"=2], device_ids=[1, 0]>`."""
+    """The text `<["x"=2], device_ids=[1, 0]>` of a grid."""
     axes = ", ".join(
         f"{quoted(grid.axis_name(axis))}={size}" for axis, size in enumerate(grid.shape)
     )
@@ -98,7 +102,7 @@ def mesh_body(grid: Grid) -> str:
     return f"<[{axes}]{devices}>"
 
 
-def _whole(text: str, read: Callable[[_Tokens], T], start: str) -> T:
+def _read_all(text: str, read: Callable[[_Tokens], T], start: str) -> T:
     if not text.startswith(start):
         raise ShardingError(f"expected {start}...>, found {text}")
     tokens = _Tokens(text)
@@ -159,7 +163,7 @@ class _Tokens:
         return unquoted(self.take())
 
     def listed(self, end: str, item: Callable[[], T]) -> tuple[T, ...]:
-        """Items parted by commas, up to `end`."""
+        """Items separated by commas, up to `end`."""
         items: list[T] = []
         while not self.accept(end):
             if items:
@@ -216,7 +220,7 @@ class _Tokens:
         return TensorSharding(mesh, dims, replicated, unreduced, reduction)
 
     def reduction(self) -> Reduction:
-        """Newer versions of Shardy name it; a sum is not named."""
+        """The reduction, which newer versions of Shardy name unless it is a sum."""
         for reduction in REDUCTIONS:
             if self.accept(reduction):
                 return reduction

@@ -1,10 +1,10 @@
-"""What upstream's `shard` ops must keep beyond what upstream's own verifier asks of them.
+"""Checks of upstream's `shard` ops that upstream's own verifier does not make.
 
     shard.broadcast %x on @g grid_axes = [0] root = [-1]          no such device
     shard.all_reduce %x on @g : tensor<4xf32> -> tensor<4xi8>     no such reduction
 
-One table at the end maps an op to its checks; docs/upstream.md lists them. What
-upstream refuses well (unknown grids, axes out of range, sizes that do not fit) is not repeated.
+The table at the end maps each op to its checks; docs/upstream.md lists them. Upstream already
+refuses unknown grids, axes out of range, and sizes that do not fit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def check(op: ir.Operation, shardings: Shardings) -> None:
-    """Raise `ShardingError` if `op` is one of upstream's that says what no program can mean."""
+    """Raise `ShardingError` if `op` is one of upstream's ops, and invalid."""
     for each in CHECKS.get(op.name, ()):
         each(op, shardings)
 
@@ -93,7 +93,7 @@ def _check_scatter(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _check_exchange(op: ir.Operation, shardings: Shardings) -> None:
-    """Each device gives an equal shard to each, also where shards are put back where they were."""
+    """Raise unless devices exchange equal slices, even along one and the same dimension."""
     dim = op.attributes["split_axis"].value
     size = shape_of(op.operands[0].type)[dim]
     devices = group_size(grid_of(op, shardings), _axes(op))
@@ -114,7 +114,7 @@ def _check_reduction(op: ir.Operation, _: Shardings) -> None:
 
 
 def _widens(given: ir.Type, made: ir.Type) -> bool:
-    """Whether every value of type `given` is one of type `made`, of the same kind of number."""
+    """Whether type `made` is `given`, or a wider type of the same kind of number."""
     if given == made:
         return True
     for kind in (ir.FloatType, ir.IntegerType):
@@ -147,4 +147,4 @@ CHECKS: dict[str, tuple[Check, ...]] = {
     "shard.send": (_check_destination,),
     "shard.recv": (_check_source,),
 }
-"""Ops that are not here (`shard.all_gather`, `shard.shift`, ...) upstream checks in full."""
+"""Upstream fully checks the ops that are not here (`shard.all_gather`, `shard.shift`, ...)."""

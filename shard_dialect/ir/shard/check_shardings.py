@@ -1,11 +1,11 @@
-"""How tensors lie, in upstream's words: `shard.sharding` and the ops that speak of shards.
+"""Checks of upstream's shardings: `shard.sharding`, and the ops with shards.
 
     %s = shard.sharding @g split_axes = [[0]] halo_sizes = [1, 2] : !shard.sharding
     %1 = shard.shard %0 to %s : tensor<4x8xf32>
 
-Upstream looks at a sharding without its tensor and without its grid's axes, so it never sees that
-they do not fit. `halo_sizes` are two numbers for each split dimension, `sharded_dims_offsets` one
-more than the shards along it.
+Upstream verifies a sharding without its tensor and without its grid's axes, so it cannot see
+whether they fit. `halo_sizes` has two numbers for each split dimension, `sharded_dims_offsets` one
+more than it has shards.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ if TYPE_CHECKING:
     from shard_dialect.ir.mesh.sharding_attributes import Shardings
 
 _LONGEST_CHAIN = 1000
-"""Annotations of annotations that are followed: a module's own body may hold a ring of them."""
+"""The longest chain of annotations that is followed, since a module's body may have cycles."""
 
 
 def shape_of(type_: ir.Type) -> Sizes:
+    """The sizes of a tensor type, `None` for dynamic ones."""
     return tuple(None if size == DYNAMIC else size for size in type_.shape)
 
 
 def grid_of(op: ir.Operation, shardings: Shardings) -> Grid:
-    """The grid that `op` names; MLIR has found it already, perhaps in a module further in."""
+    """The grid that `op` names, which may be declared in a nested module."""
     name, around = grid_name(op), op.parent
     while name not in shardings.grids and around is not None:
         for each in (each for region in around.regions for block in region for each in block):
@@ -54,6 +55,7 @@ def grid_of(op: ir.Operation, shardings: Shardings) -> Grid:
 
 
 def check_axes(split: Sequence[Sequence[int]], grid: Grid) -> None:
+    """Raise `ShardingError` unless `split` uses axes of `grid`, each once."""
     used = [axis for axes in split for axis in axes]
     for axis in used:
         if not 0 <= axis < grid.rank:
@@ -66,7 +68,7 @@ def check_axes(split: Sequence[Sequence[int]], grid: Grid) -> None:
 
 
 def check_operands(key: str, sizes: Sizes, given: int) -> None:
-    """As many operands as numbers left open: upstream's printer takes it for granted."""
+    """Raise `ShardingError` unless there is an operand for each unknown number in `sizes`."""
     if sizes.count(None) != given:
         raise ShardingError(
             f"has {given} operands for the {sizes.count(None)} unknown numbers in "
@@ -75,6 +77,7 @@ def check_operands(key: str, sizes: Sizes, given: int) -> None:
 
 
 def check_sharding(op: ir.Operation, shardings: Shardings) -> None:
+    """Raise `ShardingError` for an invalid `shard.sharding`."""
     layout, grid = Layout.of(op), grid_of(op, shardings)
     check_axes(layout.split, grid)
     for_offsets, for_halos = op.attributes["operandSegmentSizes"]
@@ -119,10 +122,11 @@ def _check_offsets(layout: Layout, grid: Grid) -> None:
 
 
 def check_shard(op: ir.Operation, shardings: Shardings) -> None:
+    """Raise `ShardingError` for a `shard.shard` that does not fit its tensor, or others."""
     made_by = sharding_behind(op.operands[1])
     if made_by is None:
         raise ShardingError("takes a sharding that no 'shard.sharding' op makes")
-    # Upstream's canonicalization of two annotations of one value looks no further than that op.
+    # Upstream's canonicalization of two annotations of one value only looks at that op.
     if made_by != owner(op.operands[1]) and len(_annotations(op.operands[0])) > 1:
         raise ShardingError(
             "takes its sharding from another tensor, and annotates a value that is annotated "
@@ -134,21 +138,21 @@ def check_shard(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _layout_at(op: ir.Operation) -> Layout | None:
-    """What the annotation `op` says."""
+    """The layout that the annotation `op` takes; `None` if it is not known."""
     made_by = sharding_behind(op.operands[1])
     return None if made_by is None else Layout.of(made_by)
 
 
 def _check_fits(layout: Layout, shape: Sizes, grid: Grid) -> None:
-    """`layout` is one that a tensor of `shape` can have; `[[]]` stands for a scalar's `[]`."""
+    """Raise unless a tensor of `shape` can have this layout; for a scalar, `[[]]` means `[]`."""
     if len(layout.split) > len(shape) and (shape or layout.split_dims):
         raise ShardingError(
             f"has split axes {lists(layout.split)} for {len(layout.split)} dimensions, but the "
             f"tensor has {len(shape)}"
         )
-    for place, dim in enumerate(layout.split_dims):
+    for number, dim in enumerate(layout.split_dims):
         size, count = shape[dim], group_size(grid, layout.split[dim])
-        for halo in layout.halos[2 * place : 2 * place + 2]:
+        for halo in layout.halos[2 * number : 2 * number + 2]:
             if size is not None and count is not None and halo is not None and halo > size // count:
                 raise ShardingError(
                     f"has halo size {halo} on dimension {dim}, whose smallest shard has "
@@ -166,34 +170,34 @@ def _check_agreement(op: ir.Operation, layout: Layout) -> None:
     """Refuse what upstream's documentation of `shard.shard` calls undefined.
 
         %1 = shard.shard %0 to %s                       and then, with another %t,
-        %2 = shard.shard %1 to %t                       refused: %0 lies in two ways
-        %2 = shard.shard %0 to %t                       refused: so it does
-        %2 = shard.shard %1 to %t annotate_for_users    fine: %0 is moved for %2's users
+        %2 = shard.shard %1 to %t                       refused: %0 has two shardings
+        %2 = shard.shard %0 to %t                       refused: the same
+        %2 = shard.shard %1 to %t annotate_for_users    valid: %0 is resharded for %2's users
 
-    Nor may anything but a repetition follow an annotation for users; what `export-shard` makes of
-    a reshard or of a function's result does.
+    Only a repetition may follow an annotation for users. The exceptions are the annotations that
+    `export-shard` writes for a reshard or a function's result.
     """
     if STANDS_FOR in op.attributes:
         return
     before = _annotation_before(op)
     for other in [before] if before else _earlier_twins(op):
-        said = _layout_at(other)
-        if said is None or said.lies_like(layout):
+        earlier = _layout_at(other)
+        if earlier is None or earlier.lies_like(layout):
             continue
         if _for_users(other):
             raise ShardingError(
-                f"annotates as {layout} what is annotated as {said} for its users: annotate the "
+                f"annotates as {layout} what is annotated as {earlier} for its users: annotate the "
                 "value itself first, and then once for each way that it is used"
             )
         if not _for_users(op):
             raise ShardingError(
-                f"annotates one value as {layout} that is annotated as {said}: they must agree, "
+                f"annotates one value as {layout} that is annotated as {earlier}: they must agree, "
                 "or the later one be for its users (annotate_for_users)"
             )
 
 
 def _annotation_before(op: ir.Operation) -> ir.Operation | None:
-    """What annotates the op's operand, past those for users that repeat what they follow."""
+    """The annotation of the op's operand, skipping repetitions for users; `None` without one."""
     for _ in range(_LONGEST_CHAIN):
         before = owner(op.operands[0])
         if before is None or before.name != "shard.shard":
@@ -209,7 +213,7 @@ def _annotation_before(op: ir.Operation) -> ir.Operation | None:
 
 
 def _earlier_twins(op: ir.Operation) -> list[ir.Operation]:
-    """The annotations of the same value itself that are not behind `op` in its block."""
+    """The other annotations of the same value, not for users, that are not after `op`."""
     if _for_users(op):
         return []
     return [
@@ -231,6 +235,7 @@ def _for_users(op: ir.Operation) -> bool:
 
 
 def check_shard_shape(op: ir.Operation, shardings: Shardings) -> None:
+    """Raise `ShardingError` for an invalid `shard.shard_shape`."""
     dims, device = sizes_in(op, "dims"), sizes_in(op, "device")
     for_dims, _, for_device = op.attributes["operandSegmentSizes"]
     check_operands("dims", dims, for_dims)
@@ -248,7 +253,7 @@ def check_shard_shape(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def check_coordinates(key: str, device: Sizes, grid: Grid, axes: Sequence[int]) -> None:
-    """`device` is a place along `axes`."""
+    """Raise `ShardingError` unless `device` has a valid index along each of `axes`."""
     if len(device) != len(axes):
         raise ShardingError(
             f"has {len(device)} coordinates in {key} = {shown(device)}, expected {len(axes)}: "
@@ -264,7 +269,7 @@ def check_coordinates(key: str, device: Sizes, grid: Grid, axes: Sequence[int]) 
 
 
 def check_update_halo(op: ir.Operation, shardings: Shardings) -> None:
-    """The buffer holds the halos too: around each end, and a middle that fills the neighbours'."""
+    """Raise `ShardingError` unless the operand has room for its halos and for elements between."""
     grid, split, halos = grid_of(op, shardings), split_axes(op), sizes_in(op, "static_halo_sizes")
     check_axes(split, grid)
     check_operands("halo_sizes", halos, len(op.operands) - 1)
@@ -276,8 +281,8 @@ def check_update_halo(op: ir.Operation, shardings: Shardings) -> None:
             f"has split axes {lists(split)} for {len(split)} dimensions, but its operand has "
             f"{len(shape)}"
         )
-    for place, dim in enumerate(layout.split_dims):
-        size, ends = shape[dim], [halo or 0 for halo in halos[2 * place : 2 * place + 2]]
+    for number, dim in enumerate(layout.split_dims):
+        size, ends = shape[dim], [halo or 0 for halo in halos[2 * number : 2 * number + 2]]
         if size is not None and any(ends) and sum(ends) >= size:
             raise ShardingError(
                 f"has halo_sizes {ends} on dimension {dim} of size {size}: there is nothing "

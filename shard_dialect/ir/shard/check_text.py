@@ -1,8 +1,8 @@
-"""What would end the process if upstream's verifier saw it, refused while it is text.
+"""Refuses text for which upstream's verifier would end the process.
 
-MLIR verifies a file as it parses it, and upstream's verifier divides by the number of devices of
-a group (`shape = 2x0`), and looks up a dimension (`slice_axis = 7` of a matrix) or a grid axis
-past the end of its list. Everything else is checked on the parsed module (`shard_checks`).
+MLIR verifies a file as it parses it. Upstream's verifier divides by the number of devices of a
+group (`shape = 2x0`). It also looks up dimensions (`slice_axis = 7` of a matrix) and grid axes
+without a bounds check. All other checks are made on the parsed module (`shard_checks`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_DEVICES = 2**63 - 1
 """Upstream multiplies the sizes of grid axes in 64 bits."""
 
 _MOST_DIMS = 64
-"""Dimensions of a tensor whose type is not found next to its op."""
+"""The rank assumed for a tensor whose type is not found next to its op."""
 
 _OP = re.compile(r'"?\bshard\.(\w+)\b"?')
 _SYMBOL = re.compile(r'@"?([\w$.\-]+)"?')
@@ -36,7 +36,7 @@ _READS_A_DIMENSION = ("all_slice", "all_to_all", "reduce_scatter", "scatter")
 
 @dataclass(frozen=True, slots=True)
 class _Op:
-    """`text` reaches from behind the op's name to the next op of upstream's."""
+    """`text` is the text from the op's name to upstream's next op."""
 
     name: str
     start: int
@@ -44,7 +44,10 @@ class _Op:
 
 
 def refuse(code: str, place: Callable[[int], str]) -> None:
-    """Raise a located `ShardError` for what must not be parsed; `code` holds no comments."""
+    """Raise a located `ShardError` for text that must not be parsed; `code` has no comments.
+
+    `place` gives the location of an offset.
+    """
     if "shard." not in code:
         return
     ops, aliases = list(_ops(code)), dict(_ALIAS.findall(code))
@@ -73,7 +76,7 @@ def _problem(op: _Op, ranks: Mapping[str, int], aliases: Mapping[str, str]) -> s
 
 
 def _grid(op: _Op) -> Iterator[tuple[str, list[str]]]:
-    """The grid's name and its sizes as they are written."""
+    """The grid's name, and the text of its sizes."""
     name, shape = _NAME.search(op.text), _SHAPE.search(op.text)
     if name and shape:
         yield (name[1] or name[2], re.findall(r"\?|-?\d+", shape[1] or shape[2]))
@@ -101,7 +104,7 @@ def _dimension_problem(op: _Op, aliases: Mapping[str, str]) -> str | None:
 
 
 def _rank(text: str, aliases: Mapping[str, str]) -> int:
-    """The rank of the last type in front of the result's, `: tensor<4x8xf32>` or `: !alias`."""
+    """The rank of the last type before the result's, `: tensor<4x8xf32>` or `: !alias`."""
     types = _TYPE.findall(text)
     if not types:
         return _MOST_DIMS

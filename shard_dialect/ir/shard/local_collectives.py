@@ -1,16 +1,16 @@
-"""Between upstream's `shard` collectives, which the local form uses, and the steps of a plan.
+"""Upstream's `shard` collectives, which the local form uses, <-> the steps of a plan.
 
     AllGather(dim=1, axes=(0,)) on @g
     %0 = shard.all_gather %x on @g grid_axes = [0] gather_axis = 1
            : tensor<4x4xf32> -> tensor<4x8xf32>
 
-A halo is exchanged in place: the operand has room for it (`passes.partition.partition` makes it),
-and holds what stays at the ends of the tensor.
+A halo is exchanged in place: the operand has room for it (`passes.partition.partition` adds it),
+which at the ends of the tensor already holds the fill.
 
-`mesh.start` begins any of them, named in its `collective`, and `mesh.done` waits for it. What
-upstream has no op for stays `mesh.collective_permute` and `mesh.mask`, on plain types and
-with the grid's name as `cluster`. The same attributes, in a dictionary, describe a runtime call of
-the lowered form.
+`mesh.start` begins the collective in its attribute `collective`, and `mesh.done` waits for it.
+`mesh.collective_permute` and `mesh.mask`, for which upstream has no op, stay in the local form, on
+types without encoding and with the grid's name as `cluster`. The same attributes, in a dictionary,
+describe a runtime call of the lowered form.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from shard_dialect.model.rooted_collectives import (
 
 _Attributes = Mapping[str, ir.Attribute]
 LocalStep = Step | RootedStep | Message
+"""A step of the local form."""
 
 
 def read_local(name: str, attributes: _Attributes) -> tuple[str, LocalStep] | None:
-    """The grid's name and the step of a collective of the local form, `None` for any other op.
+    """The grid's name and the step of a collective of the local form; `None` for any other op.
 
-    Raises `ShardingError` for attributes that are not there or are others: of those in a dictionary
-    no verifier has seen anything.
+    Raises `ShardingError` for missing or invalid attributes, since dictionaries are not verified.
     """
     if name == "mesh.start":
         what = expect_in(attributes, "collective", ir.DictAttr, "a dictionary")
@@ -74,7 +74,7 @@ def kind_of(what: ir.DictAttr) -> str:
 
 
 def described(op: ir.Operation) -> ir.DictAttr:
-    """What a collective does: its attributes, and its `name`."""
+    """A collective as a dictionary: its attributes, and its `name`."""
     if op.name == "mesh.start":
         return op.attributes["collective"]
     attributes = {name: op.attributes[name] for name in op.attributes}
@@ -82,13 +82,13 @@ def described(op: ir.Operation) -> ir.DictAttr:
 
 
 def write_local(step: Step, grid: str, operand: ir.Value, result: ir.Type) -> ir.Value:
-    """Make the op of one step at the current insertion point and location."""
+    """Create the op of one step at the current insertion point; returns its result."""
     name, attributes = local_attributes(step, grid)
     return create(name, [result], [operand], attributes).results[0]
 
 
 def local_attributes(step: Step, grid: str) -> tuple[str, dict[str, ir.Attribute]]:
-    """The name and the attributes of the op of one step."""
+    """The name and the attributes of the op of one step. Raises `ShardingError` for a crop."""
     if isinstance(step, CropHalo):
         raise ShardingError("less of a halo is a slice, no collective")
     name, attributes = _WRITE[type(step)](step)
@@ -104,7 +104,7 @@ def local_attributes(step: Step, grid: str) -> tuple[str, dict[str, ir.Attribute
 
 
 def one_by_one(op: ir.Operation) -> list[ir.Operation]:
-    """The op itself; one that exchanges halos of several dimensions is replaced by some of one."""
+    """The op itself; an update of halos in several dimensions is replaced by one op for each."""
     if op.name != "shard.update_halo":
         return [op]
     lists = axis_lists(op.attributes["split_axes"])
@@ -163,11 +163,11 @@ def _grid(attributes: _Attributes, name: str) -> str:
 
 
 def _device(attributes: _Attributes, key: str) -> tuple[int, ...]:
-    """The place in its group of the one device that an op names."""
-    place = tuple(_integers(attributes, key))
-    if DYNAMIC in place:
+    """The device that an op names, as an index along each axis of its group."""
+    index = tuple(_integers(attributes, key))
+    if DYNAMIC in index:
         raise ShardingError(f"has a {key} that is not known: not supported yet")
-    return place
+    return index
 
 
 def _reduction(attributes: _Attributes) -> Reduction:

@@ -1,10 +1,10 @@
-"""Upstream's `shard.sharding` <-> a sharding.
+"""Upstream's `shard.sharding` <-> the model's sharding.
 
     %s = shard.sharding @g split_axes = [[], [0]] halo_sizes = [1, %h] : !shard.sharding
     [[], [0], {halo = [[], [1, "?"]]}]  and  (%h)
 
-Upstream writes sizes one after the other, for the split dimensions only: two halos for each, and
-offsets one more than the shards along it.
+Upstream lists sizes of the split dimensions only, one dimension after the other: two halos for
+each, or one offset more than it has shards.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.sharding import Sizes
 
 _LONGEST_CHAIN = 1000
-"""Shardings of shardings that are followed: a module's own body may hold a ring of them."""
+"""The longest chain of `shard.get_sharding` that is followed: a module's body may have cycles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What one `shard.sharding` says, as it is written."""
+    """The attributes of one `shard.sharding`."""
 
     grid: str
     split: tuple[tuple[int, ...], ...]
@@ -35,16 +35,18 @@ class Layout:
 
     @classmethod
     def of(cls, op: ir.Operation) -> Layout:
+        """The layout of a `shard.sharding`."""
         offsets = sizes_in(op, "static_sharded_dims_offsets")
         halos = sizes_in(op, "static_halo_sizes")
         return cls(grid_name(op), split_axes(op), halos, offsets)
 
     @property
     def split_dims(self) -> list[int]:
+        """The dimensions that have axes."""
         return [dim for dim, axes in enumerate(self.split) if axes]
 
     def offsets_by_dim(self, grid: Grid) -> list[tuple[int, Sizes]]:
-        """The offsets of each split dimension; too few where too few are written."""
+        """The offsets of each split dimension; incomplete if the list is too short."""
         rest = iter(self.offsets)
         counts = [(dim, group_size(grid, self.split[dim])) for dim in self.split_dims]
         most = len(self.offsets)  # a group may have more devices than a list has entries
@@ -55,18 +57,18 @@ class Layout:
         ]
 
     def sharding(self, rank: int, grid: Grid) -> Sharding:
-        """The same of a tensor of `rank` dimensions; a scalar's `[[]]` speaks of none."""
+        """The sharding of a tensor with `rank` dimensions; for a scalar, `[[]]` has none."""
         split = (*self.split[:rank], *((),) * (rank - len(self.split)))
         halos: list[Sizes] = [()] * rank
         offsets: list[Sizes] = [()] * rank
-        for place, dim in enumerate(self.split_dims):
-            halos[dim] = self.halos[2 * place : 2 * place + 2]
+        for number, dim in enumerate(self.split_dims):
+            halos[dim] = self.halos[2 * number : 2 * number + 2]
         for dim, sizes in self.offsets_by_dim(grid):
             offsets[dim] = sizes
         return Sharding(self.grid, split, halos=tuple(halos), offsets=tuple(offsets))
 
     def lies_like(self, other: Layout) -> bool:
-        """Whether the shards are the same. Halos are copies around a shard, not a part of it."""
+        """Whether both have the same shards; halos, which are copies, do not count."""
 
         def shards(layout: Layout) -> tuple[object, ...]:
             axes = [(dim, layout.split[dim]) for dim in layout.split_dims]
@@ -80,42 +82,44 @@ class Layout:
 
 
 def lists(split: Sequence[Sequence[int]]) -> str:
+    """The lists of axes as text."""
     return str([list(axes) for axes in split])
 
 
 def shown(sizes: Sizes) -> str:
+    """The sizes as text, `?` for unknown ones."""
     return f"[{', '.join('?' if size is None else str(size) for size in sizes)}]"
 
 
 def sizes_in(op: ir.Operation, key: str) -> Sizes:
-    """The numbers of a list like `root = [1, %i]`, none where the op has no such attribute."""
+    """The numbers of a list like `root = [1, %i]`, `None` for values; () without the attribute."""
     values = op.attributes[key] if key in op.attributes else ()
     return tuple(None if value == DYNAMIC else value for value in values)
 
 
 def group_size(grid: Grid, axes: Sequence[int]) -> int | None:
-    """The number of devices in a group along `axes`, `None` if it is not known."""
+    """The number of devices in a group along `axes`; `None` if it is not known."""
     return None if any(grid.shape[axis] is None for axis in axes) else grid.axes_size(axes)
 
 
 def split_axes(op: ir.Operation) -> tuple[tuple[int, ...], ...]:
-    """The split axes of a `shard.sharding`, one entry for each dimension that it speaks of."""
+    """The split axes of a `shard.sharding`, one entry for each of its dimensions."""
     return axis_lists(op.attributes["split_axes"])
 
 
 def axis_lists(attribute: ir.Attribute) -> tuple[tuple[int, ...], ...]:
-    """`#shard<axisarray[[0], []]>`, whose lists the bindings do not read."""
+    """The lists in `#shard<axisarray[[0], []]>`, which the bindings cannot read."""
     text = str(attribute).removeprefix("#shard<axisarray").removesuffix(">")
     return tuple(tuple(axes) for axes in json.loads(text))
 
 
 def grid_name(op: ir.Operation) -> str:
-    """The grid that a `shard.sharding` is on."""
+    """The name of the grid of an op with the attribute `grid`."""
     return symbol(op.attributes["grid"])
 
 
 def sharding_behind(value: ir.Value) -> ir.Operation | None:
-    """The `shard.sharding` that makes `value`, or the tensor's whose sharding `value` is."""
+    """The `shard.sharding` that makes `value`, also through `shard.get_sharding`; else `None`."""
     for _ in range(_LONGEST_CHAIN):
         op = owner(value)
         if op is None or op.name == "shard.sharding":
@@ -128,11 +132,15 @@ def sharding_behind(value: ir.Value) -> ir.Operation | None:
 
 
 def owner(value: ir.Value) -> ir.Operation | None:
+    """The op that makes `value`; `None` for a block argument."""
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
 def write_sharding_op(sharding: Sharding, sizes: Sequence[ir.Value]) -> ir.Value:
-    """Make the `shard.sharding` of a sharding that upstream can say."""
+    """Create the `shard.sharding` of a sharding that upstream can express.
+
+    `sizes` are the values of its unknown sizes.
+    """
     offsets = _flat(sharding.offsets)
     halos = _flat(sharding.halos)
     dynamic = [len(sizes), 0] if offsets else [0, len(sizes)]

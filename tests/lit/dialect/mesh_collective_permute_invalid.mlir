@@ -20,7 +20,7 @@ func.func @axes_missing(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @nothing_moves(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.collective_permute' op has no mesh_axis, and its operand and result lie on the same devices}}
+  // expected-error@+1 {{'mesh.collective_permute' op has no mesh_axis, and its operand and result are on the same devices}}
   %0 = "mesh.collective_permute"(%x) {} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>
   return
 }
@@ -92,7 +92,7 @@ func.func @a_sub_axis_that_does_not_divide(%x: tensor<8x8xf32, #mesh.shard<@g, [
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @another_layout(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.collective_permute' op does not make shards that lie as [[0], [1]] of those of [[0], []]}}
+  // expected-error@+1 {{'mesh.collective_permute' op does not permute the shards of [[0], []] to those of [[0], [1]]}}
   %0 = "mesh.collective_permute"(%x) {mesh_axis = [0], permutation = [1, 0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [1]]>>
   return
 }
@@ -119,7 +119,7 @@ func.func @not_sharded(%x: tensor<8x8xf32>) {
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @to_the_same_grid(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.collective_permute' op moves nothing: both lie on @g, and no axis is named}}
+  // expected-error@+1 {{'mesh.collective_permute' op moves nothing: both are on @g, and no axis is named}}
   %0 = "mesh.collective_permute"(%x) {} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [1]]>>
   return
 }
@@ -166,7 +166,7 @@ func.func @a_place_that_is_no_number(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()
 func.func @to_the_wrong_places(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.collective_permute' op does not make shards that lie as [[1], []] of those of [[0], []]}}
+  // expected-error@+1 {{'mesh.collective_permute' op does not permute the shards of [[0], []] to those of [[1], []]}}
   %0 = "mesh.collective_permute"(%x) {mesh_axis = [0, 1], permutation = [0, 1, 2, 3]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>
   return
 }
