@@ -31,7 +31,7 @@ from shard_dialect.passes.lower.mpi.mpi_code import functions_called
 from shard_dialect.processes.supervise import doing
 
 _WIDENED = "builtin.module(math-extend-to-supported-types)"
-# math-expand-ops expands powers wrongly, and others inexactly near 0: only ops without alternatives.
+# math-expand-ops is wrong for powers, and inexact near 0 for others: only for ops without another.
 _TO_LLVM = (
     "builtin.module(lower-affine,convert-scf-to-cf,"
     "convert-complex-to-standard,"
@@ -122,7 +122,7 @@ class Engine:
         return _called(self._engine.raw_lookup(name))
 
     def write_library(self, path: Path) -> bool:
-        """Write the code as a shared library; return whether a linker was found."""
+        """Link the code to a shared library; return whether that worked."""
         linker = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if linker is None:
             return False

@@ -66,8 +66,8 @@ class Buffers:
     def _places(self) -> dict[ir.Value, list[tuple[int, int]]]:
         """For each buffer that is written, and is accessed under one name only: its accesses.
 
-        Each is a nest and an operand number. A nest's outputs come after its inputs, so that an in-place
-        read reads the value before.
+        Each is a nest and an operand number. A nest's outputs come after its inputs, so that an
+        in-place read reads the value before.
         """
         found: dict[int, list[tuple[int, int]]] = {}
         values: dict[int, set[ir.Value]] = {}

@@ -6,8 +6,8 @@
     for i, j: y[i, j] = t[i, j] / r[i]            for j: y[i, j] = t[i, j] / r[i]
 
 Two nests may share a loop if, for each buffer that one of them writes and the other one accesses,
-an iteration of the loop accesses only that iteration's index, in the same dimension. The loop may be
-a reduction in one of them: the reduced buffer lacks the index.
+an iteration of the loop accesses only that iteration's index, in the same dimension. The loop may
+be a reduction in one of them: the reduced buffer lacks the index.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     llvm.store %x : i12    ->    llvm.store (llvm.zext %x : i12 to i16) : i16
 
-LLVM's vectorizer scalarizes accesses of such types. In a loop marked parallel, it wrongly stores the
-whole vector at each element's address, and past the end of the buffer.
+LLVM's vectorizer scalarizes accesses of such types. In a loop marked parallel, it wrongly stores
+the full vector at each element's address, and past the end of the buffer.
 """
 
 from __future__ import annotations
