@@ -38,7 +38,7 @@ from shard_dialect.processes.supervise import (
 
 _ALONE = Rank(0, 1)
 _STATE, _FAILED, _LOST = "!state", "!failed", "!lost"
-"""What the child tells, beside what it is doing."""
+"""The kinds of messages that the child sends, besides what it is doing."""
 _TICK = 0.1
 _LINGER = 5.0
 _UNANSWERED = "nobody answers for {:.0f} s where the ranks of this job meet"

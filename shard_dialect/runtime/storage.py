@@ -31,7 +31,7 @@ class Results:
             memory = self._free.pop()
         except IndexError:
             memory = _aligned(self._bytes)
-        # All views of the array refer to this object, not to another array: numpy shortens the chain.
+        # All views of the array refer to this object: numpy shortens chains of arrays.
         holder = (ctypes.c_char * self._bytes).from_buffer(memory.data)
         weakref.finalize(holder, self._free.append, memory).atexit = False
         return np.frombuffer(memoryview(holder), self._type.dtype).reshape(self._type.shape)
