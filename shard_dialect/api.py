@@ -1,4 +1,4 @@
-"""The package as a library: what `import shard_dialect` gives, imported when it is asked for."""
+"""The package as a library: the names of `import shard_dialect`, imported on first use."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _sources: WeakKeyDictionary[ir.Module, Source] = WeakKeyDictionary()
 
 
 def make_context(allow_unregistered: bool = False) -> ir.Context:
-    """A context with all dialects: upstream's, ours, and those of plugins that are installed."""
+    """Return a context with all dialects: upstream's, ours, and those of installed plugins."""
     plugins.load()
     return contexts.make_context(allow_unregistered)
 
 
 def parse(source: str | Path, context: ir.Context | None = None) -> ir.Module:
-    """The module in a text, or in the file at a `Path`; in a new context if none is given.
+    """Return the module in a text, or in the file at a `Path`; in a new context if none is given.
 
-    Raises `ShardError` for what cannot be read, with its line and column.
+    Raises `ShardError` for a syntax or verification error, with its line and column.
     """
     read = Source.read(str(source)) if isinstance(source, Path) else Source.of(source)
     with context or make_context():
@@ -52,24 +52,24 @@ def run_pipeline(
 ) -> None:
     """Run passes on `module`, in place: a text as for `--pass-pipeline`, or a list of passes.
 
-    Raises `ShardError` for unknown passes and options, and for what a pass refuses.
+    Raises `ShardError` for unknown passes and options, and for a module that a pass refuses.
     """
     with _places(module):
         pipelines.run_pipeline(module, pipeline, instruments)
 
 
 def to_text(module: ir.Module, generic: bool = False, locations: bool = False) -> str:
-    """The module as text that `parse` reads."""
+    """Return the module as text that `parse` reads."""
     with _places(module):
         text = module.operation.get_asm(print_generic_op_form=generic, enable_debug_info=locations)
         return with_file_names(text)
 
 
 def communication(module: ir.Module, entry: str | None = None) -> Report:
-    """What the function `entry` of a module in any form communicates, once it is sharded.
+    """Return a report of what the function `entry` communicates, once it is sharded.
 
-    The module itself stays as it is. `entry` may be left out where there is one function, or a
-    `main`. Raises `ShardError` where `run` would.
+    `module` may be in any form and is not changed. `entry` may be left out if there is only one
+    function, or a `main`. Raises `ShardError` where `run` would.
     """
     with module.context, _places(module):
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
@@ -79,7 +79,10 @@ def communication(module: ir.Module, entry: str | None = None) -> Report:
 
 
 def load_plugin(name: str) -> None:
-    """Load a Python file or module that registers passes, rules or dialects."""
+    """Load a Python file or module that registers passes, rules or dialects.
+
+    Raises `ShardError` if it cannot be imported.
+    """
     plugins.load([name])
 
 

@@ -1,8 +1,8 @@
-"""What a user is told: the one root of every error that a user can cause, and warnings.
+"""Diagnostics for the user: the base class of every error that a user can cause, and warnings.
 
-`opt` and `run` print a `ShardError` as `file:line:col: error: message`, its notes below it, and
-exit with status 1. Our own invariants are `assert`s with a message: those are bugs, and told as
-internal errors (`processes/exit_messages.py`).
+`opt` and `run` print a `ShardError` as `file:line:col: error: message`, with its notes below, and
+exit with status 1. Our own invariants are `assert`s with a message: a failure is a bug, and is
+reported as an internal error (`processes/exit_messages.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Severity = Literal["error", "warning", "remark", "note"]
 
 
 def shown(text: str, kept: str = "") -> str:
-    r"""The text with what is not to be printed escaped, but for the characters `kept`.
+    r"""Return the text with characters that are not printable escaped, except those in `kept`.
 
-    Names come from files: they may hold what moves the cursor of a terminal, or turns the direction
-    of writing.
+    Names come from files, so they may hold sequences that move the cursor of a terminal, or change
+    the direction of writing.
 
     >>> print(shown("a\nb\x1b[2J\u202e é"))
     a\nb\x1b[2J\u202e é
@@ -34,14 +34,14 @@ def shown(text: str, kept: str = "") -> str:
 
 
 _SHOWING_IR = ("see current operation", "the difference:")
-"""How messages begin that have lines of their own; all others are one, whatever names they hold."""
+"""The beginnings of messages with several lines; all others are printed on one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A message and where it belongs, with notes that say more about it.
+    """A message and its location, with notes that add to it.
 
-    `location` is `file:line:col`, or `None` where the matter is in no file (a flag, say).
+    `location` is `file:line:col`, or `None` if the error is in no file (but in a flag, say).
 
     >>> print(Diagnostic("error", "two grids", "a.mlir:4:1", (note("the first", "a.mlir:1:1"),)))
     a.mlir:4:1: error: two grids
@@ -60,14 +60,14 @@ class Diagnostic:
 
 
 def note(message: str, location: str | None = None) -> Diagnostic:
-    """What an error or a warning has to add, perhaps about another place."""
+    """Return a note that adds to an error or a warning, perhaps at another location."""
     return Diagnostic("note", message, location)
 
 
 class ShardError(Exception):
-    """A mistake in the user's input: a message in lower case, and where it is.
+    """A mistake in the user's input: a message in lower case, and its location.
 
-    `further` are the errors found beside it, as MLIR's verifier finds one a function.
+    `further` are the errors found with it, as MLIR's verifier finds one per function.
     """
 
     def __init__(
@@ -85,21 +85,21 @@ class ShardError(Exception):
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """This error and the further ones."""
+        """This error as a diagnostic, then the further ones."""
         return Diagnostic("error", self.message, self.location, self.notes), *self.further
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.diagnostics))
 
     def at(self, location: str | None) -> ShardError:
-        """The same error with a place, unless it already knows a (more exact) one."""
+        """The same error with a location, unless it already has a (more exact) one."""
         if self.location:
             return self
         return ShardError(self.message, location, self.notes, self.further)
 
 
 def cannot(do: str, path: str, error: OSError) -> ShardError:
-    """What the system said when we tried to `do` (read, write) the file at `path`."""
+    """Return the error for the system's refusal to `do` (read, write) the file at `path`."""
     return ShardError(f"cannot {do} '{path}': {(error.strerror or str(error)).lower()}")
 
 
@@ -107,20 +107,20 @@ def say(what: object) -> None:
     """Print a line, or lines, to stderr in one write: other ranks and launchers write there too."""
     if sys.stderr is None:
         return
-    with suppress(OSError):  # nobody can be told
+    with suppress(OSError):  # stderr is closed
         sys.stderr.write(f"{what}\n")
         sys.stderr.flush()
 
 
 def flush() -> None:
-    """Write what was printed, as far as anybody takes it."""
+    """Write buffered output, as far as its readers still exist."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         with suppress(OSError, ValueError):
             stream.flush()
 
 
 class ShardWarning(UserWarning):
-    """Something that the user should know about and that stops nothing."""
+    """Something that the user should know about and that does not stop the run."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class ShardWarning(UserWarning):
 
 
 class MissingExtra(ShardError):
-    """An optional package is not installed; the message names the extra that brings it."""
+    """An optional package is not installed; the message names the extra that installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: run `pip install 'shard-dialect[{extra}]'`")

@@ -3,10 +3,10 @@
     python -m shard_dialect.fuzz --seconds 600 --seed 1 --output failures
 
 Each program (`shard_dialect.testing`) goes through each pipeline, and runs on devices in a child
-process. A failure, be it a difference, a crash, a traceback or a hang, is made small and written to
-a file. Prints what was covered; the exit status is 1 if something failed. What is refused with its
-place is no failure: it is counted, and the smallest program of each message is written to a file,
-too. A seed gives the same programs in the same order.
+process. A failure, be it a difference, a crash, a traceback or a hang, is shrunk and written to a
+file. Prints what was covered; the exit status is 1 if something failed. A program that is refused
+with a location is no failure: it is counted, and the smallest program for each message is also
+written to a file. A seed gives the same programs in the same order.
 """
 
 from __future__ import annotations
@@ -52,69 +52,72 @@ PIPELINES = (
     "propagate{strategy=user-priority},canonicalize,cse,materialize,canonicalize,cse,partition,"
     "canonicalize,cse,lower",
 )
-"""Where `;` stands, the module is printed and read again."""
+"""At a `;`, the module is printed and parsed again."""
 _PROGRAMS = 50
-"""In a round, whose programs hypothesis draws knowing of each other."""
+"""The number of programs in a round, one run of hypothesis."""
 _SHRINKING = 60.0
-"""The seconds that a failure may take to be made small."""
+"""The largest number of seconds to shrink a failure."""
 
 
 class _Failed(Exception):
-    """A program failed: hypothesis is to make it smaller."""
+    """A program failed, so that hypothesis shrinks it."""
 
 
 class _OutOfTime(BaseException):
-    """No exception of the program's, so that hypothesis lets it through."""
+    """Ends hypothesis; no `Exception`, so that hypothesis does not catch it."""
 
 
 @dataclass(slots=True)
 class Found:
-    """The smallest program so far that ended in one way."""
+    """The smallest program so far that ended with one outcome."""
 
     program: Program
     result: Result
 
     @property
     def size(self) -> tuple[int, int]:
+        """The key to compare programs by: smaller is better."""
         return len(self.program.ops), len(self.program.text)
 
 
 @dataclass(slots=True)
 class Fuzzer:
-    """Rounds of programs, until the time is over."""
+    """Runs rounds of programs until the time is over."""
 
     child: Child
     pipelines: Sequence[Pipeline]
     names: Sequence[str]
-    """Of the ops to draw."""
+    """The names of the ops to draw."""
     until: float
     most: float = math.inf
-    """Programs."""
+    """The largest number of programs."""
     counts: Counter[str] = field(default_factory=Counter)
-    """How many programs ended in which way."""
+    """The number of programs by outcome."""
     ops: Counter[str] = field(default_factory=Counter)
-    """In how many programs that passed an op is."""
+    """The number of passed programs with each op."""
     drawn: Counter[str] = field(default_factory=Counter)
     collectives: Counter[str] = field(default_factory=Counter)
     judges: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Programs that passed, by who ran them unsharded and whether they have floats of 16 bits."""
+    """Passed programs by who ran them unsharded and whether they have floats of 16 bits."""
     refusals: Counter[str] = field(default_factory=Counter)
     refused: dict[str, Found] = field(default_factory=dict)
-    """By the kind of the message."""
+    """The smallest refused program by the kind of its message."""
     failures: list[Found] = field(default_factory=list)
     results: dict[str, Result] = field(default_factory=dict)
-    """By the texts of programs."""
+    """The results by the texts of programs."""
     known: set[tuple[str, str]] = field(default_factory=set)
-    """What crashed or was raised before, and is not made small again."""
+    """Crashes and exceptions seen before, which are not shrunk again."""
     found: Found | None = None
-    """The one that is being made small, until `small_until`."""
+    """The failure that is being shrunk, until `small_until`."""
     small_until: float = 0.0
 
     @property
     def is_over(self) -> bool:
+        """Whether the time, or the number of programs, is used up."""
         return time.monotonic() > self.until or self.counts.total() >= self.most
 
     def run(self, seed: int) -> None:
+        """Run rounds from `seed` on until it is over."""
         number = 0
         while not self.is_over:
             self._round(f"{seed}/{number}")
@@ -137,19 +140,19 @@ class Fuzzer:
         self._keep()
 
     def _keep(self) -> None:
-        """Note what the round has found."""
+        """Record what the round has found."""
         if self.found is not None:
             self.failures.append(self.found)
             self.known.add((self.found.result.kind, self.found.result.message_kind))
             say(shown(f"{self.found.result.kind}: {self.found.result.message_kind}"))
 
     def case(self, program: Program) -> None:
-        """What hypothesis calls with each program, the smaller ones of a failure included."""
+        """Run one program; hypothesis calls it, also with smaller programs while it shrinks."""
         if self._fails(program) if self.found is None else self._fails_too(program, self.found):
-            raise _Failed  # here alone: failures from two places are two for hypothesis
+            raise _Failed  # raised at one line only: hypothesis tells failures apart by their line
 
     def _fails(self, program: Program) -> bool:
-        """Whether a program that was not drawn before fails, and in a way that is new."""
+        """Whether a program that was not drawn before fails with a new outcome."""
         if self.is_over:
             raise _OutOfTime
         if program.text in self.results:
@@ -163,7 +166,7 @@ class Fuzzer:
         return True
 
     def _fails_too(self, program: Program, found: Found) -> bool:
-        """Whether the program fails as `found` does; it is kept if it is smaller."""
+        """Whether the program fails as `found` does; if it is smaller, it replaces `found`."""
         if time.monotonic() > self.small_until:
             raise _OutOfTime
         result = self.results.get(program.text)
@@ -193,7 +196,7 @@ class Fuzzer:
                 self.refused[result.message_kind] = found
 
     def report(self) -> str:
-        """How many programs there were and how they ended; ops, collectives and refusals."""
+        """The number of programs by outcome; ops, collectives and refusals, as text."""
         total = sum(self.counts.values())
         endings = ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))
         missing = [name for name in self.names if not self.ops[name]]
@@ -222,7 +225,7 @@ def _table(head: list[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _write(found: Found, path: Path) -> None:
-    """The program, with what was done to it and how that ended."""
+    """Write the program, with the pipeline and the outcome."""
     result = found.result
     lines = [f"{result.kind}: {result.detail.strip()}", f"pipeline: {';'.join(result.pipeline)}"]
     comment = "".join(f"// {line}\n" for each in lines for line in each.splitlines())
@@ -234,7 +237,7 @@ def _write(found: Found, path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz with `arguments` (the command line's if none); gives the exit status."""
+    """Fuzz with `arguments` (the command line's if none) and return the exit status."""
     startup.over()
     return guarded(lambda: _main(_parser().parse_args(arguments)))
 

@@ -41,7 +41,7 @@ _SEPARATOR = b"// -----\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run with `arguments`; gives the exit status. Without, the command line's, and supervised."""
+    """Run with `arguments` and return the exit status; by default the command line's, watched."""
     if arguments is None:
         return supervised(lambda: guarded(lambda: _main(sys.argv[1:])))
     return guarded(lambda: _main(arguments))
@@ -63,9 +63,9 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _import_bindings() -> None:
-    """Import them without what no pass needs: a third of the time of a short run."""
-    # For four builders of attributes, which only op classes use, the bindings import numpy if it is
-    # there; it takes 50 ms, and starts a thread a core. Plugins may import it later.
+    """Import the bindings without numpy and op classes: it saves a third of a short run's time."""
+    # The bindings import numpy if it is there, for four builders of attributes that only op classes
+    # use. This takes 50 ms, and starts a thread per core. Plugins may import it later.
     is_first = "numpy" not in sys.modules
     if is_first:
         sys.modules["numpy"] = cast("ModuleType", None)
@@ -123,7 +123,7 @@ class _Driver:
         return status
 
     def _process(self, source: Source) -> bytes:
-        """What is printed for one part of the file."""
+        """The output for one module of the file."""
         from shard_dialect.ir.context import make_context
         from shard_dialect.passes.framework.pipeline import Pipeline
 
@@ -152,7 +152,7 @@ class _Driver:
         return self._printed(module)
 
     def _printed(self, module: ir.Module) -> bytes:
-        """Text or bytecode."""
+        """The module as text or bytecode, or as a Python program."""
         from shard_dialect.ir.diagnostics import with_file_names
 
         options = self.options

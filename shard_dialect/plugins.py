@@ -25,7 +25,7 @@ _loaded: dict[str, ModuleType | None] = {}
 
 
 def add_argument(parser: argparse._ActionsContainer) -> None:
-    """Give a program's parser `--load-plugin`."""
+    """Add `--load-plugin` to a program's parser."""
     parser.add_argument(
         "--load-plugin",
         action="append",
@@ -44,7 +44,7 @@ def load(named: Sequence[str] = ()) -> None:
 
 
 def files(named: Sequence[str]) -> list[str]:
-    """The files that are loaded for these names. Nothing is imported to find them."""
+    """The files that these names may load. Nothing is imported to find them."""
     found = [name for name in named if _is_file(name)]
     for name in named:
         places = [Path(folder, *name.split(".")) for folder in sys.path if not _is_file(name)]
@@ -58,7 +58,7 @@ def _is_file(name: str) -> bool:
 
 
 def contents() -> list[bytes]:
-    """The files of all plugins that were loaded, and when those beside them were changed."""
+    """The contents of all loaded plugins, and the modification times of the files beside them."""
     found = []
     for module in _loaded.values():
         path = Path(getattr(module, "__file__", None) or "")
@@ -70,7 +70,7 @@ def contents() -> list[bytes]:
 
 
 def texts() -> list[bytes]:
-    """The files of all plugins that were loaded, wherever they are."""
+    """The contents of all loaded plugins."""
     paths = [Path(getattr(module, "__file__", None) or "") for module in _loaded.values()]
     return [path.read_bytes() for path in paths if path.is_file()]
 
@@ -83,25 +83,25 @@ def _load_once(name: str, shown: str) -> None:
 
 
 def _guarded(import_it: Callable[[], ModuleType], shown: str) -> ModuleType:
-    """Whatever a plugin raises is the user's mistake: one line, at the plugin's own line."""
+    """Run an import; whatever it raises becomes one error line, at the plugin's own line."""
     try:
         return import_it()
     except (Exception, SystemExit) as error:
         if isinstance(error, SyntaxError) and error.filename:
-            place = f"{error.filename}:{error.lineno}:{error.offset or 1}"
-            raise ShardError(f"cannot load {shown}: {error.msg}", place) from None
+            location = f"{error.filename}:{error.lineno}:{error.offset or 1}"
+            raise ShardError(f"cannot load {shown}: {error.msg}", location) from None
         if isinstance(error, ShardError) and error.location:
             raise
-        said = error.message if isinstance(error, ShardError) else _said(error)
-        raise ShardError(f"cannot load {shown}: {said}", _place(error)) from None
+        message = error.message if isinstance(error, ShardError) else _message(error)
+        raise ShardError(f"cannot load {shown}: {message}", _location(error)) from None
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def _place(error: BaseException) -> str | None:
-    """The innermost line outside of Python's and our own files, where something was raised."""
+def _location(error: BaseException) -> str | None:
+    """The innermost line outside of Python's and our own files on the traceback."""
     import traceback  # takes 2 ms, for failures only
 
     own = str(Path(__file__).parent)
@@ -143,7 +143,7 @@ def _import_module(name: str) -> ModuleType:
 
 def _installed() -> Iterator[str]:
     """The modules of installed plugins. `importlib.metadata` takes 30 ms, so files are read."""
-    wanted = GROUP.encode()
+    group = GROUP.encode()
     for folder in sys.path:
         try:
             entries = list(os.scandir(folder or "."))
@@ -155,7 +155,7 @@ def _installed() -> Iterator[str]:
                     text = Path(entry.path, "entry_points.txt").read_bytes()
                 except OSError:
                     continue
-                if wanted in text:
+                if group in text:
                     yield from _values()
                     return
 

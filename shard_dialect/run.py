@@ -38,9 +38,9 @@ STDIN = "-"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run with `arguments` (the command line's if none); gives the exit status.
+    """Run with `arguments` (the command line's if none) and return the exit status.
 
-    The command line's program, and each rank of a launched one, goes on in a child process.
+    The command line's program, and each rank of a launched one, continue in a child process.
     """
     return guarded(lambda: _main(arguments))
 
@@ -65,7 +65,7 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 
 def _read(options: argparse.Namespace) -> list[str]:
-    """The files that are read."""
+    """The names of the files that the run reads."""
     named = [
         options.inputs,
         *(each for each in (options.input, options.reference) if each != STDIN),
@@ -75,7 +75,7 @@ def _read(options: argparse.Namespace) -> list[str]:
 
 def _execute(options: argparse.Namespace, rank: Rank | None, output: Output | None) -> int:
     try:
-        from shard_dialect.cli.run_command import execute  # all the rest: in the child only
+        from shard_dialect.cli.run_command import execute  # everything else, in the child only
     except BaseException as error:
         if is_watched():
             end(told(error))

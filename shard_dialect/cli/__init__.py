@@ -1,1 +1,1 @@
-"""What the three command lines share: flags, help, errors, and verification options."""
+"""What the three command lines share: flags, help, error output, and verification options."""

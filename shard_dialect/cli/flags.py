@@ -1,4 +1,4 @@
-"""The command line of `opt`: its options, and the flags that are passes."""
+"""The command line of `opt`: its options, and the flags of passes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 STDIN = STDOUT = "-"
 _OPTIONAL_VALUES = {"--verify-diagnostics": "all"}
-"""Flags whose value may be left out, which argparse would take from the next argument."""
+"""Flags with an optional value, which argparse would take from the next argument."""
 _SPACE = "\x1f"
 
 
 def parse_arguments(arguments: Sequence[str], description: str) -> tuple[argparse.Namespace, str]:
-    """The options, and the pipeline that `--pass-pipeline` or the passes' flags make."""
+    """Return the options, and the pipeline that `--pass-pipeline` or the passes' flags give."""
     parser = _parser(description)
     named = [_uniform(each) for each in arguments]
     options, found = parser.parse_known_args([_joined(each, parser) for each in named])
@@ -35,7 +35,7 @@ def parse_arguments(arguments: Sequence[str], description: str) -> tuple[argpars
 
 
 def _uniform(argument: str) -> str:
-    """An argument as argparse knows it: `mlir-opt` takes one dash for two.
+    """Normalize an argument for argparse: `mlir-opt` accepts one dash for two.
 
     >>> _uniform("-cse"), _uniform("-o"), _uniform("--verify-diagnostics")
     ('--cse', '-o', '--verify-diagnostics=all')
@@ -47,13 +47,13 @@ def _uniform(argument: str) -> str:
 
 
 def _joined(argument: str, parser: argparse.ArgumentParser) -> str:
-    """A pass's flag without spaces: argparse takes one that has some for an input file."""
+    """A pass's flag without spaces: argparse takes an argument with spaces for an input file."""
     is_option = argument.partition("=")[0] in parser._option_string_actions
     return argument if is_option or argument[:2] != "--" else argument.replace(" ", _SPACE)
 
 
 def _element(flag: str) -> str:
-    """`--materialize=strict=true` as a pipeline's element."""
+    """Convert a flag such as `--materialize=strict=true` to a pipeline's element."""
     if not flag.startswith("-"):
         raise ShardError(f"unexpected argument '{flag}': one input file is read")
     name, _, options = flag.lstrip("-").partition("=")
@@ -63,20 +63,21 @@ def _element(flag: str) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """Its errors are as all others are."""
+    """A parser whose errors are printed like all others."""
 
     def error(self, message: str) -> NoReturn:
+        """Raise a `ShardError`."""
         raise ShardError(f"{message} (--help lists all options)")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         if file is sys.stdout:
-            write_output(message)  # argparse would take no notice of an error
+            write_output(message)  # argparse would ignore an error
         else:
             super()._print_message(message, file)
 
 
 class _Help(argparse.Action):
-    """`--help`, only now importing every pass, those of plugins too."""
+    """`--help`: imports every pass, also those of plugins, only when it is given."""
 
     def __call__(
         self,
@@ -117,13 +118,13 @@ _Group = argparse._ArgumentGroup
 
 
 def add_debug(parser: argparse._ActionsContainer) -> None:
-    """Give a program's parser the flag that `endings.told` looks for."""
+    """Add `--debug` to a program's parser."""
     text = "show the traceback of an internal error"
     parser.add_argument(DEBUG, action=_Debug, nargs=0, help=text)
 
 
 class _Debug(argparse.Action):
-    """From here on: what is amiss may be in the reading of the others."""
+    """`--debug`: applies at once, since the parser itself may fail on later arguments."""
 
     def __call__(
         self,

@@ -1,4 +1,4 @@
-"""The passes in `opt --help`: ours with their options, then upstream's."""
+"""The list of passes in `opt --help`: ours with their options, then upstream's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UPSTREAM = re.compile(r"^ {2,8}--([\w-]+) +-   (.*)$", re.MULTILINE)
 
 
 def passes_help() -> str:
-    """All passes, a line each, and their options."""
+    """All passes, one line each, and their options."""
     lines = ["passes of ours:"]
     for name in pass_names():
         cls = pass_class(name)
@@ -37,9 +37,9 @@ def _line(indent: int, name: str, text: str) -> str:
 
 
 def _upstream() -> list[tuple[str, str]]:
-    """Names and summaries, from the executable that the bindings may bring.
+    """The names and summaries of upstream's passes, by the executable in the bindings, if any.
 
-    It knows some of the passes only, and nothing lists those of the bindings.
+    It knows only some of the passes, and nothing lists the others.
     """
     spec = find_spec(provider)
     for folder in (spec and spec.submodule_search_locations) or ():

@@ -1,4 +1,4 @@
-"""What both programs do at their edges: errors and warnings as people read them."""
+"""The input and output of both programs: errors and warnings in readable form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shard_dialect.processes.exit_messages import told
 
 
 def guarded(program: Callable[[], int]) -> int:
-    """Run `program`; whatever ends it becomes one line on stderr and exit status 1."""
+    """Run `program`; an exception becomes one line on stderr and exit status 1."""
     try:
         with warnings_to(print_warning):
             status = _status_of(program)
@@ -28,7 +28,7 @@ def guarded(program: Callable[[], int]) -> int:
 
 
 def _status_of(program: Callable[[], int]) -> int:
-    """Its exit status, also where it is `argparse` that ends it, as after `--help`."""
+    """The exit status of `program`, also if `argparse` ends it, as after `--help`."""
     try:
         return program()
     except SystemExit as ended:
@@ -36,7 +36,7 @@ def _status_of(program: Callable[[], int]) -> int:
 
 
 def write_output(data: str | bytes) -> None:
-    """Write to standard output, all of it. Raises `ShardError` unless its reader has gone."""
+    """Write all of it to standard output. Raises `ShardError`, unless the reader has closed it."""
     if sys.stdout is None:
         raise ShardError("cannot write to standard output: it is closed")
     with _told_of_output():
@@ -50,7 +50,7 @@ def write_output(data: str | bytes) -> None:
 
 
 def flush_output() -> None:
-    """Write what others have printed. Raises as `write_output` does."""
+    """Flush standard output. Raises as `write_output` does."""
     if sys.stdout is not None:
         with _told_of_output():
             sys.stdout.flush()
@@ -69,18 +69,18 @@ def _told_of_output() -> Iterator[None]:
 
 
 def leave_output() -> None:
-    """The reader of our output has gone, as `head` does: what is left to write has no reader."""
+    """Discard further output, since its reader (such as `head`) has closed it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_warning(warning: ShardWarning) -> None:
-    """Print a warning where people read it."""
+    """Print a warning on stderr."""
     say(warning)
 
 
 @contextmanager
 def warnings_to(receive: Callable[[ShardWarning], None]) -> Iterator[None]:
-    """Hand every `ShardWarning` to `receive`; other warnings are shown as they were."""
+    """Pass every `ShardWarning` to `receive`; other warnings are shown as before."""
     show_other = warnings.showwarning
 
     def show(

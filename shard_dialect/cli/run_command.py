@@ -1,4 +1,4 @@
-"""What `run` does once it is a process of its own: compile, run, compare, report."""
+"""The main program of `run` in its own process: compile, run, compare, report."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ from shard_dialect.runtime.rank_agreement import (
 
 
 def execute(options: argparse.Namespace, rank: Rank | None, output: Output | None) -> int:
-    """Run as the options say; gives the exit status, unless all ranks end because this one fails.
+    """Run with these options; return the exit status, unless a failure here ends all ranks.
 
-    Global results are written to `output` once all ranks have come to the end.
-    Every rank has the same warnings: rank 0 gives them.
+    Global results are written to `output` once all ranks have finished. All ranks have the same
+    warnings, and rank 0 prints them.
     """
     without_op_classes()
     is_silent = rank is not None and rank.number > 0
@@ -68,7 +68,7 @@ def execute(options: argparse.Namespace, rank: Rank | None, output: Output | Non
         watch.end("")
     except BaseException as error:
         if joined:
-            joined[0].fail(error)  # or tell that it has lost the one that did
+            joined[0].fail(error)  # or report the loss of the rank that did
             watch.leave()
         if not is_watched():
             say(told(error))
@@ -77,11 +77,11 @@ def execute(options: argparse.Namespace, rank: Rank | None, output: Output | Non
 
 
 def _nobody(warning: ShardWarning) -> None:
-    """Another rank gives it."""
+    """Ignore a warning, which another rank prints."""
 
 
 def _run(options: argparse.Namespace, joined: list[Launched], output: Output | None) -> int:
-    """Raises where anything is wrong, a check that fails included."""
+    """Run, and raise for any failure, also of a check."""
     joining = world_of(options.backend)
     watch.state("ready")
     peers = joining() if joining else None
@@ -117,7 +117,7 @@ def _run(options: argparse.Namespace, joined: list[Launched], output: Output | N
         verdict = replace(verdict, origin=origin)
     if world.speaks:
         _print(options, program, verdict)
-    world.share(())  # rank 0 has printed what there is, and every rank has come as far
+    world.share(())  # a barrier: rank 0 has printed, and every rank has finished
     if verdict and not verdict.passed:
         raise verdict.error
     if output and world.speaks:
@@ -131,7 +131,7 @@ def _run(options: argparse.Namespace, joined: list[Launched], output: Output | N
 class _Sources:
     program: Source
     reference: Source | None
-    """Where it is another than the program."""
+    """`None` if the program itself is the reference."""
 
     @classmethod
     def read(cls, options: argparse.Namespace) -> _Sources:
@@ -141,7 +141,7 @@ class _Sources:
 
 
 def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> bool:
-    """Raise unless all ranks were started alike; gives whether each has a program of its own."""
+    """Raise unless all ranks were started alike; return whether each has a program of its own."""
     flags = ("backend", "entry", "shapes", "grid", "seed", "check", "bisect")
     given = {f"--{name}": getattr(options, name) for name in flags}
     mine = {
@@ -155,7 +155,7 @@ def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> b
 
 
 def _check_device(program: Program, peers: Launched | None) -> None:
-    """Raise if this is another device than the one that the program is for."""
+    """Raise if this is not the device that the program is for."""
     wanted = program.device
     if wanted is not None and peers and peers.all_make_groups:
         raise ShardError(
@@ -172,9 +172,9 @@ def _check_device(program: Program, peers: Launched | None) -> None:
 def _compiled(
     options: argparse.Namespace, sources: _Sources, peers: Launched | None
 ) -> tuple[Executable, Reference | None, Suspect | None]:
-    """The sharded program, the one that it is compared with, and what `--bisect` needs.
+    """The sharded program, its reference, and what `--bisect` needs.
 
-    Of many ranks the one that speaks compares, and has the unsharded program alone.
+    With many ranks, only the one that speaks compares, and so has the unsharded program.
     """
     ranks = peers.size if peers else None
     cache = None if options.no_cache else Cache.of_user(plugins.contents())

@@ -1,14 +1,14 @@
-"""`--verify-diagnostics`: the diagnostics of a run against comments that expect them, as in MLIR.
+"""`--verify-diagnostics`: compare a run's diagnostics with comments that expect them, as in MLIR.
 
     %0 = shard.shard %x to %s : tensor<5xf32>  // expected-error {{does not divide by 2}}
     // expected-warning-re@+1 {{op '{{.*}}' has no sharding rule}}
-    // expected-note@below {{defined here}}       the next line that expects nothing itself
-    // expected-remark@above {{}}                 the last one in front
-    // expected-error@unknown {{no place}}        at no place in a file
+    // expected-note@below {{defined here}}       the next line without an expectation
+    // expected-remark@above {{}}                 the previous one
+    // expected-error@unknown {{no place}}        without a location in a file
 
-A comment names its own line, or one so many lines further; its text is part of the message, and in
-the `-re` form what stands in double braces is a regular expression. Each expectation is met by one
-diagnostic or more of its line, and each diagnostic must be expected.
+A comment refers to its own line, or to a line by an offset. Its text is a substring of the message;
+in the `-re` form, text in inner double braces is a regular expression. At least one diagnostic of
+the line must match each expectation, and each diagnostic must be expected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COMMENT = re.compile(
     r"(?:@(?P<at>[+-]\d+|above|below|unknown))? *\{\{(?P<text>.*)\}\}$"
 )
 _CURRENT_OP = "see current operation"
-"""Notes with the op's text; as in `mlir-opt`, they are not there when diagnostics are verified."""
+"""The beginning of notes with the op's text, which are ignored here, as in `mlir-opt`."""
 
 Result = TypeVar("Result")
 
@@ -38,9 +38,9 @@ class _Expectation:
     text: str
     pattern: re.Pattern[str]
     line: int | None
-    """Of the file; `None` expects a diagnostic without a place."""
+    """The line in the file; `None` expects a diagnostic without a location."""
     place: str
-    """Where the comment is."""
+    """The location of the comment."""
     is_met: bool = field(default=False)
 
     def error(self, message: str) -> Diagnostic:
@@ -48,10 +48,10 @@ class _Expectation:
 
 
 def verify_diagnostics(source: Source, which: str, run: Callable[[], Result]) -> Result | None:
-    """What `run` gives, or `None` where it raises a `ShardError`; its diagnostics are compared.
+    """Return the result of `run`, or `None` if it raises a `ShardError`; compare diagnostics.
 
-    Raises a `ShardError` of everything that is not as expected. `which` is `all`, or
-    `only-expected` where further diagnostics may be there.
+    Raises a `ShardError` for every mismatch. `which` is `all`, or `only-expected`, which allows
+    further diagnostics.
     """
     expectations = _read(source)
     found: list[Diagnostic] = []
@@ -122,7 +122,7 @@ def _match(
     found: Sequence[Diagnostic],
     reports_others: bool,
 ) -> Iterator[Diagnostic]:
-    """Mark the expectations that are met; gives errors for diagnostics that are not expected."""
+    """Mark the expectations that are met; yield errors for unexpected diagnostics."""
     for diagnostic in _flattened(found):
         line = _line_of(source, diagnostic)
         near = [
@@ -150,7 +150,7 @@ def _flattened(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
 
 
 def _line_of(source: Source, diagnostic: Diagnostic) -> int | None:
-    """Its line in the file, -1 in another one, `None` without a place."""
+    """Its line in the file, -1 in another file, `None` without a location."""
     if diagnostic.location is None:
         return None
     file, line, _ = diagnostic.location.rsplit(":", 2)

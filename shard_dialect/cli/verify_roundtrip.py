@@ -1,4 +1,4 @@
-"""`--verify-roundtrip`: what is printed must be read back as the same IR."""
+"""`--verify-roundtrip`: check that printed IR is parsed as the same IR."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.reading.source import Source
 
 _SHOWN = 12
-"""Lines of a difference that are shown."""
+"""The most lines of a difference that are shown."""
 
 
 def verify_roundtrip(module: ir.Module) -> None:
-    """Print `module` in each form and read it again, in its context.
+    """Print `module` in each form and parse it again, in its context.
 
-    Raises a `ShardError` that names the form, where it is refused or makes other IR.
+    Raises a `ShardError` that names the form, if it is refused or gives other IR.
     """
     for form, source, has_locations in _printed(module):
         try:
@@ -35,7 +35,7 @@ def verify_roundtrip(module: ir.Module) -> None:
 
 
 def _printed(module: ir.Module) -> Iterator[tuple[str, Source, bool]]:
-    """Each form, and whether it has all locations: those of implicit regions are not in text."""
+    """Each form, and whether it has all locations: text lacks those of implicit regions."""
     yield "custom form", Source.of(_text(module, False, True), "<custom form>"), False
     yield "generic form", Source.of(_text(module, True, True), "<generic form>"), True
     file = io.BytesIO()

@@ -1,1 +1,1 @@
-"""Machine code for lowered functions: loops, elementary functions, BLAS."""
+"""Generate machine code for lowered functions: loops, elementary functions, BLAS."""

@@ -1,10 +1,10 @@
-"""One piece of memory for all buffers of a function, those side by side that are needed together.
+"""Allocate all buffers of a function in one arena, disjoint only if their lifetimes overlap.
 
     %a = memref.alloc() : memref<64xf32>          %a = memref.view %arena[0][]
     ... last use of %a                       ->   ...
     %b = memref.alloc() : memref<32xf32>          %b = memref.view %arena[0][]
 
-The caller gives it, and keeps it from run to run: fresh memory would be paged in at every run.
+The caller passes the arena, and keeps it from run to run: new memory would be paged in at each run.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ALIGNMENT = 64
 
 
 def use_arena(function: ir.Operation) -> int:
-    """Give the function one more argument, the memory of its buffers; gives its size in bytes.
+    """Add an argument to the function, the arena for its buffers; return the arena's size in bytes.
 
-    Only of those whose life begins and ends in the function's own block.
+    Buffers are moved to it if their lifetime begins and ends in the function's own block.
     """
     spans = _spans(function)
     arena = _Arena()
@@ -62,9 +62,9 @@ def _add_argument(function: ir.Operation, size: int) -> ir.Value:
 
 @dataclass(frozen=True)
 class _Span:
-    """A buffer, and the numbers of the first and the last op of the block that have to do with it.
+    """A buffer, and the numbers of the first and the last op of the block that use it.
 
-    Even at the beginning, odd at the end: two buffers of one op are needed together.
+    Starts are even and ends odd: two buffers of one op are needed at the same time.
     """
 
     alloc: ir.Operation
@@ -105,7 +105,7 @@ def _spans(function: ir.Operation) -> list[_Span]:
 
 
 def _values(op: ir.Operation) -> list[ir.Value]:
-    """What the op uses, in its regions too."""
+    """The values that the op uses, also in its regions."""
     found = list(op.operands)
     for region in op.regions:
         for block in region:
@@ -127,14 +127,14 @@ def _bytes(op: ir.Operation) -> int:
 
 
 class _Arena:
-    """Which parts are free, in order."""
+    """The free ranges of the arena, in order."""
 
     def __init__(self) -> None:
         self.size = 0
         self._free: list[tuple[int, int]] = []
 
     def take(self, size: int) -> int:
-        """Where there is room: in the smallest hole, else at the end."""
+        """Allocate in the smallest hole that fits, else at the end; return the offset."""
         holes = [(length, start) for start, length in self._free if length >= size]
         if holes:
             length, start = min(holes)
@@ -144,7 +144,7 @@ class _Arena:
             return start
         last = max(self._free, default=None)
         start = self.size
-        if last is not None and sum(last) == self.size:  # what is free at the end is a beginning
+        if last is not None and sum(last) == self.size:  # extend the free range at the end
             self._free.remove(last)
             start = last[0]
         self.size = start + size

@@ -1,4 +1,4 @@
-"""Element types: numpy's and MLIR's, and tensors of them."""
+"""Element types, MLIR's and numpy's, and tensor types."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KNOWN_DTYPES = frozenset(_DTYPES.values())
 
 
 SUB_BYTE_DTYPES = [_DTYPES[name] for name in ("i2", "i4", "ui2", "ui4")]
-"""In memory each of these takes one, of which the other bits mean nothing."""
+"""Types whose elements each take one byte in memory, whose other bits have no meaning."""
 
 
 def dtype_of(element: ir.Type) -> np.dtype[np.generic]:

@@ -1,10 +1,11 @@
-"""Elementary functions as arithmetic, which LLVM vectorizes; calls of libm it does not.
+"""Expand elementary functions to arithmetic, which LLVM vectorizes, unlike calls of libm.
 
     %y = math.exp %x : f32   ->   n = round(x / ln 2), r = x - n ln 2, y = 2^n (1 + r + r^2 P(r))
 
-Within five units in the last place, two mostly; NaN, infinities, zeros and denormals as libm has
-them. The polynomials are those of Cephes and, for `tanh` and `erf` of f32, Eigen's rational
-functions. Other functions and types stay as they are; narrower floats have been made f32 before.
+Results are within five units in the last place, mostly within two. NaN, infinities, zeros and
+denormals are handled as in libm. The polynomials are those of Cephes and, for `tanh` and `erf` of
+f32, Eigen's rational functions. Other functions and types stay as they are; narrower floats have
+been converted to f32 before.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from shard_dialect.ir.walk import walk
 
 
 def expand(module: ir.Operation) -> None:
-    """Replace what is in the table by arithmetic."""
+    """Replace the functions in the table by arithmetic."""
     for op in walk(module):
         known = _FUNCTIONS.get(op.name)
         type_ = op.results[0].type if known else None
@@ -31,7 +32,7 @@ def expand(module: ir.Operation) -> None:
 
 
 class _Writer:
-    """Writes arithmetic on floats of one type."""
+    """Creates arithmetic on floats of one type."""
 
     def __init__(self, type_: ir.Type) -> None:
         self.type = type_
@@ -49,7 +50,7 @@ class _Writer:
         return value if isinstance(value, ir.Value) else self.number(value)
 
     def _binary(self, name: str, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
-        # A product and a sum may be one instruction; nothing else is done otherwise than it says.
+        # A product and a sum may be fused; no other rounding may change.
         flags = self._contract if name in ("addf", "subf", "mulf") else {}
         operands = [self._value(a), self._value(b)]
         return build.create(f"arith.{name}", [self.type], operands, flags).results[0]
@@ -99,7 +100,7 @@ class _Writer:
         return value
 
     def clamped(self, x: ir.Value, low: float, high: float) -> ir.Value:
-        """NaN becomes `low`: what is done with it in between must be defined."""
+        """Clamp to a range; NaN becomes `low`, so that later integer ops are defined."""
         x = self.select(self.compare(_GREATER, x, low), x, low)
         return self.select(self.compare(_LESS, x, high), x, high)
 
@@ -107,7 +108,7 @@ class _Writer:
         return self.select(self.compare(_UNORDERED, x, x), x, y)
 
     def to_whole(self, x: ir.Value) -> ir.Value:
-        """By way of i32, which more processors convert to."""
+        """Convert to an integer through i32, for which more processors have an instruction."""
         i32 = ir.IntegerType.get_signless(32)
         whole = build.create("arith.fptosi", [i32], [x]).results[0]
         if self.is_double:
@@ -115,14 +116,14 @@ class _Writer:
         return whole
 
     def power_of_two(self, exponent: ir.Value) -> ir.Value:
-        """2 to a whole number that a normal float can have as exponent."""
+        """2 to an integer in the range of a normal float's exponent."""
         bias, width = (1023, 52) if self.is_double else (127, 23)
         biased = self.on_bits("addi", exponent, bias)
         return self.of_bits(self.on_bits("shli", biased, width))
 
 
 _EQUAL, _GREATER, _LESS, _UNORDERED = 1, 2, 4, 14
-"""Predicates of `arith.cmpf`."""
+"""The values of predicates of `arith.cmpf`."""
 
 _EXP_32 = (
     1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
@@ -134,7 +135,7 @@ _LN_2 = {
     True: (6.93147180369123816e-1, 1.90821492927058770e-10),
 }
 _ROUNDS = {False: 1.5 * 2**23, True: 1.5 * 2**52}
-"""Adding it and taking it away leaves a whole number."""
+"""Adding this number and subtracting it again rounds to an integer."""
 
 
 def _exp(w: _Writer, x: ir.Value) -> ir.Value:
@@ -145,7 +146,7 @@ def _exp(w: _Writer, x: ir.Value) -> ir.Value:
     for part in _LN_2[w.is_double]:
         x = w.subtract(x, w.multiply(count, part))
     value = w.add(_exp_minus_one(w, x), 1.0)
-    # In two steps: the exponents of denormals and of what overflows are out of range for one.
+    # In two steps: the exponents of denormals, and on overflow, are out of range for one.
     exponent = w.to_whole(count)
     half = w.on_bits("shrsi", exponent, 1)
     for each in (half, w.on_bits("subi", exponent, half)):
@@ -154,7 +155,7 @@ def _exp(w: _Writer, x: ir.Value) -> ir.Value:
 
 
 def _exp_minus_one(w: _Writer, x: ir.Value) -> ir.Value:
-    """Near zero: up to half of ln 2."""
+    """The polynomial for arguments up to half of ln 2."""
     tail = w.polynomial(x, _EXP_64 if w.is_double else _EXP_32)
     return w.add(w.multiply(tail, w.multiply(x, x)), x)
 
@@ -196,7 +197,7 @@ def _log(w: _Writer, x: ir.Value) -> ir.Value:
 
 
 def _log1p(w: _Writer, x: ir.Value) -> ir.Value:
-    """log(u) for u = 1 + x, and what rounding u has lost."""
+    """log(u) for u = 1 + x, plus the error of rounding u."""
     u = w.add(x, 1.0)
     is_usual = w.compare(_GREATER, u, 0.0)
     divisor = w.select(is_usual, u, 1.0)
@@ -218,7 +219,7 @@ _TANH_UNDER = (
 def _odd(
     w: _Writer, x: ir.Value, most: float, over: Sequence[float], under: Sequence[float]
 ) -> ir.Value:
-    """The quotient x P(x²) / Q(x²), which stays the same from `most` on."""
+    """The quotient x P(x²) / Q(x²), constant from `most` on."""
     bounded = w.clamped(x, -most, most)
     square = w.multiply(bounded, bounded)
     above = w.multiply(bounded, w.polynomial(square, over))

@@ -1,9 +1,9 @@
-"""Functions of ours that compiled code calls: by their addresses, in a table that it is given.
+"""Call our functions from compiled code through a table of addresses, which is passed to it.
 
     llvm.call @cblas_sgemm(...)    ->    %f = llvm.load %table[3]
                                          llvm.call %f(...)
 
-So the code may be loaded where there is no linker to tell it where they are.
+So the code needs no linker to resolve these functions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ llvm.func @"{BIND}"(%table: !llvm.ptr) {{
 
 
 def call_through_table(module: ir.Operation, names: Sequence[str]) -> None:
-    """In the form for LLVM: call the declared functions `names` by their places among these."""
+    """In the LLVM dialect, call the declared functions `names` by their position in this list."""
     numbers = {name: number for number, name in enumerate(names)}
     first = operations(body(module))[0]
     parsed = ir.Module.parse(_TEXT)
@@ -72,19 +72,19 @@ def _call_by_address(op: ir.Operation, number: int) -> None:
 
 
 class Table:
-    """The addresses, for as long as the code that was given them may be called."""
+    """The table of addresses; it must live as long as the code may be called."""
 
     def __init__(self, addresses: Mapping[str, int], names: Sequence[str]) -> None:
         self._names = names
         self._entries = (ctypes.c_void_p * max(1, len(names)))(*(addresses[n] for n in names))
 
     def replace(self, addresses: Mapping[str, int]) -> None:
-        """Give other addresses for some of the names."""
+        """Set other addresses for some of the names."""
         for number, name in enumerate(self._names):
             self._entries[number] = addresses.get(name, self._entries[number])
 
     def bind(self, packed: Callable[[int], None]) -> None:
-        """Give it to the code, through the function `BIND`, which takes pointers to arguments."""
+        """Pass the table to the code by the function `BIND`, which takes pointers to arguments."""
         table = ctypes.c_void_p(ctypes.addressof(self._entries))
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(table))
         packed(ctypes.addressof(arguments))

@@ -1,4 +1,4 @@
-"""Small functions where they are called: their loops can be one with those around them."""
+"""Inline small functions, so that their loops can be fused with those around the call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from shard_dialect.ir.walk import walk
 
 _INLINE = "builtin.module(inline{default-pipeline=})"
 _SMALL = 40
-"""Ops of a function that is put where it is called, however often that is."""
+"""The number of ops up to which a function is inlined, however often it is called."""
 
 
 def inline_small(module: ir.Operation) -> None:
-    """Put what is called once, or small, where it is called. No function may call itself."""
+    """Inline functions that are called once, or small. No function may be recursive."""
     ops = {name_of(function): walk(function) for function in functions_of(module)}
     called = {
         name: [op.attributes["callee"].value for op in inside if op.name == "func.call"]

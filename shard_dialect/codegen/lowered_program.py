@@ -1,4 +1,4 @@
-"""A program in the lowered form, read: what it takes and gives, and what it communicates."""
+"""Read a program in the lowered form: its boundary, and its collectives."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from shard_dialect.passes.lower.mpi.mpi_code import BIND
 
 @dataclass(frozen=True)
 class Site:
-    """A collective of the program: the step, on which grid, and the local types."""
+    """A collective of the program: the step, its grid, and the local types."""
 
     step: LocalStep
     grid: Grid
@@ -48,26 +48,26 @@ class Site:
     result: str
     """The same of the result."""
     phase: str = ""
-    """"start" or "done", where it is one half of a collective."""
+    """"start" or "done" for one half of a split collective."""
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """One argument or result: its local type, its global type, and how the global one lies."""
+    """One argument or result: its local type, its global type, and its sharding."""
 
     local: TensorType
     whole: TensorType
     sharding: Sharding | None
-    """`None`: whole on every device."""
+    """`None` if it is unsharded."""
     stage: SubCluster | None = None
-    """Whose devices alone have it, if it is of a stage of a pipeline."""
+    """The stage whose devices alone have it, if it has a stage."""
 
     def is_on(self, rank: int, grids: Mapping[str, Grid]) -> bool:
         """Whether device `rank` has a shard of it."""
         return self.stage is None or self.stage.holds(rank, grids[self.stage.of])
 
     def shard(self, rank: int, grids: Mapping[str, Grid]) -> tuple[slice, ...]:
-        """The part of the global tensor that device `rank` holds: no padding."""
+        """The slice of the global tensor that device `rank` holds, without padding."""
         if self.sharding is None:
             return (slice(None),) * len(self.whole.shape)
         return self.sharding.shard(rank, self.whole.shape, grids[self.sharding.grid])
@@ -75,7 +75,7 @@ class Boundary:
     def taken(self, whole: Array, rank: int, grids: Mapping[str, Grid]) -> Array:
         """Device `rank`'s shard of the global tensor, padded with zeros to the local shape.
 
-        Nothing but zeros for one that has none.
+        Only zeros for a device that has no shard.
         """
         if not self.is_on(rank, grids):
             return np.zeros(self.local.shape, self.local.dtype)
@@ -87,7 +87,7 @@ class Boundary:
         return padded
 
     def put(self, local: Array, whole: Array, rank: int, grids: Mapping[str, Grid]) -> None:
-        """Write what device `rank` has of the global tensor there, without padding."""
+        """Write device `rank`'s shard into the global tensor, without its padding."""
         if not self.is_on(rank, grids):
             return
         shard = self.shard(rank, grids)
@@ -96,13 +96,13 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Handle:
-    """A number that native code is told before it runs (`passes.lower.mpi.mpi_code`)."""
+    """A number that native code needs before it runs (`passes.lower.mpi.mpi_code`)."""
 
     kind: str
     name: str = ""
-    """Of MPI's type or operation."""
+    """The name of MPI's type or operation."""
     group: tuple[Grid, Axes] | None = None
-    """Whose communicator it is."""
+    """The group whose communicator it is."""
 
 
 @dataclass(frozen=True)
@@ -114,14 +114,14 @@ class Program:
     arguments: Sequence[Boundary]
     results: Sequence[Boundary]
     sites: Mapping[str, Site]
-    """By the name of the runtime function that is called."""
+    """The collectives by the name of their runtime function."""
     ranks: Mapping[str, Grid]
-    """The runtime functions that give a device's rank, and on which grid."""
+    """The runtime functions that return a device's rank, with their grid."""
     handles: Sequence[Handle]
-    """What native code is to be told; none if the runtime does the collectives."""
+    """The numbers that native code needs; none if the runtime executes the collectives."""
     calls: Sequence[Site]
     device: int | None = None
-    """The one that it is the program of, if not of all."""
+    """The rank of the one device whose program it is; `None` if it is for all."""
 
     @classmethod
     def read(cls, module: ir.Operation, entry: str) -> Program:
@@ -146,7 +146,7 @@ class Program:
 
     @property
     def devices(self) -> int:
-        """How many devices the program is for; 1 if it has nothing to do with a grid."""
+        """The number of devices of the program; 1 if it has no grid."""
         named = {each.sharding.grid for each in (*self.arguments, *self.results) if each.sharding}
         used = {site.grid for site in self.calls} | {self.grids[name] for name in named}
         used |= set(self.ranks.values())
@@ -156,7 +156,7 @@ class Program:
         return sizes[0] if sizes else 1
 
     def scatter(self, inputs: Sequence[Array], rank: int) -> list[Array]:
-        """Device `rank`'s shards of the global `inputs`, padded where these do not divide."""
+        """Device `rank`'s shards of the global `inputs`, padded where the sharding is uneven."""
         return [
             each.taken(array, rank, self.grids)
             for array, each in zip(inputs, self.arguments, strict=True)
@@ -190,7 +190,7 @@ def choose_entry(module: ir.Operation, name: str | None) -> str:
 
 
 def _is_public(op: ir.Operation) -> bool:
-    """JAX says so; what says nothing is, too. But for the function that takes MPI's handles."""
+    """Whether a function is public: by its visibility, except `mesh_mpi_bind`."""
     if name_of(op) == BIND:
         return False
     key = "sym_visibility"
@@ -198,6 +198,7 @@ def _is_public(op: ir.Operation) -> bool:
 
 
 def find_function(module: ir.Operation, name: str) -> ir.Operation:
+    """The function of this name; raise `ShardError` if there is none."""
     functions = {name_of(op): op for op in functions_of(module)}
     if name not in functions:
         known = ", ".join(f"@{each}" for each in functions) or "none"
@@ -208,7 +209,7 @@ def find_function(module: ir.Operation, name: str) -> ir.Operation:
 def _boundary(
     module: ir.Operation, handle: ir.Operation, key: str, shardings: Shardings
 ) -> list[Boundary]:
-    """The arguments (or results, which the lowered form has as its last arguments)."""
+    """The arguments or results; in the lowered form results are the last arguments."""
     found = []
     types = handle.attributes["function_type"].value
     parts = sub_clusters_of(module)
@@ -229,7 +230,7 @@ def _boundary(
             global_type = attributes[key].value
             _check_size(handle, global_type)
             whole = _tensor_type(global_type)
-            local = TensorType(local.shape, whole.dtype)  # buffers have no signs
+            local = TensorType(local.shape, whole.dtype)  # buffers' types are signless
             sharding = shardings.of_type(global_type)
             if sharding is not None and sharding.partial:
                 raise error_at(
@@ -245,7 +246,7 @@ _MOST_DIMENSIONS = getattr(np, "MAXDIMS", 64)
 
 
 def _check_size(handle: ir.Operation, type_: ir.ShapedType) -> None:
-    """Raise if there is no array for a tensor of the function's boundary."""
+    """Raise if a tensor of the function's boundary is too large for an array."""
     if len(type_.shape) > _MOST_DIMENSIONS:
         raise error_at(
             handle.location,
@@ -304,7 +305,7 @@ def _handle(what: ir.DictAttr, shardings: Shardings) -> Handle:
 
 
 _RUNTIME = ("dealloc_helper",)
-"""Functions that upstream's passes make, and that call nothing of ours."""
+"""Functions that upstream's passes create, which contain no collectives."""
 
 
 def _calls(
@@ -314,9 +315,9 @@ def _calls(
     silent: Collection[str],
     found: dict[str, list[Site] | None],
 ) -> list[Site]:
-    """The collectives that `entry` calls, in the order of the text, calls of calls included.
+    """The collectives that `entry` calls, in the order of the text, also through callees.
 
-    `found` has those of the functions that were read already; none of those that call this one.
+    `found` caches the functions read so far; `None` marks those that call this one.
     """
     calls: list[Site] = []
     found[entry] = None

@@ -1,4 +1,4 @@
-"""Machine code for a lowered function: made by LLVM here, or loaded from where it was kept."""
+"""Machine code for a lowered function: compiled by LLVM here, or loaded from a cache."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from shard_dialect.passes.lower.mpi.mpi_code import functions_called
 from shard_dialect.processes.supervise import doing
 
 _WIDENED = "builtin.module(math-extend-to-supported-types)"
-# What math-expand-ops makes of powers is wrong, and inexact near 0 of others: only what no one has.
+# math-expand-ops is wrong for powers, and inexact near 0 for others: only for ops without another.
 _TO_LLVM = (
     "builtin.module(lower-affine,convert-scf-to-cf,"
     "convert-complex-to-standard,"
@@ -45,7 +45,7 @@ _TO_LLVM = (
 
 
 class Library(Protocol):
-    """Something that code is in."""
+    """A loaded library of compiled code."""
 
     def packed(self, name: str) -> Callable[[int], None]:
         """The function that takes pointers to the arguments of the function `name`."""
@@ -53,16 +53,16 @@ class Library(Protocol):
 
 @dataclass(frozen=True)
 class Code:
-    """What is to be known of compiled code to call it."""
+    """What a caller needs to know about compiled code."""
 
     program: Program
     arena: int
-    """Bytes of memory that it works in."""
+    """The size in bytes of its arena."""
     names: tuple[str, ...]
-    """Of the functions of ours that it calls."""
+    """The names of our functions that it calls."""
 
     def started(self, library: Library, addresses: Mapping[str, int]) -> tuple[Table, Entry]:
-        """Where it calls what, and how it is called itself."""
+        """Bind the code to the addresses; return its table and the function to call."""
         table = Table(addresses, self.names)
         table.bind(library.packed(BIND))
         return table, library.packed(_called_from_c(self.program.entry))
@@ -72,7 +72,7 @@ Entry = Callable[[int], None]
 
 
 def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
-    """Compile the function `entry` of a module in the lowered form, which is used up."""
+    """Compile the function `entry` of a module in the lowered form, which is consumed."""
     module = parsed.operation
     with module.context, ir.Location.unknown():
         program = Program.read(module, entry)
@@ -108,7 +108,7 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
 
 
 class Engine:
-    """Code that LLVM has just made."""
+    """Code that LLVM has just compiled."""
 
     def __init__(self, module: ir.Module, entry: str) -> None:
         with reporting(module.context):
@@ -118,10 +118,11 @@ class Engine:
         self._engine = made
 
     def packed(self, name: str) -> Callable[[int], None]:
+        """The function that takes pointers to the arguments of `name`."""
         return _called(self._engine.raw_lookup(name))
 
     def write_library(self, path: Path) -> bool:
-        """Write it as a shared library; not where there is nothing to link it with."""
+        """Link the code to a shared library; return whether that worked."""
         linker = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if linker is None:
             return False
@@ -135,7 +136,7 @@ class Engine:
 
 
 class SharedLibrary:
-    """Code that was made before. Raises `OSError` if it cannot be loaded."""
+    """Code that was compiled before. Raises `OSError` if it cannot be loaded."""
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
@@ -143,6 +144,7 @@ class SharedLibrary:
         """The same for the same library, however often it is loaded."""
 
     def packed(self, name: str) -> Callable[[int], None]:
+        """The function that takes pointers to the arguments of `name`."""
         address = ctypes.cast(getattr(self._library, f"_mlir_{name}"), ctypes.c_void_p).value
         return _called(address or 0)
 
@@ -159,9 +161,9 @@ def _called_from_c(entry: str) -> str:
 
 
 def _rename(module: ir.Operation, entry: ir.Operation) -> None:
-    """Give functions names that are nobody else's: a user's @sin is not the one that we call.
+    """Rename functions, so that none clashes with a library's: a user's @sin is not libm's.
 
-    The entry is public, or it would be dropped once what it calls is put in place.
+    The entry stays public, or it would be dropped when its callees are inlined.
     """
     entry.attributes["sym_visibility"] = ir.StringAttr.get("public")
     functions = [op for op in functions_of(module) if name_of(op) != MPI_BIND]
@@ -176,7 +178,7 @@ def _rename(module: ir.Operation, entry: ir.Operation) -> None:
 
 
 def _strip(module: ir.Operation, entry: ir.Operation) -> None:
-    """Drop what LLVM does not know: grids, and our attributes."""
+    """Drop what LLVM does not know: grids, and attributes of `mesh`."""
     for op in operations(body(module)):
         if op.name in GRIDS:
             op.erase()

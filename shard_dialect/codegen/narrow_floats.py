@@ -1,7 +1,7 @@
-"""Narrow floats in terms of what every processor has.
+"""Express narrow floats by what every processor supports.
 
-LLVM calls functions of a compiler's library for conversions that the processor has no instruction
-for, and for any bf16 that is moved about: this code is linked with no such library.
+LLVM calls functions of a compiler's runtime library for conversions without an instruction, and
+for moving bf16 values. Our code is not linked with such a library.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LESS, _MORE_OR_LESS = 4, 6
 
 
 def convert_by_f32(module: ir.Operation) -> None:
-    """Have f64 become bf16 or f16, and come of them, by way of f32, with the same result.
+    """Convert between f64 and bf16 or f16 through f32, with the same result.
 
-    What f32 cannot hold is rounded to the neighbour whose last bit is 1: that bit tells the second
-    rounding on which side of a tie the number was.
+    A number that f32 cannot represent is rounded to odd: to the neighbour whose last bit is 1. That
+    bit tells the second rounding on which side of a tie the number was.
     """
     for op in walk(module):
         if op.name not in ("arith.extf", "arith.truncf"):
@@ -56,9 +56,9 @@ def _compare(predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
 
 
 def move_as_bits(module: ir.Operation) -> None:
-    """In the form for LLVM: bf16 is 16 bits wherever it is a value.
+    """In the LLVM dialect, represent bf16 values as 16-bit integers.
 
-    Arithmetic on it has been made that of f32 before, so that it is only loaded, stored and chosen.
+    Arithmetic on bf16 was converted to f32 before, so it is only loaded, stored and selected.
     """
     bits = ir.IntegerType.get_signless(16)
     for op in walk(module):

@@ -1,1 +1,1 @@
-"""Programs as text that is no MLIR."""
+"""Print programs as text other than MLIR: as Python."""

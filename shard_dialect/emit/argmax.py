@@ -1,8 +1,8 @@
-"""StableHLO's reductions that look for the place of the largest element, or the smallest.
+"""Emit StableHLO's reductions that find the position of the largest or the smallest element.
 
     values, places = reduce (x, iota) by ...         at = np.argmax(x, axis=1).astype(np.int32)
 
-Places that are computed, shards that are put together for one, are looked up.
+If the positions are not an iota but computed, as when shards are joined, they are looked up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shard_dialect.rules.stablehlo.attribute_reading import integers
 
 
 def search(w: Writer, op: ir.Operation) -> None:
-    """A reduction of elements and of their places."""
+    """Write a reduction of elements and of their positions."""
     x, places, init, first = op.operands
     element, dims = x.type.element_type, integers(op, "dimensions")
     kind = search_kind(op)
@@ -47,7 +47,7 @@ def search(w: Writer, op: ir.Operation) -> None:
 
 
 def _is_least(start: ir.Attribute, kind: str) -> bool:
-    """Whether every element is found before the one that the search starts from."""
+    """Whether every element is preferred to the one that the search starts from."""
     if isinstance(start.type, ir.FloatType):
         return bool(start.value == (-inf if kind == "max" else inf))
     if str(start.type) == "i1":
@@ -56,7 +56,7 @@ def _is_least(start: ir.Attribute, kind: str) -> bool:
 
 
 def _counts(places: ir.Value, dim: int) -> bool:
-    """Whether each element is its place along the dimension."""
+    """Whether each element is its position along the dimension."""
     op = places.owner
     if isinstance(op, ir.Block):
         return False

@@ -1,4 +1,4 @@
-"""Collectives of the local form: each is a call of a function that is written into the file."""
+"""Emit collectives of the local form: each is a call of a helper that is written into the file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _NAMES = {
     Shift: "shifted",
     Receive: "received",
 }
-"""What results are called."""
+"""The names of results."""
 _OPERATIONS = {
     "product": ("MPI.PROD", "dist.ReduceOp.PRODUCT"),
     "max": ("MPI.MAX", "dist.ReduceOp.MAX"),
@@ -67,12 +67,12 @@ _OPERATIONS = {
 
 
 _UNSENT = {"mpi4py": "f16", "torch": "i16"}
-"""Elements that the target cannot send or add: MPI, gloo and NCCL have no name for them."""
+"""Element types that the target cannot send or add: MPI, gloo and NCCL have none for them."""
 
 
 @dataclass(frozen=True)
 class _Call:
-    """The call of a function for a collective, on `x`, by a group of so many along each axis."""
+    """The call of a helper for a collective on `x`, in a group with these sizes along its axes."""
 
     w: Writer
     op: ir.Operation
@@ -82,7 +82,7 @@ class _Call:
 
     @classmethod
     def of(cls, w: Writer, op: ir.Operation, grid: str, step: LocalStep) -> _Call:
-        """Raises for elements that the target cannot send."""
+        """Build the call for a step. Raises for elements that the target cannot send."""
         element = op.operands[0].type.element_type
         x, made = w.use(op.operands[0]), op.results[0].type.element_type
         if element != made:  # a reduction to a wider type
@@ -98,7 +98,7 @@ class _Call:
         return f"{name}({', '.join([self.x, self.group, *map(str, arguments)])})"
 
     def reduced(self, name: str, reduction: Reduction, *arguments: object) -> str:
-        """The same, with what joins two elements if it does not add them."""
+        """The same for a reduction: with the op that joins two elements, unless it is a sum."""
         element = self.op.operands[0].type.element_type
         if str(element) == "i1":
             raise self.w.refuse(self.op, f"a reduction {reduction} of elements of type i1")
@@ -111,18 +111,19 @@ class _Call:
         return self(name, *arguments, _OPERATIONS[reduction][self.w.is_torch])
 
     def member(self, index: Index) -> int:
-        """The number in the group of the one with this index along each axis."""
+        """The position in the group of the member with this index along each axis."""
         return place_of(index, self.sizes)
 
 
 def collective(w: Writer, op: ir.Operation) -> None:
+    """Write a collective as the call of its helper."""
     grid, step = _read(op)
     call = _Call.of(w, op, grid, step)
     w.define(op.results[0], _CALLS[type(step)](call, step), _NAMES[type(step)])
 
 
 def send(w: Writer, op: ir.Operation) -> None:
-    """A statement: what the op gives is its operand."""
+    """Write a send as a statement; the op's result is its operand."""
     grid, step = _read(op)
     assert isinstance(step, Send), "its name says so"
     call = _Call.of(w, op, grid, step)
@@ -173,11 +174,12 @@ _CALLS: dict[type, Callable[[_Call, Any], str]] = {
 
 
 def rank(w: Writer, op: ir.Operation) -> None:
+    """Write this device's rank."""
     w.values[op.results[0]] = "rank"
 
 
 def coordinates(w: Writer, op: ir.Operation) -> None:
-    """The device's index along each of the axes, all if the op names none."""
+    """Write the device's index along each of the axes; all axes if the op names none."""
     grid = symbol(op.attributes["grid"])
     axes = tuple(op.attributes["axes"]) if "axes" in op.attributes else ()
     for result, axis in zip(op.results, axes or range(w.grids[grid].rank), strict=True):
@@ -206,7 +208,7 @@ TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
         ),
         collective,
     ),
-    "mesh.done": tensor_ops.same,  # what was started was waited for at once
+    "mesh.done": tensor_ops.same,  # a start already waits for the end
     "shard.send": send,
     "shard.process_linear_index": rank,
     "shard.process_multi_index": coordinates,

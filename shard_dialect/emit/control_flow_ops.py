@@ -1,4 +1,4 @@
-"""Loops, branches, calls."""
+"""Emit loops, branches and calls."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
 
 Block = Callable[[Writer, ir.Block], ir.Operation]
-"""Writes the ops of a block but the last, and gives that."""
+"""Writes the ops of a block but the last, and returns that."""
 
 
 def for_(w: Writer, op: ir.Operation, write: Block) -> None:
+    """Write an `scf.for` as a `for`."""
     operands = list(op.operands)
     low, high, step = (w.literals.get(each) or w.use(each) for each in operands[:3])
     inits = [w.use(each) for each in operands[3:]]
@@ -34,7 +35,7 @@ def for_(w: Writer, op: ir.Operation, write: Block) -> None:
 
 
 def _carried(w: Writer, arguments: Sequence[ir.Value], inits: Sequence[str]) -> list[str]:
-    """Variables for what goes around, and what they are at the beginning."""
+    """Write the loop-carried variables with their initial values."""
     names = [w.name(argument, "carried") for argument in arguments]
     for name, init in zip(names, inits, strict=True):
         w.line(f"{name} = {init}")
@@ -49,6 +50,7 @@ def _assign(w: Writer, names: Sequence[str], values: Sequence[str]) -> None:
 
 
 def if_(w: Writer, op: ir.Operation, write: Block) -> None:
+    """Write an `scf.if` as an `if`."""
     names = [w.names.new("chosen") for _ in op.results]
     (condition,) = w.uses(op)
     w.line(f"if {condition}:")
@@ -64,7 +66,7 @@ def if_(w: Writer, op: ir.Operation, write: Block) -> None:
 
 
 def _branch(w: Writer, block: ir.Block, names: Sequence[str], write: Block) -> None:
-    """What one branch does, and gives the names."""
+    """Write one branch, and assign its results to the names."""
     with w.indented():
         before = len(w.lines)
         _assign(w, names, w.uses(write(w, block)))
@@ -73,13 +75,14 @@ def _branch(w: Writer, block: ir.Block, names: Sequence[str], write: Block) -> N
 
 
 def index_switch(w: Writer, op: ir.Operation, write: Block) -> None:
+    """Write an `scf.index_switch` as a `match`."""
     default, *regions = op.regions
     cases = zip(op.attributes["cases"], regions, strict=True)
     _match(w, op, [*((str(case), region) for case, region in cases), ("_", default)], write)
 
 
 def case(w: Writer, op: ir.Operation, write: Block) -> None:
-    """The last branch is for all numbers that no other one is for."""
+    """Write a `stablehlo.case`; its last branch is the default."""
     *regions, last = op.regions
     cases = [(str(number), region) for number, region in enumerate(regions)]
     _match(w, op, [*cases, ("_", last)], write)
@@ -101,6 +104,7 @@ def _match(
 
 
 def while_(w: Writer, op: ir.Operation, write: Block) -> None:
+    """Write an `scf.while` as a `while True` with a break."""
     before, after = (region.blocks[0] for region in op.regions)
     carried = _carried(w, list(before.arguments), w.uses(op))
     names = [w.name(argument, "passed") for argument in after.arguments]
@@ -121,6 +125,7 @@ def _leave_unless(w: Writer, goes_on: str) -> None:
 
 
 def stablehlo_while(w: Writer, op: ir.Operation, write: Block) -> None:
+    """Write a `stablehlo.while` as a `while True` with a break."""
     condition, body = (region.blocks[0] for region in op.regions)
     carried = _carried(w, list(condition.arguments), w.uses(op))
     for argument, name in zip(body.arguments, carried, strict=True):
@@ -135,7 +140,7 @@ def stablehlo_while(w: Writer, op: ir.Operation, write: Block) -> None:
 
 
 def region(w: Writer, op: ir.Operation, write: Block) -> None:
-    """A region that is done once."""
+    """Write the body of a region that runs once."""
     if len(list(op.regions[0].blocks)) != 1:
         raise w.refuse(op, "it has several blocks")
     last = write(w, op.regions[0].blocks[0])
@@ -144,6 +149,7 @@ def region(w: Writer, op: ir.Operation, write: Block) -> None:
 
 
 def call(w: Writer, op: ir.Operation, write: Block) -> None:
+    """Write a call of a function."""
     callee = op.attributes["callee"].value
     if callee not in w.functions:
         raise w.refuse(op, f"@{callee} has no body")

@@ -1,6 +1,6 @@
-"""Ops that go over elements one by one: one line each.
+"""Emit elementwise ops: one line each.
 
-`{0}` is the first operand. Where numpy and torch differ, numpy's is first.
+In the templates `{0}` is the first operand. Where numpy and torch differ, numpy's is first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SAME = {
 _DIFFERENT = {
     "sign": (
         "np.sign({0})",
-        "torch.where(torch.isnan({0}), {0}, torch.sign({0}))",  # else 0 for what is no number
+        "torch.where(torch.isnan({0}), {0}, torch.sign({0}))",  # torch gives 0 for a NaN
     ),
     "rsqrt": ("1 / np.sqrt({0})", "torch.rsqrt({0})"),
     "logistic": ("1 / (1 + np.exp(-{0}))", "torch.sigmoid({0})"),
@@ -103,9 +103,9 @@ OPS: dict[str, str] = {
     "stablehlo.is_finite": "isfinite",
     "stablehlo.round_nearest_even": "even",
 }
-"""For each op the operation that it is."""
+"""The operation for each op."""
 _ON_BITS = ("and", "or", "xor", "not", "select")
-"""What may be done to i1: a sum of two is not what `+` makes of them."""
+"""The ops that are supported on i1: `+`, for one, is not their sum."""
 _NAMES = {
     "add": "added",
     "sub": "difference",
@@ -123,14 +123,14 @@ _NAMES = {
     "abs": "magnitude",
     "even": "rounded",
 }
-"""What results are called, where it is not as the operation."""
+"""The names of results, where they differ from the operation's."""
 _ON_INDICES = {
     "max": "max({0}, {1})",
     "min": "min({0}, {1})",
     "quotient": "int({0} / {1})",
     "remainder": "{0} - int({0} / {1}) * {1}",
 }
-"""Indices are Python's numbers."""
+"""The operations on indices, which are Python's integers."""
 _CASTS = (
     "arith.extf arith.truncf arith.sitofp arith.fptosi arith.extsi arith.extui arith.trunci "
     "arith.uitofp stablehlo.convert"
@@ -141,11 +141,12 @@ _DIRECTIONS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": "
 
 
 def element_of(type_: ir.Type) -> ir.Type:
+    """The element type of a tensor, or the type itself."""
     return type_.element_type if isinstance(type_, ir.ShapedType) else type_
 
 
 def simple(w: Writer, op: ir.Operation) -> None:
-    """An op whose line is in the tables."""
+    """Write an op that is in the tables."""
     operation = OPS[op.name]
     element = str(element_of(op.operands[-1].type))
     if element == "i1" and operation not in _ON_BITS:
@@ -173,7 +174,7 @@ def simple(w: Writer, op: ir.Operation) -> None:
 
 
 def _operands(w: Writer, op: ir.Operation, *, is_operator: bool) -> list[str]:
-    """The operands; of two, one that is a number everywhere as that number."""
+    """The operands as text; of two, a splat is written as its number."""
     numbers = [each in w.literals for each in op.operands]
     shapes = {str(each.type) for each in op.operands}
     is_number = len(numbers) == 2 and sum(numbers) == 1 and len(shapes) == 1
@@ -183,6 +184,7 @@ def _operands(w: Writer, op: ir.Operation, *, is_operator: bool) -> list[str]:
 
 
 def cast(w: Writer, op: ir.Operation) -> None:
+    """Write a conversion of elements."""
     x = op.operands[0]
     source, target = element_of(x.type), element_of(op.results[0].type)
     is_bit = str(source) == "i1"
@@ -198,6 +200,7 @@ def cast(w: Writer, op: ir.Operation) -> None:
 
 
 def compare(w: Writer, op: ir.Operation) -> None:
+    """Write a comparison."""
     if op.name == "stablehlo.compare":
         direction = str(op.attributes["comparison_direction"]).split()[-1].rstrip(">")
         order: str | None = _DIRECTIONS[direction]
@@ -215,6 +218,7 @@ def compare(w: Writer, op: ir.Operation) -> None:
 
 
 def index_cast(w: Writer, op: ir.Operation) -> None:
+    """Write a conversion between indices and integers."""
     (x,) = w.uses(op)
     if isinstance(op.results[0].type, ir.IndexType):
         w.define(op.results[0], f"int({x})", "index")

@@ -1,9 +1,9 @@
-"""StableHLO's `gather` and `scatter`: an index for each dimension of what is read or written.
+"""Emit StableHLO's `gather` and `scatter`: one index array per dimension that is read or written.
 
     start = np.clip(ids[:, 0], 0, 99).reshape(8, 1)
     gather = table[start, np.arange(16).reshape(1, 16)]
 
-where each index is said along the dimensions of the slices.
+where the shapes of the indices broadcast to the shape of the slices.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _AT = {"sum": "add", "product": "multiply", "max": "maximum", "min": "minimum"}
 
 
 def gather(w: Writer, op: ir.Operation) -> None:
+    """Write a gather as advanced indexing."""
     operand, indices = op.operands
     given, shape = Numbers.of_gather(op), list(op.results[0].type.shape)
     lengths = list(op.attributes["slice_sizes"])
@@ -30,6 +31,7 @@ def gather(w: Writer, op: ir.Operation) -> None:
 
 
 def scatter(w: Writer, op: ir.Operation) -> None:
+    """Write a scatter as an update by advanced indexing."""
     if len(op.operands) != 3:
         raise w.refuse(op, "of several tensors at once")
     operand, indices, updates = op.operands
@@ -63,7 +65,7 @@ def scatter(w: Writer, op: ir.Operation) -> None:
 
 
 def _misses(given: Numbers, shape: Sequence[int], indices: ir.Value) -> bool:
-    """Whether the indices leave a dimension out: there are slices, and nothing that says where."""
+    """Whether the indices leave a dimension out: it is sliced, and no index gives its start."""
     batches = given.batches(tuple(shape), tuple(indices.type.shape))
     return not given.indexed and any(of is None for of, _ in batches.values())
 
@@ -76,9 +78,9 @@ def _places(
     shape: Sequence[int],
     lasts: Sequence[int] | None,
 ) -> list[str]:
-    """For each dimension of the operand where the elements of the slices are in it.
+    """For each dimension of the operand, the indices of the slices' elements.
 
-    Where slices begin is kept inside of 0 and `lasts`.
+    The starts of slices are clamped to 0 and `lasts`.
     """
     rank = op.operands[0].type.rank
     if not rank:
@@ -114,7 +116,7 @@ def _start(w: Writer, given: Numbers, indices: ir.Value, of: int, last: int | No
 
 
 def _shaped(text: str, kept: Collection[int], shape: Sequence[int]) -> str:
-    """Along the dimensions that are kept, of size 1 along the others."""
+    """Reshape to keep these dimensions, with size 1 along the others."""
     sizes = [size if dim in kept else 1 for dim, size in enumerate(shape)]
     return text if len(kept) == len(shape) else f"{text}.reshape({', '.join(map(str, sizes))})"
 

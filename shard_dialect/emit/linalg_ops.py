@@ -1,4 +1,4 @@
-"""linalg: each op as a `generic`, and that as a product, or as ops on whole tensors.
+"""Emit linalg: each op as a `generic`, and that as a product, or as ops on tensors.
 
 iterators [parallel, parallel, reduction]        z = x[:, None, :] * y[None, :, :]
 (d0, d1, d2) -> (d0, d2), (d1, d2), (d0, d1)     r = np.sum(z, axis=(2,))
@@ -16,7 +16,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.walk import operations
 
 REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "and": "all", "or": "any"}
-"""For the op that joins two elements what joins those of a dimension."""
+"""For each op that joins two elements, the function that reduces dimensions."""
 JOINED = {
     "add": "summed",
     "mul": "multiplied",
@@ -25,7 +25,7 @@ JOINED = {
     "and": "all_of",
     "or": "any_of",
 }
-"""What their results are called."""
+"""The names of their results."""
 _ADD, _MULTIPLY = ("arith.addf", "arith.addi"), ("arith.mulf", "arith.muli")
 
 
@@ -41,7 +41,7 @@ def is_zero(value: ir.Value) -> bool:
 
 
 def is_fill(op: ir.Operation) -> bool:
-    """Whether the op writes one number everywhere."""
+    """Whether the op sets every element to one number."""
     if op.name != "linalg.generic" or isinstance(op.operands[0].type, ir.ShapedType):
         return False
     block = op.regions[0].blocks[0]
@@ -53,7 +53,7 @@ def is_fill(op: ir.Operation) -> bool:
 
 
 def fill(w: Writer, op: ir.Operation) -> None:
-    """Written where it is used, if it is a number: most often a product starts from it."""
+    """Write a fill where it is used, if it is a number: most often a product starts from it."""
     number, result = op.operands[0], op.results[0]
     if number in w.literals:
         w.literals[result] = w.literals[number]
@@ -64,6 +64,7 @@ def fill(w: Writer, op: ir.Operation) -> None:
 
 
 def generic(w: Writer, op: ir.Operation) -> None:
+    """Write a linalg op as a product, or as the ops of its body on tensors."""
     inputs, _ = _split(op)
     if is_fill(op):
         fill(w, op)
@@ -102,7 +103,7 @@ def _align(
     sizes: Sequence[int],
     count: int,
 ) -> None:
-    """Let the body's first `count` arguments be operands with a dimension for each loop."""
+    """Bind the body's first `count` arguments to operands with one dimension per loop."""
     block = op.regions[0].blocks[0]
     for argument, operand, of in list(zip(block.arguments, op.operands, dims, strict=True))[:count]:
         if not isinstance(operand.type, ir.ShapedType):
@@ -116,7 +117,7 @@ def _align(
 
 
 def _dims(w: Writer, op: ir.Operation, map_: ir.AffineMap) -> list[int]:
-    """The loop of each dimension."""
+    """The loop for each dimension."""
     found = []
     for each in map_.results:
         if not isinstance(each, ir.AffineDimExpr) and not ir.AffineDimExpr.isinstance(each):
@@ -146,7 +147,7 @@ def _sizes(op: ir.Operation, dims: Sequence[Sequence[int]], count: int) -> list[
 
 
 def _is_product(op: ir.Operation, inputs: int) -> bool:
-    """Whether the body adds what is multiplied, and nothing else."""
+    """Whether the body only multiplies and adds."""
     block = op.regions[0].blocks[0]
     body = operations(block)
     if inputs != 2 or len(body) != 3 or len(block.arguments) != 3:
@@ -174,7 +175,7 @@ def _product(w: Writer, op: ir.Operation, dims: Sequence[Sequence[int]]) -> None
 def multiplied(
     w: Writer, a: str, b: str, of_a: Sequence[int], of_b: Sequence[int], of_c: Sequence[int]
 ) -> str:
-    """The product of two tensors, summed over what the result has not."""
+    """The product of two tensors, summed over the loops that the result lacks."""
     batch = list(of_c[:-2])
     if len(of_c) >= 2 and list(of_a[:-2]) == batch == list(of_b[:-2]):
         m, n = of_c[-2:]
@@ -190,7 +191,7 @@ def multiplied(
 
 
 def _aligned(w: Writer, x: str, dims: Sequence[int], count: int) -> str:
-    """The operand with a dimension for each loop."""
+    """The operand with one dimension per loop."""
     x = w.permuted(x, sorted(range(len(dims)), key=lambda place: dims[place]))
     if len(dims) == count:
         return x
@@ -199,9 +200,9 @@ def _aligned(w: Writer, x: str, dims: Sequence[int], count: int) -> str:
 
 
 def _extent(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> tuple[int, ...] | None:
-    """The shape of what the op makes of whole tensors: 1 where it does not depend on a loop.
+    """The shape of the body's op on tensors, with 1 along a loop that it does not depend on.
 
-    `None` if it makes a number of numbers.
+    `None` if it computes a scalar from scalars.
     """
     if op.name == "linalg.index":
         dim = op.attributes["dim"].value
@@ -232,7 +233,7 @@ def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
 
 
 def constant(w: Writer, op: ir.Operation) -> None:
-    """A number is written where it is used."""
+    """Write a constant; a number is written where it is used."""
     result = op.results[0]
     type_ = result.type
     dtype = w.dtype(elementwise.element_of(type_), op.location)
@@ -272,7 +273,7 @@ _LONGEST = 1000
 def _without_joins(
     w: Writer, op: ir.Operation, inside: list[ir.Operation], last: ir.Operation, inputs: int
 ) -> list[ir.Operation]:
-    """The body's ops but those that join an element with what there is so far."""
+    """The body's ops without those that join an element with the accumulator."""
     joins = [yielded.owner for yielded in last.operands]
     accumulators = list(op.regions[0].blocks[0].arguments)[inputs:]
     for join, accumulator in zip(joins, accumulators, strict=True):
@@ -315,7 +316,7 @@ def _reduce(
 
 
 def _whole(w: Writer, value: ir.Value, sizes: Sequence[int]) -> str:
-    """The value with an element for each turn of the loops."""
+    """The value broadcast to all iterations of the loops."""
     x = w.use(value)
     return x if w.extents.get(value) == tuple(sizes) else w.broadcast(x, sizes)
 
@@ -323,7 +324,7 @@ def _whole(w: Writer, value: ir.Value, sizes: Sequence[int]) -> str:
 def reduction(
     w: Writer, kind: str, x: str, dims: Sequence[int], element: ir.Type, op: ir.Operation
 ) -> str:
-    """The elements along `dims` joined into one."""
+    """The elements along `dims` reduced to one."""
     name, axes = REDUCTIONS[kind], tuple(dims)
     if str(element) != "i1" and kind in ("and", "or"):
         raise w.refuse(op, "bits of integers are joined")
@@ -342,7 +343,7 @@ def reduction(
 def _give(
     w: Writer, yielded: ir.Value, result: ir.Value, of: Sequence[int], sizes: Sequence[int]
 ) -> None:
-    """The result of a body that only computes."""
+    """Write the result of a body without reduction."""
     is_whole = w.extents.get(yielded) == tuple(sizes)
     text = _whole(w, yielded, sizes)
     if is_whole and list(of) == sorted(of) and not isinstance(yielded.owner, ir.Block):

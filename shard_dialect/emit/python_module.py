@@ -1,4 +1,4 @@
-"""A module in the local form as a Python program.
+"""Emit a module in the local form as a Python program.
 
 %0 = linalg.matmul ins(%x, %w) ...            product = x @ w  # 4x16xf32
 %1 = shard.all_reduce %0 on @g                all_reduce = all_reduce(product, along_1)
@@ -50,7 +50,7 @@ TABLE: Mapping[str, Callable[[Writer, ir.Operation], None]] = {
 
 
 def emit_python(module: ir.Module, target: Target) -> str:
-    """The program of a module, in the text of a Python file. The module is used up."""
+    """Return the program of a module as the text of a Python file. The module is consumed."""
     root = module.operation
     functions = functions_of(root)
     for function in functions:
@@ -115,7 +115,7 @@ def _function(w: Writer, function: ir.Operation) -> None:
 
 
 def _block(w: Writer, block: ir.Block) -> ir.Operation:
-    """Write all ops but the last, and give that."""
+    """Write all ops but the last, and return that."""
     *inside, last = operations(block)
     for op in inside:
         if op.name in control_flow_ops.TABLE:
@@ -128,12 +128,12 @@ def _block(w: Writer, block: ir.Block) -> ir.Operation:
 
 
 def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardings) -> list[str]:
-    """The part of the file that reads or draws inputs, runs the program, and writes results."""
+    """The `main` of the file: it reads or draws inputs, runs the program, and writes results."""
     _, first = _shards(w, module, entry, "arg_attrs", ARGUMENT, shardings)
     count, second = _shards(w, module, entry, "res_attrs", RESULT, shardings)
     torch = w.is_torch
     call = f"{w.functions[name_of(entry)]}(*shards)"
-    # numpy has no bf16: such files hold its bytes.
+    # numpy has no bf16: files hold its bytes instead.
     is_raw = any("torch.bfloat16" in row for row in (*first, *second))
     read, made = (
         ("from_bytes", "to_bytes(each)") if is_raw else ("torch.from_numpy", "each.numpy()")
@@ -199,7 +199,7 @@ def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shard
 
 
 def _last_waits(w: Writer) -> list[str]:
-    """Messages that are on the way are not to be lost with who sent them."""
+    """Wait for messages in transit, which end with their sender."""
     if not any(line.strip().startswith("send(") for line in w.lines):
         return []
     if w.is_torch:
@@ -219,7 +219,7 @@ def _shards(
     key: str,
     shardings: Shardings,
 ) -> tuple[int, list[str]]:
-    """A row for each argument, or result."""
+    """The number of rows, and a row with the shape and sharding of each argument or result."""
     type_ = function.attributes["function_type"].value
     types = type_.inputs if where == "arg_attrs" else type_.results
     parts, rows = sub_clusters_of(module), []
@@ -228,14 +228,20 @@ def _shards(
             raise error_at(
                 function.location, f"a {local} is neither drawn nor written: a tensor is"
             )
-        whole = attributes[key].value if key in attributes else local
-        lies = shardings.of_type(whole)
-        if lies is not None and (lies.partial or lies.halos or lies.offsets):
-            raise error_at(function.location, f"shards that lie as {lies} have no Python")
-        grid = w.grid_names[lies.grid] if lies else next(iter(w.grid_names.values()), "(1,)")
-        split = [list(each) for each in lies.split_axes] if lies else [[] for _ in whole.shape]
+        global_type = attributes[key].value if key in attributes else local
+        sharding = shardings.of_type(global_type)
+        if sharding is not None and (sharding.partial or sharding.halos or sharding.offsets):
+            raise error_at(function.location, f"a tensor sharded as {sharding} has no Python")
+        grid = (
+            w.grid_names[sharding.grid] if sharding else next(iter(w.grid_names.values()), "(1,)")
+        )
+        split = (
+            [list(each) for each in sharding.split_axes]
+            if sharding
+            else [[] for _ in global_type.shape]
+        )
         dtype = w.dtype(local.element_type, function.location)
-        row = f"{grid}, {split}, {list(whole.shape)}, {list(local.shape)}, {dtype}"
+        row = f"{grid}, {split}, {list(global_type.shape)}, {list(local.shape)}, {dtype}"
         if where == "res_attrs":
             part = parts[symbol(attributes[STAGE])] if STAGE in attributes else None
             held = part and [

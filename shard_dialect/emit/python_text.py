@@ -1,4 +1,4 @@
-"""Python as text: lines that are folded as a formatter would, and names."""
+"""Format Python text: lines folded as by a formatter, and unique names."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from shard_dialect.errors import shown
 
 WIDTH = 88
 _LONGEST = 60
-"""Characters of a name, before a number that tells it from others."""
+"""The largest number of characters of a name, without the number that makes it unique."""
 
 
 def folded(line: str, comment: str = "", after: str = "") -> list[str]:
-    r"""The line, and where it is too long what its last brackets hold on lines of their own.
+    r"""Return the lines of a statement; if it is too long, its last brackets' content is folded.
 
-    `after` stands behind it. The comment may come from the source: whatever is in it, it ends with
-    the line.
+    `after` follows the last line. The comment may come from the source: whatever it contains, it
+    ends with the line.
 
     >>> print(*folded("y = join(" + "a_long_name, " * 6 + "z)"), sep="\n")
     y = join(
@@ -42,7 +42,7 @@ def folded(line: str, comment: str = "", after: str = "") -> list[str]:
     if len(inner) + len(inside) <= WIDTH:
         return [head, inner + inside, indent + tail + end]
     parts = _parts(inside)
-    # Behind one part alone a comma would make a tuple, but where it is an argument.
+    # A comma after a single element would make a tuple, except in a call.
     comma = "," if len(parts) > 1 or _is_call(head, inside) else ""
     rows = [row for part in parts for row in folded(inner + part, after=comma)]
     return [head, *rows, indent + tail + end]
@@ -54,7 +54,7 @@ def _is_call(head: str, inside: str) -> bool:
 
 
 def _opening(line: str) -> int | None:
-    """Where the bracket opens that the line ends with."""
+    """The position of the bracket that the last character closes, or `None`."""
     if not line or line[-1] not in ")]":
         return None
     line = _without_strings(line)
@@ -67,12 +67,12 @@ def _opening(line: str) -> int | None:
 
 
 def _without_strings(text: str) -> str:
-    """The text with what is between quotes made letters."""
+    """The text with the content of string literals replaced by letters."""
     return re.sub(r'"[^"]*"', lambda match: "x" * len(match[0]), text)
 
 
 def _parts(inside: str) -> list[str]:
-    """What commas outside of brackets separate."""
+    """Split the text at commas outside of brackets."""
     parts, depth, begin = [], 0, 0
     for place, character in enumerate(_without_strings(inside)):
         depth += (character in "([{") - (character in ")]}")
@@ -83,24 +83,24 @@ def _parts(inside: str) -> list[str]:
 
 
 def in_docstring(text: str) -> str:
-    r"""The text as it may stand between triple quotes, whatever is in it.
+    r"""Escape the text, whatever it contains, for a docstring.
 
     >>> print(in_docstring('a "b" \\ \n'))
     a \"b\" \\ \n
     """
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return shown(quoted)  # what this escapes, Python reads again
+    return shown(quoted)  # its escapes are Python's
 
 
 class Names:
-    """Names that are given once."""
+    """Unique names."""
 
     def __init__(self, taken: set[str]) -> None:
         self.taken = set(taken)
 
-    def new(self, wanted: str) -> str:
-        """A name like the one that is wanted, with a number behind it if it is taken."""
-        base = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_").lower() or "value"
+    def new(self, preferred: str) -> str:
+        """A name like `preferred`, with a number appended if it is taken."""
+        base = re.sub(r"\W", "_", preferred, flags=re.ASCII).strip("_").lower() or "value"
         base = base[:_LONGEST]
         base = f"_{base}" if base[0].isdecimal() else base
         base = f"{base}_" if keyword.iskeyword(base) else base

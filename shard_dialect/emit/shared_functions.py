@@ -1,4 +1,4 @@
-"""The functions that emitted programs share, as text: those that a program uses."""
+"""The helper functions of emitted programs as text: those that a program uses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _statements(target: Target) -> list[tuple[ast.stmt, str]]:
 
 
 def _parts(target: Target) -> dict[str, str]:
-    """The functions and classes, and what some of them remember, by name."""
+    """The functions, classes and global variables of the helpers, by name."""
     found = {}
     for node, text in _statements(target):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -53,13 +53,13 @@ def _parts(target: Target) -> dict[str, str]:
 
 
 def start(target: Target) -> list[str]:
-    """What every program begins with: who it is among the others."""
+    """The statements that every program begins with: they find this device's rank."""
     _, *found = [
         text
         for node, text in _statements(target)
         if isinstance(node, (ast.Expr, ast.Assign, ast.If))
     ]
-    return found  # but for the docstring
+    return found  # without the docstring
 
 
 def needed(target: Target, text: str) -> list[str]:
@@ -86,7 +86,7 @@ def imports(target: Target, text: str) -> str:
 
 
 def names(target: Target) -> set[str]:
-    """What programs must not call their own values."""
+    """The names that programs must not use for their own values."""
     return {
         *dir(builtins),
         *_parts(target),

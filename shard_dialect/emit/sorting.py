@@ -1,4 +1,4 @@
-"""`stablehlo.sort`: where elements come from by what the comparator compares, and they themselves.
+"""Emit `stablehlo.sort`: the permutation that the comparator gives, applied to the operands.
 
 %r:2 = sort (%k, %v) by %a < %b        order = np.argsort(k, axis=1, kind="stable")
                                        ordered = np.take_along_axis(k, order, 1)
@@ -19,7 +19,7 @@ from shard_dialect.rules.stablehlo.attribute_reading import integer
 
 @dataclass(frozen=True)
 class _Key:
-    """By which operand is sorted, and how: `order` is one of `_FLOATS`."""
+    """A sort key: an operand, and its `order`, one of `_FLOATS`."""
 
     operand: int
     is_falling: bool
@@ -27,6 +27,7 @@ class _Key:
 
 
 def sort(w: Writer, op: ir.Operation) -> None:
+    """Write a sort; raise for a comparator that is not lexicographic."""
     count = len(op.operands)
     (compared,) = made(body(op), [f"{each}{at}" for at in range(count) for each in "xy"])
     keys = _keys(compared, count)
@@ -53,16 +54,16 @@ def sort(w: Writer, op: ir.Operation) -> None:
 
 
 def _order(w: Writer, keys: list[str], dim: int) -> str:
-    """Where elements come from that are sorted by some keys, and among those equal as they were."""
+    """The permutation of a stable sort by some keys."""
     if len(keys) == 1:
         numpy = f'np.argsort({keys[0]}, axis={dim}, kind="stable")'
         return w.pick(numpy, f"torch.argsort({keys[0]}, dim={dim}, stable=True)")
-    listed = ", ".join(reversed(keys))  # it takes the last one first
+    listed = ", ".join(reversed(keys))  # its last key is the most significant
     return w.pick(f"np.lexsort(({listed}), axis={dim})", f"lexsort([{listed}], {dim})")
 
 
 def _written(w: Writer, key: _Key, type_: ir.RankedTensorType, x: str) -> list[str]:
-    """What rises as the key is to: numpy and torch sort numbers so, and NaNs behind them."""
+    """Expressions that ascend with the key: numpy and torch sort ascending, NaNs last."""
     if not isinstance(type_.element_type, ir.FloatType):
         return [f"~{x}" if key.is_falling else x]
     rising, falling = _FLOATS[key.order]
@@ -74,10 +75,10 @@ _FLOATS = {
     "numbers": (("{0}",), ("~{m}.isnan({0})", "-{0}")),
     "total": (("total_order({0})",), ("~total_order({0})",)),
 }
-"""For each order of floats the keys of what rises and falls by it.
+"""For each order of floats, the expressions of an ascending and a descending key.
 
-`plain` has no place for NaNs, `numbers` has them behind all numbers and -0.0 equal to 0.0, and
-`total` is IEEE 754's.
+`plain` does not order NaNs, `numbers` has them after all numbers and -0.0 equal to 0.0, and
+`total` is IEEE 754's total order.
 """
 
 
@@ -103,7 +104,7 @@ def _keys(compared: Term, count: int) -> list[_Key]:
 
 
 def _after(less: Term, rest: Term) -> Term | None:
-    """Of `x == y and more` what is `more`, where `less` is `x < y`."""
+    """For `x == y and more`, the term `more`, where `less` is `x < y`; else `None`."""
     if isinstance(less, str) or isinstance(rest, str):
         return None
     if str(less[0]) not in _EQUAL or rest[0] != "and":
@@ -114,7 +115,7 @@ def _after(less: Term, rest: Term) -> Term | None:
 
 
 def _canonical(x: str) -> Term:
-    """What JAX compares in the total order: one zero, and one NaN."""
+    """The operand as JAX compares it in the total order: with one zero, and one NaN."""
     is_zero = commuted("eq", x, "0.0")
     return ("select", ("ne", x, x), "nan", ("select", is_zero, "0.0", x))
 

@@ -1,4 +1,4 @@
-"""StableHLO, but for its elementwise ops."""
+"""Emit StableHLO's ops that are not elementwise."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from shard_dialect.rules.stablehlo.attribute_reading import integers, numbers
 
 
 def dot_general(w: Writer, op: ir.Operation) -> None:
+    """Write a product of tensors."""
     _check_same(w, op)
     if w.is_torch and str(op.results[0].type.element_type) == "i1":
         raise w.refuse(op, "of elements of type i1")
@@ -40,12 +41,13 @@ def dot_general(w: Writer, op: ir.Operation) -> None:
 
 
 def _check_same(w: Writer, op: ir.Operation) -> None:
-    """Raise if a product is to be summed in wider elements than it is made of."""
+    """Raise if a product accumulates in a wider type than its operands'."""
     if op.operands[0].type.element_type != op.results[0].type.element_type:
         raise w.refuse(op, "its result has other elements than its operands")
 
 
 def broadcast_in_dim(w: Writer, op: ir.Operation) -> None:
+    """Write a broadcast."""
     x, type_ = op.operands[0], op.results[0].type
     if x in w.literals:
         w.literals[op.results[0]] = w.literals[x]
@@ -62,11 +64,13 @@ def broadcast_in_dim(w: Writer, op: ir.Operation) -> None:
 
 
 def transpose(w: Writer, op: ir.Operation) -> None:
+    """Write a transpose."""
     order = integers(op, "permutation")
     w.define(op.results[0], w.permuted(w.use(op.operands[0]), order), "transposed")
 
 
 def iota(w: Writer, op: ir.Operation) -> None:
+    """Write an iota."""
     type_, dim = op.results[0].type, op.attributes["iota_dimension"].value
     size, dtype = type_.shape[dim], w.dtype(type_.element_type, op.location)
     text = w.pick(
@@ -79,6 +83,7 @@ def iota(w: Writer, op: ir.Operation) -> None:
 
 
 def slice_(w: Writer, op: ir.Operation) -> None:
+    """Write a static slice."""
     lists = [integers(op, name) for name in ("start_indices", "limit_indices", "strides")]
     index = ", ".join(
         f"{start}:{end}" if step == 1 else f"{start}:{end}:{step}"
@@ -88,11 +93,13 @@ def slice_(w: Writer, op: ir.Operation) -> None:
 
 
 def reverse(w: Writer, op: ir.Operation) -> None:
+    """Write a reversal of dimensions."""
     dims = tuple(integers(op, "dimensions"))
     w.define(op.results[0], f"{w.module}.flip({w.use(op.operands[0])}, {dims})", "reversed")
 
 
 def pad(w: Writer, op: ir.Operation) -> None:
+    """Write a padding, also an interior or a negative one."""
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     low, high, holes = (integers(op, name) for name in names)
     if any(holes) or min((*low, *high), default=0) < 0:
@@ -101,7 +108,7 @@ def pad(w: Writer, op: ir.Operation) -> None:
 
 
 def _starts(w: Writer, op: ir.Operation, first: int, sizes: Sequence[int]) -> str:
-    """An index of a part that begins at the operands, as far as there is room."""
+    """An index of a slice that starts at the operands, clamped to be inside."""
     whole = op.operands[0].type.shape
     found = []
     for start, size, all_ in zip(list(op.operands)[first:], sizes, whole, strict=True):
@@ -113,11 +120,13 @@ def _starts(w: Writer, op: ir.Operation, first: int, sizes: Sequence[int]) -> st
 
 
 def dynamic_slice(w: Writer, op: ir.Operation) -> None:
+    """Write a slice at a dynamic start."""
     index = _starts(w, op, 1, op.results[0].type.shape)
     w.define(op.results[0], f"{w.use(op.operands[0])}[{index}]", "part")
 
 
 def dynamic_update_slice(w: Writer, op: ir.Operation) -> None:
+    """Write an update of a slice at a dynamic start."""
     part = w.use(op.operands[1])
     index = _starts(w, op, 2, op.operands[1].type.shape)
     w.define(op.results[0], w.fresh(op.operands[0]), "updated")
@@ -125,7 +134,7 @@ def dynamic_update_slice(w: Writer, op: ir.Operation) -> None:
 
 
 def _join(w: Writer, op: ir.Operation) -> str:
-    """What the body does to two elements, if it is one op."""
+    """The op of a body that joins two elements by one op."""
     block = op.regions[0].blocks[0]
     join, *rest = operations(block)
     kind = elementwise.OPS.get(join.name)
@@ -155,6 +164,7 @@ def _with_init(w: Writer, kind: str, init: ir.Value, text: str) -> str:
 
 
 def reduce(w: Writer, op: ir.Operation) -> None:
+    """Write a reduction along dimensions."""
     if len(op.results) == 2:
         argmax.search(w, op)
         return
@@ -168,6 +178,7 @@ def reduce(w: Writer, op: ir.Operation) -> None:
 
 
 def reduce_window(w: Writer, op: ir.Operation) -> None:
+    """Write a reduction in windows."""
     kind = _join(w, op)
     x, init = op.operands
     size = integers(op, "window_dimensions")
@@ -186,7 +197,7 @@ def reduce_window(w: Writer, op: ir.Operation) -> None:
 def _padded(
     w: Writer, op: ir.Operation, x: str, type_: Any, padding: Sequence[int], number: ir.Value | None
 ) -> str:
-    """The name of `x` with room around it, if there is to be any."""
+    """The name of `x`, padded if a padding is not zero."""
     if not any(padding):
         return x
     shape, index = [], []
@@ -204,6 +215,7 @@ def _padded(
 
 
 def convolution(w: Writer, op: ir.Operation) -> None:
+    """Write a convolution."""
     _check_same(w, op)
     given = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
     space = list(given.input_spatial_dimensions)
@@ -241,12 +253,12 @@ def convolution(w: Writer, op: ir.Operation) -> None:
     w.define(op.results[0], text, "convolved")
 
 
-def _turned(w: Writer, x: str, wanted: str, order: Sequence[int]) -> str:
-    """The name of `x` with its dimensions in another order, if it is another."""
+def _turned(w: Writer, x: str, preferred: str, order: Sequence[int]) -> str:
+    """The name of `x` with its dimensions in this order."""
     text = w.permuted(x, order)
     if text == x:
         return x
-    name = w.names.new(wanted)
+    name = w.names.new(preferred)
     w.line(f"{name} = {text}")
     return name
 

@@ -1,4 +1,4 @@
-"""`tensor`: parts, shapes, and what tensors are made of."""
+"""Emit `tensor` ops: slices, shapes, and new tensors."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from shard_dialect.ir.walk import operations
 
 
 def empty(w: Writer, op: ir.Operation) -> None:
+    """Write a new tensor."""
     type_ = op.results[0].type
     if type_.has_static_shape:
         w.values[op.results[0]] = w.full(type_, "0", op.location)
@@ -25,18 +26,20 @@ def empty(w: Writer, op: ir.Operation) -> None:
 
 
 def extract(w: Writer, op: ir.Operation) -> None:
+    """Write a read of one element."""
     x, *places = w.uses(op)
     w.define(op.results[0], f"{x}[{', '.join(places)}]" if places else f"{x}[()]", "element")
 
 
 def insert(w: Writer, op: ir.Operation) -> None:
+    """Write a copy of a tensor with one element replaced."""
     element, _, *places = [w.values[each] for each in op.operands]
     w.define(op.results[0], w.fresh(op.operands[1]), "inserted")
     w.line(f"{w.use(op.results[0])}[{', '.join(places) or '()'}] = {element}")
 
 
 def _ranges(w: Writer, op: ir.Operation, first: int) -> str:
-    """Offsets, sizes and strides, as an index. Dynamic ones are the operands from `first` on."""
+    """An index from offsets, sizes and strides. Dynamic ones are the operands from `first` on."""
     operands = iter([w.use(each) for each in list(op.operands)[first:]])
     lists = []
     for name in ("static_offsets", "static_sizes", "static_strides"):
@@ -55,12 +58,13 @@ def _range(offset: int | str, size: int | str, stride: int | str) -> str:
 
 
 def extract_slice(w: Writer, op: ir.Operation) -> None:
+    """Write a slice."""
     text = f"{w.use(op.operands[0])}[{_ranges(w, op, 1)}]"
     w.define(op.results[0], _shaped(op, text), "part")
 
 
 def _shaped(op: ir.Operation, text: str) -> str:
-    """Dimensions of size one may be left out."""
+    """Reshape where a dimension of size one is dropped."""
     type_ = op.results[0].type
     if len(op.attributes["static_sizes"]) == len(type_.shape):
         return text
@@ -68,6 +72,7 @@ def _shaped(op: ir.Operation, text: str) -> str:
 
 
 def insert_slice(w: Writer, op: ir.Operation) -> None:
+    """Write a copy of a tensor with a slice replaced."""
     part = w.use(op.operands[0])
     sizes = list(op.attributes["static_sizes"])
     w.define(op.results[0], w.fresh(op.operands[1]), "inserted")
@@ -81,34 +86,39 @@ def _tuple(shape: Sequence[int]) -> str:
 
 
 def reshape(w: Writer, op: ir.Operation) -> None:
+    """Write a reshape."""
     shape = op.results[0].type.shape
     w.define(op.results[0], f"{w.use(op.operands[0])}.reshape({_tuple(shape)})", "reshaped")
 
 
 def same(w: Writer, op: ir.Operation) -> None:
-    """Each result is what its operand is."""
+    """Let each result be its operand."""
     for result, operand in zip(op.results, op.operands, strict=True):
         w.values[result] = w.use(operand)
 
 
 def concat(w: Writer, op: ir.Operation) -> None:
+    """Write a concatenation."""
     name = "dim" if op.name == "tensor.concat" else "dimension"
     joined(w, op, op.attributes[name].value)
 
 
 def joined(w: Writer, op: ir.Operation, dim: int) -> None:
+    """Write a concatenation along `dim`."""
     text = ", ".join(w.uses(op))
     function = w.pick("np.concatenate", "torch.cat")
     w.define(op.results[0], f"{function}([{text}], {dim})", "joined")
 
 
 def splat(w: Writer, op: ir.Operation) -> None:
+    """Write a tensor of one number."""
     (x,) = op.operands
     text = w.scalar(w.use(x), x.type, op.location) if w.is_python(x.type) else w.use(x)
     w.define(op.results[0], w.broadcast(text, op.results[0].type.shape))
 
 
 def from_elements(w: Writer, op: ir.Operation) -> None:
+    """Write a tensor of these elements."""
     type_ = op.results[0].type
     dtype = w.dtype(type_.element_type, op.location)
     elements = ", ".join(w.uses(op))
@@ -124,11 +134,13 @@ def from_elements(w: Writer, op: ir.Operation) -> None:
 
 
 def dim(w: Writer, op: ir.Operation) -> None:
+    """Write the size of a dimension."""
     x, place = w.uses(op)
     w.define(op.results[0], f"{x}.shape[{place}]", "size")
 
 
 def pad(w: Writer, op: ir.Operation) -> None:
+    """Write a padding by one number."""
     last = operations(op.regions[0].blocks[0])[-1]
     low, high = (list(op.attributes[f"static_{name}"]) for name in ("low", "high"))
     if DYNAMIC in (*low, *high) or last.operands[0] not in w.values:
@@ -137,7 +149,7 @@ def pad(w: Writer, op: ir.Operation) -> None:
 
 
 def padded(w: Writer, op: ir.Operation, low: list[int], high: list[int], number: str) -> None:
-    """The first operand in the middle of a tensor of one number."""
+    """Write the first operand, padded by `low` and `high` elements per dimension."""
     type_ = op.results[0].type
     w.define(op.results[0], w.full(type_, number, op.location), "padded")
     shape = op.operands[0].type.shape

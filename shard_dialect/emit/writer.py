@@ -1,4 +1,4 @@
-"""What the tables write with: names of values, statements, numbers, helpers."""
+"""The writer that all emitters use: names of values, statements, numbers, helpers."""
 
 from __future__ import annotations
 
@@ -29,55 +29,59 @@ _DTYPES = {
 
 @dataclass
 class Writer:
-    """Writes the statements of one file. `module` is the name of what tensors are made with."""
+    """Writes the statements of one file. `module` is the array library's name, `np` or `torch`."""
 
     target: Target
     grids: Mapping[str, Grid]
     names: Names
     values: dict[ir.Value, str] = field(default_factory=dict)
     literals: dict[ir.Value, str] = field(default_factory=dict)
-    """Of those values that are one number: how it is written."""
+    """The text of values that are one number."""
     groups: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
     extents: dict[ir.Value, tuple[int, ...]] = field(default_factory=dict)
-    """In a body that is written for whole tensors: the shape of a value there."""
+    """The shapes of values in a body that is written as ops on tensors."""
     lines: list[str] = field(default_factory=list)
     functions: dict[str, str] = field(default_factory=dict)
     grid_names: dict[str, str] = field(default_factory=dict)
-    """What the file calls functions, and grids."""
+    """The names of functions and grids in the file."""
     _indent: str = ""
 
     @property
     def module(self) -> str:
+        """The array library's name: `np` or `torch`."""
         return "torch" if self.is_torch else "np"
 
     @property
     def is_torch(self) -> bool:
+        """Whether the target is torch."""
         return self.target == "torch"
 
     def line(self, text: str, comment: str = "") -> None:
+        """Write a line, folded if it is too long."""
         self.lines += folded(self._indent + text, comment)
 
     @contextmanager
     def indented(self) -> Iterator[None]:
+        """Indent the lines of the `with` body."""
         before, self._indent = self._indent, self._indent + "    "
         yield
         self._indent = before
 
-    def name(self, value: ir.Value, wanted: str) -> str:
-        """Give the value a name, its own from the source if it has one."""
-        self.values[value] = self.names.new(own_name(value) or wanted)
+    def name(self, value: ir.Value, preferred: str) -> str:
+        """Name the value: by its own name in the source if it has one."""
+        self.values[value] = self.names.new(own_name(value) or preferred)
         return self.values[value]
 
-    def define(self, value: ir.Value, expression: str, wanted: str = "") -> None:
-        """Write the statement that makes the value."""
-        wanted = wanted or value.owner.name.partition(".")[2]
+    def define(self, value: ir.Value, expression: str, preferred: str = "") -> None:
+        """Write the statement that defines the value."""
+        preferred = preferred or value.owner.name.partition(".")[2]
         comment = described(value.type)
         if value in self.extents:
             comment = "x".join([*map(str, self.extents[value]), str(value.type)])
-        self.line(f"{self.name(value, wanted)} = {expression}", comment)
+        self.line(f"{self.name(value, preferred)} = {expression}", comment)
 
     def use(self, value: ir.Value) -> str:
-        """What stands for a value; a tensor of one number is written in front of its use."""
+        """The text of a value; a constant tensor is written before its use."""
         if value not in self.literals or not isinstance(value.type, ir.ShapedType):
             return self.values[value]
         name = self.names.new("full")
@@ -85,19 +89,22 @@ class Writer:
         return name
 
     def uses(self, op: ir.Operation) -> list[str]:
+        """The text of each operand."""
         return [self.use(each) for each in op.operands]
 
     def pick(self, numpy: str, torch: str) -> str:
+        """The text for the target."""
         return torch if self.is_torch else numpy
 
     def dtype(self, element: ir.Type, location: ir.Location) -> str:
+        """The target's element type; raise if there is none."""
         name = _DTYPES.get(str(element), (None, None))[self.is_torch]
         if name is None:
             raise error_at(location, f"elements of type {element} have no {self.target} type")
         return f"{self.module}.{name}"
 
     def number(self, value: float | int | bool, element: ir.Type) -> str:
-        """A literal; what is no number is one of the module's."""
+        """A literal; infinities and NaN are the library's constants."""
         if isinstance(value, bool) or str(element) == "i1":
             return str(bool(value))
         if not isinstance(value, float):
@@ -121,37 +128,40 @@ class Writer:
         return f"np.full({shape}, {number}, {dtype})"
 
     def fresh(self, value: ir.Value) -> str:
-        """The value in memory of its own, to write to; one that is written out here has that."""
+        """The value in memory of its own, to write to; a literal has that already."""
         x = self.values[value]
         if value in self.literals:
             return x
-        # numpy makes numbers of tensors without dimensions, and these cannot be written to.
+        # numpy's results without dimensions are scalars, which cannot be written to.
         return self.pick(f"{x}.copy()" if value.type.shape else f"np.array({x})", f"{x}.clone()")
 
     @staticmethod
     def is_python(type_: ir.Type) -> bool:
-        """Whether values of the type may be numbers of Python: indices, and how they compare."""
+        """Whether values of the type may be Python's numbers: indices, and their comparisons."""
         return isinstance(type_, ir.IndexType) or str(type_) == "i1"
 
     def scalar(self, x: str, element: ir.Type, location: ir.Location) -> str:
-        """A number of Python's as one of the target's."""
+        """A Python number as one of the target's."""
         dtype = self.dtype(element, location)
         return self.pick(f"{dtype}({x})", f"torch.as_tensor({x}, dtype={dtype}, device=device)")
 
     def permuted(self, x: str, order: Sequence[int]) -> str:
+        """`x` with its dimensions in this order."""
         if list(order) == list(range(len(order))):
             return x
         return self.pick(f"{x}.transpose{tuple(order)}", f"{x}.permute{tuple(order)}")
 
     def broadcast(self, x: str, shape: Sequence[int]) -> str:
+        """`x` broadcast to this shape."""
         return f"{self.module}.broadcast_to({x}, {tuple(shape)})"
 
     def cast(self, x: str, element: ir.Type, location: ir.Location) -> str:
+        """`x` with this element type."""
         method = self.pick("astype", "to")
         return f"{x}.{method}({self.dtype(element, location)})"
 
     def group(self, grid: str, axes: tuple[int, ...]) -> str:
-        """The name of the devices that a collective is done by."""
+        """The name of the group of devices that a collective runs in."""
         if (grid, axes) not in self.groups:
             names = self.grids[grid].axis_names
             words = [names[axis] if names else str(axis) for axis in axes]
@@ -160,18 +170,19 @@ class Writer:
         return self.groups[grid, axes]
 
     def refuse(self, op: ir.Operation, why: str = "there is no Python for it") -> Exception:
+        """The located error for an op that has no Python."""
         return error_at(op.location, f"'{op.name}' op cannot be written in Python: {why}")
 
 
 def own_name(value: ir.Value) -> str | None:
-    """The name that a value has in its location: frontends leave those of their source there."""
+    """The name in a value's location, where frontends keep the names of their source."""
     location = value.location
     name = getattr(location, "name_str", None)
     return str(name).rpartition("/")[2] if name else None
 
 
 def described(type_: ir.Type) -> str:
-    """What a comment says of a value: its shape and elements."""
+    """The comment for a value: its shape and element type."""
     if isinstance(type_, ir.RankedTensorType):
         return "x".join([*map(str, type_.shape), str(type_.element_type)])
     return ""

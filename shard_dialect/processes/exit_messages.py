@@ -1,4 +1,4 @@
-"""What is said of an exception that ends a program."""
+"""The messages for exceptions that end a program."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from shard_dialect.processes.supervise import what_is_done
 
 DEBUG = "--debug"
 _MOST = 500
-"""Characters of an exception's own words."""
+"""The most characters of an exception's own message."""
 
 
 _shows_tracebacks = False
 
 
 def show_tracebacks() -> None:
-    """From here on."""
+    """Show the tracebacks of internal errors from here on."""
     global _shows_tracebacks
     _shows_tracebacks = True
 
 
 def told(error: BaseException) -> str:
-    """A user's mistake as it is; of what is a bug of ours a line, or with `--debug` its traceback.
+    """The message for an exception: a user's mistake as it is, a bug as one line.
 
-    The place, and the pass or stage, are those that were told last (`supervise.doing`).
+    With `--debug` a bug has its traceback. The location, and the pass or stage, are those given to
+    `supervise.doing` last.
     """
     if isinstance(error, ShardError):
         return str(error)

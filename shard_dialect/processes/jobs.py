@@ -1,10 +1,10 @@
-"""The ranks of one job on this machine, and which failure is told.
+"""The hub that connects the ranks of one job on this machine, and prints one failure.
 
-    watch of rank 0 -- hub      each rank has a watch (`watch.py`), which tells the hub how far the
-    watch of rank 1 ---'        rank is, or that it failed; the first watch to come has the hub
-    watch of rank 2 ---'        too. The hub prints the first failure, and ends all ranks.
+    watch of rank 0 -- hub      each rank has a watch (`watch.py`), which reports to the hub how far
+    watch of rank 1 ---'        the rank is, or that it failed; the first watch to start also has
+    watch of rank 2 ---'        the hub. The hub prints the first failure, and ends all ranks.
 
-They meet at an abstract socket, which is gone when its owner is.
+They meet at an abstract socket, which vanishes with its owner.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from shard_dialect.errors import say
 from shard_dialect.processes.launchers import Rank
 
 STATES = ("started", "ready", "joined", "done")
-"""How far a rank is: ready to join the others, and then joined to them."""
+"""The states of a rank: started, ready to join the others, joined to them, done."""
 END = "end"
 _LONGEST = 60_000
-"""Bytes of a message; one datagram holds it."""
+"""The largest number of bytes of a message, which fits in one datagram."""
 _START, _READY, _JOIN = 6.0, 30.0, 60.0
 """Seconds that ranks wait for those that have not started, or not become ready, and to join.
 
@@ -35,17 +35,17 @@ A process that never starts is a mistake of the launch, and known soon. Those th
 alive, and a machine with much else to do may let them import torch and meet for long.
 """
 _CAUSE = 1.0
-"""Seconds in which a rank that others have lost can say why."""
+"""The seconds in which a rank that others have lost can report its own failure."""
 GOODBYE = 2.0
-"""Seconds in which watches end their ranks."""
+"""The seconds in which watches end their ranks."""
 MEET = 10.0
-"""Seconds in which who has the hub's place listens, and answers, to each rank that a core has."""
+"""The seconds in which the owner of the hub's address must answer, for each rank per core."""
 _TALK = 5.0
-"""Seconds that a message may take to be sent."""
+"""The seconds that sending a message may take."""
 
 
 class NoMeetingError(Exception):
-    """The ranks cannot meet: the message says why."""
+    """The ranks cannot connect: the message says why."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class _Member:
 
 
 class Hub:
-    """Hears each rank's watch. `listener` is where they come; `None` if there is one rank only.
+    """Receives from each rank's watch. They connect to `listener`, `None` if there is one rank.
 
     `timeout` is in seconds, for all that the ranks do. `before_end` is called before it is said
     that they end.
@@ -86,17 +86,18 @@ class Hub:
 
     @property
     def has_failed(self) -> bool:
+        """Whether a failure ends the job."""
         return self._ended is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether all watches have gone, or need not be waited for."""
+        """Whether all watches have left, or need not be waited for."""
         if self._ended is not None:
             return not self._members or time.monotonic() - self._ended > GOODBYE
         return not self._members and self._least() == len(STATES) - 1
 
     def add(self, link: socket.socket) -> None:
-        """A watch has come."""
+        """Add the connection of a watch."""
         member = _Member(link)
         self._members.append(member)
         self._selector.register(link, selectors.EVENT_READ, lambda: self._hear(member))
@@ -105,7 +106,7 @@ class Hub:
             send(link, END)
 
     def look(self) -> None:
-        """End the job if something has not happened for too long."""
+        """End the job if an expected event is overdue."""
         now = time.monotonic()
         if self.has_failed:
             return
@@ -123,7 +124,7 @@ class Hub:
         assert self._listener is not None, "nothing else is registered for it"
         try:
             link, _ = self._listener.accept()
-        except OSError:  # it has gone already
+        except OSError:  # it has disconnected already
             return
         link.settimeout(_TALK)
         if is_ours(link):
@@ -153,9 +154,9 @@ class Hub:
             self._fail(killed(member.rank), is_cause=True)
 
     def _fail(self, text: str, *, is_cause: bool) -> None:
-        """A failure; what follows from another one is told if none comes that explains it.
+        """Handle a failure; one that follows from another is reported only if no cause comes.
 
-        Without a job all ranks may have the same to say, and rank 0 is to be the one.
+        Without a job, all ranks may have the same failure, and rank 0 is to report it.
         """
         if self.has_failed:
             return
@@ -173,20 +174,20 @@ class Hub:
             send(member.link, END)
 
     def _least(self) -> int:
-        """How far all ranks are; -1 if not all have started."""
+        """The state of the slowest rank; -1 if not all have started."""
         return min(self._states.values()) if len(self._states) >= self._own.here else -1
 
     def _is_first(self, kind: str) -> bool:
         return sum(state >= STATES.index(kind) for state in self._states.values()) == 1
 
     def _is_waiting(self) -> bool:
-        """Whether any rank waits for others: not before one is ready, nor once all have joined."""
+        """Whether any rank waits for others: once one is ready, until all have joined."""
         if self._waits_for == STATES.index("ready"):
             return max(self._states.values()) >= self._waits_for
         return self._waits_for <= STATES.index("joined")
 
     def _patience(self) -> float:
-        """More ranks than cores are slower, as long as they do more than wait."""
+        """The factor for timeouts: more ranks than cores are slower, unless they only wait."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         if self._waits_for == STATES.index("started"):
             return _START * max(1.0, self._own.here / (8 * cores))
@@ -216,22 +217,22 @@ class Hub:
 
 
 def too_long(timeout: float) -> str:
-    """What to say where a program takes longer than it may."""
+    """The message for a program that takes longer than it may."""
     return f"error: not done after {timeout:g} s"
 
 
 def killed(rank: int) -> str:
-    """What to say of a rank that has gone with its watch."""
+    """The message for a rank that was killed together with its watch."""
     return f"error: rank {rank} was killed" if rank >= 0 else "error: a rank was killed"
 
 
 def name_of(job: str) -> bytes:
-    """The address of a job's hub: abstract, and of this user."""
+    """The address of a job's hub: an abstract one, with this user's id."""
     return b"\0shard-run-" + hashlib.sha256(f"{os.getuid()} {job}".encode()).hexdigest().encode()
 
 
 def take(job: str) -> socket.socket | None:
-    """The place of the job's hub; `None` if somebody has it."""
+    """Listen at the address of the job's hub; `None` if another process has it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         listener.bind(name_of(job))
@@ -245,9 +246,9 @@ def take(job: str) -> socket.socket | None:
 
 
 def connect(job: str) -> socket.socket | None:
-    """A link to the job's hub; `None` if there is none, or it does not listen.
+    """Connect to the job's hub; `None` if there is none, or it does not listen.
 
-    Raises `NoMeetingError` if it is another user who has its place.
+    Raises `NoMeetingError` if another user has its address.
     """
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     link.settimeout(_TALK / 10)
@@ -265,25 +266,25 @@ def connect(job: str) -> socket.socket | None:
 
 
 def is_ours(link: socket.socket) -> bool:
-    """Whether the other end is of the same user."""
+    """Whether the peer belongs to the same user."""
     return user_of(link) == os.getuid()
 
 
 def user_of(link: socket.socket) -> int:
-    """Whose the process at the other end is, as the system says."""
+    """The user id of the peer's process, by the system."""
     size = struct.calcsize("3i")
     _, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     return int(user)
 
 
 def send(link: socket.socket, text: str) -> None:
-    """Send, unless the other end has gone: its reader will see that."""
+    """Send, unless the peer has disconnected, which the reader of the link will notice."""
     with suppress(OSError):
         link.send(text.encode(errors="replace")[:_LONGEST])
 
 
 def receive(link: socket.socket) -> str | None:
-    """The next message; `None` if the other end has gone."""
+    """The next message; `None` if the peer has disconnected."""
     try:
         return link.recv(_LONGEST).decode(errors="replace") or None
     except OSError:

@@ -1,4 +1,4 @@
-"""Which launcher started this process, and which of its ranks this is, as the environment says."""
+"""Detect which launcher started this process, and its rank, by the environment."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """This process among those that were started together.
+    """This process among those that a launcher started together.
 
-    `here` counts those on this machine, and `job` names them here; it is empty, and `here` 1, where
-    the launcher does not say.
+    `here` counts those on this machine, and `job` identifies them; it is empty, and `here` 1, where
+    the launcher does not provide it.
     """
 
     number: int
@@ -32,7 +32,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The variables that a launcher sets, and how a job of it is told from others."""
+    """The variables that a launcher sets, and how its jobs are told apart."""
 
     rank: str
     size: str
@@ -40,7 +40,7 @@ class Launcher:
     job: Callable[[Environment], str]
 
     def read(self, environment: Environment) -> Rank | None:
-        """`None` if it was not this launcher."""
+        """The rank of this process; `None` if this launcher did not start it."""
         numbers = [environment.get(name, "") for name in (self.rank, self.size)]
         if not all(map(str.isdecimal, numbers)):
             return None
@@ -59,12 +59,12 @@ def _namespace(environment: Environment) -> str:
 
 
 def _proxy(_: Environment) -> str:
-    """Hydra names no job, but all ranks on a machine come from one process of it."""
+    """Hydra has no name for a job, but all ranks on a machine come from one process of it."""
     return ancestor("hydra_pmi")
 
 
 def ancestor(name: str) -> str:
-    """The nearest ancestor whose program begins with `name`: its id, and when it started."""
+    """The id and the start time of the nearest ancestor whose program's name begins with `name`."""
     process = os.getppid()
     while process > 1:
         try:
@@ -105,10 +105,10 @@ def launched_by(
 
 
 def end_job(environment: Environment = os.environ) -> None:
-    """Ask the launcher to end every rank, and itself with status 1, where there is a way to ask.
+    """Ask the launcher, if there is a way, to end every rank, and itself with status 1.
 
-    Hydra ends the others when one has gone, with the status that it ended them with; what MPI_Abort
-    tells it gives 1.
+    Hydra ends the others when one has ended, and exits with the status that it ended them with. A
+    message as of MPI_Abort makes that 1.
     """
     if "HYDI_CONTROL_FD" in environment and environment.get("PMI_FD", "").isdecimal():
         with suppress(OSError):  # it may be ending already

@@ -1,4 +1,4 @@
-"""Files that are written: whole, and once what they hold is known to be right, or not at all."""
+"""Write output files atomically: complete and checked, or not at all."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The file at `path`, through links; until it is whole it is one of another name beside it.
+    """The file at `path`, through links; until it is complete, it has another name beside it.
 
-    That name is nobody else's, and told to who watches this process: to remove it if that is ended.
+    That name is unique, and reported to the watch of this process, which removes the file if the
+    process is ended.
     """
 
     path: str
 
     def check(self, reads: Iterable[str]) -> None:
-        """Raise `ShardError` if it is one of the files `reads`, by whatever name, or cannot be."""
+        """Raise `ShardError` if it is one of the files `reads`, by any name, or not writable."""
         for other in reads:
             if _is_same(self.path, other):
                 raise ShardError(f"'{self.path}' would be read and written over")
@@ -40,12 +41,12 @@ class Output:
             raise cannot("write", self.path, error) from None
 
     def replace(self, write: Callable[[BinaryIO], object]) -> None:
-        """Write all of it, and only then put it where the old one was. Raises `ShardError`."""
+        """Write a new file, and only then replace the old one. Raises `ShardError`."""
         try:
             if not self._target.exists() or self._target.is_file():
                 self._replace(write)
                 return
-            data = BytesIO()  # a device stays what it is, and has no places to go back to
+            data = BytesIO()  # a device is not replaced, and cannot seek
             write(data)
             self._target.write_bytes(data.getvalue())
         except OSError as error:
@@ -60,14 +61,14 @@ class Output:
         partial = target.with_name(f".{token_hex(16)}.partial")
         is_there = target.exists()
         if is_there:
-            os.close(os.open(target, os.O_WRONLY))  # one that must not be written is not replaced
+            os.close(os.open(target, os.O_WRONLY))  # a write-protected file is not replaced
         tell(WRITES, str(partial.absolute()))
         with open(os.open(partial, _FLAGS, 0o666), "wb") as file:
             try:
                 if is_there:
                     os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
                 write(file)
-                file.close()  # what cannot be written may be known only now
+                file.close()  # writing may fail only now
                 partial.replace(target)
             except BaseException:
                 partial.unlink(missing_ok=True)
@@ -76,7 +77,7 @@ class Output:
 
 
 def _is_same(path: str, other: str) -> bool:
-    """Whether two names are of one file, which may have several, or may not be there yet."""
+    """Whether two paths name one file, which may have several names, or not exist yet."""
     if os.path.realpath(path) == os.path.realpath(other):
         return True
     try:

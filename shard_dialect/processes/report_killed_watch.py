@@ -1,6 +1,6 @@
-"""Says that a watch was killed, which the watch itself cannot: a process beside it that only waits.
+"""A process that only waits, to report that a watch was killed, which the watch itself cannot.
 
-The watch that has the hub is guarded; of the others it is the hub that says so (`jobs.py`).
+The watch that has the hub is guarded; the hub reports it for the other watches (`jobs.py`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from shard_dialect.processes import jobs
 
 _GUARDED, _LEFT = b"+", b"-"
 _HOLD = 1.0
-"""Seconds for which nobody else takes the place of the hub, and says the same."""
+"""The seconds for which the guard holds the hub's address, so that no other reports the same."""
 
 
 class Guard:
-    """A process that ends with this one, and speaks if this one was `guarded` and has not left."""
+    """A process that ends with this one, and reports if this one was `guarded` and has not left."""
 
     def __init__(self, job: str, killed: str) -> None:
         read, self._pipe = os.pipe()
@@ -30,23 +30,23 @@ class Guard:
         os.close(read)
 
     def close(self) -> None:
-        """In another process than the one that is guarded."""
+        """Close the guard in a process that is not the guarded one."""
         os.close(self._pipe)
 
     def guarded(self) -> None:
-        """From here on it is for the guard to speak."""
+        """From here on, the guard reports if this process is killed."""
         os.write(self._pipe, _GUARDED)
 
     def left(self) -> None:
-        """All has been said."""
+        """Everything is reported, so the guard need not."""
         os.write(self._pipe, _LEFT)
 
 
 def _wait(pipe: int, job: str, killed: str) -> None:
-    os.setsid()  # launchers end groups of processes
+    os.setsid()  # launchers end process groups
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    _redirect(0, 1)  # who reads what is printed shall not wait for this process
+    _redirect(0, 1)  # readers of our output must not wait for this process
     os.closerange(3, pipe)
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
     last = _LEFT
@@ -56,7 +56,7 @@ def _wait(pipe: int, job: str, killed: str) -> None:
         return
     place = jobs.take(job) if job else None
     if job and place is None:
-        return  # somebody else has taken it, and says so
+        return  # another process has taken it, and reports
     say(killed)
     _redirect(2)
     time.sleep(_HOLD if job else 0)

@@ -1,7 +1,7 @@
-"""What must be so before a program imports the rest: `begin` is the first that each of them calls.
+"""Set up a program before it imports anything else: each program calls `begin` first.
 
-An interrupt then ends it with a line, as later; and no file that it opens is taken for one of the
-standard streams that its parent has closed.
+Then an interrupt ends it with one line, as it does later. And no file that it opens gets the number
+of a standard stream that its parent has closed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _SCRIPTS = ("shard-opt", "shard-run")
 
 
 def begin(name: str) -> None:
-    """To be called with the module's `__name__`: does nothing where a program imports another's."""
+    """Set up the program with this `__name__`; do nothing if another program imports it."""
     if name != "__main__" and os.path.basename(next(iter(sys.argv), "")) not in _SCRIPTS:
         return
-    # Reading fails from the first one then, and writing to the second.
+    # Then reading from the first one fails, and writing to the second.
     for number, flags in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
@@ -30,7 +30,7 @@ def begin(name: str) -> None:
 
 
 def over() -> None:
-    """From here on an interrupt is an exception, and told as such."""
+    """From here on an interrupt raises an exception, which is reported as such."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

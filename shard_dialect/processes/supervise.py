@@ -1,8 +1,8 @@
-"""A program in a child process, so that the parent can say what the child no longer can.
+"""Run a program in a child process, so that the parent can report a crash.
 
-MLIR crashes on some files and in some passes; that ends the child, and the parent says where it
-was, as any other error. And while a C++ pass runs, no Python of the child does: it is the parent
-that draws which pass is still running, once it has for two seconds and where stderr is a terminal.
+MLIR crashes on some files and in some passes. That ends the child, and the parent reports where it
+was, as for any other error. While a C++ pass runs, no Python of the child does. So the parent shows
+which pass is running, once it has run for two seconds, if stderr is a terminal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECONDS = 2
 
 
 def _signals(*names: str) -> tuple[signal.Signals, ...]:
-    """Those that the system has."""
+    """The signals of these names that the system has."""
     return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
 
 
@@ -31,16 +31,16 @@ _CRASHES = _signals("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
 _ENDING = _signals("SIGINT", "SIGTERM", "SIGHUP")
 _PR_SET_PDEATHSIG = 1
 WRITES = "!writes"
-"""What the child tells before it writes to a file, and again with no name once it has."""
+"""The message of the child before it writes to a file, and again without a name afterwards."""
 _parent: int | None = None
-"""In the child: where the parent listens."""
+"""In the child: the pipe to the parent."""
 _now = ("", "its start")
 
 
 def doing(what: str, place: str = "") -> None:
-    """Tell the parent, if there is one, what begins, and the place to name should it crash.
+    """Tell the parent, if there is one, what begins, and the location to report for a crash.
 
-    Without a place, the one named last stays.
+    Without a location, the last one stays.
     """
     global _now
     _now = (place or _now[0], what)
@@ -48,25 +48,25 @@ def doing(what: str, place: str = "") -> None:
 
 
 def what_is_done() -> tuple[str, str]:
-    """The place and the words that `doing` was given last."""
+    """The location and the text that `doing` was given last."""
     return _now
 
 
 def tell(first: str, second: str = "") -> None:
-    """Send the parent, if there is one, a line of two fields, whatever is in them."""
+    """Send the parent, if there is one, a line of two fields, escaped."""
     if _parent is not None:
         fields = (each.encode("unicode_escape") for each in (first, second))
         os.write(_parent, b"\t".join(fields) + b"\n")
 
 
 def heard(line: bytes) -> tuple[str, str]:
-    """What was told."""
+    """The two fields of a line."""
     first, _, second = line.partition(b"\t")
     return first.decode("unicode_escape"), second.decode("unicode_escape")
 
 
 def is_watched() -> bool:
-    """Whether there is a parent that listens."""
+    """Whether a parent listens."""
     return _parent is not None
 
 
@@ -77,7 +77,7 @@ def listened(pipe: int) -> None:
 
 
 def end_with(parent: int) -> None:
-    """Have the system end this process when `parent`, who has started it, has gone, however."""
+    """Let the system end this process when `parent`, which has started it, ends."""
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     except (OSError, AttributeError):
@@ -87,36 +87,36 @@ def end_with(parent: int) -> None:
 
 
 def crash_of(status: int) -> signal.Signals | None:
-    """The signal by which a program crashes that ended a process, if that is how it ended."""
+    """The signal that ended a process, if it is one of a crash."""
     ended_by = signal.Signals(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else None
     return ended_by if ended_by in _CRASHES else None
 
 
 def signalled(number: int) -> str:
-    """What to say where a signal has asked a program to end."""
+    """The message for a program that a signal has ended."""
     name = signal.Signals(number).name
     return "error: interrupted" if number == signal.SIGINT else f"error: ended by {name}"
 
 
 def remove(partial: str) -> None:
-    """Remove the file that a child was writing when it was ended, if it was."""
+    """Remove the partial file of a child that was ended, if it exists."""
     if partial:
         with suppress(OSError):
             os.unlink(partial)
 
 
 class _Signalled(BaseException):
-    """This process is asked to end."""
+    """A signal asks this process to end."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 def supervised(program: Callable[[], int]) -> int:
-    """The exit status of `program`, run in a child; 1 if it crashes. Returns in both processes.
+    """Run `program` in a child; return its exit status, or 1 if it crashes, in both processes.
 
-    It is the parent that signals reach, which ends the child, and says so; on a terminal both have
-    them, and the child ignores them: code in C++ would not hear them.
+    Signals reach the parent, which ends the child, and reports it. On a terminal both get them, and
+    the child ignores them, since C++ code would not handle them.
     """
     if not hasattr(os, "fork"):
         return program()
@@ -143,7 +143,7 @@ def supervised(program: Callable[[], int]) -> int:
     except _Signalled as asked:
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
-        with suppress(ProcessLookupError, ChildProcessError):  # it may have ended meanwhile
+        with suppress(ProcessLookupError, ChildProcessError):  # it may have ended already
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         listener.end()
@@ -161,7 +161,7 @@ def _raise(number: int, _: FrameType | None) -> None:
 
 
 class Progress:
-    """Draws what is being done, once it takes long, where stderr is a terminal."""
+    """Shows what is running, once it takes long, if stderr is a terminal."""
 
     def __init__(self, *, draws: bool = True) -> None:
         self.draws = draws and sys.stderr is not None and sys.stderr.isatty()
@@ -170,24 +170,26 @@ class Progress:
         self._drawn = 0
 
     def begin(self, what: str) -> None:
+        """Record what begins."""
         self.clear()
         self._what, self._since = what, time.monotonic()
 
     def look(self) -> None:
-        """To be called more than once in a second."""
+        """Update the display; to be called more than once per second."""
         seconds = int(time.monotonic() - self._since)
         if self.draws and self._what and seconds >= _SECONDS and seconds != self._drawn:
             _draw(f"{shown(self._what)[:60]}: {seconds} s\r")
             self._drawn = seconds
 
     def clear(self) -> None:
+        """Remove the display."""
         if self._drawn:
             _draw("")
             self._drawn = 0
 
 
 class _Listener:
-    """Hears what the child tells, until that has closed its end of `pipe`."""
+    """Receives the child's messages, until the child has closed its end of `pipe`."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -218,7 +220,7 @@ class _Listener:
         self._progress.begin(second)
 
     def end(self) -> None:
-        """The child has not come to its own end."""
+        """Clean up after a child that did not come to its own end."""
         with suppress(_Signalled):
             os.set_blocking(self._pipe, False)
             with suppress(BlockingIOError):
@@ -227,7 +229,7 @@ class _Listener:
         remove(self._partial)
 
     def crash(self, status: int) -> str:
-        """What to say of a child that a signal has ended."""
+        """The message for a child that a signal has ended."""
         crash = crash_of(status)
         if crash is not None:
             where = f"{shown(self._place)}: " if self._place else ""

@@ -1,8 +1,8 @@
-"""A rank's program in a child process, watched: whatever ends it, all ranks of its job end.
+"""Run a rank's program in a watched child process: whatever ends it, all ranks of its job end.
 
-The parent does nothing but watch, so that it can say what a crashed child no longer can, and end
-one that hangs in compiled code. It is the parent that the launcher started: where a child is
-killed, the launcher sees a process that ends with status 1.
+The parent only watches, so that it can report a crash of the child, and end a child that hangs in
+compiled code. The launcher started the parent, so if a child is killed, the launcher sees a process
+that ends with status 1.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ from shard_dialect.processes.supervise import (
 
 _ALONE = Rank(0, 1)
 _STATE, _FAILED, _LOST = "!state", "!failed", "!lost"
-"""What the child tells, beside what it is doing."""
+"""The kinds of messages that the child sends, besides what it is doing."""
 _TICK = 0.1
 _LINGER = 5.0
 _UNANSWERED = "nobody answers for {:.0f} s where the ranks of this job meet"
 
 
 def state(name: str) -> None:
-    """In the child: tell how far it is, by a name of `jobs.STATES`."""
+    """In the child: report how far it is, by a name of `jobs.STATES`."""
     tell(_STATE, name)
 
 
 def fail(text: str, *, is_lost: bool = False) -> None:
-    """In the child: tell that it has failed, or that it has lost another rank, which has."""
+    """In the child: report that it has failed, or that it has lost another rank, which failed."""
     tell(_LOST if is_lost else _FAILED, text)
 
 
 def end(text: str) -> NoReturn:
-    """In the child: fail, and go."""
+    """In the child: report a failure, and exit."""
     fail(text)
     leave()
 
 
 def leave() -> NoReturn:
-    """In the child, once it has failed: leaving as usual would wait for the others."""
+    """In the child, once it has failed: exit at once, since a usual exit would wait for others."""
     flush()
     os._exit(1)
 
 
 def can_watch() -> bool:
-    """Whether this process may go on as a child: it has no threads, and no MPI of its own yet."""
+    """Whether this process may go on in a child: it has no threads, and no MPI yet."""
     if not hasattr(os, "fork") or not hasattr(socket, "SO_PEERCRED") or is_watched():
         return False
     mpi = sys.modules.get("mpi4py.MPI")
@@ -137,14 +137,14 @@ class _Watch:
         """The file that the child is writing."""
         self._signals: list[int] = []
         self._status: int | None = None
-        """The child's, as `os.waitpid` has it, once it has ended."""
+        """The child's status, as `os.waitpid` returns it, once it has ended."""
         self._has_told = False
         self._is_done = False
         self._is_ended = False
 
     @property
     def _has_left(self) -> bool:
-        """Whether there is nothing more to tell the hub."""
+        """Whether there is nothing more to report to the hub."""
         return self._is_ended or (self._is_done and self._status == 0)
 
     def run(self) -> int:
@@ -155,7 +155,7 @@ class _Watch:
             self._link = self._meet()
         except jobs.NoMeetingError as error:
             self._end()
-            if self._rank.number == 0 or not self._rank.is_all_here:  # else rank 0 says it
+            if self._rank.number == 0 or not self._rank.is_all_here:  # else rank 0 reports it
                 say(f"error: {error}")
             return 1
         self._selector.register(self._link, selectors.EVENT_READ, self._hear)
@@ -171,7 +171,7 @@ class _Watch:
             self._end()
             end_job()
         elif self._is_ended and not ends_by_itself():
-            time.sleep(_LINGER)  # to go before the hub has asked would be another failure
+            time.sleep(_LINGER)  # leaving before the hub asks would count as another failure
         return 1 if self._is_ended else 0
 
     def _wait(self) -> None:

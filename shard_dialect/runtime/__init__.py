@@ -1,1 +1,1 @@
-"""Running programs of the lowered form: compiled with MLIR, on devices of several kinds."""
+"""Run programs of the lowered form: compiled with MLIR, on devices of several kinds."""

@@ -13,9 +13,9 @@ from shard_dialect.processes.output_files import Output
 
 
 def random_inputs(types: Sequence[TensorType], seed: int) -> list[Array]:
-    """Inputs drawn from a normal distribution, or from small integers, the same for one seed.
+    """Draw inputs from a normal distribution, or from small integers, the same for one seed.
 
-    Those below zero are the largest ones of unsigned types.
+    Negative integers wrap to the largest ones of unsigned types.
     """
     generator = np.random.default_rng(seed)
 
@@ -38,7 +38,7 @@ def shapes_in(path: str) -> dict[str, Shape]:
 
 
 def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
-    """The arrays `arg0`, `arg1`, ... of a `.npz` file; raises unless their types are `types`."""
+    """The arrays `arg0`, `arg1`, ... of a `.npz` file; raise unless their types are `types`."""
     given = _arrays(path)
     names = [f"arg{index}" for index in range(len(types))]
     if sorted(given) != sorted(names):
@@ -60,7 +60,7 @@ def _arrays(path: str) -> dict[str, Array]:
         raise cannot("read", path, error) from None
     except (ShardError, MemoryError):
         raise
-    except Exception as error:  # whatever numpy, zipfile and zlib make of what is in it
+    except Exception as error:  # whatever numpy, zipfile and zlib raise for its content
         is_unknown = isinstance(error, NotImplementedError | RuntimeError)
         reason = f": {error}" if is_unknown else ""
         raise ShardError(f"cannot read '{path}': it is no .npz file of arrays{reason}") from None
@@ -84,7 +84,7 @@ def _check_type(path: str, name: str, array: Array, type_: TensorType) -> None:
         raise ShardError(
             f"'{path}': {name} has shape {_shape(array.shape)}, expected {_shape(type_.shape)}"
         )
-    # numpy writes the element types that it does not know, bf16 for one, as raw bytes.
+    # numpy writes element types that it does not know, such as bf16, as raw bytes.
     is_known = type_.dtype.isbuiltin == 1
     raw = array.dtype.type is np.void and array.dtype.itemsize == type_.dtype.itemsize
     if array.dtype != type_.dtype and (is_known or not raw):

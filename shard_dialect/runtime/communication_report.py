@@ -1,9 +1,9 @@
-"""What a program communicates, by the cost model, from the collectives that it calls.
+"""Report the bytes that a program moves, by the cost model, from the collectives that it calls.
 
 Bytes moved per device, for a group of n: all-gather (n-1)/n of the result, reduce-scatter (n-1)/n
 of the operand, all-reduce twice that, all-to-all (n-1)/n of the operand, permute the operand, a
-halo what comes from two neighbours. A slice, or a mask, of what a device holds moves nothing and is
-no collective here.
+halo exchange the halos from two neighbours. A slice or a mask of a device's own shard moves nothing
+and is not reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Entry:
     operand: str
     result: str
     bytes_moved: int
-    """Per device."""
+    """The bytes moved per device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Report:
 
     @classmethod
     def of(cls, calls: Sequence[Site]) -> Report:
+        """The report for these collectives."""
         silent = AllSlice | Mask
         told = [
             site for site in calls if not isinstance(site.step, silent) and site.phase != "done"
@@ -47,10 +48,11 @@ class Report:
 
     @property
     def bytes_moved(self) -> int:
+        """The bytes moved per device by all collectives."""
         return sum(entry.bytes_moved for entry in self.entries)
 
     def as_json(self) -> dict[str, object]:
-        """For `--json`: the collectives, and their totals."""
+        """The collectives and their totals, for `--json`."""
         by_kind = Counter(entry.kind for entry in self.entries)
         return {
             "collectives": [asdict(entry) for entry in self.entries],

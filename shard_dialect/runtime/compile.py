@@ -1,4 +1,4 @@
-"""From a source in any form to executables: the sharded program, and the unsharded one."""
+"""Compile a source in any form to executables: the sharded program, and the unsharded one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.reachable_functions import keep_connected, keep_reached
 
 _GIVEN = Sizes()
-"""For programs that leave none open."""
+"""The sizes for programs that leave none open."""
 
 
 def parsed(source: Source, entry: str | None, sizes: Sizes) -> tuple[ir.Module, str]:
-    """What has to do with the function to run, with no size left open; and its name."""
+    """Parse the functions related to the function to run, with all sizes given; and its name."""
     module = source.parse()
     name = choose_entry(module.operation, entry)
     keep_connected(module.operation, name)
@@ -34,9 +34,9 @@ def compile_sharded(
     sizes: Sizes = _GIVEN,
     native_mpi: bool = False,
 ) -> Executable:
-    """The program that each device runs, from whatever form it is in, and for certain sizes.
+    """Compile the program that each device runs, from any form, for certain sizes.
 
-    With `native_mpi` its collectives are calls of MPI, else of whoever runs it.
+    With `native_mpi` its collectives are calls of MPI; else the runtime executes them.
     """
     lower = "lower{target=mpi}" if native_mpi else "lower"
 
@@ -59,7 +59,7 @@ def compile_sharded(
 def compile_reference(
     source: Source, entry: str, *, sizes: Sizes = _GIVEN, by: Judge | None = None
 ) -> Reference:
-    """The unsharded program, by none of the passes that shard; run by the judge `by`."""
+    """Compile the unsharded program, without the passes that shard, for the judge `by`."""
     with source.places():
         module, _ = parsed(source, entry, sizes)
         keep_reached(module.operation, entry)
@@ -68,6 +68,6 @@ def compile_reference(
 
 
 def _parts(source: Source, sizes: Sizes) -> tuple[str | bytes, ...]:
-    """What a program is, as far as anything that is compiled or told of it depends on it."""
+    """Everything of a program on which its compilation, or a diagnostic, depends."""
     changes, key = repr(source.changes), sizes.key(source.text)
     return source.name, source.text, source.pretty or "", changes, key

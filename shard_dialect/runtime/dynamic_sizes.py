@@ -1,4 +1,4 @@
-"""What a program that leaves sizes open is run with.
+"""The sizes for a program that leaves sizes open.
 
 shard.grid @g(shape = ?x4)                    --grid=2x4, or the number of ranks
 func.func @main(%x: tensor<?x8xf32>)          --shapes=6x8, or the shape of arg0 in --inputs
@@ -24,19 +24,19 @@ from shard_dialect.runtime.array_files import shapes_in
 
 @dataclass(frozen=True)
 class Sizes:
-    """As the user gives them; empty where nothing is given."""
+    """The sizes that the user gives; empty where none are given."""
 
     shapes: str = ""
     grid: str = ""
     inputs: str = ""
-    """A file whose arrays are of the shapes that `shapes` leaves out."""
+    """A file whose arrays have the shapes that `shapes` leaves out."""
     devices: int | None = None
-    """How many ranks there are, if a launcher has started them."""
+    """The number of ranks, if a launcher has started them."""
 
     def key(self, text: str | bytes) -> str:
-        """What a program of this text, once compiled, depends on: nothing, if it leaves none open.
+        """What the compilation of a program with this text depends on: nothing, if no size is open.
 
-        The shapes in the inputs, not where these are: the file may be another the next time.
+        It has the shapes of the inputs, not the name of their file, whose content may change.
         """
         may_be_open = isinstance(text, bytes) or "?" in text
         if not may_be_open and not self.shapes and not self.grid:
@@ -45,9 +45,9 @@ class Sizes:
         return repr((self.shapes, self.grid, given, self.devices))
 
     def give(self, module: ir.Module, entry: str) -> None:
-        """Change the module in place, if it leaves any open or is to have given ones.
+        """Specialize the module in place, if it leaves sizes open or sizes are given.
 
-        Raises a `ShardError` for sizes that do not agree with the program, or are not given.
+        Raises a `ShardError` for sizes that contradict the program, or are missing.
         """
         shapes = self.shapes or self._shapes(find_function(module.operation, entry))
         grid = self._grid(module.operation)
@@ -77,7 +77,7 @@ class Sizes:
         return ",".join(written(found[name]) if name else "" for name in names)
 
     def _grid(self, module: ir.Operation) -> str:
-        """The shape for the grid that has unknown sizes; by the number of ranks, if it has one."""
+        """The shape for the grid with unknown sizes; by the number of ranks if one is unknown."""
         grids = grids_of(module).values()  # none, in an unsharded program
         open_ = [grid for grid in grids if not grid.is_static]
         if self.grid:

@@ -1,7 +1,7 @@
-"""A lowered function compiled for this machine, ready to be called by many devices.
+"""A lowered function compiled for this machine, which many devices can call.
 
-The compiled code calls back for each collective, with the buffers that it is on. `Executable.run`
-says who answers: a `Communicator`, one for each device.
+The compiled code calls back for each collective, with its buffers. A `Communicator`, one for each
+device, is passed to `Executable.run` and answers.
 """
 
 from __future__ import annotations
@@ -25,32 +25,33 @@ from shard_dialect.runtime.result_buffers import Frame, Results
 
 
 class Communicator(Protocol):
-    """One device's way to talk to the others."""
+    """One device's connection to the others."""
 
     rank: int
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
-        """Do the collective of `site` on this device's shard `source`, into `target`."""
+        """Execute the collective of `site` on this device's shard `source`, into `target`."""
 
 
 class Alone:
-    """The communicator of a program that has nothing to say."""
+    """The communicator of a program without collectives."""
 
     rank = 0
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
+        """Never called."""
         raise ShardError("the unsharded program has a collective")
 
 
 class Executable:
-    """Compile the function `entry` of a module in the lowered form. The module is used up."""
+    """Compile the function `entry` of a module in the lowered form. The module is consumed."""
 
     def __init__(self, parsed: ir.Module, entry: str) -> None:
         self._start(*generate(parsed, entry))
 
     @classmethod
     def of(cls, code: Code, library: Library) -> Executable:
-        """What was compiled already."""
+        """The executable of code that was compiled before."""
         made = cls.__new__(cls)
         made._start(code, library)
         return made
@@ -71,7 +72,7 @@ class Executable:
         self._table, self._entry = code.started(library, {**addresses(), **known, **until_bound})
 
     def bind(self, handles: Sequence[int], functions: Mapping[str, int]) -> None:
-        """Give native code the numbers that `Program.handles` describe, and MPI's functions."""
+        """Pass the numbers that `Program.handles` describe, and MPI's functions, to native code."""
         self._table.replace(functions)
         values = np.array([handle % 2**64 for handle in handles], np.uint64)
         slots = values.ctypes.data + 8 * np.arange(len(values), dtype=np.int64)
@@ -79,10 +80,10 @@ class Executable:
         self._is_bound = True
 
     def run(self, inputs: Sequence[Array], communicator: Communicator) -> list[Array]:
-        """Run on one device's shards; gives its shards of the results.
+        """Run on one device's shards; return its shards of the results.
 
-        An exception of the communicator comes out here, once the code has run to its end: it
-        cannot be stopped in the middle, so later collectives of this run do nothing.
+        An exception of the communicator is raised here, once the code has run to its end: it cannot
+        be stopped in the middle, so later collectives of this run do nothing.
         """
         if not self._is_bound:
             raise ShardError("the program calls MPI itself: run it by MPI, with --backend=mpi")
@@ -99,13 +100,13 @@ class Executable:
         return outputs
 
     def _free_frame(self) -> Frame:
-        with suppress(IndexError):  # another thread may take what is seen to be there
+        with suppress(IndexError):  # another thread may take the last one
             return self._frames.pop()
         types = [each.local for each in (*self.program.arguments, *self.program.results)]
         return Frame(types, self.code.arena)
 
     def answer(self, site: Site, source: int, target: int) -> None:
-        """What the code calls for a collective; an exception must not leave a C callback."""
+        """Answer a collective of the code; an exception must not leave a C callback."""
         device = self._device
         if device.error is not None:
             return
@@ -128,7 +129,7 @@ def _callback(executable: Executable, site: Site) -> Any:
 
 
 def _view(descriptor: int, type_: TensorType) -> Array:
-    """The buffer that a descriptor in memory points at."""
+    """The array of a buffer, given the address of its descriptor."""
     _, aligned, offset = (ctypes.c_int64 * 3).from_address(descriptor)
     count = int(np.prod(type_.shape))
     size = type_.dtype.itemsize

@@ -1,8 +1,8 @@
-"""What all ranks must have alike, compared before any of them compiles or computes.
+"""Compare what all ranks must have in common, before any of them compiles or computes.
 
     error: the ranks differ: --seed is 0 on ranks 0, 2, 3, 7 on rank 1
 
-Ranks that differ would wait for each other, or give results that are of no program.
+Ranks that differ would deadlock, or return meaningless results.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from shard_dialect.runtime.communicators.world import World
 PROGRAM = "the program"
 _DISTRIBUTIONS = {"torch_mlir": "torch-mlir", "mlir": "mlir-python-bindings"}
 _SHOWN = 12
-"""Ranks, or values, in a list."""
+"""The most ranks, or values, in a list."""
 _LENGTH = 16
-"""Digits of a digest: enough to tell accidents apart, and to be read."""
+"""The digits of a digest: enough to detect accidental differences, and short enough to read."""
 _CHUNK = 1 << 20
 
 
 def versions() -> dict[str, str]:
-    """Of what decides how a program is compiled, and which inputs are drawn."""
+    """The versions of everything that decides the compilation and the random inputs."""
     try:
         bindings = metadata.version(_DISTRIBUTIONS[provider])
     except metadata.PackageNotFoundError:
@@ -49,7 +49,7 @@ def versions() -> dict[str, str]:
 
 
 def digest(*parts: str | bytes) -> str:
-    """A short name of the content."""
+    """A short digest of the content."""
     found = sha256()
     for part in parts:
         data = part.encode(errors="surrogateescape") if isinstance(part, str) else part
@@ -58,12 +58,12 @@ def digest(*parts: str | bytes) -> str:
 
 
 def digest_of(source: Source) -> str:
-    """Of the program's text, wherever it stands."""
+    """The digest of the program's text, independent of its path."""
     return digest(source.text, source.pretty or "")
 
 
 def digest_of_inputs(path: str) -> str:
-    """Of the arrays in a `.npz` file, whenever they were written. Raises `ShardError`."""
+    """The digest of the arrays in a `.npz` file, without dates. Raises `ShardError`."""
     try:
         with zipfile.ZipFile(path) as file:
             names = sorted(file.namelist())
@@ -71,7 +71,7 @@ def digest_of_inputs(path: str) -> str:
     except OSError as error:
         raise cannot("read", path, error) from None
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error):
-        return "none"  # reading the arrays will say what is wrong with it
+        return "none"  # reading the arrays will report what is wrong
 
 
 def _content(stream: IO[bytes]) -> str:
@@ -83,9 +83,9 @@ def _content(stream: IO[bytes]) -> str:
 
 
 def agree(world: World, mine: Mapping[str, str], program: Source) -> bool:
-    """Raise unless all ranks have the same; gives whether each has a program of its own.
+    """Raise unless all ranks have the same; return whether each has a program of its own.
 
-    These are programs of single devices, to be compared by `agree_on_talk` once they are read.
+    Programs of single devices are compared by `agree_on_talk`, once they are read.
     """
     text = program.text if isinstance(program.text, bytes) else program.text.encode()
     is_marked = DEVICE.encode() in text
@@ -99,10 +99,10 @@ def agree(world: World, mine: Mapping[str, str], program: Source) -> bool:
 
 
 def agree_on_talk(world: World, program: Program, rank: int) -> None:
-    """Raise unless the programs of single devices are of one program, as far as they say.
+    """Raise unless the programs of single devices can belong to one program.
 
-    They must take and give shards of the same tensors, and the devices of a group must do the same
-    collectives together, in one order. Whom messages go to is each device's own matter.
+    They must have shards of the same global tensors at their boundaries, and the devices of a group
+    must execute the same collectives in the same order. Point-to-point messages are not compared.
     """
     shared = world.share([json.dumps([_boundary(program), _talk(program, rank)])])
     found = [json.loads(each) for each in shared]
@@ -128,7 +128,7 @@ def _boundary(program: Program) -> str:
 
 
 def _talk(program: Program, rank: int) -> dict[str, str]:
-    """What the device does together with others, by their ranks."""
+    """The device's collectives with others, by the others' ranks."""
     found: dict[str, list[str]] = {}
     for site in program.calls:
         if not isinstance(site.step, Send | Receive):
@@ -139,7 +139,7 @@ def _talk(program: Program, rank: int) -> dict[str, str]:
 
 
 _Items = Mapping[int, Mapping[str, str]]
-"""What each rank has, by their names."""
+"""Each rank's items, by their names."""
 
 
 def _differing(of_all: _Items) -> list[str]:
@@ -148,7 +148,7 @@ def _differing(of_all: _Items) -> list[str]:
 
 
 def _refuse(of_all: _Items, names: Iterable[str]) -> None:
-    """Raise if there are any: all ranks raise the same."""
+    """Raise if there are any names: all ranks raise the same error."""
     found = []
     for name in names:
         having: dict[str, list[int]] = {}
@@ -162,7 +162,7 @@ def _refuse(of_all: _Items, names: Iterable[str]) -> None:
 
 
 def _ranks(numbers: Sequence[int]) -> str:
-    """Their names, for people."""
+    """The ranks as readable text."""
     shown = ", ".join(map(str, numbers[:_SHOWN]))
     more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
     return f"rank{'s' * (len(numbers) > 1)} {shown}{more}"

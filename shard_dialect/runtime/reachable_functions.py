@@ -18,15 +18,15 @@ _Named = Mapping[str, set[str]]
 
 
 def keep_reached(module: ir.Operation, entry: str) -> None:
-    """Drop the functions that `entry` does not call, through others neither."""
+    """Drop the functions that `entry` does not call, directly or not."""
     named = _named(module)
     _keep(module, _closure([entry], named))
 
 
 def keep_connected(module: ir.Operation, entry: str) -> None:
-    """The same, but for those that call `entry`, with what they call.
+    """Drop the functions that neither `entry` calls, nor its callers, directly or not.
 
-    How tensors lie there may decide on how they do in `entry`.
+    Shardings in callers may propagate to `entry`.
     """
     named = _named(module)
     callers: dict[str, set[str]] = {name: set() for name in named}
@@ -37,7 +37,7 @@ def keep_connected(module: ir.Operation, entry: str) -> None:
 
 
 def _named(module: ir.Operation) -> _Named:
-    """For each function with a body those others that it names."""
+    """For each function with a body, the other functions that it refers to."""
     functions = {name_of(op): op for op in functions_of(module)}
     return {
         name: {

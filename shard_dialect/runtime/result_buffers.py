@@ -1,4 +1,4 @@
-"""What runs of an executable write to, kept between them: fresh memory is paged in at every run."""
+"""Memory that runs of an executable write to, kept between runs, since new memory is paged in."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shard_dialect.codegen.arena import ALIGNMENT
 from shard_dialect.codegen.array_types import Array, TensorType
 
 _KEPT = 65536
-"""Bytes of the smallest result whose memory is used again."""
+"""The size in bytes from which on a result's memory is reused."""
 
 
 class Results:
-    """Arrays for one result; the memory of those that nobody has any more is used again."""
+    """Arrays for one result; memory is reused once nothing refers to its array."""
 
     def __init__(self, type_: TensorType) -> None:
         self._type = type_
@@ -24,20 +24,21 @@ class Results:
         self._free: list[Array] = []
 
     def take(self) -> Array:
+        """An array for the result, with old content."""
         if self._bytes < _KEPT:
             return np.empty(self._type.shape, self._type.dtype)
-        try:  # devices are threads: another may take what is seen to be there
+        try:  # devices are threads: another may take the last one
             memory = self._free.pop()
         except IndexError:
             memory = _aligned(self._bytes)
-        # All views of the array hold on to this, and to no other array: numpy shortens the chain.
+        # All views of the array refer to this object: numpy shortens chains of arrays.
         holder = (ctypes.c_char * self._bytes).from_buffer(memory.data)
         weakref.finalize(holder, self._free.append, memory).atexit = False
         return np.frombuffer(memoryview(holder), self._type.dtype).reshape(self._type.shape)
 
 
 class Frame:
-    """The arguments of one call: descriptors of buffers, and the memory of the code's own."""
+    """The arguments of one call: descriptors of buffers, and the arena."""
 
     def __init__(self, types: Sequence[TensorType], arena: int) -> None:
         self._arena = _aligned(arena)
@@ -57,6 +58,7 @@ class Frame:
         self._point(len(types), self._arena)
 
     def point_at(self, arrays: Sequence[Array]) -> None:
+        """Let the descriptors describe these arrays."""
         for number, array in enumerate(arrays):
             self._point(number, array)
 
@@ -73,7 +75,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
 
 
 def _aligned(size: int) -> Array:
-    """Bytes that begin where a cache line does."""
+    """Bytes aligned to a cache line."""
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size]

@@ -1,4 +1,4 @@
-"""What the project's own tests draw from, for those of others: needs `shard-dialect[test]`.
+"""Random samples and programs, for our tests and users' own: needs `shard-dialect[test]`.
 
     @given(programs())
     def test_(program):

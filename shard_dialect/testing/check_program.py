@@ -1,4 +1,4 @@
-"""Is a program, sharded and run on devices in this process, the unsharded program?
+"""Compare a program, sharded and run on devices in this process, with the unsharded program.
 
 reference = reference_of(text)
 run_and_check(text, "spmd,lower", reference=reference).verdict.passed
@@ -28,15 +28,15 @@ _SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run."""
+    """The outcome of a run."""
 
     verdict: Verdict
     collectives: Counter[str]
-    """How many of each there are in the program that each device runs."""
+    """The number of collectives of each kind in the program that each device runs."""
 
 
 def compile_unsharded(text: str) -> Executable:
-    """The program without its shardings, which writes to no buffer twice."""
+    """Compile the program without its shardings; it writes to no buffer twice."""
     with make_context():
         module = Source.of(text).parse()
         run_pipeline(module, "import,erase-sharding,lower{copy-before-write=true}")
@@ -44,15 +44,15 @@ def compile_unsharded(text: str) -> Executable:
 
 
 def reference_of(text: str, by: Judge | None = None) -> Reference:
-    """The program without its shardings, as the most independent judge runs it."""
+    """The program without its shardings, compiled for the most independent judge."""
     with make_context():
         return compile_reference(Source.of(text), "main", by=by)
 
 
 def run_and_check(text: str, *parts: str, reference: Reference | None = None) -> Outcome:
-    """Run `@main` through a pipeline, or through its parts with text in between, and compare.
+    """Run `@main` through a pipeline, or its sections with text in between, and compare.
 
-    Raises `ShardError` for what is refused.
+    Raises `ShardError` for a program that is refused.
     """
     with make_context():
         now = text
@@ -73,12 +73,12 @@ def run_and_check(text: str, *parts: str, reference: Reference | None = None) ->
 
 
 def inputs_of(executable: Executable) -> list[Array]:
-    """The inputs that programs run on here, the same each time."""
+    """The inputs for a program, the same each time."""
     return random_inputs([each.whole for each in executable.program.arguments], _SEED)
 
 
 def has_numbers_only(reference: Reference) -> bool:
-    """Whether no element of the results is infinite or no number: of those little can be said."""
+    """Whether all elements of the results are finite; others cannot be compared well."""
     results = reference.run(random_inputs(reference.arguments, _SEED))
     return all(np.isfinite(np.asarray(each, np.float64)).all() for each in results)
 

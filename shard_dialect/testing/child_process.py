@@ -1,4 +1,4 @@
-"""Cases in a child process: one that crashes MLIR, or never ends, costs the child and no more."""
+"""Run cases in a child process, so that a crash of MLIR, or a hang, ends only the child."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from shard_dialect.testing.check_program import has_numbers_only, reference_of, 
 Kind = Literal["passed", "refused", "unstable", "wrong", "raised", "crashed", "hung"]
 FAILURES: tuple[Kind, ...] = ("wrong", "raised", "crashed", "hung")
 Pipeline = tuple[str, ...]
-"""Its parts, with the module printed and read again in between."""
+"""Its sections, with the module printed and parsed again in between."""
 _VARYING = re.compile(r"\[[^\]]*\]|<[^>]*>|%\w+|@\w+|\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a program: passed, refused, or a failure, in which pipeline and why.
+    """The outcome of a program: passed, refused, or a failure, in which pipeline and why.
 
-    "unstable" is a difference where the unsharded program itself gives infinities, or no numbers.
+    "unstable" is a difference where the unsharded program itself returns infinities or NaNs.
     """
 
     kind: Kind
@@ -41,10 +41,11 @@ class Result:
     pipeline: Pipeline = ()
     collectives: Counter[str] = field(default_factory=Counter)
     judge: str = ""
-    """Who ran the unsharded program."""
+    """The judge that ran the unsharded program."""
 
     @property
     def failed(self) -> bool:
+        """Whether the outcome is a failure."""
         return self.kind in FAILURES
 
     @property
@@ -59,9 +60,9 @@ class Result:
 
 
 class Child:
-    """A process that runs cases, and is started again where one has ended it.
+    """A process that runs cases, and is restarted when a case has ended it.
 
-    `timeout` is in seconds, for one case. `loaded` are the plugins to load there.
+    `timeout` is in seconds, for one case. `loaded` are the plugins to load in it.
     """
 
     def __init__(self, timeout: float, loaded: Sequence[str] = ()) -> None:
@@ -86,7 +87,7 @@ class Child:
         other.close()
 
     def run(self, text: str, pipelines: Sequence[Pipeline]) -> Result:
-        """Run the program through each pipeline, up to the first that is refused or fails."""
+        """Run the program through each pipeline, up to the first that refuses it or fails."""
         self._connection.send((text, tuple(pipelines)))
         try:
             if self._connection.poll(self._timeout):
@@ -147,7 +148,7 @@ def result_of(text: str, pipelines: Sequence[Pipeline]) -> Result:
         if error.location is None:
             return Result("raised", f"an error without a place: {error}", pipeline)
         return Result("refused", error.message, pipeline)
-    except Exception as error:  # whatever it is, it is to be reported
+    except Exception as error:  # any exception is reported
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(frame.filename).name}:{frame.lineno}"
         detail = f"{type(error).__name__} at {place}: {error}\n{traceback.format_exc()}"

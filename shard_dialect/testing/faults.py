@@ -1,10 +1,10 @@
-"""Programs that are wrong on purpose: one fault in the local form of a right one.
+"""Faulty programs on purpose: insert one fault into the local form of a correct program.
 
     %1 = shard.all_reduce %0 on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
     return %1                                             becomes    return %0
 
-A check is worth what it finds of these. Each is a mistake that a partitioner can make: it leaves
-all types as they are, and reads no memory that is not there.
+They measure how many faults a check finds. Each is a mistake that a partitioner can make: it keeps
+all types, and accesses no invalid memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Change = Callable[[], None]
 
 @dataclass(frozen=True)
 class Fault:
-    """A mistake of some kind at one place in a module, not yet made."""
+    """A possible mistake of some kind at one position in a module."""
 
     kind: str
     place: str
@@ -33,7 +33,7 @@ class Fault:
 
 
 def faults_in(module: ir.Operation) -> list[Fault]:
-    """The mistakes that can be made in a module in the local form, in the order of its text."""
+    """The possible mistakes in a module in the local form, in the order of its text."""
     grids = grids_of(module)
     found = []
     for function in functions_of(module):

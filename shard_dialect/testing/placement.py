@@ -1,4 +1,4 @@
-"""Programs of one sample, its arguments and results placed on a grid.
+"""Programs of one sample, with shardings of its arguments and results.
 
     "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
     func.func @main(%0: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
@@ -7,8 +7,8 @@
       return %r : tensor<4x8xf32>
     }
 
-As each assignment of grid axes to the factors of the op's rule would have them (`cuts`), or in any
-way that the caller draws.
+The shardings follow from an assignment of grid axes to the factors of the op's rule (`cuts`), or
+the caller draws them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from shard_dialect.testing.sample import Sample
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A sample as `assignment` splits the factors of its rule: the program that asks for that."""
+    """A sample with the factors of its rule split by `assignment`: the program that requests it."""
 
     assignment: Assignment
     text: str
 
 
 def cluster(grid: Grid) -> str:
-    """The grid as the RFC declares it."""
+    """The grid's declaration in the RFC's vocabulary."""
     return (
         f'"mesh.cluster"() {{sym_name = "{grid.name}", rank = {grid.rank} : i64, '
         f"dim_sizes = {list(grid.shape)}}} : () -> ()\n"
@@ -44,7 +44,7 @@ def cluster(grid: Grid) -> str:
 
 
 def said(sharding: Sharding | None) -> str:
-    """As an attribute of an argument or a result; nothing for `None`."""
+    """The sharding as an attribute of an argument or a result; empty for `None`."""
     if sharding is None:
         return ""
     return f" {{mesh.sharding = #mesh.shard<@{sharding.grid}, {sharding}>}}"
@@ -58,7 +58,7 @@ def placed(
 ) -> str:
     """The program of the sample alone, with these shardings of its arguments and results.
 
-    Without a grid it has nothing to do with one.
+    Without a grid it has no shardings.
     """
     places = arguments or [None] * len(sample.operands)
     inputs = ", ".join(
@@ -87,9 +87,9 @@ def named(module: ir.Operation, name: str) -> ir.Operation:
 
 
 def assignments(rule: ShardingRule, uneven: frozenset[int], grid: Grid) -> Iterator[Assignment]:
-    """Each way to split factors by axes of the grid, in any order, that makes no strided shards.
+    """Yield the assignments of the grid's axes to factors, in any order, without strided shards.
 
-    The factors in `uneven` are split in shards of unequal sizes too.
+    The factors in `uneven` are also split unevenly.
     """
     free = [factor for factor in range(len(rule.sizes)) if factor not in rule.unsplit]
     seen: set[Assignment] = set()
@@ -123,9 +123,9 @@ def _can_be(rule: ShardingRule, uneven: frozenset[int], assignment: Assignment, 
 
 
 def cuts(sample: Sample, grid: Grid) -> list[Cut]:
-    """For each assignment the program that asks for it: by its boundary, or the op itself.
+    """For each assignment the program that requests it: by its boundary, or on the op itself.
 
-    Raises `ShardError` where the sample cannot be read; there are none where the op has no rule.
+    Raises `ShardError` for a sample that does not parse; there are none for an op without a rule.
     """
     with make_context():
         module = Source.of(placed(sample, grid)).parse()

@@ -1,4 +1,4 @@
-"""What samples are drawn with: choices, sizes, and tensors of a type that there already is."""
+"""The random choices for samples: options, sizes, and tensors, preferably of existing types."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ UNEVEN = (5, 7, 3, 2, 10)
 """Sizes that some of them do not."""
 _RANKS = (2, 1, 3, 2, 3, 4, 2, 1, 3, 2, 0)
 _MOST = 2**12
-"""Elements of a tensor: what is larger tells no more, and takes longer."""
+"""The most elements of a tensor: larger ones test nothing more, and take longer."""
 
 
 class Draws:
     """Draws from `rng`: one of Python's with a seed, or one that hypothesis shrinks.
 
-    `known` are the types of values that an operand may be; most tensors drawn have one of these.
+    `known` are the types of existing values; most tensors drawn have one of these.
     """
 
     def __init__(
@@ -32,10 +32,11 @@ class Draws:
         self.known = tuple(known)
 
     def pick(self, *options: T) -> T:
+        """One of the options."""
         return self.rng.choice(options)
 
     def chance(self, probability: float) -> bool:
-        """True that often; hypothesis shrinks it to false."""
+        """True with this probability; hypothesis shrinks it to false."""
         return chance(self.rng, probability)
 
     def number(self, low: int, high: int) -> int:
@@ -43,17 +44,19 @@ class Draws:
         return self.rng.randint(low, high)
 
     def size(self) -> int:
+        """The size of a dimension."""
         return self.rng.choice(self.sizes)
 
     def order(self, rank: int) -> list[int]:
-        """A permutation."""
+        """A permutation of `rank` dimensions."""
         return self.rng.sample(range(rank), rank)
 
     def dim(self, tensor: Tensor) -> int:
+        """A dimension of the tensor."""
         return self.rng.randrange(len(tensor.shape))
 
     def any(self, element: str = "f32", least: int = 0, most: int = 3) -> Tensor:
-        """Of any shape of `least` to `most` dimensions."""
+        """A tensor type with `least` to `most` dimensions."""
         found = [
             each
             for each in self.known
@@ -65,7 +68,7 @@ class Draws:
         return self.fits(element, *[None] * rank, anew=True)
 
     def fits(self, element: str, *sizes: int | None, anew: bool = False) -> Tensor:
-        """Of these sizes; those that are `None` are any."""
+        """A tensor type of these sizes; `None` is any size."""
 
         def is_fit(each: Tensor) -> bool:
             pairs = zip(each.shape, sizes, strict=True)
@@ -87,7 +90,7 @@ class Draws:
 
 
 def chance(rng: Random, probability: float) -> bool:
-    """By a whole number: of the floats, hypothesis tries a few special ones far too often."""
+    """True with this probability, by an integer: hypothesis draws special floats too often."""
     return rng.randrange(100) >= 100 - 100 * probability
 
 

@@ -1,7 +1,7 @@
-"""Random annotated programs: chains of samples, in loops, branches and functions that are called.
+"""Random annotated programs: chains of samples, in loops, branches and called functions.
 
-What a sample makes feeds the samples after it, where types fit; else the function gets one more
-argument. Floats that were computed go into no op where rounding could decide what comes out
+A sample's results are operands of the samples after it, where types match; else the function gets
+one more argument. Computed floats are no operands of ops for which rounding may decide the result
 (`JUMPS`).
 """
 
@@ -25,16 +25,16 @@ _FLAG = Tensor((), "i1")
 _MIXED = (("bf16",), ("f16",), ("bf16", "bf16"), ("f16", "bf16"))
 
 Apart = Callable[[Callable[[Random], None]], None]
-"""Takes a step of the drawing and takes it, with a generator whose draws are the step's alone."""
+"""Runs a step of drawing with a generator of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A module with `@main`, which can be run on the devices of one grid."""
+    """A module with `@main`, which can run on the devices of one grid."""
 
     text: str
     ops: tuple[str, ...]
-    """The names of what was drawn, in order."""
+    """The names of the drawn ops, in order."""
 
     def __str__(self) -> str:
         return self.text
@@ -45,7 +45,7 @@ class _Value:
     name: str
     type: Tensor
     is_exact: bool
-    """No rounding is in it: an argument, or a part of one, or of integers."""
+    """Whether it has no rounding error: it comes from arguments or integers alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,17 @@ class _Module:
     grid: Grid
     is_even: bool
     names: Sequence[str]
-    """Of the ops to draw from, each as often as any other."""
+    """The names of the ops to draw from, all with the same probability."""
     apart: Apart | None
     precisions: Sequence[str] = ("f32",)
-    """What the floats of a sample may be, whose own are f32."""
+    """The float types that may replace a sample's f32."""
     ops: list[str] = field(default_factory=list)
     signatures: list[_Signature] = field(default_factory=list)
     count: int = 0
 
     @property
     def flows(self) -> Sequence[Callable[[_Function], None]]:
-        """Loops, branches and calls: StableHLO's alone where all ops are."""
+        """Loops, branches and calls: only StableHLO's, if all ops are."""
         is_stablehlo = all(name.startswith("stablehlo.") for name in self.names)
         return [each for each in _FLOWS if not is_stablehlo or each not in (_for, _if)]
 
@@ -80,7 +80,7 @@ class _Module:
         return self.count
 
     def step(self, take: Callable[[], None]) -> None:
-        """Take a step, apart from the others if there is a way to."""
+        """Run a step, with a generator of its own if possible."""
         if self.apart is None:
             take()
             return
@@ -241,7 +241,7 @@ class _Function:
         self.module.ops.append(op)
 
     def annotate(self) -> None:
-        """Say of the latest value how it lies, or how its users see it."""
+        """Annotate the latest value: itself, or for its users."""
         if not self.values or self.values[-1].name in self.said:
             return
         value, number = self.values[-1], self.module.fresh()
@@ -292,7 +292,7 @@ class _Function:
         return inside_lines, ends
 
     def carried(self) -> list[_Value]:
-        """One or two values that go around, or come out; StableHLO knows no `index`."""
+        """One or two loop-carried values, or results; StableHLO has no `index`."""
         known = [each for each in self.known() if each.type.element != "index"]
         if not known:
             return [self.argument(Tensor((12, 12) if self.module.is_even else (5, 12)))]

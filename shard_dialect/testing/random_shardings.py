@@ -1,4 +1,4 @@
-"""Grids, and shardings of a shape on a grid, at random."""
+"""Random grids, and random shardings of a shape on a grid."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def any_grid(rng: Random, shapes: Sequence[Shape] = GRIDS) -> Grid:
 def any_sharding(
     rng: Random, shape: Shape, grid: Grid, *, even: bool = False, sub_axes: bool = False
 ) -> Sharding:
-    """How a tensor may lie: any axes along any dimension, in any order; the rest replicate it.
+    """A random sharding: any axes split any dimension, in any order; the rest replicate.
 
-    `even`: axes split only what they divide. `sub_axes`: some are taken apart, where sizes allow.
+    `even`: axes split only sizes that they divide. `sub_axes`: some axes are divided, if possible.
     """
     axes: list[Axis] = []
     for number, size in enumerate(grid.shape):
@@ -37,7 +37,9 @@ def any_sharding(
         if dim < 0:
             continue
         found = (*split[dim], axis)
-        if len(found) > 1 and follows(*found[-2:]):  # the halves of an axis are written as one
+        if len(found) > 1 and follows(
+            *found[-2:]
+        ):  # adjacent halves of an axis are written as one axis
             continue
         if not even or shape[dim] % grid.axes_size(found) == 0:
             split[dim] = found

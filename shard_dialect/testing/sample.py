@@ -1,10 +1,10 @@
-"""One op, as a text with its operands' and results' types apart.
+"""A sample: the text of one op, and the types of its operands and results.
 
     Sample.of("tosa.abs", [Tensor((4, 8))], "%r = tosa.abs %0 : ($0) -> $r", [Tensor((4, 8))])
 
-In the body `%0`, `%1`, ... are the operands, `%r` what the op makes (`%r:2` where it makes two),
-other names those of what it needs beside them; `$0` is the type of `%0`, and `$r`, `$s`, `$t` those
-of the results.
+In the body `%0`, `%1`, ... are the operands, `%r` is the op's result (`%r:2` for two results), and
+other names are auxiliary values; `$0` is the type of `%0`, and `$r`, `$s`, `$t` are those of the
+results.
 """
 
 from __future__ import annotations
@@ -46,18 +46,19 @@ class Tensor:
 
     @property
     def is_float(self) -> bool:
+        """Whether the elements are floats."""
         return "f" in self.element
 
     def of(self, element: str) -> Tensor:
-        """The same shape, of other elements."""
+        """The same shape with another element type."""
         return replace(self, element=element)
 
     def sized(self, dim: int, size: int) -> Tensor:
-        """The same but for the size of one dimension."""
+        """The same type with another size of one dimension."""
         return replace(self, shape=(*self.shape[:dim], size, *self.shape[dim + 1 :]))
 
     def without(self, *dims: int) -> Tensor:
-        """The same without these dimensions."""
+        """The same type without these dimensions."""
         kept = tuple(size for dim, size in enumerate(self.shape) if dim not in dims)
         return replace(self, shape=kept)
 
@@ -67,14 +68,14 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """An instance of the op `op`: `body` makes `%r` of `%0`, `%1`, ..."""
+    """An instance of the op `op`: `body` computes `%r` from `%0`, `%1`, ..."""
 
     op: str
     operands: tuple[Tensor, ...]
     body: str
     results: tuple[Tensor, ...]
     declared: str = ""
-    """What stands beside the function in the module."""
+    """Text that goes beside the function in the module."""
 
     @classmethod
     def of(
@@ -85,7 +86,7 @@ class Sample:
         results: Sequence[Tensor],
         declared: str = "",
     ) -> Sample:
-        """With the types of operands and results filled in."""
+        """The sample, with the types of operands and results filled in."""
         for name, type_ in (*enumerate(operands), *zip(_RESULTS, results, strict=False)):
             body = body.replace(f"${name}", str(type_))
         return cls(op, tuple(operands), body, tuple(results), declared)
@@ -111,12 +112,13 @@ class Sample:
 
     @property
     def result_names(self) -> tuple[str, ...]:
+        """The names of the results, as in `%r#0`."""
         several = len(self.results) > 1
         return tuple(f"%r#{place}" if several else "%r" for place in range(len(self.results)))
 
     @property
     def jumps(self) -> bool:
-        """Rounding may decide what comes out: floats go in, and integers or booleans come out."""
+        """Whether rounding may decide the result: floats are operands, integers are results."""
         makes_others = any(not each.is_float for each in self.results)
         return makes_others and any(each.is_float for each in self.operands)
 

@@ -1,12 +1,12 @@
-"""How an instance of each op is drawn: one table a dialect, open to users.
+"""The functions that draw an instance of each op: one table per dialect, open to users.
 
     @sampled("mydialect.scale")
     def _(draws):
         x = draws.any("f32", least=1)
         return Sample.of("mydialect.scale", [x], '%r = "mydialect.scale"(%0) : ($0) -> $r', [x])
 
-Whatever has a sharding rule is to have a sample: the tests go through the rules. An op of yours is
-cut, run, and drawn into random programs as soon as both are registered.
+Every op with a sharding rule needs a sample: the tests go through the rules. An op of yours is
+partitioned, run, and drawn into random programs as soon as both are registered.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ NOT_RUN: dict[str, str] = {
 }
 """Why samples of an op are not run: there is nothing that lowers it."""
 JUMPS: set[str] = {name for dialect in _DIALECTS for name in dialect.JUMPS}
-"""Of floats alone, and rounding may decide what comes out, as of `floor`."""
+"""Ops on floats alone for which rounding may decide the result, such as `floor`."""
 MOVES: set[str] = {name for dialect in _DIALECTS for name in dialect.MOVES}
-"""What comes out is what went in, in other places."""
+"""Ops that only move elements."""
 
 
 def sampled(*names: str, not_run: str = "") -> Callable[[SampleFunction], SampleFunction]:
-    """Register the decorated function as what draws the ops called `names`.
+    """Register the decorated function to draw the ops called `names`.
 
-    `not_run` says why their samples cannot be run, if they cannot.
+    `not_run` is the reason why their samples cannot be run, if they cannot.
     """
 
     def register(function: SampleFunction) -> SampleFunction:
@@ -73,7 +73,7 @@ _ONE_PRECISION = {
 
 
 def can_be_narrow(sample: Sample) -> bool:
-    """Whether the sample means the same with floats of 16 bits, if it has any of 32."""
+    """Whether the sample has the same meaning with floats of 16 bits instead of 32."""
     dialect, _, name = sample.op.partition(".")
     return (
         dialect in ("arith", "linalg", "math", "stablehlo")

@@ -34,12 +34,12 @@ def grids(shapes: Sequence[Shape] = GRIDS) -> SearchStrategy[Grid]:
 def shardings(
     shape: Shape, grid: Grid, *, even: bool = False, sub_axes: bool = False
 ) -> SearchStrategy[Sharding]:
-    """How a tensor of this shape may lie on the grid, unevenly too unless `even`."""
+    """Shardings of this shape on the grid, also uneven ones unless `even`."""
     return _randoms().map(lambda rng: any_sharding(rng, shape, grid, even=even, sub_axes=sub_axes))
 
 
 def samples(op: str, *, even: bool = False) -> SearchStrategy[Sample]:
-    """Instances of the op: all of its sizes ones that most grids divide, if `even`."""
+    """Samples of the op; with `even`, all of its sizes are ones that most grids divide."""
     function, sizes = SAMPLES[op], EVEN if even else EVEN + UNEVEN
     return _randoms().map(lambda rng: function(Draws(rng, sizes)))
 

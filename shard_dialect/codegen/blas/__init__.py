@@ -1,1 +1,1 @@
-"""Matrix products and convolutions as calls of the BLAS that numpy carries."""
+"""Compute matrix products and convolutions by calls of the BLAS in numpy."""

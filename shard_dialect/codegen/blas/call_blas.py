@@ -1,4 +1,4 @@
-"""Products of matrices, and convolutions, as calls of BLAS."""
+"""Replace matrix products and convolutions by calls of BLAS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shard_dialect.ir.walk import walk
 
 
 def call_blas(module: ir.Operation) -> list[str]:
-    """Replace what is a product by calls; gives the names of what is called."""
+    """Replace products by calls; return the names of the called functions."""
     called: list[str] = []
     for op in walk(module):
         found = products.read(op) or convolutions.read(op)

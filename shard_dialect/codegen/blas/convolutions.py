@@ -1,16 +1,16 @@
-"""Convolutions, and their gradients, as products of matrices.
+"""Compute convolutions, and their gradients, as matrix products.
 
     linalg.conv_2d_nhwc_hwcf ins(%image, %kernel) outs(%result)
 
-becomes, with `patches` of as many rows and columns as stay in the processor's cache,
+becomes, with `patches` of a size that stays in the processor's cache,
 
     for n, h:
       patches[w, (kh, kw, c)] = image[n, h + kh, w + kw, c]
       result[n, h, w, f] += patches[w, (kh, kw, c)] @ kernel[(kh, kw, c), f]
 
-Any op that multiplies and adds is such a product if each loop is of two of the three buffers: *m*
-of the image and the result, *n* of the kernel and the result, *k* of the image and the kernel. The
-image's dimensions may be sums of loops. Which loops stay outside depends on sizes alone.
+Any op that multiplies and adds is such a product if each loop indexes two of the three buffers: *m*
+loops the image and the result, *n* loops the kernel and the result, *k* loops the image and the
+kernel. An index of the image may be a sum of loops. Sizes alone decide which loops stay outside.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from shard_dialect.ir.building.build_loops import counted, generic
 from shard_dialect.ir.numbered_function import itemsize
 
 _LARGEST = 1 << 18
-"""Bytes of patches."""
+"""The largest number of bytes of patches."""
 _FEWEST_ROWS, _SHORTEST_ROW = 32, 64
-"""Of patches: no more loops are outside if there would be fewer, or shorter ones."""
+"""The fewest rows, and the shortest row, that patches keep when loops are moved outside."""
 _FEWEST = 8
-"""Columns of the kernel, and of the patches, from which on a product is worth the copies."""
+"""The least columns of the kernel, and of the patches, for which a product is worth the copies."""
 
 Loops = tuple[int, ...]
 Terms = Mapping[int, int]
-"""An index as a sum: of each loop's number, how many times."""
+"""An index as a sum: the coefficient of each loop, by its number."""
 
 
 @dataclass(frozen=True)
@@ -47,32 +47,37 @@ class Convolution:
     kernel: ir.Value
     result: ir.Value
     reads: tuple[Terms, ...]
-    """The dimensions of the image."""
+    """The index of each dimension of the image."""
     kernel_loops: Loops
     result_loops: Loops
     sizes: Mapping[int, int]
 
     @property
     def m(self) -> Loops:
+        """The loops of the image and the result."""
         return tuple(loop for loop in self.result_loops if loop not in self.kernel_loops)
 
     @property
     def n(self) -> Loops:
+        """The loops of the kernel and the result."""
         return tuple(loop for loop in self.result_loops if loop in self.kernel_loops)
 
     @property
     def k(self) -> Loops:
+        """The loops of the image and the kernel, which are reduced."""
         return tuple(loop for loop in self.kernel_loops if loop not in self.result_loops)
 
     @property
     def element(self) -> ir.Type:
+        """The element type."""
         return self.image.type.element_type
 
     def size(self, loops: Sequence[int]) -> int:
+        """The number of iterations of these loops together."""
         return prod(self.sizes[loop] for loop in loops)
 
     def strides(self, order: Loops) -> dict[int, int]:
-        """In elements, of a contiguous buffer of these dimensions."""
+        """The strides, in elements, of a contiguous buffer with these dimensions."""
         found, stride = {}, 1
         for loop in reversed(order):
             found[loop] = stride
@@ -80,13 +85,14 @@ class Convolution:
         return found
 
     def write(self, gemm: Gemm, *, adds: bool) -> None:
-        """At the insertion point. `adds`: to what is in the result; else that is not read."""
+        """Create the product at the insertion point; with `adds` the result accumulates."""
         _write(self, gemm, adds)
 
     def outer(self) -> Loops:
-        """The loops that are not in the patches: from the image's first dimension on.
+        """The loops outside of the patches, from the image's first dimension on.
 
-        Of the larger side first; a product of few rows or of short ones is not worth its call.
+        Those of the larger side come first, as long as the product keeps enough rows that are long
+        enough.
         """
         found: list[int] = []
         in_order = [loop for terms in self.reads for loop in terms]
@@ -109,7 +115,7 @@ class Convolution:
 
 
 def read(op: ir.Operation) -> Convolution | None:
-    """The convolution that `op` is, if it is one that is worth it."""
+    """The convolution that `op` computes; `None` if it is none, or not worth a product."""
     if not op.name.startswith("linalg.") or len(op.operands) != 3 or len(op.results):
         return None
     image, kernel, result = op.operands
@@ -159,19 +165,19 @@ def _is_product(found: Convolution) -> bool:
 
 @dataclass(frozen=True)
 class _Matrix:
-    """A buffer whose part at each place of the outer loops is a matrix of two kinds of loops."""
+    """A buffer that is a matrix, of two kinds of loops, at each index of the outer loops."""
 
     buffer: ir.Value
     loops: Loops
     is_transposed: bool
     leading: int
-    """How many elements lie between two of its rows."""
+    """The number of elements from one row to the next."""
 
     @classmethod
     def of(
         cls, c: Convolution, buffer: ir.Value, loops: Loops, rows: Loops, columns: Loops
     ) -> _Matrix | None:
-        """`None` if the loops of a kind do not lie beside each other."""
+        """`None` if the loops of one kind are not adjacent in memory."""
         strides = c.strides(loops)
         for first, second, is_transposed in ((rows, columns, False), (columns, rows, True)):
             between, within = (_merged(c, strides, each) for each in (first, second))
@@ -185,7 +191,7 @@ class _Matrix:
 
 
 def _merged(c: Convolution, strides: Mapping[int, int], loops: Loops) -> int | None:
-    """The stride of several loops as one; `None` if they are not."""
+    """The stride of several loops as one; `None` if they cannot be merged."""
     several = [loop for loop in loops if c.sizes[loop] > 1]
     for outer, inner in pairwise(several):
         if strides[outer] != strides[inner] * c.sizes[inner]:
@@ -199,12 +205,12 @@ def _write(c: Convolution, gemm: Gemm, adds: bool) -> None:
     outer_m, outer_k = (tuple(loop for loop in outer if loop in each) for each in (c.m, c.k))
     kernel = _matrix(c, c.kernel, c.kernel_loops, outer_k, columns, c.n)
     result = _matrix(c, c.result, c.result_loops, outer_m, rows, c.n, is_read=adds)
-    # In the order in which the image has them they are copied fastest.
+    # Copying is fastest in the image's order.
     is_turned = any(loop in rows for loop in c.reads[-1])
     order = (*columns, *rows) if is_turned else (*rows, *columns)
     sizes = [c.sizes[loop] for loop in order]
     patches = build.allocate(ir.MemRefType.get(sizes, c.element)).results[0]
-    if outer_k and not adds:  # each round of those loops adds to what the ones before have made
+    if outer_k and not adds:  # the iterations of those loops accumulate
         build.fill(reductions.identity_value("sum", c.element), result.buffer)
         adds = True
     scale = build.scalar(ir.FloatAttr.get(c.element, float(adds))).results[0]
@@ -245,7 +251,7 @@ def _matrix(
     *,
     is_read: bool = True,
 ) -> _Matrix:
-    """The buffer as matrices, or a copy in whose order it is such."""
+    """The buffer as matrices, or a copy of it in an order in which it is that."""
     found = _Matrix.of(c, buffer, loops, rows, columns)
     if found is not None:
         return found
@@ -266,7 +272,7 @@ def _reordered(
 
 
 def _nest(c: Convolution, loops: Loops, write: Callable[[Mapping[int, ir.Value]], None]) -> None:
-    """Loops in each other; `write` is given the index of each."""
+    """Create nested loops; `write` gets the index of each."""
 
     def inner(places: dict[int, ir.Value]) -> None:
         if len(places) == len(loops):
@@ -284,7 +290,7 @@ def _nest(c: Convolution, loops: Loops, write: Callable[[Mapping[int, ir.Value]]
 def _at(
     c: Convolution, pointer: ir.Value, order: Loops, places: Mapping[int, ir.Value]
 ) -> ir.Value:
-    """Where the matrix begins that the outer loops have come to."""
+    """The pointer to the matrix at the outer loops' indices."""
     size = itemsize(c.element)
     for loop, stride in c.strides(order).items():
         if loop in places:
@@ -295,7 +301,7 @@ def _at(
 def _copy_patches(
     c: Convolution, loops: Loops, places: Mapping[int, ir.Value], patches: ir.Value
 ) -> None:
-    """Fill `patches`, whose dimensions are `loops`, from the part of the image that is there."""
+    """Fill `patches`, whose dimensions are `loops`, from the image at the outer loops' indices."""
     part, kept = _part(c, loops, places)
     numbers = {loop: ir.AffineExpr.get_dim(number) for number, loop in enumerate(loops)}
     read = ir.AffineMap.get(len(loops), 0, [_sum(terms, numbers) for terms in kept])
@@ -315,7 +321,7 @@ def _sum(terms: Terms, numbers: Mapping[int, ir.AffineExpr]) -> ir.AffineExpr:
 def _part(
     c: Convolution, loops: Loops, places: Mapping[int, ir.Value]
 ) -> tuple[ir.Value, list[Terms]]:
-    """What of the image the patches are made of, and which loops go over its dimensions."""
+    """The part of the image that holds the patches, and the index of each of its dimensions."""
     strides, _ = c.image.type.get_strides_and_offset()
     offsets: list[ir.Value] = []
     static: list[int] = []
@@ -346,7 +352,7 @@ def _part(
 
 
 def _offset(terms: Terms, places: Mapping[int, ir.Value]) -> ir.Value | None:
-    """The part of an index that the outer loops make."""
+    """The sum of an index's terms over the outer loops."""
     total = None
     for loop, factor in terms.items():
         operands = [places[loop], build.index(factor)]

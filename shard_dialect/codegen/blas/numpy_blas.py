@@ -1,4 +1,4 @@
-"""The BLAS that numpy carries: its products of matrices, called from compiled code."""
+"""Call the matrix products of the BLAS in numpy from compiled code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SYMBOLS = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "scipy_cblas_{}gemm", "c
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """Numpy's own OpenBLAS, if it carries one."""
+    """Numpy's bundled OpenBLAS, if it has one."""
     root = Path(np.__file__).parent
     for folder in (root.parent / "numpy.libs", root / ".dylibs"):
         for path in sorted(folder.glob("lib*openblas*")):
@@ -35,9 +35,9 @@ def _library() -> ctypes.CDLL | None:
 
 
 def use_one_thread() -> None:
-    """Have products run on the thread that asks for them, in the whole process.
+    """Run products on the calling thread, in the whole process.
 
-    Devices are threads, or processes beside each other: more would be in each other's way.
+    Devices are threads, or processes beside each other, so more threads would only compete.
     """
     for name in _THREADS:
         function = getattr(_library(), name, None)
@@ -61,7 +61,7 @@ def gemm(element: str) -> tuple[str, int] | None:
 
 
 def addresses() -> dict[str, int]:
-    """Of all products, by their names."""
+    """The addresses of all products, by their names."""
     return dict(found for element in _LETTERS if (found := gemm(element)) is not None)
 
 
@@ -74,10 +74,12 @@ class Gemm:
 
     @classmethod
     def of(cls, element: ir.Type) -> Gemm | None:
+        """The product for this element type, or `None` if BLAS has none."""
         found = gemm(str(element))
         return None if found is None else cls(found[0], element)
 
     def declare(self, module: ir.Operation) -> None:
+        """Declare the function in `module`."""
         i32, size = ir.IntegerType.get_signless(32), self._size()
         i64 = ir.IntegerType.get_signless(64)
         element = self.element
@@ -93,10 +95,10 @@ class Gemm:
         scale: ir.Value,
         leading: tuple[int, int, int] | None = None,
     ) -> None:
-        """`c = a @ b + scale * c`, of m, n and k; `a` and `b` may lie transposed.
+        """Create a call of `c = a @ b + scale * c`, of m, n and k; `a` and `b` may be transposed.
 
-        `leading`: how many elements lie between the rows of each that are in memory, if more than
-        are in one.
+        `leading` has the number of elements from one row to the next in memory, if that is not the
+        length of a row.
         """
         m, n, k = sizes
 
@@ -118,7 +120,7 @@ class Gemm:
 
 
 def is_for_blas(type_: ir.Type) -> bool:
-    """Whether it is that of a contiguous buffer of known size, of elements that BLAS has."""
+    """Whether the type is a contiguous buffer of static size, with elements that BLAS supports."""
     return (
         isinstance(type_, ir.MemRefType)
         and type_.has_static_shape
@@ -128,7 +130,7 @@ def is_for_blas(type_: ir.Type) -> bool:
 
 
 def advanced(pointer: ir.Value, index: ir.Value | None, stride: int) -> ir.Value:
-    """The pointer `index` strides of so many bytes further on."""
+    """The pointer moved by `index` strides of this many bytes."""
     if index is None:
         return pointer
     type_ = pointer.type

@@ -1,10 +1,10 @@
-"""Matrix products of the lowered form as calls into the BLAS that numpy carries.
+"""Replace matrix products of the lowered form by calls of the BLAS in numpy.
 
     linalg.contract indexing_maps = [(b, m, k), (k, n), (b, m, n)] ins(%a, %b) outs(%c)
 
 becomes a call of `cblas_sgemm` on the pointers, with b and m as one dimension. Any contraction
-whose loops are batch, m, n and k loops is one product for each batch index; operands whose
-dimensions do not lie in such an order are transposed into a temporary first.
+whose loops are batch, m, n and k loops is one product for each batch index. An operand whose
+dimensions are in another order is transposed into a temporary buffer first.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ class Product:
     element: ir.Type
 
     def size(self, loops: Sequence[int]) -> int:
+        """The number of iterations of these loops together."""
         return prod(self.sizes[loop] for loop in loops)
 
     def write(self, gemm: Gemm, *, adds: bool) -> None:
-        """At the insertion point. `adds`: to what is in the third buffer; else that is not read."""
+        """Create the product at the insertion point; `adds` accumulates into `c`'s old value."""
         _write(self, gemm, adds)
 
 
 def read(op: ir.Operation) -> Product | None:
-    """The product that `op` computes, or `None` if it is no product of static buffers."""
+    """The product that `op` computes; `None` if it is none, or its buffers have dynamic sizes."""
     if not op.name.startswith("linalg.") or len(op.operands) != 3 or len(op.results):
         return None
     types = [operand.type for operand in op.operands]
@@ -60,7 +61,7 @@ def read(op: ir.Operation) -> Product | None:
     kinds = [set(kind) for kind in (dims.batch, dims.m, dims.n, dims.k)]
     batch, m, n, k = kinds
     expected = [batch | m | k, batch | k | n, batch | m | n]
-    # A contraction may also have loops that are of no kind, or repeat one: those stay loops.
+    # A contraction with loops of no kind, or with repeated loops, stays a linalg op.
     if [sorted(each) for each in loops] != [sorted(each) for each in expected]:
         return None
     sizes = {
@@ -78,13 +79,13 @@ def read(op: ir.Operation) -> Product | None:
 
 
 def is_multiply_add(op: ir.Operation) -> bool:
-    """Whether the body of a linalg op is a product that is added up."""
+    """Whether the body of a linalg op multiplies two elements and adds the product."""
     names = [inner.name for inner in operations(body(op))]
     return names == ["arith.mulf", "arith.addf", "linalg.yield"]
 
 
 def positions(map_: ir.AffineMap) -> tuple[int, ...]:
-    """The loops of the dimensions; -1 for one that is no plain loop."""
+    """The loop of each dimension; -1 for an index that is not a single loop."""
     return tuple(
         expr.position if isinstance(expr, ir.AffineDimExpr) else -1 for expr in map_.results
     )
@@ -142,13 +143,13 @@ def _arranged(
 
 
 def permutation(source: Sequence[int], target: Sequence[int]) -> list[int]:
-    """For each dimension of the target the dimension of the source that it comes from."""
+    """For each dimension of the target, its dimension in the source."""
     return [list(source).index(loop) for loop in target]
 
 
 @contextmanager
 def _for_each(count: int) -> Iterator[ir.Value | None]:
-    """Emit what is inside in a loop; its index, or `None` where there is only one round."""
+    """Insert the ops of the `with` body in a loop; its index, or `None` for a single iteration."""
     if count == 1:
         yield None
         return

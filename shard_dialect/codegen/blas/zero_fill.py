@@ -1,4 +1,4 @@
-"""Sums that start from zeros: what is overwritten anyway need not be written first.
+"""Drop fills with zeros before a product that can overwrite its result instead of adding to it.
 
 linalg.fill(0, %t)
 memref.copy %t, %u        is nothing, in front of    gemm(%a, %b, 0, %u)
@@ -15,9 +15,9 @@ _LINALG = "linalg."
 
 
 def forget_zeros(op: ir.Operation, value: ir.Value) -> bool:
-    """Whether the buffer holds zeros in front of `op`; what wrote them goes if nobody else reads.
+    """Whether the buffer holds zeros before `op`; if so, erase the fill unless others read it.
 
-    `op` is to write all of the buffer, and not to read it. No is right wherever it is not plain.
+    `op` must write all of the buffer, and not read it. The answer is no unless zeros are certain.
     """
     earlier = _earlier(op, value)
     is_read = False
@@ -47,7 +47,7 @@ def _writes_zeros(op: ir.Operation, value: ir.Value) -> bool:
 
 
 def _earlier(op: ir.Operation, value: ir.Value) -> list[ir.Operation]:
-    """The ops in front of `op` that use the buffer; none where others may, by another name."""
+    """The ops before `op` that use the buffer; none if it may be used through an alias."""
     if not isinstance(value.owner, ir.Block) and value.owner.name != "memref.alloc":
         return []
     users = [use.owner.operation for use in value.uses]

@@ -1,4 +1,4 @@
-"""Loops of our own for linalg ops on buffers: fused, in an order that LLVM vectorizes."""
+"""Lower linalg ops on buffers to our own loops: fused, in an order that LLVM vectorizes."""
 
 from shard_dialect.codegen.loops.lower_loops import to_loops
 from shard_dialect.codegen.loops.padded_accesses import store_padded

@@ -1,13 +1,13 @@
-"""The buffers of a run of nests: each value gets one, as small as the loops allow, or none.
+"""Choose the buffers of a run of loop nests: one per value, as small as the loops allow, or none.
 
     t = f(x); y = g(t); t = h(x); z = k(t)    ->    t' = f(x); y = g(t'); t = h(x); z = k(t)
 
-as `t` is another value later on, and the first two could share no loop with the last two. And
+because `t` holds another value later, so the first two nests could not fuse with the last two. And
 
     for i: for j: t[i, j] = f(x[i, j])              for i: for j: t[j] = f(x[i, j])
            for j: y[i, j] = t[i, j] / r[i]    ->           for j: y[i, j] = t[j] / r[i]
 
-where nothing else reads `t`.
+if nothing else reads `t`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Buffers:
     def __init__(self, nests: Sequence[Nest], memory: Memory, function: ir.Operation) -> None:
         self.nests = list(nests)
         self.freed: list[ir.Operation] = []
-        """To be put behind the run."""
+        """The deallocations to move after the run."""
         self._memory = memory
         self._function = function
         self._made: set[ir.Value] = set()
 
     def rename(self) -> None:
-        """Give each value that a buffer holds in between a buffer of its own."""
+        """Give each intermediate value of a buffer a buffer of its own."""
         for value, places in self._places().items():
             resharded: list[list[tuple[int, int]]] = [[]]
             for number, place in places:
@@ -47,7 +47,7 @@ class Buffers:
                 self._replace(each, self._allocated(value.type, self.nests[0].op), ())
 
     def contract(self, loops: Sequence[Loop]) -> None:
-        """Drop the dimensions that all that touches a buffer has the same index in."""
+        """Drop the dimensions that all accesses of a buffer index by the same loop."""
         for value, places in self._places().items():
             if isinstance(value.owner, ir.Block) or self._escapes(value, places):
                 continue
@@ -60,13 +60,14 @@ class Buffers:
                 self._made.add(value)
 
     def values(self) -> set[ir.Value]:
-        """All that there were, and are now."""
+        """All buffers that there were, and are now."""
         return {access.value for nest in self.nests for access in nest.accesses} | self._made
 
     def _places(self) -> dict[ir.Value, list[tuple[int, int]]]:
-        """Of each buffer that is written, and is touched as itself alone: by which nest, and where.
+        """For each buffer that is written, and is accessed under one name only: its accesses.
 
-        A nest's outputs come after its inputs, so that what is read in place is the value before.
+        Each is a nest and an operand number. A nest's outputs come after its inputs, so that an
+        in-place read reads the value before.
         """
         found: dict[int, list[tuple[int, int]]] = {}
         values: dict[int, set[ir.Value]] = {}
@@ -85,13 +86,13 @@ class Buffers:
         }
 
     def _overwrites(self, number: int, place: int) -> bool:
-        """Whether all elements get new values, which do not depend on those before."""
+        """Whether the write sets all elements, to values that do not depend on the old ones."""
         nest = self.nests[number]
         is_output = len(nest.inputs) <= place < len(nest.inputs) + len(nest.outputs)
         return is_output and not list(body(nest.op).arguments[place].uses)
 
     def _escapes(self, value: ir.Value, places: Sequence[tuple[int, int]]) -> bool:
-        """Whether there are others than these nests that use it."""
+        """Whether ops other than these nests use the buffer."""
         ops = [self.nests[number].op for number, _ in places]
         owners = [use.owner.operation for use in value.uses]
         return any(owner.name != "memref.dealloc" and owner not in ops for owner in owners)
@@ -123,7 +124,7 @@ class Buffers:
 
 
 def drop_unread(values: Iterable[ir.Value]) -> None:
-    """Once the loops are written: erase what is stored and never loaded."""
+    """Once the loops are written, erase buffers that are stored to and never loaded."""
     for value in values:
         owner = value.owner
         if isinstance(owner, ir.Block) or owner.name not in ("memref.alloc", "memref.alloca"):
@@ -149,10 +150,10 @@ def _moved(access: Access, value: ir.Value, root: int, dropped: Sequence[int]) -
 def _dropped(
     nests: Sequence[Nest], places: Sequence[tuple[int, int]], loops: Sequence[Loop]
 ) -> list[int]:
-    """The dimensions of a buffer that the loops around all that touches it run over.
+    """The dimensions of a buffer that the loops around all of its accesses run over.
 
-    Not those inside of a loop that the buffer has no dimension for: each round of that loop goes on
-    with what the round before has left in all of the buffer.
+    Loops inside of a loop that the buffer has no dimension for do not count: each iteration of that
+    loop reads what the one before has left in all of the buffer.
 
         for k: for j: m[j] = max(m[j], x[k, j])      needs all of m
     """

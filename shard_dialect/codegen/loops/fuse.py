@@ -1,13 +1,13 @@
-"""Which nests share which loops: plain values, decided before anything is written.
+"""Decide which loop nests share which loops, on plain data, before any IR is written.
 
     for i, j: t[i, j] = exp(x[i, j])            for i:
     for i:    r[i] = 0                            r[i] = 0
     for i, j: r[i] += t[i, j]             ->      for j: t[i, j] = exp(x[i, j]); r[i] += t[i, j]
     for i, j: y[i, j] = t[i, j] / r[i]            for j: y[i, j] = t[i, j] / r[i]
 
-Two nests may share a loop if, of each buffer that one of them writes and the other one touches,
-both touch in a round of the loop only what lies at that round's index, in the same dimension. It
-does not matter whether the loop is a reduction of one of them: what is reduced lacks the index.
+Two nests may share a loop if, for each buffer that one of them writes and the other one accesses,
+an iteration of the loop accesses only that iteration's index, in the same dimension. The loop may
+be a reduction in one of them: the reduced buffer lacks the index.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from shard_dialect.codegen.loops.nest import Nest
 
 @dataclass(frozen=True)
 class Member:
-    """The nest of a number, and those of its loops that are not open yet, in their order."""
+    """A nest, by its number, and those of its loops that are not open yet, in their order."""
 
     number: int
     nest: Nest
     remaining: tuple[int, ...]
 
     def inside(self, loop: int) -> Member:
+        """The member inside of one more open loop."""
         return Member(
             self.number, self.nest, tuple(each for each in self.remaining if each != loop)
         )
@@ -34,24 +35,26 @@ class Member:
 
 @dataclass
 class Loop:
-    """A loop of some members, for each the number that it has there, and what is in it.
+    """A loop of some members, with each one's number for the loop, and its body.
 
-    Without a number it is one round of its only member.
+    Without a number it is one iteration of its only member.
     """
 
     members: list[tuple[Member, int | None]] = field(default_factory=list)
     size: int = 1
     inside: list[Loop] = field(default_factory=list)
     numbers: set[int] = field(default_factory=set)
-    """Those of the members."""
+    """The numbers of the members."""
     written: set[int] = field(default_factory=set)
     """The buffers that members write."""
     touched: dict[int, dict[tuple[int, int | None], None]] = field(default_factory=dict)
-    """Of each buffer its views, each with the dimension that the loop runs over, if it does; in the
-    order of the members, of which many may read one buffer."""
+    """For each accessed buffer its views, each with the dimension that the loop runs over, if any.
+
+    They are in the order of the members, since many may read one buffer.
+    """
 
     def add(self, member: Member, number: int | None) -> Loop:
-        """Let a nest join; gives the loop."""
+        """Let a nest join, and return the loop."""
         self.members.append((member, number))
         self.numbers.add(member.number)
         self.written |= member.nest.written
@@ -97,7 +100,7 @@ def _alone(member: Member) -> Loop:
 
 
 def _earliest(member: Member, loops: Sequence[Loop]) -> int:
-    """Where what is done once can be out of the way of loops that may become one."""
+    """The position for a nest without loops, so that it does not separate loops that may fuse."""
     place = len(loops)
     while place and not _in_order(member, loops[place - 1]):
         place -= 1
@@ -111,9 +114,10 @@ def _in_order(member: Member, loop: Loop) -> bool:
 
 
 def _to_join(member: Member, loops: Sequence[Loop]) -> tuple[Loop, int] | None:
-    """The last loop that shares a buffer with the nest and that it may join, and as which loop.
+    """The last loop that the nest may join, and the nest's loop for it; `None` if there is none.
 
-    Else one that only runs as often: what is made there is soon read together with something else.
+    A loop that shares a buffer is preferred; else one with as many iterations, since what the nest
+    writes is often read together with another buffer soon.
     """
     unrelated = None
     for loop in reversed(loops):
@@ -159,7 +163,7 @@ def _keeps_order(member: Member, loop: int, into: Loop) -> bool:
 
 
 def _apart(nest: Nest, loop: int, into: Loop) -> bool:
-    """Whether rounds of the loop touch memory apart, of what is written."""
+    """Whether iterations of the loop access disjoint memory, in the buffers that are written."""
     for ours in nest.accesses:
         if ours.root not in nest.written and ours.root not in into.written:
             continue

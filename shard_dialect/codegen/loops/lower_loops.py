@@ -1,4 +1,4 @@
-"""Replaces the linalg ops of a module by loops, runs of them at once."""
+"""Replace the linalg ops of a module by loops, a run of ops at a time."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MOVES_PAST = (
     "memref.get_global",
     "memref.extract_aligned_pointer_as_index",
 )
-"""What reads and writes no memory, so that loops may move past it."""
+"""Ops that read and write no memory, so that loops may move past them."""
 
 
 def to_loops(module: ir.Operation) -> None:
-    """Leave no linalg op; those on buffers of unknown size become loops by themselves."""
+    """Replace all linalg ops; those on buffers of dynamic size become loops by upstream's pass."""
     _copies_to_linalg(module)
     PassManager.parse(_GENERALIZE).run(module)
     for function in functions_of(module):
@@ -38,7 +38,7 @@ def to_loops(module: ir.Operation) -> None:
 
 
 def _blocks(op: ir.Operation) -> Iterator[ir.Block]:
-    """All in the op, but for those in linalg ops, which go when these are written."""
+    """All blocks in the op, without those of linalg ops, which are consumed."""
     for region in op.regions:
         for block in region:
             yield block
@@ -48,7 +48,7 @@ def _blocks(op: ir.Operation) -> Iterator[ir.Block]:
 
 
 def _copies_to_linalg(module: ir.Operation) -> None:
-    """Copies as loops: they fuse with what makes or reads the copy."""
+    """Turn copies into linalg ops, so that they fuse with the writer or readers of the copy."""
     for op in walk(module):
         if op.name == "memref.copy" and all(each.type.has_static_shape for each in op.operands):
             with ir.InsertionPoint(op), op.location:
@@ -57,7 +57,7 @@ def _copies_to_linalg(module: ir.Operation) -> None:
 
 
 def _write_runs(block: ir.Block, memory: Memory, function: ir.Operation) -> None:
-    """Write each longest run of nests that only what moves no memory stands between."""
+    """Write each longest run of nests that only ops without memory effects separate."""
     run: list[Nest] = []
     freed: list[ir.Operation] = []
     values: set[ir.Value] = set()
@@ -83,7 +83,7 @@ def _moves_past(op: ir.Operation) -> bool:
 
 
 def _write(buffers: Buffers, anchor: ir.Operation) -> set[ir.Value]:
-    """Write the nests in front of `anchor`; gives the buffers that they were on."""
+    """Write the nests before `anchor`; return the buffers that they accessed."""
     buffers.rename()
     loops = plan(buffers.nests)
     buffers.contract(loops)

@@ -1,4 +1,4 @@
-"""A linalg op on buffers, read as a nest of loops: what it does to which element of which buffer.
+"""Read a linalg op on buffers as a loop nest: its loops, and the elements that it accesses.
 
     linalg.generic {(i, j) -> (i, j), (i, j) -> (i)} ins(%x) outs(%r), j a reduction
 
@@ -18,37 +18,39 @@ from shard_dialect.ir.walk import body, operations, walk
 
 ONLY = -1
 _VECTOR = 16
-"""Rounds of an innermost loop that are worth a vector."""
+"""The number of iterations of an innermost loop from which on vectors pay."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """One buffer of a nest, and for each of its dimensions the loop that runs over it."""
+    """One buffer of a nest, and for each of its dimensions the loop that indexes it."""
 
     view: int
     root: int
     value: ir.Value
     loops: tuple[int | None, ...]
-    """`None` where the index is more than the number of a round, `ONLY` where it can be but 0."""
+    """`None` where the index is not one loop's, `ONLY` where it can only be 0."""
     map: ir.AffineMap | None = None
 
     @property
     def is_plain(self) -> bool:
+        """Whether each index is one loop's, or 0."""
         return None not in self.loops
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The buffer's shape."""
         return _shape(self.value)
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it is no buffer at all, but a number."""
+        """Whether it is not a buffer, but a number."""
         return not isinstance(self.value.type, ir.MemRefType)
 
 
 @dataclass(frozen=True)
 class Nest:
-    """`order` is how its loops are best nested alone, outermost first."""
+    """A linalg op as loops; `order` is the best order of its loops alone, outermost first."""
 
     op: ir.Operation
     sizes: tuple[int, ...]
@@ -57,34 +59,38 @@ class Nest:
     inputs: tuple[Access, ...]
     outputs: tuple[Access, ...]
     loaded: tuple[Access, ...]
-    """What the body reads by itself."""
+    """The buffers that the body loads by itself."""
     tiles: tuple[int, int] | None = None
-    """Two loops of which each is the contiguous one of some buffer, where there are such."""
+    """Two loops of which each is contiguous in some buffer, if there are such."""
 
     @cached_property
     def accesses(self) -> tuple[Access, ...]:
+        """All accesses: inputs, outputs, and loads in the body."""
         return (*self.inputs, *self.outputs, *self.loaded)
 
     @cached_property
     def written(self) -> set[int]:
+        """The numbers of the buffers that the nest writes."""
         return {access.root for access in self.outputs}
 
     @cached_property
     def touched(self) -> set[int]:
+        """The numbers of the buffers that the nest accesses."""
         return {access.root for access in self.accesses}
 
     @property
     def is_straight(self) -> bool:
-        """Whether the body has no branches, and no calls."""
+        """Whether the body has no branches and no calls."""
         return all(not list(op.regions) and op.name != "func.call" for op in walk_body(self.op))
 
 
 def walk_body(op: ir.Operation) -> list[ir.Operation]:
+    """The ops in the body of a linalg op."""
     return operations(body(op))
 
 
 def read(op: ir.Operation, memory: Memory) -> Nest | None:
-    """The nest that `op` is, or `None` if it is something else, or on buffers of unknown size."""
+    """The nest that `op` is; `None` if it is none, or is on buffers of dynamic size."""
     if op.name != "linalg.generic" or len(op.results):
         return None
     maps = [attribute.value for attribute in linalg_queries.get_indexing_maps(op)]
@@ -142,7 +148,7 @@ def _loop(expression: ir.AffineExpr) -> int | None:
 
 
 def _loaded(op: ir.Operation, memory: Memory) -> list[Access] | None:
-    """The buffers that are read inside; `None` if the body does what loops must keep in order."""
+    """The buffers that the body loads; `None` if the body has effects whose order matters."""
     found = []
     for inner in walk(op):
         if inner.name == "memref.load":
@@ -162,10 +168,11 @@ _ORDERED = ("cf.assert", "scf.while", "scf.for")
 def _order(
     accesses: Sequence[Access], sizes: tuple[int, ...], parallel: set[int]
 ) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-    """The loops of more than one round, the one that most buffers are contiguous along innermost.
+    """The order of the loops with more than one iteration, and two loops to tile, if any.
 
-    Of those that are equally good one that fills a vector, and the last one, as the op's author
-    wrote. Reductions are inside of the others, so that what is reduced into stays near.
+    Innermost is the loop along which most buffers are contiguous; among equals one that fills a
+    vector, then the last one in the op. Reductions are inside of the others, so that the
+    accumulator stays in the cache.
     """
     loops = [loop for loop in range(len(sizes)) if sizes[loop] != 1]
     if not loops:
@@ -180,7 +187,7 @@ def _order(
 
 
 def _stride_cost(access: Access, loop: int) -> int:
-    """0 where rounds of the loop read one element after the other, or the same one."""
+    """0 where iterations of the loop access consecutive elements, or the same one."""
     if access.map is None or access.is_scalar:
         return 0
     mentioned = [
@@ -206,7 +213,7 @@ def _mentions(expression: ir.AffineExpr, loop: int) -> bool:
 def _tiles(
     accesses: Sequence[Access], sizes: tuple[int, ...], parallel: set[int]
 ) -> tuple[int, int] | None:
-    """The contiguous loops of a transposition: of what is written, and of what is read."""
+    """The contiguous loops of a transposition: the written buffer's and the read buffer's."""
     if parallel != set(range(len(sizes))) or any(not access.is_plain for access in accesses):
         return None
     last = []

@@ -1,9 +1,9 @@
-"""Makes loads and stores of integers of odd widths into those of wider ones.
+"""Widen loads and stores of integers whose width is not a multiple of a byte.
 
     llvm.store %x : i12    ->    llvm.store (llvm.zext %x : i12 to i16) : i16
 
-LLVM's vectorizer scalarizes memory of a type that does not fill its bytes, and for rounds that are
-said to be apart it stores the whole vector at each element's place: wrong, and past the end.
+LLVM's vectorizer scalarizes accesses of such types. In a loop marked parallel, it wrongly stores
+the full vector at each element's address, and past the end of the buffer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shard_dialect.ir.walk import walk
 
 
 def store_padded(module: ir.Operation) -> None:
-    """In the form for LLVM: each integer in memory has 8, 16, 32, ... bits, and is where it was."""
+    """In the LLVM dialect, access each integer in memory with 8, 16, 32, ... bits."""
     for op in walk(module):
         if op.name == "llvm.load" and (wide := _padded(op.results[0].type)):
             with ir.InsertionPoint(op), op.location:
@@ -28,7 +28,7 @@ def store_padded(module: ir.Operation) -> None:
 
 
 def _padded(type_: ir.Type) -> ir.Type | None:
-    """The integer type of the bits that one of this type takes up, if it is another."""
+    """The integer type of the bits that this type takes in memory; `None` if it is the same."""
     if not isinstance(type_, ir.IntegerType):
         return None
     width = max(8, 1 << (type_.width - 1).bit_length())

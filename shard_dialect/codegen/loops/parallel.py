@@ -1,4 +1,4 @@
-"""Tells LLVM what it could not find out: that rounds of a loop touch memory apart."""
+"""Tell LLVM what it cannot infer: that iterations of a loop access disjoint memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shard_dialect.ir.walk import walk
 
 
 def mark_parallel(module: ir.Operation) -> None:
-    """Mark the loads and stores of each loop that `INNERMOST` is on, in the form for LLVM."""
+    """In the LLVM dialect, mark the loads and stores of each loop that has `INNERMOST`."""
     for op in walk(module):
         if op.name != "llvm.br" or INNERMOST not in op.attributes:
             continue
@@ -23,4 +23,4 @@ def mark_parallel(module: ir.Operation) -> None:
 
 _GROUP = "#llvm.access_group<id = distinct[0]<>>"
 _MARKS = f"[{_GROUP}, #llvm.loop_annotation<parallelAccesses = {_GROUP}>]"
-"""Parsed together, so that both are of one group; each time of a new one."""
+"""Parsed together, so that both have one group; each parse makes a new group."""

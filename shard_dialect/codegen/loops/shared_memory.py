@@ -1,8 +1,8 @@
-"""Which buffers may share memory.
+"""Alias analysis: which buffers may share memory.
 
-A view is where its buffer is. Each allocation is apart from all others, each global, and each
-argument of a function that no argument is written of: what runs never writes to its inputs, and
-results are buffers of their own.
+A view shares its buffer's memory. Each allocation and each global has memory of its own. So have
+the arguments of a function that writes to none of them: runs never write to their inputs, and
+results have their own buffers.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ VIEWS = (
 _APART = ("memref.alloc", "memref.alloca", "memref.get_global")
 _UNKNOWN, _ARGUMENTS = -1, -2
 _LARGEST, _STACK = 4096, 65536
-"""Bytes on the stack: of one buffer, and of all of a function. Threads may have but 512 KiB."""
+"""The most bytes on the stack: of one buffer, and of a function. Threads may have only 512 KiB."""
 
 
 class Memory:
-    """Numbers for the buffers of one function, and for the memory that each lies in."""
+    """Numbers the buffers of one function, and the memory that each is in."""
 
     def __init__(self, function: ir.Operation) -> None:
         self._numbers: dict[ir.Value, int] = {}
@@ -43,22 +43,23 @@ class Memory:
                 self._roots[argument] = self.number(argument) if is_result else _ARGUMENTS
 
     def number(self, value: ir.Value) -> int:
-        """The same for the same value."""
+        """The buffer's number: the same for the same value."""
         return self._numbers.setdefault(value, len(self._numbers))
 
     def root(self, value: ir.Value) -> int:
-        """The same for all that may share memory."""
+        """The memory's number: the same for all buffers that may share memory."""
         if value not in self._roots:
             self._roots[value] = self._found(value)
         return self._roots[value]
 
     def fits_on_stack(self, size: int) -> bool:
-        """Whether there is room for one more buffer there, which is taken then."""
+        """Whether one more buffer fits on the stack; if so, reserve it."""
         fits = size <= _LARGEST and self._on_stack + size <= _STACK
         self._on_stack += size if fits else 0
         return fits
 
     def is_unknown(self, roots: Iterable[int]) -> bool:
+        """Whether the memory of one of these numbers is not known."""
         return _UNKNOWN in roots
 
     def _found(self, value: ir.Value) -> int:

@@ -1,7 +1,7 @@
-"""Writes planned loops: values stay in registers from nest to nest, and around reductions.
+"""Write the planned loops: values stay in registers from nest to nest, and around reductions.
 
-What a round stores and reads again is never loaded, what it stores twice is stored once, and what
-is the same in all rounds is loaded in front of the loop.
+A value that an iteration stores is not loaded again in it, an element that it stores twice is
+stored once, and a value that is the same in all iterations is loaded before the loop.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from shard_dialect.ir.building.build_loops import counted
 from shard_dialect.ir.walk import body, walk
 
 INNERMOST = "llvm.loop_annotation"
-"""On a loop: its rounds touch memory apart."""
+"""The attribute on a loop whose iterations access disjoint memory."""
 _TILE = 32
 _REASSOCIATED = ("arith.addf", "arith.mulf")
 
 Key = tuple[int, tuple[int, ...]]
-"""A view, and for each of its dimensions the number of the round that the index is."""
+"""A view, and the index of each of its dimensions, by the numbers of induction variables."""
 
 
 @dataclass
 class _Bound:
-    """A nest while its loops are open: the rounds of those, and their numbers."""
+    """A nest while its loops are open: the induction variables of those, and their numbers."""
 
     nest: Nest
     rounds: dict[int, ir.Value] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class _Bound:
         self.numbers[loop] = number
 
     def key(self, access: Access) -> Key | None:
-        """`None` where it is not yet known which element it is, or never is."""
+        """The accessed element; `None` if that is not known yet, or never is."""
         numbers = {ONLY: 0, **self.numbers}
         if any(loop is None or loop not in numbers for loop in access.loops):
             return None
@@ -62,7 +62,7 @@ class _Scope:
     """What is known inside of one loop."""
 
     anchor: ir.Operation
-    """In front of which to write."""
+    """The op before which to write."""
     known: dict[Key, ir.Value]
     carried: set[Key]
     pending: dict[Key, tuple[Access, list[ir.Value], ir.Value]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class _Scope:
 
 
 class Writer:
-    """Writes planned loops in front of an op; the nests are used up."""
+    """Writes planned loops before an op; the nests are consumed."""
 
     def __init__(self, nests: Sequence[Nest], anchor: ir.Operation) -> None:
         self._bound = [_Bound(nest) for nest in nests]
@@ -83,6 +83,7 @@ class Writer:
         self._count = 0
 
     def write(self, loops: Sequence[Loop]) -> None:
+        """Write these loops, in order."""
         with self._anchor.location:
             for loop in loops:
                 scope = _Scope(self._anchor, {}, set())
@@ -137,7 +138,7 @@ class Writer:
     def _carried(
         self, bound: list[_Bound], scope: _Scope
     ) -> dict[Key, tuple[_Bound, Access, ir.Value]]:
-        """The elements that all rounds reduce into, with what they are before the loop."""
+        """The elements into which all iterations reduce, with their values before the loop."""
         found = {}
         for each in bound:
             for access in each.nest.outputs:
@@ -178,7 +179,7 @@ class Writer:
                 scope.pending[key] = (access, bound.indices(access), value)
 
     def _round(self, bound: _Bound, scope: _Scope) -> None:
-        """One round of all loops: the body, moved here."""
+        """Write one iteration of all loops: the body, moved here."""
         block = body(bound.nest.op)
         accesses = (*bound.nest.inputs, *bound.nest.outputs)
         places = zip(accesses, block.arguments, strict=True)
@@ -206,7 +207,7 @@ class Writer:
             self._store(key, access, bound, value, scope)
 
     def _tiled(self, bound: _Bound, loops: Sequence[int], scope: _Scope) -> None:
-        """The two loops of a transposition in squares, of which the cache holds what both read."""
+        """Write the two loops of a transposition in square tiles that fit in the cache."""
         tiles = bound.nest.tiles or ()
         anchor = scope.anchor
         for loop in loops:
@@ -227,7 +228,7 @@ class Writer:
     def _open(
         self, bound: _Bound, loop: int, anchor: ir.Operation, bounds: Sequence[int | ir.Value]
     ) -> ir.Operation:
-        """A loop of this nest alone; what to write in front of in it."""
+        """Open a loop of this nest alone; return the op before which to write its body."""
         with ir.InsertionPoint(anchor):
             made = _for(bounds, [])
         self._count += 1
@@ -239,12 +240,12 @@ _ANNOTATION = "#llvm.loop_annotation<mustProgress = true>"
 
 
 def _last(op: ir.Operation) -> ir.Operation:
-    """What ends the op's body."""
+    """The terminator of the op's body."""
     return list(body(op).operations)[-1].operation
 
 
 def _for(bounds: Sequence[int | ir.Value], inits: Sequence[ir.Value]) -> ir.Operation:
-    """`scf.for`, with a terminator that yields what it is given."""
+    """Create an `scf.for` whose terminator yields its arguments."""
     made, block = counted(bounds, inits)
     with ir.InsertionPoint(block):
         build.create("scf.yield", [], list(block.arguments)[1:])
@@ -252,7 +253,7 @@ def _for(bounds: Sequence[int | ir.Value], inits: Sequence[ir.Value]) -> ir.Oper
 
 
 def _end(start: ir.Value, size: int) -> ir.Value:
-    """Where a tile that begins at `start` ends."""
+    """The end of a tile that begins at `start`."""
     index = ir.IndexType.get()
     end = build.create("arith.addi", [index], [start, build.index(_TILE)]).results[0]
     if size % _TILE == 0:

@@ -1,1 +1,1 @@
-"""Parts of emitted programs, as they are written into these."""
+"""The helpers of emitted programs, whose text is written into these."""

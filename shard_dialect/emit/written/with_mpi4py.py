@@ -1,7 +1,7 @@
-"""What emitted programs say to other devices, over numpy and mpi4py.
+"""Helpers of emitted programs: collectives and others, over numpy and mpi4py.
 
-`emit` writes those of these functions into a file that its program uses: short ones,
-to be read there.
+`emit` copies the functions that a program uses into its file, so they are short and
+readable there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def all_gather(x: np.ndarray, group: MPI.Comm, dim: int) -> np.ndarray:
 
 
 def all_slice(x: np.ndarray, group: MPI.Comm, dim: int) -> np.ndarray:
-    """This member's part of a tensor that all have: nothing is sent."""
+    """This member's slice of a tensor that all have: nothing is sent."""
     return np.split(x, group.size, dim)[group.rank]
 
 
@@ -46,7 +46,7 @@ def all_reduce(x: np.ndarray, group: MPI.Comm, op: MPI.Op = MPI.SUM) -> np.ndarr
 def reduce_scatter(
     x: np.ndarray, group: MPI.Comm, dim: int, op: MPI.Op = MPI.SUM
 ) -> np.ndarray:
-    """This member's part of the members' tensors, added (or what `op` does)."""
+    """This member's slice of the members' tensors, added (or what `op` does)."""
     rows = np.ascontiguousarray(np.stack(np.split(x, group.size, dim)))
     result = np.empty(rows.shape[1:], x.dtype)
     group.Reduce_scatter_block(rows, result, op)
@@ -54,7 +54,7 @@ def reduce_scatter(
 
 
 def all_to_all(x: np.ndarray, group: MPI.Comm, split: int, concat: int) -> np.ndarray:
-    """This member's part along `split` of each tensor, joined along `concat`."""
+    """This member's slice along `split` of each tensor, joined along `concat`."""
     rows = np.ascontiguousarray(np.stack(np.split(x, group.size, split)))
     result = np.empty_like(rows)
     group.Alltoall(rows, result)
@@ -62,7 +62,7 @@ def all_to_all(x: np.ndarray, group: MPI.Comm, split: int, concat: int) -> np.nd
 
 
 def permute(x: np.ndarray, group: MPI.Comm, to: list[int]) -> np.ndarray:
-    """Member i's tensor goes to `to[i]`, to no one if -1; who gets none has zeros."""
+    """Send member i's tensor to `to[i]`, nowhere if -1; else zeros."""
     x = np.asarray(x, order="C")
     result = np.zeros_like(x)
     dest = to[group.rank] if to[group.rank] >= 0 else MPI.PROC_NULL
@@ -74,7 +74,7 @@ def permute(x: np.ndarray, group: MPI.Comm, to: list[int]) -> np.ndarray:
 def update_halo(
     x: np.ndarray, group: MPI.Comm, dim: int, low: int, high: int
 ) -> np.ndarray:
-    """The same, with what neighbours have in its first `low` and last `high` places."""
+    """The same, with the neighbours' elements as first `low` and last `high` ones."""
     x = np.moveaxis(x.copy(), dim, 0)
     size = len(x) - low - high
     for i in range(1, -(-max(low, high) // size) + 1):
@@ -94,7 +94,7 @@ def update_halo(
 
 
 def broadcast_from(x: np.ndarray, group: MPI.Comm, root: int) -> np.ndarray:
-    """What the member `root` has."""
+    """The tensor of member `root`."""
     result = np.array(x, order="C")
     group.Bcast(result, root)
     return result
@@ -108,7 +108,7 @@ def gather_to(x: np.ndarray, group: MPI.Comm, dim: int, root: int) -> np.ndarray
 
 
 def scatter_from(x: np.ndarray, group: MPI.Comm, dim: int, root: int) -> np.ndarray:
-    """This member's part, along `dim`, of what `root` has."""
+    """This member's slice, along `dim`, of the tensor of `root`."""
     rows = np.ascontiguousarray(np.stack(np.split(x, group.size, dim)))
     result = np.empty(rows.shape[1:], x.dtype)
     group.Scatter(rows, result, root)
@@ -129,7 +129,7 @@ on_the_way: list[MPI.Request] = []  # MPI reads what is sent until it is receive
 
 
 def send(x: np.ndarray, group: MPI.Comm, to: int) -> None:
-    """Give member `to` the tensor, and do not wait until it takes it."""
+    """Send the tensor to member `to`, without waiting until it is received."""
     on_the_way[:] = [each for each in on_the_way if not each.Test()]
     on_the_way.append(group.Isend(np.asarray(x, order="C"), to, tag=1))
 
@@ -137,7 +137,7 @@ def send(x: np.ndarray, group: MPI.Comm, to: int) -> None:
 def receive(
     like: np.ndarray, group: MPI.Comm, source: int = MPI.ANY_SOURCE
 ) -> np.ndarray:
-    """What member `source`, or any, has sent: a tensor like `like`."""
+    """Receive from member `source`, or any: a tensor like `like`."""
     result = np.empty(like.shape, like.dtype)
     group.Recv(result, source, tag=1)
     return result
@@ -168,7 +168,7 @@ def conv(
 
 
 def windows(x: np.ndarray, size: list[int], strides: list[int]) -> np.ndarray:
-    """What windows of `size` see of `x`: their places in it are the last dimensions."""
+    """The windows of `size` of `x`: the positions in one are the last dimensions."""
     found = np.lib.stride_tricks.sliding_window_view(x, size)
     return found[tuple(slice(None, None, each) for each in strides)]
 
@@ -176,7 +176,7 @@ def windows(x: np.ndarray, size: list[int], strides: list[int]) -> np.ndarray:
 def place_of(
     x: np.ndarray, places: np.ndarray, at: np.ndarray, dim: int, start: float
 ) -> np.ndarray:
-    """The least place of what equals the element `at`, a NaN's own; `start` is at 0."""
+    """The least position of an element that equals `at` (NaN too); `start` has 0."""
     at = np.expand_dims(at, dim)
     found, own = np.take_along_axis(x, at, dim), np.take_along_axis(places, at, dim)
     least = np.where(x == found, places, own).min(dim)
@@ -184,7 +184,7 @@ def place_of(
 
 
 def total_order(x: np.ndarray) -> np.ndarray:
-    """Integers that rise as IEEE 754's total order does: -NaN, ..., -0, 0, ..., NaN."""
+    """Integers that ascend by IEEE 754's total order: -NaN, ..., -0, 0, ..., NaN."""
     bits = x.view(f"i{x.itemsize}")
     return bits ^ ((bits >> (8 * x.itemsize - 1)) & np.iinfo(bits.dtype).max)
 
@@ -192,7 +192,7 @@ def total_order(x: np.ndarray) -> np.ndarray:
 def place(
     grid: tuple[int, ...], rank: int, shape: list[int], split: list[list[int]]
 ) -> tuple[slice, ...]:
-    """A device's part of a tensor whose dimensions are split along axes of the grid."""
+    """A device's slice of a tensor whose dimensions are split along grid axes."""
     index, found = np.unravel_index(rank, grid), []
     for size, axes in zip(shape, split, strict=True):
         part, parts = 0, 1
@@ -206,7 +206,7 @@ def place(
 def take(
     whole: np.ndarray, grid: tuple[int, ...], split: list[list[int]], local: list[int]
 ) -> np.ndarray:
-    """This device's part, and zeros where the parts of others are longer."""
+    """This device's shard, padded with zeros to the local shape."""
     shard = np.zeros(local, whole.dtype)
     part = whole[place(grid, rank, list(whole.shape), split)]
     shard[tuple(map(slice, part.shape))] = part
@@ -219,7 +219,7 @@ def put(
     shape: list[int],
     split: list[list[int]],
 ) -> np.ndarray:
-    """The tensor that devices have parts of: `pieces` are theirs, by rank."""
+    """The global tensor of all devices' `shards`, which are listed by rank."""
     first = next(each for each in shards if each is not None)
     whole = np.zeros(shape, first.dtype)
     for rank, shard in enumerate(shards):
@@ -230,7 +230,7 @@ def put(
 
 
 def draw(shape: list[int], dtype: type, generator: np.random.Generator) -> np.ndarray:
-    """Random numbers: normal ones, or small integers."""
+    """Random numbers: normally distributed, or small integers."""
     if np.issubdtype(dtype, np.floating):
         return generator.standard_normal(shape).astype(dtype)
     return generator.integers(0, 2 if dtype == np.bool_ else 5, shape).astype(dtype)

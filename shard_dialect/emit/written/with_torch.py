@@ -1,7 +1,7 @@
-"""What emitted programs say to other devices, over torch and torch.distributed.
+"""Helpers of emitted programs: collectives and others, over torch.distributed.
 
-`emit` writes those of these functions into a file that its program uses: short ones,
-to be read there. Tensors stay on their device.
+`emit` copies the functions that a program uses into its file, so they are short and
+readable there. Tensors stay on their device.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ rank = dist.get_rank()
 
 @dataclass
 class Group:
-    """Some devices in an order of their own; torch has each of them at `order`."""
+    """Devices in an order of their own; `order` has each one's position in torch's."""
 
     handle: dist.ProcessGroup
     ranks: list[int]
@@ -55,7 +55,7 @@ def all_gather(x: Tensor, group: Group, dim: int) -> Tensor:
 
 
 def all_slice(x: Tensor, group: Group, dim: int) -> Tensor:
-    """This member's part of a tensor that all have: nothing is sent."""
+    """This member's slice of a tensor that all have: nothing is sent."""
     return x.chunk(group.size, dim)[group.rank]
 
 
@@ -71,7 +71,7 @@ def all_reduce(
 def reduce_scatter(
     x: Tensor, group: Group, dim: int, op: dist.ReduceOp = dist.ReduceOp.SUM
 ) -> Tensor:
-    """This member's part of the members' tensors, added (or what `op` does)."""
+    """This member's slice of the members' tensors, added (or what `op` does)."""
     parts = x.chunk(group.size, dim)
     rows = [parts[group.order.index(i)].contiguous() for i in range(group.size)]
     result = torch.empty_like(rows[0])
@@ -80,7 +80,7 @@ def reduce_scatter(
 
 
 def all_to_all(x: Tensor, group: Group, split: int, concat: int) -> Tensor:
-    """This member's part along `split` of each tensor, joined along `concat`."""
+    """This member's slice along `split` of each tensor, joined along `concat`."""
     parts = x.chunk(group.size, split)
     rows = torch.stack([parts[group.order.index(i)] for i in range(group.size)])
     result = torch.empty_like(rows)
@@ -89,7 +89,7 @@ def all_to_all(x: Tensor, group: Group, split: int, concat: int) -> Tensor:
 
 
 def exchange(x: Tensor, like: Tensor, group: Group, to: int, source: int) -> Tensor:
-    """Send `x` to a member; get from another what is like `like`. -1: no one."""
+    """Send `x` to a member; receive a tensor like `like` from another. -1: none."""
     result, talk = like.clone(memory_format=torch.contiguous_format), []
     if to == source == group.rank:
         return x
@@ -105,13 +105,13 @@ def exchange(x: Tensor, like: Tensor, group: Group, to: int, source: int) -> Ten
 
 
 def permute(x: Tensor, group: Group, to: list[int]) -> Tensor:
-    """Member i's tensor goes to `to[i]`, to no one if -1; who gets none has zeros."""
+    """Send member i's tensor to `to[i]`, nowhere if -1; else zeros."""
     source = to.index(group.rank) if group.rank in to else -1
     return exchange(x, torch.zeros_like(x), group, to[group.rank], source)
 
 
 def update_halo(x: Tensor, group: Group, dim: int, low: int, high: int) -> Tensor:
-    """The same, with what neighbours have in its first `low` and last `high` places."""
+    """The same, with the neighbours' elements as first `low` and last `high` ones."""
     x = x.clone().movedim(dim, 0)
     size = len(x) - low - high
     for i in range(1, -(-max(low, high) // size) + 1):
@@ -128,7 +128,7 @@ def update_halo(x: Tensor, group: Group, dim: int, low: int, high: int) -> Tenso
 
 
 def broadcast_from(x: Tensor, group: Group, root: int) -> Tensor:
-    """What the member `root` has."""
+    """The tensor of member `root`."""
     result = x.clone(memory_format=torch.contiguous_format)
     dist.broadcast(result, group.ranks[root], group=group.handle)
     return result
@@ -143,7 +143,7 @@ def gather_to(x: Tensor, group: Group, dim: int, root: int) -> Tensor:
 
 
 def scatter_from(x: Tensor, group: Group, dim: int, root: int) -> Tensor:
-    """This member's part, along `dim`, of what `root` has."""
+    """This member's slice, along `dim`, of the tensor of `root`."""
     parts = x.chunk(group.size, dim)
     rows = [parts[group.order.index(i)].contiguous() for i in range(group.size)]
     result, given = torch.empty_like(rows[0]), rows if group.rank == root else None
@@ -164,7 +164,7 @@ on_the_way: list[tuple[dist.Work, Tensor]] = []  # what is sent is kept until re
 
 
 def send(x: Tensor, group: Group, to: int) -> None:
-    """Give member `to` the tensor, and do not wait until it takes it."""
+    """Send the tensor to member `to`, without waiting until it is received."""
     x = x.contiguous()
     on_the_way[:] = [each for each in on_the_way if not each[0].is_completed()]
     work = dist.isend(x, group.ranks[to], group=group.handle, tag=1)
@@ -172,7 +172,7 @@ def send(x: Tensor, group: Group, to: int) -> None:
 
 
 def receive(like: Tensor, group: Group, source: int | None = None) -> Tensor:
-    """What member `source`, or any, has sent: a tensor like `like`."""
+    """Receive from member `source`, or any: a tensor like `like`."""
     result = torch.empty_like(like, memory_format=torch.contiguous_format)
     origin = None if source is None else group.ranks[source]
     dist.recv(result, origin, group=group.handle, tag=1)
@@ -195,14 +195,14 @@ def conv(
 
 
 def windows(x: Tensor, size: list[int], strides: list[int]) -> Tensor:
-    """What windows of `size` see of `x`: their places in it are the last dimensions."""
+    """The windows of `size` of `x`: the positions in one are the last dimensions."""
     for dim, (length, step) in enumerate(zip(size, strides, strict=True)):
         x = x.unfold(dim, length, step)
     return x
 
 
 def place_of(x: Tensor, places: Tensor, at: Tensor, dim: int, start: float) -> Tensor:
-    """The least place of what equals the element `at`, a NaN's own; `start` is at 0."""
+    """The least position of an element that equals `at` (NaN too); `start` has 0."""
     at = at.unsqueeze(dim)
     found, own = x.gather(dim, at), places.gather(dim, at)
     least = torch.where(x == found, places, own).amin(dim)
@@ -210,7 +210,7 @@ def place_of(x: Tensor, places: Tensor, at: Tensor, dim: int, start: float) -> T
 
 
 def lexsort(keys: list[Tensor], dim: int) -> Tensor:
-    """Where elements come from, by the last key, where equal by the one before."""
+    """The permutation of a stable sort by the last key, then the one before."""
     order = torch.argsort(keys[0], dim=dim, stable=True)
     for key in keys[1:]:
         again = torch.argsort(key.gather(dim, order), dim=dim, stable=True)
@@ -219,7 +219,7 @@ def lexsort(keys: list[Tensor], dim: int) -> Tensor:
 
 
 def total_order(x: Tensor) -> Tensor:
-    """Integers that rise as IEEE 754's total order does: -NaN, ..., -0, 0, ..., NaN."""
+    """Integers that ascend by IEEE 754's total order: -NaN, ..., -0, 0, ..., NaN."""
     dtype = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
     bits = x.view(dtype)
     return bits ^ ((bits >> (8 * x.element_size() - 1)) & torch.iinfo(dtype).max)
@@ -228,7 +228,7 @@ def total_order(x: Tensor) -> Tensor:
 def place(
     grid: tuple[int, ...], rank: int, shape: list[int], split: list[list[int]]
 ) -> tuple[slice, ...]:
-    """A device's part of a tensor whose dimensions are split along axes of the grid."""
+    """A device's slice of a tensor whose dimensions are split along grid axes."""
     index, found = np.unravel_index(rank, grid), []
     for size, axes in zip(shape, split, strict=True):
         part, parts = 0, 1
@@ -242,7 +242,7 @@ def place(
 def take(
     whole: Tensor, grid: tuple[int, ...], split: list[list[int]], local: list[int]
 ) -> Tensor:
-    """This device's part, and zeros where the parts of others are longer."""
+    """This device's shard, padded with zeros to the local shape."""
     shard = torch.zeros(local, dtype=whole.dtype)
     part = whole[place(grid, rank, list(whole.shape), split)]
     shard[tuple(map(slice, part.shape))] = part
@@ -255,7 +255,7 @@ def put(
     shape: list[int],
     split: list[list[int]],
 ) -> Tensor:
-    """The tensor that devices have parts of: `pieces` are theirs, by rank."""
+    """The global tensor of all devices' `shards`, which are listed by rank."""
     first = next(each for each in shards if each is not None)
     whole = torch.zeros(shape, dtype=first.dtype)
     for rank, shard in enumerate(shards):
@@ -266,21 +266,21 @@ def put(
 
 
 def from_bytes(x: np.ndarray) -> Tensor:
-    """The tensor of an array; numpy has bf16 as bytes that mean nothing to it."""
+    """The tensor of an array, whose bf16 elements are bytes."""
     if x.dtype.kind == "V":
         return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(x)
 
 
 def to_bytes(x: Tensor) -> np.ndarray:
-    """The array of a tensor, of bf16 its bytes."""
+    """The array of a tensor; bf16 elements as bytes."""
     if x.dtype == torch.bfloat16:
         return x.view(torch.int16).numpy().view("V2")
     return x.numpy()
 
 
 def draw(shape: list[int], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Random numbers: normal ones, or small integers."""
+    """Random numbers: normally distributed, or small integers."""
     if dtype.is_floating_point:
         return torch.randn(shape, generator=generator).to(dtype)
     most = 2 if dtype == torch.bool else 5

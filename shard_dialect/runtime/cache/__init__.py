@@ -1,1 +1,1 @@
-"""Compiled programs that are kept between processes."""
+"""Keep compiled programs between processes."""

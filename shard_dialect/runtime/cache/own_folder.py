@@ -1,7 +1,6 @@
-"""A folder that is the user's own, and files in it that nobody else can have written.
+"""A folder that the user owns, and files in it that nobody else can have written.
 
-What is looked at is what was opened: nobody can put something else in its place between the look
-and the use.
+Checks are made on the opened file, so that nobody can replace it between the check and the use.
 """
 
 from __future__ import annotations
@@ -17,38 +16,39 @@ from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Not to wait for who writes to a pipe."""
+"""Non-blocking, so that opening a pipe does not wait for its writer."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class NotOwnError(Exception):
-    """Others may have written it: the message says how."""
+    """Others may have written the file or folder: the message says how."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnFolder:
-    """A folder that is open, as `handle`."""
+    """An open folder, with its descriptor `handle`."""
 
     path: Path
     handle: int
 
     def fixed(self, name: str) -> Path:
-        """The path of a file in this very folder, wherever the folder's own path leads meanwhile.
+        """The path of a file in this very folder, even if the folder's path is replaced.
 
-        For this process only.
+        It is valid in this process only.
         """
         here = Path(f"/proc/self/fd/{self.handle}")
         return (here if here.is_dir() else self.path) / name
 
     @contextmanager
     def below(self, name: str) -> Iterator[OwnFolder]:
-        """As `opened`, for a folder in this one."""
+        """Open a folder in this one, as `opened` does."""
         with _opened(self.path / name, name, self.handle) as found:
             yield found
 
     def read(self, name: str, most: int) -> bytes:
-        """A file's bytes. Raises `OSError` if there is none, or is none of ours of up to `most`
-        bytes, and `NotOwnError`.
+        """Return a file's bytes.
+
+        Raises `OSError` if there is no regular file of up to `most` bytes, and `NotOwnError`.
         """
         path = self.path / name
         handle = _handle(path, name, _FILE, self.handle)
@@ -57,7 +57,7 @@ class OwnFolder:
             _refuse_others(path, state)
             if not stat.S_ISREG(state.st_mode) or state.st_size > most:
                 raise OSError(f"'{path}' is no file of ours")
-            os.utime(handle)  # it is in use
+            os.utime(handle)  # marks it as used
             return file.read(most)
 
     def write(self, name: str, data: bytes) -> None:
@@ -67,22 +67,22 @@ class OwnFolder:
             file.write(data)
 
     def move(self, name: str, to: OwnFolder, new: str) -> None:
-        """Give a file another place, and make it the user's alone."""
+        """Move a file to another folder, accessible to the user alone."""
         os.chmod(name, 0o600, dir_fd=self.handle)
         os.replace(name, new, src_dir_fd=self.handle, dst_dir_fd=to.handle)
 
     def states(self, names: re.Pattern[str]) -> Iterator[tuple[str, os.stat_result]]:
-        """What is in it under such names; links are not followed."""
+        """Yield the entries whose names match, with their states; links are not followed."""
         for name in filter(names.fullmatch, os.listdir(self.handle)):
             try:
                 yield name, os.stat(name, dir_fd=self.handle, follow_symlinks=False)
-            except FileNotFoundError:  # another process was faster
+            except FileNotFoundError:  # another process removed it
                 continue
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[OwnFolder]:
-    """The folder, while it is used. Raises `OSError` if there is none, or `NotOwnError`."""
+    """Open the folder for the `with` body. Raises `OSError` if there is none, or `NotOwnError`."""
     with _opened(path, str(path), None) as found:
         yield found
 
@@ -101,7 +101,7 @@ def _handle(path: Path, name: str, flags: int, within: int | None) -> int:
     try:
         return os.open(name, flags, dir_fd=within)
     except OSError as error:
-        # Where a folder is wanted, a link is none.
+        # A link is not accepted as a folder.
         if error.errno == ELOOP or (error.errno == ENOTDIR and path.is_symlink()):
             raise NotOwnError(f"'{path}' is a symbolic link") from None
         raise

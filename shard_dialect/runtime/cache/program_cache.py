@@ -1,13 +1,13 @@
-"""Compiled programs, kept between processes: a program that was compiled before is loaded.
+"""Cache compiled programs between processes: a program that was compiled before is loaded.
 
-An entry is a shared library, `shard-<key>.so`, and what is to be known of it, `shard-<key>.json`.
-The key is made of all that the code follows from: the source, how it is compiled, the plugins, the
-files of this package and of the bindings, and the processor. Entries are written beside their place
-and moved there, so that ranks that compile the same at once, or are ended meanwhile, do no harm;
-one that cannot be read is none.
+An entry is a shared library, `shard-<key>.so`, and its description, `shard-<key>.json`. The key is
+a digest of everything that the code depends on: the source, the options, the plugins, the files of
+this package and of the bindings, and the processor. Entries are written to a temporary folder and
+moved, so that ranks that compile the same program at once, or are ended meanwhile, do no harm. An
+entry that cannot be read counts as missing.
 
-A library is code: only what nobody else can have written is loaded. And the folder may hold other
-things: nothing is touched whose name is not an entry's.
+A library is code, so only a file that nobody else can have written is loaded. The folder may hold
+other files: only names of entries are touched.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ from shard_dialect.runtime.cache.typed_json import MisfitError, from_json, to_js
 from shard_dialect.runtime.executable import Executable
 
 VARIABLE = "SHARD_DIALECT_CACHE"
-"""The folder to use, or `0` for none."""
+"""The environment variable with the folder to use, or `0` for no cache."""
 _MOST_BYTES, _MOST_DESCRIBED = 1 << 30, 1 << 26
 _ABANDONED = 3600.0
-"""Seconds after which nobody writes any more what was begun."""
+"""The seconds after which an unfinished entry counts as abandoned."""
 _ENTRY = re.compile(r"shard-[0-9a-f]{64}\.(so|json)")
 _BEGUN = re.compile(r"shard-[0-9a-f]{16}\.tmp")
 _LIBRARY, _DESCRIBED = "code.so", "code.json"
 _MADE = (_LIBRARY, _DESCRIBED, "code.o")
-"""What is in a folder in which an entry is begun."""
+"""The files in the temporary folder of an entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is to be known of a library, as an entry has it."""
+    """The description of a library in an entry."""
 
     library: str
-    """Its digest."""
+    """The library's digest."""
     code: Code
-    """Without the program's calls."""
+    """The description of the code, without the program's calls."""
     calls: tuple[str, ...]
-    """The names of their sites."""
+    """The names of the collectives that the program calls."""
     told: tuple[Diagnostic, ...]
-    """What the compilation warned of."""
+    """The warnings of the compilation."""
 
     @classmethod
     def of(cls, code: Code, library: bytes, told: Iterable[Diagnostic]) -> _Known:
@@ -73,7 +73,7 @@ class _Known:
 
     @classmethod
     def read(cls, text: bytes) -> _Known:
-        """Raises one of `_UNFIT` if that is no text of `write`."""
+        """Raises one of `_UNFIT` for a text that `write` did not produce."""
         data = json.loads(text)
         known = from_json(cls, data["known"])
         if data["digest"] != _digest(data["known"]):
@@ -85,7 +85,7 @@ class _Known:
         return json.dumps({"digest": _digest(known), "known": known}).encode()
 
     def whole(self) -> Code:
-        """The code, with the program's calls."""
+        """The description of the code, with the program's calls."""
         sites = self.code.program.sites
         return replace(
             self.code, program=replace(self.code.program, calls=[sites[n] for n in self.calls])
@@ -97,12 +97,12 @@ def _digest(data: object) -> str:
 
 
 _UNFIT = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, MisfitError)
-"""What reading an entry may raise that is none."""
+"""The exceptions that reading an invalid entry may raise."""
 
 
 @dataclass(frozen=True)
 class Cache:
-    """The entries in a folder, and what they all follow from besides their sources."""
+    """The entries in a folder, and everything besides the source that their keys depend on."""
 
     folder: Path
     parts: tuple[str | bytes, ...] = ()
@@ -110,22 +110,22 @@ class Cache:
 
     @classmethod
     def of_user(cls, parts: Iterable[str | bytes] = ()) -> Cache | None:
-        """In the user's own folder for such things, or where `SHARD_DIALECT_CACHE` says.
+        """The cache in the user's own folder, or where `SHARD_DIALECT_CACHE` says.
 
-        None where the system cannot say whose a file is.
+        `None` if it is switched off, or the system has no owners of files.
         """
-        said = os.environ.get(VARIABLE)
-        if said == "0" or not hasattr(os, "getuid"):
+        setting = os.environ.get(VARIABLE)
+        if setting == "0" or not hasattr(os, "getuid"):
             return None
-        folder = Path(said) if said else platformdirs.user_cache_path("shard_dialect")
+        folder = Path(setting) if setting else platformdirs.user_cache_path("shard_dialect")
         return cls(folder.absolute(), tuple(parts))
 
     def executable(
         self, parts: Iterable[str | bytes], compile_it: Callable[[], Executable]
     ) -> Executable:
-        """What was compiled of these `parts` before, else what `compile_it` gives.
+        """The cached program for these `parts`, else the one that `compile_it` returns.
 
-        What the compilation warned of is said again.
+        The warnings of the compilation are repeated.
         """
         name = f"shard-{_key([*self.parts, *parts])}"
         found = self._load(name)
@@ -150,7 +150,7 @@ class Cache:
         return None
 
     def _store(self, name: str, made: Executable, told: list[Diagnostic]) -> None:
-        """A folder that cannot be written to, or is full, is the same as none."""
+        """Store an entry; a folder that cannot be written to, or is full, is ignored."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with opened(self.folder) as folder:
@@ -162,7 +162,7 @@ class Cache:
             pass
 
     def _say(self, error: NotOwnError) -> None:
-        """Once: what is not used is looked at for each program."""
+        """Warn once that a folder is not used."""
         if not self._said:
             soft_constraint = f"make it yours alone, or name another folder with {VARIABLE}"
             give(Diagnostic("warning", f"what is kept is not used: {error}: {soft_constraint}"))
@@ -170,11 +170,11 @@ class Cache:
 
 
 _loaded: WeakValueDictionary[int, Executable] = WeakValueDictionary()
-"""By the handles of their libraries: a process has each, and its table of what it calls, once."""
+"""The loaded programs by the handles of their libraries, which a process loads only once."""
 
 
 def _load(folder: OwnFolder, name: str) -> tuple[Executable, tuple[Diagnostic, ...]]:
-    """Raises one of `_UNFIT` where there is no entry that can be used."""
+    """Load an entry. Raises one of `_UNFIT` if there is none that can be used."""
     known = _Known.read(folder.read(f"{name}.json", _MOST_DESCRIBED))
     if sha256(folder.read(f"{name}.so", _MOST_BYTES)).hexdigest() != known.library:
         raise ValueError("the library is another entry's")
@@ -193,7 +193,7 @@ def _store(folder: OwnFolder, name: str, made: Executable, told: Iterable[Diagno
     with _begun(folder) as beside:
         if not made.library.write_library(beside.path / _LIBRARY):
             return
-        os.chmod(_LIBRARY, 0o600, dir_fd=beside.handle)  # others may be let write by the umask
+        os.chmod(_LIBRARY, 0o600, dir_fd=beside.handle)  # the umask may let others write
         known = _Known.of(made.code, beside.read(_LIBRARY, _MOST_BYTES), told)
         beside.write(_DESCRIBED, known.write())
         beside.move(_LIBRARY, folder, f"{name}.so")
@@ -202,7 +202,7 @@ def _store(folder: OwnFolder, name: str, made: Executable, told: Iterable[Diagno
 
 @contextmanager
 def _begun(folder: OwnFolder) -> Iterator[OwnFolder]:
-    """A new folder in which an entry is made; nothing of it stays."""
+    """Create a temporary folder for an entry; it is removed at the end."""
     name = f"shard-{token_hex(8)}.tmp"
     os.mkdir(name, 0o700, dir_fd=folder.handle)
     try:
@@ -213,7 +213,7 @@ def _begun(folder: OwnFolder) -> Iterator[OwnFolder]:
 
 
 def _remove(folder: OwnFolder, name: str) -> None:
-    """Remove a folder of `_begun`, unless it holds what that does not make."""
+    """Remove a folder of `_begun`, unless it holds other files."""
     with suppress(OSError, NotOwnError):
         with folder.below(name) as beside:
             for each in _MADE:
@@ -223,9 +223,9 @@ def _remove(folder: OwnFolder, name: str) -> None:
 
 
 def _trim(folder: OwnFolder) -> None:
-    """Remove the entries that were not used for longest, if all take too much room.
+    """Remove the least recently used entries, if all take too much space.
 
-    And what processes have left that ended while they wrote.
+    Also remove the temporary folders of processes that ended while they wrote.
     """
     for name, state in folder.states(_BEGUN):
         if state.st_mtime < time.time() - _ABANDONED:
@@ -250,7 +250,7 @@ def _key(parts: Iterable[str | bytes]) -> str:
 
 @cache
 def _surroundings() -> tuple[str, ...]:
-    """What compiles, and for what."""
+    """What compiles, and the processor that it compiles for."""
     package = Path(__file__).parents[2]
     bindings = Path(part("_mlir_libs._mlir").__file__ or "")
     files = [*sorted(package.rglob("*.py")), *sorted(bindings.parent.iterdir())]

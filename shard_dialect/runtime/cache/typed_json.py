@@ -1,9 +1,9 @@
-"""Plain values as JSON and back, exactly: what is read must fit the types, to the last field.
+"""Convert plain values to JSON and back, exactly: data that is read must match the types.
 
     Send(axes=(1,), destination=(3,))  <->  {"is": "Send", "axes": [1], "destination": [3]}
 
-For dataclasses of numbers, strings, tuples, mappings and other dataclasses. Nothing that is read
-chooses what is made or called: the types do.
+This works for dataclasses of numbers, strings, tuples, mappings and other dataclasses. The data
+never chooses what is constructed or called: the types do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCALARS = (NoneType, bool, int, float, str)
 
 
 class MisfitError(Exception):
-    """What was read does not fit the type."""
+    """The data does not match the type."""
 
 
 def to_json(value: object) -> object:

@@ -1,1 +1,1 @@
-"""Comparing a run with the unsharded program, and finding the op where they differ."""
+"""Compare a run with the unsharded program, and find the first op where they differ."""

@@ -1,4 +1,4 @@
-"""Where a sharded program goes wrong: the first op whose value on the devices is another.
+"""Find where a sharded program goes wrong: the first op whose value differs on the devices.
 
     %1 = "mesh.collective_permute"(%0) ... : (tensor<..., #mesh.shard<...>>) -> ...
     %2 = math.exp %1
@@ -6,10 +6,11 @@
       becomes
     return %2, %1, %2
 
-In the distributed form each value's type says how it lies, so that each can be a result: halos
-cropped, parts reduced. The program runs on the devices, and once more with its shardings erased,
-and the values are compared in the order of the text. What is inside of loops, branches and callees
-shows at the op that holds or calls it; constants and scalars are not looked at.
+In the distributed form each value's type has its sharding, so that each value can be returned:
+halos cropped, partial values reduced. The program runs on the devices, and once more with its
+shardings erased, and the values are compared in the order of the text. A difference inside of a
+loop, branch or callee shows at the op that holds or calls it. Constants and scalars are not
+compared.
 """
 
 from __future__ import annotations
@@ -54,20 +55,20 @@ from shard_dialect.runtime.reachable_functions import keep_reached
 
 _TO_DISTRIBUTED = PIPELINES["spmd"][:-1]
 _AT_ONCE = 128
-"""Values that are results of one run: what comes later need not be computed, or kept."""
+"""The number of values that one run returns: later ones need not be computed or kept."""
 _UNWRITTEN = ("bufferization.alloc_tensor", "tensor.empty")
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A program that may go wrong: as it was read, and in the distributed form."""
+    """A program that failed a check: its source, and its distributed form."""
 
     source: Source
     module: ir.Module
     entry: str
     sizes: Sizes
     by: Judge | None = None
-    """Who runs unsharded programs."""
+    """The judge that runs unsharded programs."""
 
     @classmethod
     def read(cls, source: Source, entry: str, sizes: Sizes, by: Judge | None = None) -> Suspect:
@@ -88,16 +89,16 @@ class Suspect:
     def error(
         self, reference: Reference | None, inputs: Sequence[Array], world: World, failure: str
     ) -> ShardError:
-        """The error for a check that failed with `failure`, where it comes from.
+        """The error for a check that failed with `failure`, with the op that causes it.
 
-        Only who has the reference, and speaks, can say of a difference that no value shows.
+        If no value differs, the process that has the reference, and speaks, reports that.
         """
         with self.module.context, ir.Location.unknown(), self.source.places(), _silent():
             note = Diagnostic("note", failure)
             count = len(_values(find_function(self.module.operation, self.entry)))
             for start in range(0, count, _AT_ONCE):
-                places = range(start, min(start + _AT_ONCE, count))
-                found = self._first_difference(places, inputs, world)
+                numbers = range(start, min(start + _AT_ONCE, count))
+                found = self._first_difference(numbers, inputs, world)
                 if found is not None:
                     place, message = found
                     function = find_function(self.module.operation, self.entry)
@@ -107,41 +108,43 @@ class Suspect:
             return ShardError(where, None, [note])
 
     def _first_difference(
-        self, places: range, inputs: Sequence[Array], world: World
+        self, numbers: range, inputs: Sequence[Array], world: World
     ) -> tuple[int, str] | None:
-        """The first of the values that differs on any device, and how."""
-        sharded = Executable(self._giving(places, "partition,lower"), self.entry)
-        unsharded = judged_by(self._giving(places, "erase-sharding").operation, self.entry, self.by)
+        """The first value that differs on any device, by its index, and how."""
+        sharded = Executable(self._giving(numbers, "partition,lower"), self.entry)
+        unsharded = judged_by(
+            self._giving(numbers, "erase-sharding").operation, self.entry, self.by
+        )
         expected = Expected.of(unsharded, inputs)
         program = sharded.program
         shards = [program.scatter(inputs, rank) for rank in world.ranks]
         outputs = world.run(sharded, shards)
-        own = len(program.results) - len(places)
+        own = len(program.results) - len(numbers)
         wrong: dict[int, Compared] = {}
         for each in compared(program, expected, world.ranks, outputs):
             if not each.found.passed and each.number >= own:
                 wrong.setdefault(each.number, each)
-        # Devices may be in other processes: all are told which is the first.
+        # Devices may be in other processes: all need the same first index.
         firsts = [int(text) for text in world.share([str(min(wrong))] if wrong else [])]
         if not firsts:
             return None
         first = min(firsts)
         messages = world.share([str(wrong[first])] if first in wrong else [])
-        return places[first - own], messages[0]
+        return numbers[first - own], messages[0]
 
-    def _giving(self, places: range, pipeline: str) -> ir.Module:
-        """The program through `pipeline`, with the values at `places` as further results."""
+    def _giving(self, numbers: range, pipeline: str) -> ir.Module:
+        """The program after `pipeline`, with the values numbered `places` as further results."""
         module = ir.Module.parse(self.module.operation.get_asm(enable_debug_info=True))
-        keep_reached(module.operation, self.entry)  # callers have its type of before
+        keep_reached(module.operation, self.entry)  # callers have its old type
         function = find_function(module.operation, self.entry)
         shardings = Shardings.of(module.operation)
-        _give_too(function, [_values(function)[place] for place in places], shardings)
+        _give_too(function, [_values(function)[place] for place in numbers], shardings)
         _write_all(module.operation, shardings)
         run_pipeline(module, pipeline)
         return module
 
     def _elsewhere(self, reference: Reference, inputs: Sequence[Array]) -> str:
-        """What to say where each value is right: was it a pass that rewrites the program?"""
+        """What to report if each value is right: a rewriting pass may be wrong."""
         expected = Expected.of(reference, inputs)
         for count in range(len(_TO_DISTRIBUTED) + 1):
             module, _ = parsed(self.source, self.entry, self.sizes)
@@ -161,7 +164,7 @@ class Suspect:
 
 
 def _refuse_manual(module: ir.Operation) -> None:
-    """Raise for a program that has no unsharded one in the distributed form."""
+    """Raise for a program with manual computations, which has no unsharded program."""
     for function in functions_of(module):
         for op in manual_computations(function):
             raise error_at(
@@ -173,7 +176,7 @@ def _refuse_manual(module: ir.Operation) -> None:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """No warnings: they were given when the program was compiled to be run."""
+    """Suppress warnings: they were shown when the program was compiled to be run."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShardWarning)
         yield
@@ -186,7 +189,7 @@ def _described(value: ir.OpResult) -> str:
 
 
 def _values(function: ir.Operation) -> list[ir.Value]:
-    """The tensors made by ops of the function's first block, in order, that can be given back."""
+    """The tensors that ops of the first block define, in order, if they can be returned."""
     return [
         result
         for op in operations(body(function))
@@ -203,7 +206,7 @@ def _can_be_given(type_: ir.Type) -> bool:
 
 
 def _give_too(function: ir.Operation, values: Sequence[ir.Value], shardings: Shardings) -> None:
-    """Return `values` as well, none of them partial or with a halo."""
+    """Return `values` as further results, reduced and without halos."""
     last = operations(body(function))[-1]
     with ir.InsertionPoint(last), last.location:
         given = [_settled(value, shardings) for value in values]
@@ -227,7 +230,7 @@ def _settled(value: ir.Value, shardings: Shardings) -> ir.Value:
 
 
 def _write_all(module: ir.Operation, shardings: Shardings) -> None:
-    """Put something in every tensor: what no one wrote to differs from device to device."""
+    """Initialize every tensor: uninitialized elements differ from device to device."""
     for op in walk(module):
         if op.name not in _UNWRITTEN or op.operands or not _can_be_given(op.results[0].type):
             continue

@@ -1,4 +1,4 @@
-"""Is what the devices computed what the unsharded program computes?"""
+"""Check that the devices computed what the unsharded program computes."""
 
 from __future__ import annotations
 
@@ -24,29 +24,33 @@ from shard_dialect.runtime.communicators.world import World
 from shard_dialect.runtime.executable import Executable
 
 _PERTURBATIONS = ((1, 4), (64, 2))
-"""By how many units in their last place inputs are moved, and how often the unsharded program runs
-on such: what one unit moves may round to nothing beside larger parts of a sum."""
+"""How far inputs are perturbed, in units in their last place, and in how many runs each.
+
+A change by one unit may be rounded away beside larger terms of a sum.
+"""
 _ROUNDED_OTHERWISE = 8
-"""How often it runs with other roundings to 16 bits."""
+"""The number of runs with other roundings to 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`failure` says where and by how much the results differ; it is empty if they agree."""
+    """The result of a check. `failure` is where and by how much results differ, or empty."""
 
     failure: str
     largest_error: float
-    """The largest error of a result over the tolerance for it."""
+    """The largest error of a result, as a multiple of its tolerance."""
     judge: str = ""
-    """Who ran the unsharded program."""
+    """The judge that ran the unsharded program."""
     origin: ShardError | None = None
-    """Where the difference comes from, if that was asked for."""
+    """The op that causes the difference, if `--bisect` was given."""
 
     @property
     def passed(self) -> bool:
+        """Whether the results agree."""
         return not self.failure
 
     def as_json(self) -> dict[str, object]:
+        """The verdict for `--json`."""
         found: dict[str, object] = {
             "passed": self.passed,
             "reference": self.judge,
@@ -65,13 +69,13 @@ class Verdict:
 
     @property
     def error(self) -> ShardError:
-        """What to tell of a check that failed."""
+        """The error for a check that failed."""
         return self.origin or ShardError(self.failure)
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The unsharded program's results, and what each element of a device's may differ by."""
+    """The unsharded program's results, and the tolerance of each of their elements."""
 
     results: Sequence[Array]
     allowed: Sequence[Allowed]
@@ -80,9 +84,10 @@ class Expected:
     def of(
         cls, reference: Reference, inputs: Sequence[Array], *, narrow_sums: bool = True
     ) -> Expected:
-        """`narrow_sums`: whether devices add up parts that are rounded to 16 bits.
+        """Run the unsharded program. `narrow_sums`: whether devices add partial values of 16 bits.
 
-        Then what is small as a sum has the roundings of its parts, which inputs that move show.
+        If so, elements that are small sums have the rounding errors of their terms, which perturbed
+        inputs show.
         """
         doing("the unsharded program")
         results = reference.run(inputs)
@@ -110,7 +115,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One device's shard of one result: the worst of its elements, counted in the whole tensor."""
+    """One device's shard of one result: its worst element, by its index in the global tensor."""
 
     rank: int
     number: int
@@ -131,7 +136,7 @@ def compared(
     ranks: Sequence[int],
     outputs: Sequence[Sequence[Array]],
 ) -> Iterator[Compared]:
-    """Each result's shard of each of the devices `ranks`, beside the unsharded program's."""
+    """Compare each result's shard on each of the devices `ranks` with the unsharded program's."""
     for rank, shards in zip(ranks, outputs, strict=True):
         for number, (shard, whole) in enumerate(zip(shards, expected.results, strict=True)):
             if not program.results[number].is_on(rank, program.grids):
@@ -151,9 +156,9 @@ def check(
     outputs: Sequence[Sequence[Array]],
     world: World,
 ) -> Verdict:
-    """Compare `outputs`, all devices' shards, with what the reference gives for `inputs`.
+    """Compare `outputs`, all devices' shards, with the reference's results for `inputs`.
 
-    The process that speaks does, and has both; it tells the others.
+    The process that speaks has both, compares them, and shares the verdict with the others.
     """
     verdict = Verdict("", 0.0)
     if world.speaks:
@@ -180,7 +185,7 @@ def _verdict(
 
 
 def _adds_narrow(program: Program) -> bool:
-    """Whether devices add up floats of 16 bits."""
+    """Whether devices add floats of 16 bits."""
     return any(
         is_narrow(site.source.dtype) and getattr(site.step, "reduction", "max") in _ADDS
         for site in program.calls

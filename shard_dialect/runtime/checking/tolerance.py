@@ -1,8 +1,8 @@
-"""How far results may be from the unsharded program's, read off that program itself.
+"""The tolerance of results, measured on the unsharded program itself.
 
-It runs again on inputs that are moved in their last places, and with roundings to 16 bits that go
-to a neighbour (`reference.rounding`): an element that this moves is one that a sum in another order
-moves, too. All is done a block of elements at a time, so that memory stays what the arrays take.
+It runs again on inputs perturbed in their last places, and with roundings to 16 bits that go to a
+neighbour (`reference.rounding`). An element that this changes would also change in a sum of another
+order. All is computed in blocks of elements, so that it takes no more memory than the arrays.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ from numpy.typing import NDArray
 from shard_dialect.codegen.array_types import Array
 
 _BLOCK = 1 << 18
-"""Elements that are compared at once."""
+"""The number of elements that are compared at once."""
 _NEIGHBOURS = 64
-"""Elements in a row whose spreads are averaged: one that is near 0 by chance moves less than the
-roundings of what it is the sum of."""
+"""The number of consecutive elements whose spreads are averaged.
+
+An element that is near 0 by chance moves less than the rounding errors of its terms.
+"""
 _ROUNDINGS = {2: 1, 4: 16, 8: 16}
-"""Units in the last place that any element may differ by, by the bytes of a real number."""
+"""The units in the last place by which any element may differ, by the bytes of a real number."""
 _ORDERS = 100
-"""How many times what moving the inputs by one unit does may a sum in another order do."""
+"""The factor from the effect of perturbing inputs by one unit to that of another order of sums."""
 _DEVIATIONS = 10
-"""How many times what roundings to neighbours do on average may other roundings do."""
+"""The factor from the average effect of other roundings to the allowed one."""
 
 Allowed = NDArray[np.float32]
-"""What each element may differ by."""
+"""The tolerance of each element."""
 
 
 def is_float(dtype: np.dtype[np.generic]) -> bool:
+    """Whether its numbers are floats, or complex."""
     return dtype.kind in "fc" or dtype == ml_dtypes.bfloat16
 
 
@@ -54,7 +57,7 @@ def _blocks(size: int) -> Iterator[slice]:
 
 
 def perturbed(array: Array, seed: int, units: int = 1) -> Array:
-    """The array with each float of 32 or 64 bits moved by up to `units` in its last place."""
+    """The array with each float of 32 or 64 bits changed by up to `units` in its last place."""
     if not is_float(array.dtype) or is_narrow(array.dtype):
         return array
     generator = np.random.default_rng(seed)
@@ -66,7 +69,7 @@ def perturbed(array: Array, seed: int, units: int = 1) -> Array:
 
 
 class Spread:
-    """How much results have moved, from run to run: for each element a root mean square."""
+    """How much results change from run to run: a root mean square per element."""
 
     def __init__(self, expected: Sequence[Array]) -> None:
         self._expected = expected
@@ -74,7 +77,7 @@ class Spread:
         self._runs = 0
 
     def add(self, others: Sequence[Array]) -> None:
-        """The results of one more run."""
+        """Add the results of one more run."""
         self._runs += 1
         for expected, other, moves in zip(self._expected, others, self._moves, strict=True):
             if not is_float(expected.dtype):
@@ -86,19 +89,19 @@ class Spread:
                     np.hypot(moves[block], move, out=moves[block], casting="same_kind")
 
     def by_order(self, units: int) -> Iterator[Allowed]:
-        """What sums in another order may do, after runs on inputs moved by `units`."""
+        """The tolerance for another order of sums, after runs on inputs perturbed by `units`."""
         for moves in self._moves:
             yield moves * np.float32(_ORDERS / units / max(1, self._runs) ** 0.5)
 
     def by_rounding(self) -> Iterator[Allowed]:
-        """What other roundings to 16 bits may do, after runs that went to neighbours."""
+        """The tolerance for other roundings to 16 bits, after runs that rounded to neighbours."""
         for moves in self._moves:
             spread = moves / np.float32(max(1, self._runs) ** 0.5)
             yield np.float32(_DEVIATIONS) * np.maximum(spread, _around(spread) / 2)
 
 
 def _around(spread: Allowed) -> Allowed:
-    """The root mean square of each element's neighbours, itself included."""
+    """The root mean square over each element's neighbourhood."""
     if not spread.size:
         return spread
     length = min(_NEIGHBOURS, spread.size)
@@ -111,7 +114,7 @@ def _around(spread: Allowed) -> Allowed:
 
 
 def least_allowed(expected: Array) -> Allowed:
-    """What any element may differ by, flat: some units in the last place; integers by nothing."""
+    """The least tolerance of each element, flat: some units in the last place; 0 for integers."""
     allowed = np.zeros(expected.size, np.float32)
     if is_float(expected.dtype):
         real = expected.dtype.itemsize // (2 if expected.dtype.kind == "c" else 1)
@@ -125,7 +128,7 @@ def least_allowed(expected: Array) -> Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where two arrays differ most, relative to what each element may differ by."""
+    """The element in which two arrays differ most, relative to its tolerance."""
 
     index: tuple[int, ...]
     actual: object
@@ -135,11 +138,12 @@ class Difference:
 
     @property
     def passed(self) -> bool:
+        """Whether the difference is within the tolerance."""
         return self.error <= self.tolerance
 
 
 def compare(actual: Array, expected: Array, allowed: NDArray[np.floating]) -> Difference:
-    """The worst difference, where `allowed` is what each element may differ by."""
+    """The worst difference, for tolerances `allowed`."""
     worst = Difference((), None, None, 0.0, 0.0)
     largest = -1.0
     flat = [np.ascontiguousarray(each).reshape(-1) for each in (actual, expected, allowed)]
@@ -158,12 +162,12 @@ def compare(actual: Array, expected: Array, allowed: NDArray[np.floating]) -> Di
 def _excess(
     actual: Array, expected: Array, allowed: NDArray[np.floating]
 ) -> tuple[NDArray[np.float64], ...]:
-    """For each element the difference over what it may be, the difference, and what it may be."""
+    """For each element the difference over its tolerance, the difference, and the tolerance."""
     a, e = _widened(actual), _widened(expected)
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(a - e)
     both_nan = np.isnan(a) & np.isnan(e)
-    # Large integers that differ may be one float: what is not equal differs by at least the least.
+    # Different large integers may be the same float: elements that differ count at least this much.
     least = np.finfo(np.float64).tiny
     error = np.where(np.isnan(error), np.inf, np.maximum(error, least))
     error = np.where((actual == expected) | both_nan, 0.0, error)

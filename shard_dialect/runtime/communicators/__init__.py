@@ -1,1 +1,1 @@
-"""How devices exchange data: threads of one process, MPI, torch.distributed."""
+"""Exchange data between devices: threads of one process, MPI, torch.distributed."""

@@ -1,4 +1,4 @@
-"""A failure is told when it happens: compiled code goes on to its end, and others wait."""
+"""Report a failure when it happens: compiled code runs on to its end, while other ranks wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shard_dialect.runtime.executable import Communicator
 
 
 class AnnouncingCommunicator:
-    """A communicator whose exceptions `tell` is given before they are raised."""
+    """A communicator that passes its exceptions to `tell` before it raises them."""
 
     def __init__(self, inner: Communicator, tell: Callable[[BaseException], None]) -> None:
         self.rank = inner.rank
@@ -18,6 +18,7 @@ class AnnouncingCommunicator:
         self._tell = tell
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
+        """As `Communicator.perform`."""
         try:
             self._inner.perform(site, source, target)
         except BaseException as error:

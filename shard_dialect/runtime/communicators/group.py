@@ -1,9 +1,9 @@
-"""The exchanges that a device group offers; devices differ in these only.
+"""The exchanges that a device group offers: the interface that each kind of device implements.
 
-Arrays are contiguous, and the code's own buffers: `send` is what this device gives, `into` is what
-it gets. Where an array has a part for each member, the parts lie along the first dimension, in the
-order of the group's members. A root is a member's place in the group; what members get that are not
-the root, of what only the root gets, is zeros.
+Arrays are contiguous, and the code's own buffers: `send` has what this device sends, `into` gets
+what it receives. An array with a block for each member has the blocks along the first dimension, in
+the order of the group's members. A root is given by its position in the group. Where only the root
+receives, the other members get zeros.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ class Group(Protocol):
 
     size: int
     index: int
-    """This device's place in the group."""
+    """This device's position in the group."""
 
     def all_gather(self, send: Array, into: Array) -> None:
-        """Every member's `send`, one behind the other."""
+        """Every member's `send`, one after the other."""
 
     def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
-        """The members' `send`s joined into one."""
+        """The reduction of the members' `send`s."""
 
     def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
-        """This member's part of every member's `send`, joined into one."""
+        """This member's block of the reduction of the members' `send`s."""
 
     def all_to_all(self, send: Array, into: Array) -> None:
-        """This member's part of every member's `send`, one behind the other."""
+        """This member's block of every member's `send`, one after the other."""
 
     def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
-        """What member `source` sends; ours goes to `to`. Both may be this member, or none."""
+        """Receive from member `source`, and send to `to`; both may be this member, or `None`."""
 
     def broadcast(self, send: Array, into: Array, root: int) -> None:
-        """What the root sends."""
+        """The root's `send`."""
 
     def gather(self, send: Array, into: Array, root: int) -> None:
-        """To the root every member's `send`, one behind the other."""
+        """On the root, every member's `send`, one after the other."""
 
     def scatter(self, send: Array, into: Array, root: int) -> None:
-        """This member's part of what the root sends."""
+        """This member's block of the root's `send`."""
 
     def send(self, send: Array, to: int) -> None:
-        """Give member `to`, which is to receive it, what is in `send`, without waiting for it."""
+        """Send to member `to`, without waiting until it receives."""
 
     def receive(self, into: Array, source: int | None) -> None:
-        """What member `source` (any member, if `None`) has sent; wait for it."""
+        """Wait for the message that member `source` (any member, if `None`) sends."""
 
     def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
-        """To the root the members' `send`s joined into one."""
+        """On the root, the reduction of the members' `send`s."""

@@ -1,4 +1,4 @@
-"""What joins the parts of several devices, where a library does not do it as MLIR does."""
+"""Reduce the shards of several devices where a library does not do it as MLIR does."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _JOIN: dict[Reduction, np.ufunc] = {
     "bitwise_or": np.bitwise_or,
     "bitwise_xor": np.bitwise_xor,
 }
-"""For each reduction what joins two arrays."""
+"""For each reduction, the numpy function that reduces two arrays."""
 _NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
 def join(parts: Iterable[Array], into: Array, reduction: Reduction) -> None:
-    """The parts that devices have, in their order, joined into another array.
+    """Reduce the devices' `parts`, in their order, into another array.
 
-    The code does not warn of what overflows, or is no number, and neither does this. Floats of 16
-    bits are joined in f32 and rounded once.
+    As compiled code, this does not warn of overflow or NaN. Floats of 16 bits are reduced in f32
+    and rounded once.
     """
     if into.dtype in _NARROW:
         wide = np.empty(into.shape, np.float32)
@@ -50,7 +50,7 @@ def join(parts: Iterable[Array], into: Array, reduction: Reduction) -> None:
 
 
 def all_reduce_by_parts(group: Group, send: Array, into: Array, reduction: Reduction) -> None:
-    """Each member joins its part of all elements, and all put the parts together."""
+    """Each member reduces its block of the elements, then all gather the blocks."""
     part = -(-send.size // group.size)
     padded = np.zeros(part * group.size, send.dtype)
     padded[: send.size] = send.reshape(-1)
@@ -61,14 +61,14 @@ def all_reduce_by_parts(group: Group, send: Array, into: Array, reduction: Reduc
 
 
 def reduce_scatter_by_parts(group: Group, send: Array, into: Array, reduction: Reduction) -> None:
-    """Each member gets its part of what all have, and joins them."""
+    """Each member receives its block of all members' elements, and reduces them."""
     rows = np.empty_like(send)
     group.all_to_all(send, rows)
     join(rows.reshape(group.size, *into.shape), into, reduction)
 
 
 def reduce_by_rows(group: Group, send: Array, into: Array, root: int, reduction: Reduction) -> None:
-    """The root gets what all have, and joins it."""
+    """The root receives all members' elements, and reduces them."""
     rows = np.empty((group.size, *send.shape), send.dtype)
     group.gather(send, rows, root)
     if group.index == root:

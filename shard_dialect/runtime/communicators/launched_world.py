@@ -1,4 +1,4 @@
-"""Where devices are, and what joins the processes that a launcher started."""
+"""The backends, and how to join the processes that a launcher started."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BACKENDS: Mapping[str, Sequence[Launcher]] = {
     "mpi4py": (OPEN_MPI, MPICH),
     "torch": (TORCHRUN,),
 }
-"""For each backend what may have started its ranks."""
+"""For each backend, the launchers that may have started its ranks."""
 
 
 def world_of(backend: str) -> Callable[[], Launched] | None:
-    """What joins the processes of MPI or torch when called; `None` for devices in this process.
+    """A function that joins the processes of MPI or torch; `None` for devices in this process.
 
-    All that takes long and waits for nobody (importing torch is seconds) is done before the call.
-    Raises `MissingExtra` if the backend's package is not installed.
+    Slow work that waits for no other process (importing torch takes seconds) is done before that
+    function is called. Raises `MissingExtra` if the backend's package is not installed.
     """
     if backend in ("mpi", "mpi4py"):
         from shard_dialect.runtime.communicators.mpi import MpiWorld

@@ -1,7 +1,7 @@
-"""What devices in one process send each other, apart from where their groups meet.
+"""Point-to-point messages between devices in one process, with deadlock detection.
 
-A device may wait for what none will send: because the one it waits for has ended, or waits itself.
-Once no device can go on, all those that wait for a message say so; none hangs.
+A device may wait for a message that never comes, because the sender has ended, or itself waits.
+Once no device can go on, all devices that wait for a message raise an error; none hangs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from shard_dialect.errors import ShardError
 _Ranks = tuple[int, ...]
 _TICK = 0.1
 _QUIET = 20
-"""Ticks in which nothing happens before devices that all wait are taken to wait for ever.
+"""The ticks without an event after which devices that all wait are taken to be deadlocked.
 
-Not seconds: a process that was stopped for some has to be let go on.
+They are not seconds, since a process that was stopped for a while must be able to continue.
 """
 
 
@@ -31,18 +31,19 @@ class Mailbox:
         self._changed = threading.Condition()
         self._messages: dict[tuple[_Ranks, int, int], deque[Array]] = defaultdict(deque)
         self._stuck: dict[int, Callable[[], bool]] = {}
-        """Of each device that waits or has ended whether nothing lets it go on as yet."""
+        """For each device that waits or has ended, whether it is still unable to go on."""
         self._events = 0
         self._is_aborted = False
 
     def send(self, group: _Ranks, source: int, to: int, array: Array) -> None:
+        """Queue a copy of the array for member `to`."""
         with self._changed:
             self._messages[group, source, to].append(array)
             self._events += 1
             self._changed.notify_all()
 
     def receive(self, group: _Ranks, to: int, source: int | None) -> Array:
-        """The next message from a member of the group, or from any of them.
+        """Return the next message from a member of the group, or from any of them.
 
         Raises a `ShardError` if none can come any more.
         """
@@ -68,26 +69,27 @@ class Mailbox:
         raise threading.BrokenBarrierError
 
     def leave(self, rank: int) -> None:
-        """A device has ended."""
+        """Record that a device has ended."""
         with self._changed:
             self._stuck[rank] = lambda: True
             self._events += 1
 
     def abort(self) -> None:
+        """Let all waiting devices raise an error."""
         with self._changed:
             self._is_aborted = True
             self._changed.notify_all()
 
     @contextmanager
     def at_meeting(self, rank: int, barrier: threading.Barrier) -> Iterator[None]:
-        """A device waits for the others of a group."""
-        self._stuck[rank] = lambda: barrier.n_waiting > 0  # a full one lets all go
+        """Record that a device waits for the others of a group."""
+        self._stuck[rank] = lambda: barrier.n_waiting > 0  # at a complete one, all go on
         yield
         self._stuck.pop(rank, None)
         self._events += 1
 
     def _all_wait(self) -> bool:
-        """Whether no device computes, or is to."""
+        """Whether no device computes, or can go on."""
         stuck = list(self._stuck.values())
         return len(stuck) == self._size and all(each() for each in stuck)
 

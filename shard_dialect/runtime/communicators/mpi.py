@@ -1,4 +1,4 @@
-"""One device a process, talking MPI: natively, or through mpi4py.
+"""One device per process, communicating by MPI: natively, or through mpi4py.
 
 mpiexec -n 4 python -m shard_dialect.run in.mlir --backend=mpi --check
 mpiexec -n 4 python -m shard_dialect.run in.mlir --backend=mpi4py --check
@@ -31,7 +31,7 @@ from shard_dialect.runtime.executable import Executable
 try:
     import mpi4py
 
-    mpi4py.rc(initialize=False)  # whoever imports this may still become another process
+    mpi4py.rc(initialize=False)  # the importing process may still fork
     from mpi4py import MPI
 except ImportError:
     raise MissingExtra("mpi4py", "mpi") from None
@@ -74,18 +74,20 @@ class MpiWorld(Launched):
         self._made: list[MPI.Comm] = []
 
     def join(self, grid: Grid, axes: Axes) -> _Group:
+        """As `Member.join`."""
         group = _Group(grid.group_of(self.rank, axes), self.rank)
         self._made.append(group.communicator)
         return group
 
     def run(self, executable: Executable, inputs: Sequence[Shards]) -> list[list[Array]]:
+        """As `World.run`; native code gets its handles first."""
         if executable.program.handles:
             numbers = [self._number(each) for each in executable.program.handles]
             executable.bind(numbers, functions())
         return super().run(executable, inputs)
 
     def _number(self, handle: Handle) -> int:
-        """What native code is to be told."""
+        """The number that a handle of native code describes."""
         if handle.group:
             group = self.group(*handle.group)
             assert isinstance(group, _Group), "this world joins no others"
@@ -102,21 +104,25 @@ class MpiWorld(Launched):
         return MPI._handleof(_TYPES[handle.name])
 
     def gather(self, shards: Sequence[Shards]) -> list[Shards]:
+        """As `World.gather`."""
         return MPI.COMM_WORLD.gather(list(shards[0]), root=0) or []
 
     def share(self, messages: Sequence[str]) -> list[str]:
+        """As `World.share`."""
         return [each for found in MPI.COMM_WORLD.allgather(list(messages)) for each in found]
 
     def has_lost_others(self, error: BaseException) -> bool:
+        """As `Launched.has_lost_others`."""
         return isinstance(error, MPI.Exception)
 
     def close(self) -> None:
-        """All leave together: what one has sent, another may still be receiving."""
+        """Leave all together: another rank may still be receiving what this one has sent."""
         MPI.COMM_WORLD.Barrier()
         for communicator in self._made:
             communicator.Free()
 
     def abort(self) -> NoReturn:
+        """As `Launched.abort`, by `MPI_Abort`."""
         MPI.COMM_WORLD.Abort(1)
         raise AssertionError("MPI_Abort returned")
 
@@ -156,7 +162,7 @@ class _Group:
 
     def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
         dest, origin = (MPI.PROC_NULL if each is None else each for each in (to, source))
-        # The tag is said: else a message would do that is on its way from the same device.
+        # With a tag of its own, so that it cannot match another message from the same device.
         self.communicator.Sendrecv(_raw(send), dest, 0, _raw(into), origin, 0)
 
     def broadcast(self, send: Array, into: Array, root: int) -> None:
@@ -191,13 +197,14 @@ class _Group:
 
 
 def _raw(array: Array) -> Array:
-    """The bytes: exchanges need no element type, and MPI has none for half precision."""
+    """View as bytes: exchanges need no element type, and MPI has none for half precision."""
     return array.reshape(-1).view(np.uint8)
 
 
 def _knows(array: Array, reduction: Reduction) -> bool:
-    """Whether MPI reduces the elements as MLIR does: it has no half precision, and its maximum of a
-    NaN and a number may be either.
+    """Whether MPI reduces the elements as MLIR does.
+
+    MPI has no half precision, and its maximum of a NaN and a number may be either.
     """
     if reduction not in _OPERATIONS:
         return False
@@ -208,7 +215,7 @@ def _knows(array: Array, reduction: Reduction) -> bool:
 
 
 def functions() -> dict[str, int]:
-    """Those of MPI that compiled code calls, by name: in the library that mpi4py has loaded."""
+    """The addresses of MPI's functions, by name, in the library that mpi4py has loaded."""
     library = ctypes.CDLL(MPI.__file__)
     others = {FAILED: _FAILED}
     return {name: _address(others.get(name) or getattr(library, name)) for name in FUNCTIONS}
@@ -219,7 +226,7 @@ def _address(function: object) -> int:
 
 
 def _failed(code: int) -> NoReturn:
-    """End all ranks: the code cannot go on, nor can an exception leave it."""
+    """End all ranks: the code cannot continue, and an exception cannot leave it."""
     MpiWorld().fail(MPI.Exception(code))
     watch.leave()
 

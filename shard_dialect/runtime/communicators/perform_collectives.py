@@ -1,7 +1,7 @@
-"""What the steps of a plan do to arrays, the same for every kind of device.
+"""Perform the steps of a reshard plan on arrays, for every kind of device.
 
-The code has packed what it gives: an exchange is of whole rows along the first dimension. Devices
-differ in the exchange only: threads, MPI, torch.distributed.
+The compiled code has packed its operands, so an exchange is always along the first dimension. The
+kinds of devices (threads, MPI, torch.distributed) differ in the exchange only.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from shard_dialect.runtime.communicators.group import Group
 
 
 class Member(ABC):
-    """One device, and the groups that it has talked in so far.
+    """One device, and the groups in which it has communicated so far.
 
-    What is started is done by a thread of its own, in the order of the program; all devices run the
-    same program, so they meet in the same order.
+    A thread of its own executes started collectives, in the order of the program. All devices run
+    the same program, so they execute them in the same order.
     """
 
     def __init__(self, rank: int) -> None:
@@ -50,7 +50,7 @@ class Member(ABC):
         self._started: dict[int, Future[None]] = {}
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
-        """Answer the compiled code: do `site`'s step with this device's group, or a phase of it."""
+        """Answer the compiled code: execute `site`'s step, or a phase of it, in its group."""
         where = target.ctypes.data
         if site.phase == "done":
             if where in self._started:
@@ -63,7 +63,7 @@ class Member(ABC):
             self._perform(site, source, target)
 
     def rest(self) -> None:
-        """At the end of a run: wait for what was started, and let the thread go."""
+        """At the end of a run, wait for what was started, and stop the thread."""
         if self._speaker is not None:
             self._speaker.shutdown()
             self._speaker = None
@@ -77,7 +77,7 @@ class Member(ABC):
         perform(site.step, site.grid, self.group(site.grid, site.step.axes), source, target)
 
     def group(self, grid: Grid, axes: Axes) -> Group:
-        """This device's group along `axes`, made once."""
+        """This device's group along `axes`, created once."""
         key = (grid, axes)
         if key not in self._groups:
             self._groups[key] = self.join(*key)
@@ -85,11 +85,11 @@ class Member(ABC):
 
     @abstractmethod
     def join(self, grid: Grid, axes: Axes) -> Group:
-        """Make this device's group along `axes`."""
+        """Create this device's group along `axes`."""
 
 
 def perform(step: LocalStep, grid: Grid, group: Group, source: Array, target: Array) -> None:
-    """Do one step along the first dimension of this device's `source`; `target` gets the result."""
+    """Execute one step along the first dimension of `source`; `target` gets the result."""
     _PERFORM[type(step)](step, grid, group, source, target)
 
 
@@ -115,7 +115,7 @@ def _at(group: Group, distance: int) -> int | None:
 
 
 def _shift(step: Shift, grid: Grid, group: Group, source: Array, target: Array) -> None:
-    target[...] = 0  # what no one gives
+    target[...] = 0  # for a device that receives nothing
     group.permute(source, target, *step.partners(group.index, grid.sizes_along(step.axes)))
 
 

@@ -1,4 +1,4 @@
-"""Devices in this process: one thread each, meeting at every collective.
+"""Devices in this process: one thread each, synchronized at every collective.
 
 The compiled code does not hold the interpreter's lock, so the devices compute at the same time.
 """
@@ -22,13 +22,13 @@ from shard_dialect.runtime.communicators.perform_collectives import Member
 from shard_dialect.runtime.executable import Executable
 
 _COPIED = 1 << 16
-"""Bytes that are copied in less time than devices take to meet again."""
+"""The number of bytes up to which copying is faster than another synchronization."""
 _GRACE = 1.0
-"""Seconds that devices have to stop once one has failed: their code may loop until it is told."""
+"""The seconds that devices have to stop once one has failed: their code may be in a loop."""
 
 
 def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
-    """Run on as many devices as `inputs` has lists of shards; gives their shards of the results.
+    """Run as many devices as `inputs` has lists of shards; return their shards of the results.
 
     If one device fails, all stop, and the first exception is raised.
     """
@@ -37,7 +37,7 @@ def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> li
     errors: list[BaseException] = []
 
     def stop(error: BaseException) -> None:
-        if not isinstance(error, threading.BrokenBarrierError):  # another one says why
+        if not isinstance(error, threading.BrokenBarrierError):  # another device has the cause
             errors.append(error)
         world.abort()
 
@@ -51,7 +51,7 @@ def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> li
             member.rest()
             world.post.leave(rank)
 
-    # Daemons: an interpreter that is to end does not wait for what still computes.
+    # Daemons: the interpreter does not wait for threads that still compute.
     threads = [
         threading.Thread(target=device, args=(rank,), daemon=True) for rank in range(len(inputs))
     ]
@@ -88,7 +88,7 @@ def _wait(threads: Sequence[threading.Thread], errors: Sequence[BaseException]) 
 
 
 class _World:
-    """The meeting points of all groups, and the post between their members."""
+    """The meeting points of all groups, and the mailbox of their members."""
 
     def __init__(self, size: int) -> None:
         self.post = Mailbox(size)
@@ -115,8 +115,8 @@ class _World:
 class _Meeting:
     """Where the members of one group exchange arrays.
 
-    Two tables in turn: a member that is already at the next collective must not overwrite what
-    another still reads of this one, and it cannot be two ahead.
+    It has two tables, used in turn: a member at the next collective must not overwrite what another
+    still reads of this one, and it cannot be two ahead.
     """
 
     def __init__(self, size: int) -> None:
@@ -134,7 +134,7 @@ class _Device(Member):
         self._by_ranks: dict[tuple[int, ...], _Group] = {}
 
     def join(self, grid: Grid, axes: Axes) -> _Group:
-        # One for all axes that make the same group: its members take turns at two tables.
+        # Axes that give the same group share one meeting, for its members to alternate its tables.
         ranks = grid.group_of(self.rank, axes)
         group = _Group(self._world.meeting(ranks), ranks, self.rank, self._world.post)
         return self._by_ranks.setdefault(ranks, group)
@@ -151,10 +151,10 @@ class _Group:
 
     @contextmanager
     def _exchange(self, send: Array) -> Iterator[list[Array]]:
-        """What every member sends.
+        """Every member's array, for the `with` body.
 
-        A sender may change its buffer as soon as it goes on: a small one is copied, and with a
-        large one, of the same size for all, it waits until all have read it.
+        A sender may change its buffer as soon as it goes on. So a small array is copied, and with a
+        large one, which has the same size on all, the sender waits until all have read it.
         """
         table = self._meeting.tables[self._turn]
         self._turn = 1 - self._turn
@@ -225,6 +225,6 @@ class _Group:
                 into[...] = 0
 
     def _own(self, rows: Array) -> Array:
-        """This member's part of those along the first dimension."""
+        """This member's block of those along the first dimension."""
         part = len(rows) // self.size
         return rows[self.index * part : (self.index + 1) * part]

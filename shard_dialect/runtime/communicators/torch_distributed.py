@@ -1,4 +1,4 @@
-"""One device a process, talking through torch.distributed: gloo on CPUs, NCCL where each has a GPU.
+"""One device per process, communicating by torch.distributed: gloo on CPUs, NCCL on GPUs.
 
 torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
 """
@@ -30,11 +30,11 @@ except ImportError:
     raise MissingExtra("torch", "torch") from None
 
 _TIMEOUT = timedelta(seconds=60)
-"""Within this all ranks join."""
+"""The time within which all ranks must join."""
 _ON_THEIR_WAY = 1024
-"""Messages of a device that may be, before the first one is waited for."""
+"""The most unreceived messages of a device before it waits for the first one."""
 _FOREVER = timedelta(days=365)
-"""A rank may compute for as long as it takes."""
+"""No timeout: a rank may compute for as long as it takes."""
 
 
 class TorchWorld(Launched):
@@ -63,39 +63,44 @@ class TorchWorld(Launched):
         super().__init__(dist.get_rank(), dist.get_world_size())
 
     def join(self, grid: Grid, axes: Axes) -> _Group:
+        """As `Member.join`."""
         ranks = grid.group_of(self.rank, axes)
         made = {each: dist.new_group(sorted(each), timeout=_FOREVER) for each in grid.groups(axes)}
         return _Group(made[ranks], ranks, self.rank, self._device)
 
     def gather(self, shards: Sequence[Shards]) -> list[Shards]:
+        """As `World.gather`."""
         found: list[Shards] = [()] * self.size
         dist.all_gather_object(found, list(shards[0]), group=self._all)
         return found if self.speaks else []
 
     def share(self, messages: Sequence[str]) -> list[str]:
+        """As `World.share`."""
         found: list[Sequence[str]] = [()] * self.size
         dist.all_gather_object(found, list(messages), group=self._all)
         return [each for given in found for each in given]
 
     def has_lost_others(self, error: BaseException) -> bool:
+        """As `Launched.has_lost_others`."""
         if isinstance(error, dist.DistError):
             return True
         return isinstance(error, RuntimeError) and "gloo" in str(error)
 
     def close(self) -> None:
-        dist.barrier(self._all)  # what one has sent, another may still be receiving
+        """As `Launched.close`."""
+        dist.barrier(self._all)  # another rank may still be receiving what this one has sent
         dist.destroy_process_group()
 
     def abort(self) -> NoReturn:
-        # Tearing the group down would wait for peers; torchrun ends them when it sees our status.
+        """As `Launched.abort`."""
+        # Destroying the group would wait for peers; torchrun ends them when it sees our status.
         os._exit(1)
 
 
 class _Group:
     """A process group of the ranks of one device group.
 
-    torch orders a group's members by rank; `_place_of` says where each of them stands in the device
-    group's order.
+    torch orders a group's members by rank; `_place_of` has each one's position in the device group.
     """
 
     def __init__(
@@ -180,7 +185,7 @@ class _Group:
         self._fill(into, got)
 
     def send(self, send: Array, to: int) -> None:
-        given = self._bytes(send).clone()  # it is read until it has been received
+        given = self._bytes(send).clone()  # torch reads it until it is received
         work = dist.isend(given, self._ranks[to], group=self._group, tag=TAG)
         self._sent.append((work, given))
         if len(self._sent) > _ON_THEIR_WAY:
@@ -204,15 +209,15 @@ class _Group:
             into[...] = 0
 
     def _rows(self, array: Array) -> torch.Tensor:
-        """The bytes of each member's part of an array, one row each, in our order."""
+        """The bytes of each member's block of an array, one row each, in our order."""
         return self._bytes(array).reshape(self.size, -1)
 
     def _bytes(self, array: Array) -> torch.Tensor:
-        """The bytes: an exchange need not know what they are. A CPU's are shared."""
+        """View as bytes: an exchange needs no element type. On a CPU the memory is shared."""
         return torch.from_numpy(array.reshape(-1).view(np.uint8)).to(self._device)
 
     def _fill(self, into: Array, tensor: torch.Tensor) -> None:
-        """Let the code's buffer be what a tensor is, if this is not the buffer itself."""
+        """Copy a tensor to the code's buffer, unless it is that buffer."""
         if self._device.type != "cpu":
             got = tensor.cpu().numpy().reshape(-1)
             into.reshape(-1).view(got.dtype)[...] = got
@@ -228,8 +233,9 @@ def _operation(reduction: Reduction) -> dist.ReduceOp:
 
 
 def _knows(array: Array, reduction: Reduction) -> bool:
-    """Whether torch reduces the elements as MLIR does, with every backend: gloo's maximum of a NaN
-    and a number may be either.
+    """Whether torch reduces the elements as MLIR does, with every backend.
+
+    Gloo's maximum of a NaN and a number may be either.
     """
     if str(array.dtype) in ("int32", "int64"):
         return reduction in ("sum", "product", "max", "min")

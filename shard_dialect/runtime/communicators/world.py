@@ -1,5 +1,6 @@
-"""The devices that a program runs on, as `run` sees them: all here, or one here and the others in
-other processes.
+"""The devices that a program runs on, as `run` sees them.
+
+All are in this process, or one is here and the others are in other processes.
 """
 
 from __future__ import annotations
@@ -21,32 +22,33 @@ from shard_dialect.runtime.executable import Executable
 
 Shards = Sequence[Array]
 MAX_DEVICES = 1024
-"""In one process; each is a thread."""
+"""The largest number of devices in one process; each is a thread."""
 _GRACE = 1.0
-"""Seconds that other ranks leave rank 0 to be the one to print an error that all have."""
+"""The seconds that other ranks wait for rank 0 to print an error that all have."""
 
 
 class World(ABC):
-    """`ranks` are the devices of this process; the process of rank 0 speaks for all."""
+    """The devices `ranks` of this process; the process of rank 0 speaks for all."""
 
     name: str
     ranks: Sequence[int]
 
     @property
     def speaks(self) -> bool:
+        """Whether this process has rank 0, and so prints and compares."""
         return 0 in self.ranks
 
     @abstractmethod
     def run(self, executable: Executable, inputs: Sequence[Shards]) -> list[list[Array]]:
-        """Run this process's devices on their shards; gives their shards of the results."""
+        """Run this process's devices on their shards; return their shards of the results."""
 
     @abstractmethod
     def gather(self, shards: Sequence[Shards]) -> list[Shards]:
-        """Every device's shards by rank where rank 0 is, nothing elsewhere."""
+        """Every device's shards by rank in the process of rank 0; nothing elsewhere."""
 
     @abstractmethod
     def share(self, messages: Sequence[str]) -> list[str]:
-        """The messages of all processes, in the order of their ranks, everywhere."""
+        """The messages of all processes, in the order of their ranks, in every process."""
 
 
 class InProcess(World):
@@ -62,20 +64,23 @@ class InProcess(World):
         self.ranks = range(size)
 
     def run(self, executable: Executable, inputs: Sequence[Shards]) -> list[list[Array]]:
+        """As `World.run`."""
         return run_devices(executable, inputs)
 
     def gather(self, shards: Sequence[Shards]) -> list[Shards]:
+        """As `World.gather`."""
         return list(shards)
 
     def share(self, messages: Sequence[str]) -> list[str]:
+        """As `World.share`."""
         return list(messages)
 
 
 class Launched(World, Member):
-    """One device in this process, started by a launcher together with its peers."""
+    """One device in this process, which a launcher started with its peers."""
 
     all_make_groups: ClassVar[bool] = False
-    """Whether every group is made by all processes together, so that they must run one program."""
+    """Whether all processes create every group together, so that they must run one program."""
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(rank)
@@ -83,18 +88,19 @@ class Launched(World, Member):
         self.ranks = (rank,)
 
     def run(self, executable: Executable, inputs: Sequence[Shards]) -> list[list[Array]]:
+        """As `World.run`, for the one device here."""
         for site in executable.program.sites.values():
-            # By all and in one order, as a stage of a pipeline may not use some.
+            # By all, in one order: a stage of a pipeline may not use some groups.
             self.group(site.grid, site.step.axes)
         outputs = executable.run(inputs[0], AnnouncingCommunicator(self, self.fail))
         self.rest()
         return [outputs]
 
     def fail(self, error: BaseException) -> None:
-        """Say why this rank fails, and end all of them. Returns only if this process is watched."""
+        """Report why this rank fails, and end all ranks. Returns only in a watched process."""
         is_lost = self.has_lost_others(error)
-        said = str(error).strip().partition("\n")[0]
-        text = f"error: rank {self.rank} has lost the others: {said}" if is_lost else told(error)
+        message = str(error).strip().partition("\n")[0]
+        text = f"error: rank {self.rank} has lost the others: {message}" if is_lost else told(error)
         flush()
         if is_watched():
             watch.fail(text, is_lost=is_lost)
@@ -106,11 +112,11 @@ class Launched(World, Member):
 
     @abstractmethod
     def has_lost_others(self, error: BaseException) -> bool:
-        """Whether the error may come from another rank's end."""
+        """Whether the error may be a consequence of another rank's end."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the other processes, once all is done."""
+        """Leave the other processes, once the run is done."""
 
     @abstractmethod
     def abort(self) -> NoReturn:

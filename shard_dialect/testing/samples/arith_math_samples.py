@@ -1,4 +1,4 @@
-"""Of `arith` and `math` ops."""
+"""Samples of `arith` and `math` ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of `bufferization` ops on tensors, and of `ml_program`'s globals."""
+"""Samples of `bufferization` ops on tensors, and of `ml_program`'s globals."""
 
 from __future__ import annotations
 

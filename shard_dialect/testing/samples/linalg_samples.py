@@ -1,4 +1,4 @@
-"""Of linalg's ops: those with loops, and the few without."""
+"""Samples of linalg's ops: those with loops, and the few without."""
 
 from __future__ import annotations
 

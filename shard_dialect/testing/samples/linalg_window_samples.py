@@ -1,4 +1,4 @@
-"""Of linalg's named convolutions and poolings, whose names say how their dimensions stand.
+"""Samples of linalg's convolutions and poolings, whose names have the order of dimensions.
 
 conv_2d_nhwc_hwcf    an image [n, h, w, c], a kernel [h, w, c, f], and of both [n, h, w, f]
 """
@@ -44,7 +44,7 @@ def _layouts(name: str) -> tuple[str, str, str]:
 
 
 def windowed(name: str, draws: Draws) -> Sample:
-    """The op, its windows overlapping or side by side."""
+    """A sample of the op, with windows that overlap or not."""
     image, kernel, made = _layouts(name)
     few = dict.fromkeys(image + kernel, 0)
     window, stride = draws.pick((3, 1), (2, 2), (1, 1), (3, 2))

@@ -1,4 +1,4 @@
-"""Of StableHLO's ops that read or write at places that are computed."""
+"""Samples of StableHLO's ops that read or write at computed indices."""
 
 from __future__ import annotations
 

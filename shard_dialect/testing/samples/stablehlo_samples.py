@@ -1,4 +1,4 @@
-"""Of StableHLO's ops; those with windows or indices have files of their own."""
+"""Samples of StableHLO's ops; those with windows or indices have files of their own."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def hlo(
     region: str = "",
     constants: Mapping[int, str] | None = None,
 ) -> Sample:
-    """`%r = "stablehlo.name"(operands) (region) {attributes}`, `constants` made beside it."""
+    """A sample of `"stablehlo.name"` in generic form; `constants` replaces operands by constants."""
     known = constants or {}
     names: list[str] = []
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Of StableHLO's ops that windows go over."""
+"""Samples of StableHLO's ops with windows."""
 
 from __future__ import annotations
 

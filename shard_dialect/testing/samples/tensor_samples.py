@@ -1,4 +1,4 @@
-"""Of `tensor` ops."""
+"""Samples of `tensor` ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of `tosa` ops. Shapes, zero points, and what is looked up are constants beside the op."""
+"""Samples of `tosa` ops. Shapes, zero points, and tables are constants beside the op."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from shard_dialect.testing.sample import Sample, Tensor
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """An operand that is not one of the sample's: what makes it, and its type."""
+    """An operand that is a constant: its definition, and its type."""
 
     made_by: str
     type: str
 
 
 def constant(values: object, type_: Tensor) -> Constant:
+    """A `tosa.const` with these values."""
     return Constant(
         f'"tosa.const"() {{values = {dense(values, type_)}}} : () -> {type_}', str(type_)
     )
 
 
 def shape(*sizes: int) -> Constant:
+    """A `tosa.const_shape` with these sizes."""
     values = f"dense<{list(sizes)}> : tensor<{len(sizes)}xindex>"
     type_ = f"!tosa.shape<{len(sizes)}>"
     return Constant(f"tosa.const_shape {{values = {values}}} : () -> {type_}", type_)
@@ -36,7 +38,7 @@ def tosa(
     results: Sequence[Tensor],
     attributes: str = "",
 ) -> Sample:
-    """`%r = tosa.name operands {attributes}`."""
+    """The sample `%r = tosa.name operands {attributes}`."""
     lines: list[str] = []
     names: list[str] = []
     types: list[str] = []
@@ -261,7 +263,7 @@ def _matmul(name: str) -> Callable[[Draws], Sample]:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """A dimension of an image: its sizes before and after, the window's, and what lies between."""
+    """A dimension of an image: sizes before and after, and the window's size, stride and padding."""
 
     size: int
     made: int

@@ -1,7 +1,7 @@
-"""Who says what the unsharded program gives: XLA, upstream's passes, or our own code.
+"""The judges that run the unsharded program: XLA, upstream's passes, or our own code.
 
-A judge that shares code with what it judges passes its faults. `compile_reference` takes the most
-independent one that can run the program, unless it is told which.
+A judge that shares code with the checked program also shares its faults. `compile_reference` takes
+the most independent judge that can run the program, unless one is given.
 """
 
 from shard_dialect.runtime.checking.reference.choose_judge import JUDGES, Judge, judged_by

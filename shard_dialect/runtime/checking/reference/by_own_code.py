@@ -1,4 +1,4 @@
-"""Our own code as the judge: fast, and blind to its own faults."""
+"""Our own code as the judge: fast, but it shares its faults with the checked program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shard_dialect.runtime.executable import Alone, Executable
 
 
 def compile_by_self(module: ir.Operation, entry: str, _: int) -> tuple[str, Execute]:
-    """Who judges, and the function: lowered as each device's program is, but for its buffers."""
+    """The judge's name, and the function: lowered as each device's program, except its buffers."""
     copy = ir.Module.parse(module.get_asm(enable_debug_info=True), module.context)
     run_pipeline(copy, "lower{copy-before-write=true}")
     executable = Executable(copy, entry)

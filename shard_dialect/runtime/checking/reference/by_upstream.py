@@ -1,7 +1,7 @@
-"""Upstream's own passes as the judge: each op a loop of its own, in the order of its text.
+"""Upstream's own passes as the judge: each op becomes a loop of its own, in program order.
 
-No pass of ours that changes what is computed, no fusion, no elementary functions, no BLAS: slow and
-plain. Buffers are those of the bindings' own runtime.
+It uses no pass of ours that changes the computation, no fusion, no elementary functions and no
+BLAS, so it is slow. Its buffers are those of the bindings' runtime.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _ENTRY = "main"
 
 
 def compile_by_upstream(module: ir.Operation, entry: str, count: int) -> tuple[str, Execute]:
-    """Who judges, and the function, whose arguments from `count` on are factors.
+    """The judge's name, and the function; its arguments from `count` on are factors.
 
-    Raises `CannotJudge`; `module` is left as it is.
+    Raises `CannotJudge`; `module` is not changed.
     """
     for op in walk(module):
         _refuse_what_goes_wrong(op)
@@ -105,7 +105,7 @@ def _to_llvm(module: ir.Module, entry: str, count: int) -> None:
 
 
 def _keep_alone(module: ir.Operation, entry: str) -> None:
-    """Leave the function `entry` alone, with what it calls inside."""
+    """Inline all callees into the function `entry`, and drop all other functions."""
     PassManager.parse("builtin.module(inline)").run(module)
     function = find_function(module, entry)
     for other in functions_of(module):
@@ -116,7 +116,7 @@ def _keep_alone(module: ir.Operation, entry: str) -> None:
 
 
 def _keep_inputs(function: ir.Operation) -> None:
-    """Have the function write to none of its arguments, and return each result once."""
+    """Let the function write to none of its arguments, and return each result once."""
     set_boundary(function, "res_attrs", [{} for _ in boundary(function, "res_attrs")])
     read_only = {"bufferization.writable": ir.BoolAttr.get(False)}
     set_boundary(function, "arg_attrs", [read_only for _ in body(function).arguments])
@@ -127,12 +127,12 @@ def _keep_inputs(function: ir.Operation) -> None:
 
 
 def _as_bits(array: Array) -> Array:
-    """The same memory, of elements that the bindings' runtime knows."""
+    """View the memory with an element type that the bindings' runtime supports."""
     return array if array.dtype.kind in "fc" else array.view(f"u{array.dtype.itemsize}")
 
 
 def _refuse_what_goes_wrong(op: ir.Operation) -> None:
-    """Raise for what upstream is known to convert to something else."""
+    """Raise for ops that upstream is known to convert wrongly."""
     is_wrong = _WRONG.get(op.name)
     if is_wrong is not None and is_wrong(op):
         raise CannotJudge(f"upstream converts such a '{op.name}' op wrongly")

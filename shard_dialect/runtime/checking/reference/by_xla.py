@@ -1,6 +1,6 @@
 """XLA as the judge: jaxlib's compiler for CPUs, on the program as StableHLO.
 
-The compiler's client is jaxlib's own interface, not a public one, and is used here alone.
+The compiler's client is an internal interface of jaxlib, and is used only here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENTRY = "main"
 
 
 def compile_by_xla(module: ir.Operation, entry: str, _: int) -> tuple[str, Execute]:
-    """Who judges, and the function. Raises `CannotJudge`; `module` is left as it is."""
+    """The judge's name, and the function. Raises `CannotJudge`; `module` is not changed."""
     if importlib.util.find_spec("jaxlib") is None or importlib.util.find_spec("jax") is None:
         raise CannotJudge("jax is not installed")
     for op in walk(module):
@@ -43,8 +43,8 @@ def compile_by_xla(module: ir.Operation, entry: str, _: int) -> tuple[str, Execu
     try:
         executable = _compiled(client, device, _text(module, entry))
     except Exception as error:  # jaxlib's own exceptions have no common class that is public
-        said = str(error).strip().partition("\n")[0]
-        raise CannotJudge(f"it refuses the program: {said}") from None
+        message = str(error).strip().partition("\n")[0]
+        raise CannotJudge(f"it refuses the program: {message}") from None
 
     def execute(inputs: Sequence[Array]) -> list[Array]:
         import jax
@@ -58,7 +58,7 @@ def compile_by_xla(module: ir.Operation, entry: str, _: int) -> tuple[str, Execu
 
 
 def _starts_from_something(op: ir.Operation) -> bool:
-    """StableHLO leaves open how often a start is joined, which shows if it changes anything."""
+    """Whether the init is not neutral: StableHLO leaves open how often it is joined."""
     count = len(op.results)
     kind = combiner(op, count)
     starts = [_source(each) for each in list(op.operands)[count:]]
@@ -66,14 +66,14 @@ def _starts_from_something(op: ir.Operation) -> bool:
 
 
 def _source(value: ir.Value) -> ir.Value:
-    """What the element of a tensor of one element comes from."""
+    """The value from which a tensor of one element is made."""
     while not isinstance(value.owner, ir.Block) and value.owner.name in _SHAPES:
         value = value.owner.operands[0]
     return value
 
 
 def _writes_over_the_end(op: ir.Operation) -> bool:
-    """Whether windows of more than an element may be partly outside: XLA drops them whole."""
+    """Whether a window may be partly outside: XLA drops such windows entirely."""
     indices = op.operands[len(op.results)]
     if not isinstance(indices.owner, ir.Block) and build.is_constant(indices.owner.operation):
         return False
@@ -96,7 +96,7 @@ _OPEN: Mapping[str, Callable[[ir.Operation], bool]] = {
 
 
 def _text(module: ir.Operation, entry: str) -> bytes:
-    """The module with @main as its entry, and without attributes that say nothing of values."""
+    """The module with @main as its entry, and without attributes that do not affect values."""
     copy = ir.Module.parse(module.get_asm(enable_debug_info=True), module.context).operation
     for op in functions_of(copy):
         if entry != _ENTRY and name_of(op) in (entry, _ENTRY):
@@ -125,6 +125,6 @@ def _compiled(client: Any, device: Any, text: bytes) -> Any:
     from jaxlib import xla_client
 
     options = xla_client.CompileOptions()
-    # Elements of 16 bits are rounded where the program says so.
+    # Round to 16 bits exactly where the program does.
     options.env_option_overrides = [("xla_allow_excess_precision", False)]
     return client.compile_and_load(text, xla_client.DeviceList((device,)), options)

@@ -1,4 +1,4 @@
-"""The judges in the order of their independence, and the first that can run a program."""
+"""Choose the most independent judge that can run a program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shard_dialect.runtime.checking.reference.rounding import add_factors
 
 Judge = Literal["xla", "upstream", "self"]
 JUDGES: tuple[Judge, ...] = get_args(Judge)
-"""From the one that shares least with the passes and the code that it judges."""
+"""The judges, from the one that shares least code with what it judges."""
 _COMPILE: Mapping[Judge, Callable[[ir.Operation, str, int], tuple[str, Execute]]] = {
     "xla": compile_by_xla,
     "upstream": compile_by_upstream,
@@ -30,9 +30,9 @@ _COMPILE: Mapping[Judge, Callable[[ir.Operation, str, int], tuple[str, Execute]]
 
 
 def judged_by(module: ir.Operation, entry: str, by: Judge | None = None) -> Reference:
-    """The function `entry` of an unsharded module, run by a judge: by default the first that can.
+    """Compile the function `entry` of an unsharded module for a judge, by default the first able.
 
-    Raises a `ShardError` if `by` cannot, or none. The module is used up.
+    Raises a `ShardError` if `by` cannot run it, or no judge can. The module is consumed.
     """
     function = find_function(module, entry)
     arguments, results = boundary_types(function)

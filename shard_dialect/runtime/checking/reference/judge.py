@@ -1,4 +1,4 @@
-"""What the unsharded program gives, by whoever runs it."""
+"""The interface of a compiled unsharded program, whichever judge runs it."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from shard_dialect.runtime.checking.reference import rounding
 from shard_dialect.runtime.checking.tolerance import is_float, is_narrow, perturbed
 
 Execute = Callable[[Sequence[Array]], Sequence[Array]]
-"""Takes all arguments of a function, and gives its results."""
+"""Takes all arguments of a function, and returns its results."""
 
 
 class CannotJudge(Exception):
-    """The reason why an executor does not run a program, in a phrase."""
+    """The reason why a judge cannot run a program, as a phrase."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """An unsharded program, compiled.
+    """A compiled unsharded program.
 
-    `factors` are the types of the arguments that come after the program's own, by which what may be
-    rounded otherwise is multiplied (`rounding`).
+    `factors` are the types of the arguments that follow the program's own: values that may be
+    rounded differently are multiplied by these (`rounding`).
     """
 
     judge: str
-    """Who runs it, as it is reported."""
+    """The judge's name, as it is reported."""
     arguments: tuple[TensorType, ...]
     results: tuple[TensorType, ...]
     factors: tuple[TensorType, ...]
     execute: Execute
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """What the program gives for global inputs."""
+        """The program's results for global inputs."""
         return list(self.execute([*inputs, *rounding.ones(self.factors)]))
 
     @property
     def takes_wide(self) -> bool:
-        """Whether there is anything for `run_nearby` to move."""
+        """Whether there are values that `run_nearby` can perturb."""
         given = [each.dtype for each in (*self.arguments, *self.factors)]
         return any(is_float(each) and not is_narrow(each) for each in given)
 
     def takes_narrow(self, *, move_inputs: bool) -> bool:
-        """Whether there is anything for `run_rounding_otherwise` to move."""
+        """Whether there are values that `run_rounding_otherwise` can perturb."""
         given = (*self.factors, *(self.arguments if move_inputs else ()))
         return any(is_narrow(each.dtype) for each in given)
 
     def run_nearby(self, inputs: Sequence[Array], seed: int, units: int) -> list[Array]:
-        """The same with floats of 32 and 64 bits moved by up to `units` in the last place.
+        """The results with floats of 32 and 64 bits perturbed by up to `units` in the last place.
 
-        Those that come in, and those that have factors.
+        These are the inputs, and the values that have factors.
         """
         given = [*inputs, *rounding.ones(self.factors)]
         return list(self.execute([perturbed(each, seed, units) for each in given]))
@@ -59,9 +59,9 @@ class Reference:
     def run_rounding_otherwise(
         self, inputs: Sequence[Array], seed: int, *, move_inputs: bool
     ) -> list[Array]:
-        """The same with elements of 16 bits rounded to neighbours here and there.
+        """The results with some values of 16 bits rounded to a neighbour.
 
-        With `move_inputs` the inputs of 16 bits, too.
+        With `move_inputs` the inputs of 16 bits are perturbed, too.
         """
         given = rounding.moved(inputs, seed) if move_inputs else inputs
         factors = rounding.moved(rounding.ones(self.factors), seed + 1)
@@ -69,7 +69,7 @@ class Reference:
 
 
 def boundary_types(function: ir.Operation) -> tuple[list[TensorType], list[TensorType]]:
-    """Those of a function's arguments and results. Raises a `ShardError` for elements not run."""
+    """The types of a function's arguments and results. Raises `ShardError` for other elements."""
     type_ = function.attributes["function_type"].value
 
     def typed(each: ir.Type) -> TensorType:

@@ -1,16 +1,16 @@
-"""Where programs that mean the same round otherwise, and how their results move if they do.
+"""Perturb the values that an equivalent program may round differently, to find the tolerance.
 
     %y = stablehlo.dot_general %a, %b : (...) -> tensor<4x4xbf16>
 
-is given a factor for each element, a further argument of the function:
+gets a factor for each element, a further argument of the function:
 
     %z = stablehlo.multiply %y, %factors : tensor<4x4xbf16>
 
-Factors of 1 leave the program what it was. Some that are one unit in the last place more or less
-make of it one that rounded to a neighbour there, as a sum in another order may. Factors are given
-to what is rounded to 16 bits; to sums, which are added in any order; to elementary functions, which
-each library computes in a way of its own; and to what is made of narrow floats in f32 or f64, as if
-it came in from outside.
+Factors of 1 do not change the program. A factor that is one unit in the last place more or less
+gives the result of rounding to a neighbour there, as a sum in another order may. These values get
+factors: values rounded to 16 bits; sums, which may be added in any order; elementary functions,
+which each library computes differently; and f32 or f64 values computed from narrow floats, as if
+they were inputs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.runtime.checking.tolerance import is_narrow
 
 _KINDS = 3
-"""Arguments of factors of one type: ops next to each other are not moved alike."""
+"""The number of arguments of factors per type, so that adjacent ops are perturbed differently."""
 _INLINE = "builtin.module(inline)"
 _HOLDS_OPS = ("scf.", "stablehlo.while", "stablehlo.if", "stablehlo.case")
 _MOVES = ("bufferization.", "tensor.")
@@ -72,9 +72,9 @@ _VARYING = frozenset(
 
 
 def add_factors(module: ir.Operation, function: ir.Operation) -> None:
-    """Multiply what may be rounded otherwise by further arguments of the function, its last ones.
+    """Multiply the values that may be rounded differently by further, last arguments.
 
-    What it calls is put where it is called before, if there is anything of that kind.
+    If there are any, callees are inlined before.
     """
     if not any(map(_may_round_otherwise, walk(module))):
         return
@@ -96,11 +96,12 @@ def add_factors(module: ir.Operation, function: ir.Operation) -> None:
 
 
 def ones(types: Sequence[TensorType]) -> list[Array]:
+    """Arrays of ones of these types."""
     return [np.ones(each.shape, each.dtype) for each in types]
 
 
 def moved(arrays: Sequence[Array], seed: int) -> list[Array]:
-    """The arrays with floats of 16 bits moved: half of them, by one unit in the last place."""
+    """The arrays with half of their floats of 16 bits changed by one unit in the last place."""
     generator = np.random.default_rng(seed)
     return [_moved(each, generator) if is_narrow(each.dtype) else each for each in arrays]
 
@@ -118,7 +119,7 @@ def _may_round_otherwise(op: ir.Operation) -> bool:
 
 
 def _varies(op: ir.Operation) -> bool:
-    """Whether floats that the op makes depend on who computes them; of sums of two they do not."""
+    """Whether the op's floats depend on the implementation; a sum of two does not."""
     if op.name in ("arith.addf", "stablehlo.add"):
         return False
     return any(each.name in _VARYING for each in (op, *_inside(op)))
@@ -134,7 +135,7 @@ def _is_narrow(value: ir.Value) -> bool:
 
 
 def _ops(op: ir.Operation) -> list[ir.Operation]:
-    """The ops in regions that tensors flow through: not those that say how to reduce."""
+    """The ops in regions through which tensors flow, without reducers."""
     found = []
     for inner in _inside(op):
         found.append(inner)
@@ -144,12 +145,12 @@ def _ops(op: ir.Operation) -> list[ir.Operation]:
 
 
 def _inside(op: ir.Operation) -> list[ir.Operation]:
-    """The ops of the op's own blocks, those of linalg's named ops too."""
+    """The ops of the op's own blocks, also those of linalg's named ops."""
     return [each for region in op.regions for block in region for each in operations(block)]
 
 
 def _rounded(op: ir.Operation) -> list[ir.OpResult]:
-    """Those of the op's results that hold elements which may be rounded otherwise."""
+    """The results of the op whose elements may be rounded differently."""
     if not _computes(op):
         return []
     concerned = _is_float if _varies(op) or any(map(_is_narrow, op.operands)) else _is_narrow
@@ -163,7 +164,7 @@ def _is_float(value: ir.Value) -> bool:
 
 
 def _computes(op: ir.Operation) -> bool:
-    """Whether elements of the op's results are more than those that it is given."""
+    """Whether the op computes new elements, rather than moving its operands'."""
     if op.name in _EXACT or op.name.startswith((*_MOVES, *_HOLDS_OPS)):
         return False
     if op.name in ("stablehlo.convert", "tosa.cast", "arith.sitofp", "arith.uitofp"):

@@ -1,8 +1,8 @@
-"""Long sums of f32, as upstream's loops are to compute them: in f64.
+"""Let upstream's loops compute long sums of f32 in f64.
 
     %r = linalg.reduce { arith.addf } ins(%x : tensor<4096xf32>) outs(%z : tensor<f32>)
 
-becomes the same of `arith.extf %x`, and `arith.truncf` of that: one after the other in f32, the
+becomes the same op on `arith.extf %x`, followed by `arith.truncf`. Added one by one in f32, the
 last of many elements would be rounded away.
 """
 
@@ -20,7 +20,7 @@ _CASTS = ("arith.extf", "arith.truncf")
 
 
 def sum_in_f64(function: ir.Operation) -> None:
-    """Rewrite the ops of linalg on tensors that make elements of f32 of many."""
+    """Rewrite the linalg ops on tensors that reduce many elements of f32."""
     for op in walk(function):
         if op.name.startswith("linalg.") and len(op.results) and _makes_f32_of_many(op):
             with ir.InsertionPoint(op), op.location:

@@ -1,4 +1,4 @@
-"""Floats of 16 bits as f32, rounded to 16 bits behind each op: what upstream's code is to compute.
+"""Let upstream's loops compute floats of 16 bits in f32, and round to 16 bits after each op.
 
     %y = linalg.matmul ins(%a, %b : tensor<4x4xbf16>, ...) outs(%c : tensor<4x4xbf16>)
     %z = arith.mulf %y, %factors
@@ -9,8 +9,8 @@ becomes
     %z = arith.mulf %y, %factors : tensor<4x4xf32>
     %r = arith.extf (arith.truncf %z : tensor<4x4xbf16>) : tensor<4x4xf32>
 
-as upstream's loops would round to bf16 each time that they add. What is rounded is what has factors
-(`rounding`). A function's arguments and results keep their types.
+because upstream's loops would otherwise round to bf16 after each addition. The rounded values are
+those that have factors (`rounding`). A function's arguments and results keep their types.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CASTS = ("arith.extf", "arith.truncf")
 
 
 def widen(function: ir.Operation, arguments: int) -> None:
-    """Rewrite a function that calls none, whose arguments from `arguments` on are factors."""
+    """Rewrite a function without calls, whose arguments from `arguments` on are factors."""
     own = list(body(function).arguments)
     products = [
         (use.owner.results[0], each.type)
@@ -54,7 +54,7 @@ def widen(function: ir.Operation, arguments: int) -> None:
 
 
 def _all(op: ir.Operation) -> list[ir.Operation]:
-    """All ops inside, the bodies of linalg's named ops too."""
+    """All ops inside, also in the bodies of linalg's named ops."""
     found = []
     for region in op.regions:
         for block in region:
@@ -117,7 +117,7 @@ def _wide(type_: ir.Type) -> ir.Type:
 
 
 def _extend(value: ir.Value, at: ir.InsertionPoint) -> None:
-    """Have what uses a narrow value use it as f32."""
+    """Replace the uses of a narrow value by its extension to f32."""
     uses = list(value.uses)
     if _is_narrow(value.type) and uses:
         with at, ir.Location.unknown():
@@ -126,7 +126,7 @@ def _extend(value: ir.Value, at: ir.InsertionPoint) -> None:
 
 
 def _round(value: ir.Value, type_: ir.Type) -> None:
-    """Have what uses a value of f32 use it as `type_` can hold it."""
+    """Replace the uses of an f32 value by the value rounded to `type_`."""
     uses = list(value.uses)
     with ir.InsertionPoint.after(value.owner), value.owner.location:
         rounded = build.cast("arith.extf", build.cast("arith.truncf", value, type_), value.type)
