@@ -179,7 +179,7 @@ class _Passing:
         return self._passage(moving, is_same=False)
 
     def through_unsharded(self) -> Passage:
-        """Gather the whole tensor, transfer it, and slice it: correct on any grids."""
+        """Gather the tensor, transfer it, and slice it: correct on any grids."""
         nothing = self.here.target
         to, away = (Path(tuple(greedy(each)), (0, 0, 0)) for each in (self.here, self.there))
         meeting = Meeting(to, nothing, nothing, away, (0, 0, 0))

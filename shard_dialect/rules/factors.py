@@ -20,6 +20,8 @@ from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.query import Query
 
 Kind = Reduction | Literal["passed", "whole", "permuted"]
+"""A passed factor may be split freely, a whole one must not be. Nor may a permuted one, because
+results belong to other devices' shards. Splitting a reduced one makes the results partial."""
 Places = Sequence[int | None]
 """A factor's dimension in each operand, or each result; `None`, or left out, where it has none."""
 

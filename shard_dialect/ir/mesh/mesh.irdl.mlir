@@ -1,23 +1,23 @@
-// The `mesh` dialect. Above each definition stands what it is; optional attributes stand there in
-// square brackets, for IRDL requires all that it names. The reference in docs/dialect.md is made of
-// this file. `verify.py` checks what IRDL cannot say.
+// The `mesh` dialect. The comment above each definition describes it, and lists its optional
+// attributes in square brackets, since IRDL requires all attributes that it names. docs/dialect.md is
+// generated from this file. `verify.py` makes the checks that IRDL cannot express.
 //
-// IRDL wants all operands of a variadic group to have one type: no op here takes a list of tensors.
+// In IRDL all operands of a variadic group have one type, so no op here takes a list of tensors.
 
 irdl.dialect @mesh {
-  // How a tensor lies on a grid, in the RFC's notation.
+  // The sharding of a tensor on a grid, in the RFC's notation.
   irdl.attribute @shard {
     %grid = irdl.base "#builtin.symbol_ref"
     %axes = irdl.base "#builtin.array"
     irdl.parameters(grid: %grid, axes: %axes)
   }
-  // A grid of `rank` axes. [dim_sizes, axis_names, device_ids]
+  // A grid with `rank` axes. [dim_sizes, axis_names, device_ids]
   irdl.operation @cluster {
     %name = irdl.base "#builtin.string"
     %rank = irdl.base "#builtin.integer"
     irdl.attributes {"sym_name" = %name, "rank" = %rank}
   }
-  // The part of a cluster that begins at `offsets` and has `sizes`, a grid of its own.
+  // A sub-cluster of a cluster, from `offsets` on with these `sizes`. It is a grid, too.
   irdl.operation @sub_cluster {
     %name = irdl.base "#builtin.string"
     %cluster = irdl.base "#builtin.symbol_ref"
@@ -25,7 +25,7 @@ irdl.dialect @mesh {
     %sizes = irdl.base "#builtin.array"
     irdl.attributes {"sym_name" = %name, "cluster" = %cluster, "offsets" = %offsets, "sizes" = %sizes}
   }
-  // How a tensor lies: itself, or as its users see it. [required, as_result]
+  // Annotates the sharding of a tensor: of the value, or only for its users. [required, as_result]
   irdl.operation @annotate {
     %type = irdl.any
     %size = irdl.any
@@ -34,7 +34,7 @@ irdl.dialect @mesh {
     irdl.attributes {"sharding" = %sharding}
     irdl.results(result: %type)
   }
-  // The same tensor, moved to lie so.
+  // The same tensor, resharded to this sharding.
   irdl.operation @reshard {
     %type = irdl.any
     %sharding = irdl.any
@@ -42,14 +42,14 @@ irdl.dialect @mesh {
     irdl.attributes {"sharding" = %sharding}
     irdl.results(result: %type)
   }
-  // All tensors of one group lie alike.
+  // All tensors of one group have the same sharding.
   irdl.operation @sharding_group {
     %type = irdl.any
     %id = irdl.base "#builtin.integer"
     irdl.operands(source: %type)
     irdl.attributes {"group_id" = %id}
   }
-  // The same tensor; propagation passes forward, backward, or none.
+  // The same tensor; it lets propagation pass forward, backward, or not at all.
   irdl.operation @propagation_barrier {
     %type = irdl.any
     %direction = irdl.base "#builtin.string"
@@ -57,7 +57,7 @@ irdl.dialect @mesh {
     irdl.attributes {"allowed_direction" = %direction}
     irdl.results(result: %type)
   }
-  // The shard that a device holds along the manual axes, where a manual computation begins.
+  // The local tensor along the manual axes, where a manual computation begins.
   irdl.operation @to_local {
     %from = irdl.any
     %to = irdl.any
@@ -67,7 +67,7 @@ irdl.dialect @mesh {
     irdl.attributes {"sharding" = %sharding, "manual_axes" = %axes}
     irdl.results(result: %to)
   }
-  // The tensor of such shards, where a manual computation ends.
+  // The global tensor of such local tensors, where a manual computation ends.
   irdl.operation @to_global {
     %from = irdl.any
     %to = irdl.any
@@ -77,7 +77,7 @@ irdl.dialect @mesh {
     irdl.attributes {"sharding" = %sharding, "manual_axes" = %axes}
     irdl.results(result: %to)
   }
-  // The place of this device along axes of a cluster, the last fastest. [cluster, mesh_axis]
+  // The index of this device along axes of a cluster, the last fastest. [cluster, mesh_axis]
   irdl.operation @idx {
     %index = irdl.base "!builtin.index"
     irdl.results(result: %index)
@@ -97,7 +97,7 @@ irdl.dialect @mesh {
     irdl.attributes {"mesh_axis" = %axes, "tensor_axis" = %dims}
     irdl.results(result: %to)
   }
-  // A partial tensor becomes whole: all shards of a group are joined.
+  // Reduces a partial tensor: every device of a group gets the reduction of all its shards.
   irdl.operation @all_reduce {
     %from = irdl.any
     %to = irdl.any
@@ -107,7 +107,7 @@ irdl.dialect @mesh {
     irdl.attributes {"mesh_axis" = %axes, "reduction" = %reduction}
     irdl.results(result: %to)
   }
-  // The same, and each device keeps its shard of a dimension.
+  // Reduces a partial tensor, and each device keeps its shard of a dimension.
   irdl.operation @reduce_scatter {
     %from = irdl.any
     %to = irdl.any
@@ -118,7 +118,7 @@ irdl.dialect @mesh {
     irdl.attributes {"mesh_axis" = %axes, "tensor_axis" = %dim, "reduction" = %reduction}
     irdl.results(result: %to)
   }
-  // Axes move from dimension `concat_axis` to dimension `split_axis`.
+  // Moves axes from dimension `concat_axis` to dimension `split_axis`.
   irdl.operation @all_to_all {
     %from = irdl.any
     %to = irdl.any
@@ -129,7 +129,7 @@ irdl.dialect @mesh {
     irdl.attributes {"mesh_axis" = %axes, "split_axis" = %split, "concat_axis" = %concat}
     irdl.results(result: %to)
   }
-  // Each device keeps its shard; nothing is communicated.
+  // Each device keeps its shard, without communication.
   irdl.operation @local_split {
     %from = irdl.any
     %to = irdl.any
@@ -138,7 +138,7 @@ irdl.dialect @mesh {
     irdl.attributes {"sharding" = %sharding}
     irdl.results(result: %to)
   }
-  // Each device gets what lies next to its shard as well, as the result's type says; or keeps less of it.
+  // Each device gets, or drops, elements next to its shard: the halo in the result's type.
   irdl.operation @update_halo {
     %from = irdl.any
     %to = irdl.any
@@ -155,7 +155,7 @@ irdl.dialect @mesh {
     irdl.attributes {"mesh_axis" = %axes, "reduction" = %reduction}
     irdl.results(result: %to)
   }
-  // A collective of the local form begins; its result is there when `done` gives it.
+  // Starts a collective of the local form; `done` returns its result.
   irdl.operation @start {
     %from = irdl.any
     %to = irdl.any
@@ -164,13 +164,13 @@ irdl.dialect @mesh {
     irdl.attributes {"collective" = %collective}
     irdl.results(result: %to)
   }
-  // Wait for what `start` began.
+  // Waits for the collective that `start` started.
   irdl.operation @done {
     %type = irdl.any
     irdl.operands(started: %type)
     irdl.results(result: %type)
   }
-  // Shards change places along axes; or go to the devices of another cluster. [mesh_axis, permutation, cluster]
+  // Permutes the shards of devices along axes, or sends them to the devices of another cluster. [mesh_axis, permutation, cluster]
   irdl.operation @collective_permute {
     %from = irdl.any
     %to = irdl.any
