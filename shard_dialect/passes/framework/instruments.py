@@ -30,12 +30,17 @@ class Instruments:
     strict: bool = False
 
     def attach(self, manager: PassManager) -> None:
+        """Have the manager verify, time and print as the flags ask.
+
+        Raises `ShardError` for a folder that cannot be made.
+        """
         manager.enable_verifier(self.verify_each)
         if self.timing:
             manager.enable_timing()
         self.attach_printing(manager)
 
     def attach_printing(self, manager: PassManager) -> None:
+        """Have the manager print the IR around all passes, for the flags that concern all."""
         if self.print_ir_tree_dir:
             _make_folder(self.print_ir_tree_dir)
         after = self.print_ir_after_all or self.print_ir_after_change

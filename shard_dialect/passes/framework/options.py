@@ -41,18 +41,21 @@ class Option:
 
     @property
     def field(self) -> str:
+        """The name of the dataclass field that holds the option."""
         return self.name.replace("-", "_")
 
     @property
     def type_text(self) -> str:
+        """The type as help shows it: the choices, `up|down`, or the name of the Python type."""
         return "|".join(self.choices) or self.kind.__name__
 
     @property
     def default_text(self) -> str:
+        """The default as it is written in a pipeline; `none` for `None`."""
         return "none" if self.default is None else written(self.default)
 
     def read(self, text: str, pass_name: str) -> object:
-        """The value that `text` says, or a `ShardError` that says what it may be."""
+        """The value of `text`. Raises `ShardError` with the values that the option takes."""
         if self.choices:
             if text in self.choices:
                 return text
@@ -68,7 +71,7 @@ class Option:
 
 
 def options_of(cls: type[Any]) -> tuple[Option, ...]:
-    """The options of a pass's class, without their help. `ShardError` for fields that are none.
+    """The options of a pass class, without help. Raises `ShardError` for fields of other types.
 
     >>> @dataclass(frozen=True)
     ... class Example:

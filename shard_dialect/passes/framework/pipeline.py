@@ -69,7 +69,7 @@ class Pipeline:
 
     @classmethod
     def build(cls, pipeline: str | Sequence[str | Pass], instruments: Instruments) -> Pipeline:
-        """Raises `ShardError` for passes and options that are not known."""
+        """A pipeline of a text or of passes. Raises `ShardError` for unknown passes, options."""
         nodes, nests = _read(pipeline)
         _check_known((*instruments.print_ir_before, *instruments.print_ir_after))
         manager = PassManager(_MODULE)
@@ -80,6 +80,7 @@ class Pipeline:
         return cls(manager, _until_ours(nodes))
 
     def run(self, module: ir.Module) -> None:
+        """Run all passes on `module`, in place. Raises `ShardError` where a pass refuses it."""
         doing(self.first)
         with reporting(module.context):
             _run(self.manager, module.operation)

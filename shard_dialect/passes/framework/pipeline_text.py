@@ -1,4 +1,4 @@
-"""The text of a pipeline, read: `propagate,materialize{strict=true},func.func(cse,canonicalize)`.
+"""Parses the text of a pipeline: `propagate,materialize{strict=true},func.func(cse,canonicalize)`.
 
 pipeline ::= [element {"," element}]
 element  ::= name ["{" options "}"]  |  anchor "(" pipeline ")"
@@ -30,7 +30,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Passes that run on each op called `anchor` (or on `any`) right inside of the op at hand."""
+    """Passes that run on each op called `anchor` (or on `any`) directly in the surrounding op."""
 
     anchor: str
     inside: tuple[Node, ...]

@@ -1,4 +1,4 @@
-"""The table of the passes by their names, which users may add theirs to."""
+"""The table of all passes by name; users register theirs in it."""
 
 from __future__ import annotations
 

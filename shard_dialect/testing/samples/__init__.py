@@ -1,0 +1,1 @@
+"""Random instances of each dialect's ops."""
