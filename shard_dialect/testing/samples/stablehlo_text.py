@@ -15,7 +15,7 @@ def hlo(
     region: str = "",
     constants: Mapping[int, str] | None = None,
 ) -> Sample:
-    """A sample of `"stablehlo.name"` in generic form; `constants` replaces operands by constants."""
+    """A sample of `"stablehlo.name"` in generic form, with `constants` for some operands."""
     known = constants or {}
     names: list[str] = []
     lines: list[str] = []

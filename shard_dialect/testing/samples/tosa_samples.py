@@ -263,7 +263,7 @@ def _matmul(name: str) -> Callable[[Draws], Sample]:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """A dimension of an image: sizes before and after, and the window's size, stride and padding."""
+    """A dimension of an image: sizes before and after, and the window's size, stride, padding."""
 
     size: int
     made: int
