@@ -156,15 +156,15 @@ def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> b
 
 def _check_device(program: Program, peers: Launched | None) -> None:
     """Raise if this is not the device that the program is for."""
-    wanted = program.device
-    if wanted is not None and peers and peers.all_make_groups:
+    device = program.device
+    if device is not None and peers and peers.all_make_groups:
         raise ShardError(
             f"{peers.name} ranks make device groups together: run programs of single devices, as "
-            f"this one of device {wanted}, with --backend=mpi or mpi4py"
+            f"this one of device {device}, with --backend=mpi or mpi4py"
         )
-    if wanted is not None and (peers is None or peers.rank != wanted):
+    if device is not None and (peers is None or peers.rank != device):
         raise ShardError(
-            f"this is the program of device {wanted} alone: start it as rank {wanted} of "
+            f"this is the program of device {device} alone: start it as rank {device} of "
             f"{program.devices}, beside those of the others"
         )
 

@@ -26,7 +26,7 @@ def inline_small(module: ir.Operation) -> None:
     sizes: dict[str, int] = {}
 
     def size(name: str) -> int:
-        """Ops of the function, with those of what is put into it; 0 if it stays a call."""
+        """The number of ops after inlining its calls; 0 if the function is not inlined."""
         if name not in sizes:
             whole = len(ops[name]) + sum(size(callee) for callee in called[name] if callee in ops)
             sizes[name] = whole if whole <= _SMALL or counts[name] < 2 else 0

@@ -57,8 +57,8 @@ class _Member:
 class Hub:
     """Receives from each rank's watch. They connect to `listener`, `None` if there is one rank.
 
-    `timeout` is in seconds, for all that the ranks do. `before_end` is called before it is said
-    that they end.
+    `timeout` is in seconds, for all that the ranks do. `before_end` is called before their end is
+    reported.
     """
 
     def __init__(

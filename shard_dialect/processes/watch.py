@@ -303,7 +303,7 @@ class _Watch:
             self._end()
 
     def _drain(self) -> None:
-        """Read the last that the child told; its own children may keep the pipe open."""
+        """Read the child's last messages; its own children may keep the pipe open."""
         while self._pipe in self._selector.get_map() and select.select([self._pipe], [], [], 0)[0]:
             self._listen()
 

@@ -44,7 +44,7 @@ def faults_in(module: ir.Operation) -> list[Fault]:
 
 
 def _missing_reduction(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
-    """What one device has, for what all have together."""
+    """Replace a reduction by one device's partial value."""
     if op.name == "shard.all_reduce" and op.operands[0].type == op.results[0].type:
         yield lambda: op.results[0].replace_all_uses_with(op.operands[0])
     elif op.name == "shard.reduce_scatter":
@@ -66,7 +66,7 @@ def _missing_reduction(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Chan
 
 
 def _doubled_reduction(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
-    """What all have together, once more for each of them."""
+    """Reduce a tensor once more, over the devices that have its sum already."""
     if op.name not in ("shard.all_reduce", "shard.reduce_scatter") or not _is_sum(op):
         return
     if op.name == "shard.all_reduce" and op.operands[0].type != op.results[0].type:
@@ -107,7 +107,7 @@ def _set_axes(op: ir.Operation, axes: Sequence[int]) -> None:
 
 
 def _other_slice(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
-    """A device's neighbour's slice, or one that begins elsewhere."""
+    """Take a neighbour's slice, or one that begins elsewhere."""
     listed = _listed(op)
     if op.name == "shard.all_slice" and listed is None:
         yield partial(_turn, op)
@@ -118,7 +118,7 @@ def _other_slice(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
 
 
 def _turn(op: ir.Operation) -> None:
-    """Have each device take the slice behind its own."""
+    """Let each device take the slice after its own."""
     value, dim = op.operands[0], op.attributes["slice_axis"].value
     size, part = value.type.shape[dim], op.results[0].type.shape[dim]
     with ir.InsertionPoint(op), op.location:
@@ -128,7 +128,7 @@ def _turn(op: ir.Operation) -> None:
 
 
 def _halo_off_by_one(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
-    """A shard that is put one element too early into what has room for its halo."""
+    """Insert a shard one element too early in its tensor with a halo."""
     if op.name != "tensor.insert_slice" or not _is_used_by(op, "shard.update_halo"):
         return
     offsets = list(op.attributes["static_offsets"])
@@ -174,7 +174,7 @@ def _set_list(op: ir.Operation, numbers: Sequence[int]) -> None:
 
 
 def _is_used_by(op: ir.Operation, name: str) -> bool:
-    """Whether what the op makes goes into such an op, by way of single elements and sums."""
+    """Whether such an op uses the result, through single elements and sums."""
     waiting, seen = list(op.results), set()
     while waiting:
         value = waiting.pop()

@@ -65,9 +65,10 @@ def placed(
         f"%{number}: {type_}{said(sharding)}"
         for number, (type_, sharding) in enumerate(zip(sample.operands, places, strict=True))
     )
-    wanted = results or [None] * len(sample.results)
+    shardings = results or [None] * len(sample.results)
     outputs = ", ".join(
-        f"{type_}{said(sharding)}" for type_, sharding in zip(sample.results, wanted, strict=True)
+        f"{type_}{said(sharding)}"
+        for type_, sharding in zip(sample.results, shardings, strict=True)
     )
     types = ", ".join(map(str, sample.results))
     returned = f"{', '.join(sample.result_names)} : {types}" if sample.results else ""

@@ -72,7 +72,7 @@ class Draws:
 
         def is_fit(each: Tensor) -> bool:
             pairs = zip(each.shape, sizes, strict=True)
-            return all(wanted in (None, size) for size, wanted in pairs)
+            return all(target in (None, size) for size, target in pairs)
 
         found = [
             each

@@ -122,8 +122,8 @@ class _Function:
         self.arguments: list[_Value] = []
         self.values: list[_Value] = []
         self.used: set[str] = set()
-        self.said: set[str] = set()
-        """What an annotation speaks of, or has made."""
+        self.annotated: set[str] = set()
+        """The names of annotated values, and of annotations' results."""
         self.lines: list[str] = []
         self.depth = 0
 
@@ -242,7 +242,7 @@ class _Function:
 
     def annotate(self) -> None:
         """Annotate the latest value: itself, or for its users."""
-        if not self.values or self.values[-1].name in self.said:
+        if not self.values or self.values[-1].name in self.annotated:
             return
         value, number = self.values[-1], self.module.fresh()
         name, kind = f"%s{number}", self.rng.randrange(3 if value.type.shape else 2)
@@ -260,14 +260,14 @@ class _Function:
                 f"%l{number} = shard.sharding @g split_axes = {axes} : !shard.sharding",
                 f"{name} = shard.shard {value.name} to %l{number}{for_users} : {value.type}",
             ]
-        self.said |= {value.name, name}
+        self.annotated |= {value.name, name}
         self.used.add(value.name)
         self.values.append(replace(value, name=name))
 
     def on_boundary(self, value: _Value) -> str:
-        if not chance(self.rng, 0.5) or value.name in self.said:
+        if not chance(self.rng, 0.5) or value.name in self.annotated:
             return ""
-        self.said.add(value.name)
+        self.annotated.add(value.name)
         return said(self.module.sharding(value.type, sub_axes=True))
 
     # Control flow

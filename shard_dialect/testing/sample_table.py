@@ -69,7 +69,7 @@ _ONE_PRECISION = {
     "stablehlo": "batch_norm_grad batch_norm_inference batch_norm_training bitcast_convert"
     " cholesky convert custom_call fft reduce_precision rng rng_bit_generator triangular_solve",
 }
-"""Ops whose samples say themselves what their floats are, or that have no others."""
+"""Ops whose samples choose their float types themselves, or have only one."""
 
 
 def can_be_narrow(sample: Sample) -> bool:

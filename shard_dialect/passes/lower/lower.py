@@ -175,7 +175,7 @@ def _is_sharded(op: ir.Operation) -> bool:
 
 
 def _read_scales_alike(module: ir.Operation) -> None:
-    """Hide one of multiplier and shift if it alone is constant: upstream mishandles that."""
+    """Hide a multiplier or shift that alone is constant, as upstream makes it an empty tensor."""
     for op in [each for each in walk(module) if each.name == "tosa.rescale"]:
         scales = list(op.operands)[1:3]
         known = [build.constant_value(scale) is not None for scale in scales]

@@ -26,15 +26,15 @@ LARGEST = 16
 
 
 def move_past(
-    reshard: ir.Operation, wanted: Sharding, shardings: Shardings, *, narrow: bool = False
+    reshard: ir.Operation, target: Sharding, shardings: Shardings, *, narrow: bool = False
 ) -> bool:
-    """Let ops after `reshard` use its tensor in the sharding `wanted`, as far as that is cheapest.
+    """Let ops after `reshard` use its tensor in the sharding `target`, as far as that is cheapest.
 
     Returns whether anything changed. With `narrow`, conversions may round partial sums.
     """
-    grid = shardings.grid(wanted.grid)
+    grid = shardings.grid(target.grid)
     region = _Region(
-        reshard, wanted, Resharder(shardings, grid), OpShardingFinder(shardings, narrow)
+        reshard, target, Resharder(shardings, grid), OpShardingFinder(shardings, narrow)
     )
     best, length = Change(), 0
     for size, change in region.grow():
@@ -47,7 +47,7 @@ def move_past(
 @dataclass
 class _Region:
     reshard: ir.Operation
-    wanted: Sharding
+    target: Sharding
     resharder: Resharder
     finder: OpShardingFinder
     ops: list[tuple[ir.Operation, OpSharding, OpSharding]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class _Region:
 
     def grow(self) -> Iterator[tuple[int, Change]]:
         """Add ops one by one; yield the number of ops, and what rewriting them would change."""
-        self.values[self.reshard.results[0]] = self.wanted
+        self.values[self.reshard.results[0]] = self.target
         total = Change()
         waiting = self._users_of(self.reshard.results[0])
         while waiting and len(self.ops) < LARGEST:
@@ -97,7 +97,7 @@ class _Region:
         inside = [op for op, _, _ in self.ops[:count]]
         resharded = self.reshard.results[0]
         origin = self.reshard.operands[0]
-        moved = self.resharder.bytes_between(origin, self.resharder.lies(origin), self.wanted)
+        moved = self.resharder.bytes_between(origin, self.resharder.lies(origin), self.target)
         if all(user in inside for user in users(resharded)):
             moved -= self.resharder.bytes_of(self.reshard)
         for op in inside:
@@ -112,7 +112,7 @@ class _Region:
             return
         inside = [op for op, _, _ in self.ops[:count]]
         with ir.InsertionPoint(self.reshard), self.reshard.location:
-            self.resharder.bring_from(self.reshard, self.wanted)
+            self.resharder.bring_from(self.reshard, self.target)
         for op, _, then in self.ops[:count]:
             self.resharder.do(op, then)
         for op, now, _ in self.ops[:count]:

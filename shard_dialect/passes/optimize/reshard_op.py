@@ -130,7 +130,7 @@ class Resharder:
     def operands_change(
         self, op: ir.Operation, now: OpSharding, then: OpSharding, done: Container[ir.Value] = ()
     ) -> Change:
-        """What resharding the operands of `op` adds, without those in `laid`, which are done."""
+        """What resharding the operands of `op` adds; the values in `done` are resharded already."""
         moved = 0
         needs: dict[ir.Value, set[Sharding]] = {}
         for value, sharding in zip(op.operands, then.operands, strict=True):

@@ -45,6 +45,6 @@ class SinkReductions(CollectivePass):
         with suppress(ShardingError):  # of a reduce-scatter: the axes split the result
             candidates.append(target.with_partial(source.partial, source.reduction))
         return any(
-            move_past(reshard, wanted, shardings, narrow=self.narrow)
-            for wanted in dict.fromkeys(candidates)
+            move_past(reshard, candidate, shardings, narrow=self.narrow)
+            for candidate in dict.fromkeys(candidates)
         )

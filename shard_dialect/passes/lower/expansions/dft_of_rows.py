@@ -106,7 +106,7 @@ class _Row:
     def size(self) -> int:
         return int(self.halves.type.shape[1])
 
-    def transform(self, load: Load, wanted: int, store: Store) -> None:
+    def transform(self, load: Load, results: int, store: Store) -> None:
         def take(place: ir.Value, _: Values) -> Values:
             loop_code.store(load(place), self.halves, [0, place])
             return []
@@ -124,7 +124,7 @@ class _Row:
             store(value if self.scale == 1 else _scaled(value, self.scale), place)
             return []
 
-        loop_code.loop(0, wanted, [], put)
+        loop_code.loop(0, results, [], put)
 
     def _stage(self, factor: int, _: ir.Value, known: Values) -> Values:
         """From transforms of `length` to those of `factor` times as many elements."""
@@ -197,7 +197,7 @@ class _Convolution:
         is_inside = loop_code.less(place, self.size)
         return loop_code.chosen(is_inside, value, reductions.identity_value("sum", value.type))
 
-    def transform(self, load: Load, wanted: int, store: Store) -> None:
+    def transform(self, load: Load, results: int, store: Store) -> None:
         def multiply(value: ir.Value, place: ir.Value) -> None:
             product = _op("mul", value, loop_code.load(self.kernel, [place]))
             loop_code.store(_conjugate(product), self.spectrum, [place])
@@ -209,7 +209,7 @@ class _Convolution:
         )
         self.row.transform(
             lambda place: loop_code.load(self.spectrum, [place]),
-            wanted,
+            results,
             lambda value, at: store(_op("mul", _conjugate(value), self.chirp.at(at)), at),
         )
 

@@ -52,7 +52,7 @@ _EXACT = frozenset(
     }.items()
     for name in names.split()
 )
-"""Ops that give elements as they are given them, or round to whole numbers."""
+"""Ops that return their operands' elements, or round to integers."""
 _VARYING = frozenset(
     f"{dialect}.{name}"
     for dialect, names in {
@@ -68,7 +68,7 @@ _VARYING = frozenset(
     }.items()
     for name in names.split()
 )
-"""Ops that are, or whose regions hold, what is computed in more than one way."""
+"""Ops whose result depends on the implementation, by themselves or in their regions."""
 
 
 def add_factors(module: ir.Operation, function: ir.Operation) -> None:
