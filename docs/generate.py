@@ -21,7 +21,7 @@ from cuts import cuts_page
 
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.options import documented_options
-from shard_dialect.passes.framework.registry import PASSES, PIPELINES, pass_class
+from shard_dialect.passes.framework.pass_table import PASSES, PIPELINES, pass_class
 
 DOCS = Path(__file__).parent
 IR = DOCS.parent / "shard_dialect" / "ir"

@@ -19,7 +19,7 @@ from shard_dialect.model import ShardingRule
 from shard_dialect.passes.framework import pipeline as pipelines
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.instruments import Instruments
-from shard_dialect.passes.framework.registry import register_pass
+from shard_dialect.passes.framework.pass_table import register_pass
 from shard_dialect.rules import Query, sharding_rule
 from shard_dialect.runtime.communication_report import Report
 

@@ -101,7 +101,7 @@ SLOW = """
 import time
 from dataclasses import dataclass
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.framework.registry import register_pass
+from shard_dialect.passes.framework.pass_table import register_pass
 
 @register_pass
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pytest
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import ShardingRule
+from shard_dialect.passes.framework.pass_table import PASSES, pass_class
 from shard_dialect.passes.framework.pipeline import make_pass, run_pipeline
-from shard_dialect.passes.framework.registry import PASSES, pass_class
 from shard_dialect.rules import Query, sharding_rule
 from tests.conftest import ROOT, Program
 

@@ -13,9 +13,9 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.options import documented_options, options_of, read_options
+from shard_dialect.passes.framework.pass_table import register_pass
 from shard_dialect.passes.framework.pipeline import described, make_pass, run_pipeline
 from shard_dialect.passes.framework.pipeline_text import Element, Group, Node, parse_pipeline
-from shard_dialect.passes.framework.registry import register_pass
 
 NAMES = st.from_regex(r"[a-z][a-z0-9.-]{0,8}", fullmatch=True)
 ELEMENTS: st.SearchStrategy[Node] = st.builds(Element, NAMES, st.sampled_from(["", "a=1 b={x,y}"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shard_dialect.ir.bindings import provider
 from shard_dialect.passes.framework.options import documented_options
-from shard_dialect.passes.framework.registry import PIPELINES, pass_class, pass_names
+from shard_dialect.passes.framework.pass_table import PIPELINES, pass_class, pass_names
 
 _WIDTH = 26
 _UPSTREAM = re.compile(r"^ {2,8}--([\w-]+) +-   (.*)$", re.MULTILINE)

@@ -1,8 +1,8 @@
-"""Sharding rules, and what else the passes must know of each op (`op_record`, `registry`)."""
+"""Sharding rules, and what else the passes must know of each op (`op_record`, `op_table`)."""
 
 from shard_dialect.rules.op_record import OpRecord
+from shard_dialect.rules.op_table import record_of, rule_of, sharding_rule
 from shard_dialect.rules.partitioned_op import PartitionedOp, Shard
 from shard_dialect.rules.query import Query
-from shard_dialect.rules.registry import record_of, rule_of, sharding_rule
 
 __all__ = ["OpRecord", "PartitionedOp", "Query", "Shard", "record_of", "rule_of", "sharding_rule"]

@@ -9,9 +9,9 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.masking import as_index, keep_first
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.dialects.linalg_bodies import may_be_padded
+from shard_dialect.rules.op_table import record_of
 from shard_dialect.rules.padding import Filling
 from shard_dialect.rules.partitioned_op import PartitionedOp
-from shard_dialect.rules.registry import record_of
 
 
 def may_be_uneven(op: ir.Operation, rule: ShardingRule) -> frozenset[int]:

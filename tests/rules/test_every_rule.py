@@ -22,7 +22,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Grid
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.rules import registry
+from shard_dialect.rules import op_table
 from shard_dialect.testing import (
     NOT_RUN,
     SAMPLES,
@@ -77,7 +77,7 @@ def programs_of(sample: Sample, count: int) -> list[str]:
 
 
 def without_sample() -> set[str]:
-    return set(registry.RECORDS) - set(SAMPLES) - set(NOT_SAMPLED)
+    return set(op_table.RECORDS) - set(SAMPLES) - set(NOT_SAMPLED)
 
 
 def test_every_rule_has_a_sample() -> None:
@@ -87,8 +87,8 @@ def test_every_rule_has_a_sample() -> None:
 def test_a_rule_without_a_sample_is_found_and_one_with_it_joins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(registry, "RECORDS", dict(registry.RECORDS))
-    registry.sharding_rule("example.twice")("([i]) -> ([i])")
+    monkeypatch.setattr(op_table, "RECORDS", dict(op_table.RECORDS))
+    op_table.sharding_rule("example.twice")("([i]) -> ([i])")
     assert without_sample() == {"example.twice"}
 
     def draw(draws: Draws) -> Sample:

@@ -268,7 +268,7 @@ SLOW = """
 import sys, time
 from datetime import timedelta
 from shard_dialect.run import main
-from shard_dialect.runtime.communicators import torch_distributed
+from shard_dialect.runtime.communicators import torch_world
 from shard_dialect.runtime.communicators.world import Launched
 
 run = Launched.run
@@ -278,7 +278,7 @@ def running(self, *arguments):
     time.sleep(8 * self.rank)
     return found
 
-torch_distributed._TIMEOUT = timedelta(seconds=4)
+torch_world._TIMEOUT = timedelta(seconds=4)
 Launched.run = running
 sys.exit(main())
 """
@@ -435,7 +435,7 @@ def test_an_output_that_is_written_in_part_is_removed(
 
 NO_COMMUNICATOR = """
 from mpi4py import MPI
-from shard_dialect.runtime.communicators.mpi import MpiWorld
+from shard_dialect.runtime.communicators.mpi_world import MpiWorld
 
 number = MpiWorld._number
 MpiWorld._number = lambda world, handle: (

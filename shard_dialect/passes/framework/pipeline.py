@@ -19,6 +19,7 @@ from shard_dialect.ir.diagnostics import from_mlir, reporting
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.instruments import Instruments
 from shard_dialect.passes.framework.options import options_of, read_options
+from shard_dialect.passes.framework.pass_table import PIPELINES, pass_class, pass_names
 from shard_dialect.passes.framework.pipeline_text import (
     Element,
     Group,
@@ -26,7 +27,6 @@ from shard_dialect.passes.framework.pipeline_text import (
     elements_of,
     parse_pipeline,
 )
-from shard_dialect.passes.framework.registry import PIPELINES, pass_class, pass_names
 from shard_dialect.processes.supervise import doing
 
 _MODULE = "builtin.module"

@@ -27,7 +27,7 @@ from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, Shard
 from shard_dialect.model.axis import Axes
 from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.rules import rule_of
-from shard_dialect.rules.registry import carries
+from shard_dialect.rules.op_table import carries
 from shard_dialect.rules.uneven_shards import may_be_uneven
 
 _FREE = (*COLLECTIVES, *FLOWS, *ENDS, "func.call")

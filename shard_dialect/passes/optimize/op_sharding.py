@@ -12,7 +12,7 @@ from shard_dialect.model import Axes, Grid, Sharding, ShardingError, ShardingRul
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.materialize.type_consistency import assignment_of, partial_too
 from shard_dialect.rules import rule_of
-from shard_dialect.rules.registry import carries
+from shard_dialect.rules.op_table import carries
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce
+from shard_dialect.passes.framework.pass_table import PIPELINES
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.passes.framework.registry import PIPELINES
 from shard_dialect.runtime.checking.check import Compared, Expected, compared
 from shard_dialect.runtime.checking.reference import Judge, Reference, judged_by
 from shard_dialect.runtime.checking.tolerance import compare

@@ -26,11 +26,11 @@ def world_of(backend: str) -> Callable[[], Launched] | None:
     function is called. Raises `MissingExtra` if the backend's package is not installed.
     """
     if backend in ("mpi", "mpi4py"):
-        from shard_dialect.runtime.communicators.mpi import MpiWorld
+        from shard_dialect.runtime.communicators.mpi_world import MpiWorld
 
         return MpiWorld
     if backend == "torch":
-        from shard_dialect.runtime.communicators.torch_distributed import TorchWorld
+        from shard_dialect.runtime.communicators.torch_world import TorchWorld
 
         return TorchWorld
     return None

@@ -22,7 +22,7 @@ from shard_dialect.passes.lower.expansions.fft import fft
 from shard_dialect.passes.lower.expansions.matrix_decompositions import cholesky, triangular_solve
 from shard_dialect.passes.lower.expansions.scalars_from_tensors import compute_elements
 from shard_dialect.passes.lower.expansions.sort import sort
-from shard_dialect.rules.registry import RECORDS
+from shard_dialect.rules.op_table import RECORDS
 
 _Expansion = Callable[[ir.Operation], Sequence[ir.Value]]
 _TO_OTHERS: dict[str, _Expansion] = {

@@ -8,7 +8,7 @@ from shard_dialect.ir.diagnostics import note_at, remark
 from shard_dialect.ir.user_dialects import register_dialect
 from shard_dialect.model import ShardingRule
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.framework.registry import register_pass
+from shard_dialect.passes.framework.pass_table import register_pass
 from shard_dialect.rules import Query, sharding_rule
 
 register_dialect(

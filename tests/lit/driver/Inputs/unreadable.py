@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.framework.registry import register_pass
+from shard_dialect.passes.framework.pass_table import register_pass
 
 
 @register_pass
