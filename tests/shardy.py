@@ -9,7 +9,8 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import Function, Op, read_function
+from shard_dialect.ir.numbered_function import Function, Op
+from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.pipeline import run_pipeline

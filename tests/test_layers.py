@@ -1,7 +1,9 @@
 """Imports go only downward through the layers of docs/design.md."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,40 @@ def test_imports_go_down(path: Path) -> None:
         assert RANKS[layer] <= RANKS[own], f"{own} imports {name}"
 
 
+def module_of(path: Path) -> str:
+    name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Ours, those that are imported late or for types alone included."""
+    known = {module_of(each) for each in MODULES}
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module in known:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (names & known) | ({node.module} if names - known else set())
+    return found - {module_of(path)}
+
+
+def test_there_is_no_circle_of_imports() -> None:
+    """Beside the package itself, which gives the names of `api` to those that ask for them."""
+    graph = {module_of(path): imported_modules(path) for path in MODULES if path != MODULES[0]}
+    tuple(TopologicalSorter(graph).static_order())  # raises a CycleError
+
+
+def test_no_two_modules_have_one_name() -> None:
+    """Beside packages, a pass's folder for one, and the classless dialects', which MLIR names."""
+    paths = [path for path in MODULES if path.parent.name != "classless"]
+    counts = Counter(path.stem for path in paths if path.stem != "__init__")
+    assert not {name for name, count in counts.items() if count > 1}
+
+
+def test_no_folder_is_large() -> None:
+    counts = Counter(path.parent for path in MODULES)
+    assert max(counts.values()) <= 16
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_mlir_is_found_in_one_place(path: Path) -> None:
     if path == PACKAGE / "ir" / "bindings.py":
@@ -72,7 +108,7 @@ def test_optional_packages_are_imported_by_their_backends_only() -> None:
         path.name
         for path in MODULES
         for name in imported(path)
-        if name.split(".")[0] in ("mpi_world.py", "torch", "jax")
+        if name.split(".")[0] in ("mpi4py", "torch", "jax")
     }
     assert users == {
         "mpi_world.py",

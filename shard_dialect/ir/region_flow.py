@@ -13,12 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from shard_dialect.ir.bindings import ir
-
-if TYPE_CHECKING:
-    from shard_dialect.ir.numbered_function import Block, Op
+from shard_dialect.ir.numbered_function import Block, Op
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from shard_dialect.ir.mesh.find_annotations import annotated_values, merged
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.mesh.stage_attributes import check_stages
-from shard_dialect.ir.numbered_function import read_function
+from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.region_flow import FLOWS
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard.check_shard_ops import check as check_upstream

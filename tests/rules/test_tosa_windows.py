@@ -3,7 +3,7 @@
 import pytest
 
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.numbered_function import read_functions
+from shard_dialect.ir.read_function import read_functions
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import operations
 from shard_dialect.rules.rule_cache import RuleMemo

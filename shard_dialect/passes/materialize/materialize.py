@@ -34,7 +34,8 @@ from shard_dialect.ir.mesh.manual_computation import TO_GLOBAL, TO_LOCAL, is_man
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import Block, Op, read_functions
+from shard_dialect.ir.numbered_function import Block, Op
+from shard_dialect.ir.read_function import read_functions
 from shard_dialect.ir.region_flow import (
     ENDS,
     FLOWS,

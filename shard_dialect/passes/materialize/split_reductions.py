@@ -23,7 +23,7 @@ from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import read_functions
+from shard_dialect.ir.read_function import read_functions
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.materialize.target_shardings import read_target_shardings

@@ -50,7 +50,7 @@ from shard_dialect.ir.mesh.manual_computation import computations_around, grid_o
 from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import read_function
+from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.region_flow import FLOWS
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import (

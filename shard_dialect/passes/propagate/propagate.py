@@ -35,7 +35,8 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import Block, Function, Op, read_functions
+from shard_dialect.ir.numbered_function import Block, Function, Op
+from shard_dialect.ir.read_function import read_functions
 from shard_dialect.ir.region_flow import FLOWS
 from shard_dialect.model import Annotation, Grid, Sharding
 from shard_dialect.passes.framework.base import Pass
