@@ -78,7 +78,7 @@ def test_chlo_that_is_wrong_is_so_in_its_place() -> None:
 
 @with_jaxlib
 def test_chlo_beside_shard_says_what_to_write_instead() -> None:
-    with make_context(), pytest.raises(ShardError, match="as 'sdy' or 'mesh' attributes"):
+    with make_context(), pytest.raises(ShardError, match="by 'sdy' or 'mesh' attributes"):
         Source.of(f"shard.grid @g(shape = 2)\n{CHLO}").parse()
 
 
