@@ -148,8 +148,8 @@
 // LOWERED-NEXT{LITERAL}: module {
 // LOWERED-NEXT{LITERAL}:   memref.global "private" constant @__constant_2x4x16xf32 : memref<2x4x16xf32> = dense<0.000000e+00> {alignment = 64 : i64}
 // LOWERED-NEXT{LITERAL}:   shard.grid @grid(shape = 2)
-// LOWERED-NEXT{LITERAL}:   func.func private @mesh_all_gather_0(memref<2x4x4xf32>, memref<4x4x4xf32>) attributes {llvm.emit_c_interface, mesh.collective = {gather_axis = 0 : index, grid = @grid, grid_axes = array<i16: 0>, name = "shard.all_gather"}}
-// LOWERED-NEXT{LITERAL}:   func.func private @mesh_reduce_scatter_0(memref<4x4x4xf32>, memref<2x4x4xf32>) attributes {llvm.emit_c_interface, mesh.collective = {grid = @grid, grid_axes = array<i16: 0>, name = "shard.reduce_scatter", reduction = #shard<partial sum>, scatter_dim = 0 : index}}
+// LOWERED-NEXT{LITERAL}:   func.func private @mesh_all_gather_0(memref<2x4x4xf32>, memref<4x4x4xf32>) attributes {llvm.emit_c_interface, mesh.collective = {gather_axis = 0 : index, grid = @grid, grid_axes = array<i16: 0>, mesh.local_types = [tensor<2x4x4xf32>, tensor<2x4x8xf32>], name = "shard.all_gather"}}
+// LOWERED-NEXT{LITERAL}:   func.func private @mesh_reduce_scatter_0(memref<4x4x4xf32>, memref<2x4x4xf32>) attributes {llvm.emit_c_interface, mesh.collective = {grid = @grid, grid_axes = array<i16: 0>, mesh.local_types = [tensor<2x4x8xf32>, tensor<2x4x4xf32>], name = "shard.reduce_scatter", reduction = #shard<partial sum>, scatter_dim = 0 : index}}
 // LOWERED-NEXT{LITERAL}:   func.func @main(%arg0: memref<2x4x4xf32> {mesh.argument = tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>}, %arg1: memref<8x16xf32> {mesh.argument = tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>}, %arg2: memref<16x8xf32> {mesh.argument = tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>}, %arg3: memref<2x4x4xf32> {mesh.result = tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>}) attributes {mesh.form = "lowered"} {
 // LOWERED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // LOWERED-NEXT{LITERAL}:     %0 = memref.get_global @__constant_2x4x16xf32 : memref<2x4x16xf32>
