@@ -8,6 +8,7 @@ becomes, with the declaration once for all calls like it
     func.func private @mesh_all_gather_0(memref<4x4xf32>, memref<8x4xf32>) attributes {
       llvm.emit_c_interface,
       mesh.collective = {gather_axis = 0 : index, grid = @g, grid_axes = array<i16: 0>,
+                         mesh.local_types = [tensor<4x4xf32>, tensor<4x8xf32>],
                          name = "shard.all_gather"}}
 
     %a = memref.alloc() : memref<8x4xf32>

@@ -3,6 +3,7 @@
     func.func private @mesh_all_gather_0(memref<4x4xf32>, memref<8x4xf32>) attributes {
       llvm.emit_c_interface,
       mesh.collective = {gather_axis = 0 : index, grid = @g, grid_axes = array<i16: 0>,
+                         mesh.local_types = [tensor<4x4xf32>, tensor<4x8xf32>],
                          name = "shard.all_gather"}}
     call @mesh_all_gather_0(%given, %filled)
 
