@@ -31,6 +31,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All that the launched programs compile; who runs other tests beside these has it too."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "collectives"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for native in (True, False):
         compile_all(folder, native=native)
     return folder
