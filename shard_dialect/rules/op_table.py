@@ -82,22 +82,28 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
     A rule written on the op takes precedence over the record. Raises `ShardError` where the text of
     a rule is malformed, or does not fit the op.
     """
-    record = record_of(op)
-    function = manual_collectives.rule_inside(op) or (record.rule if record else None)
+    function = _function_of(op)
+    query = Query.of(op) if function else None
+    if function is None or query is None:
+        return None
+    found = function(query)
+    if isinstance(found, str):
+        return read_rule(found, (*query.operands, *query.results)).rule
+    return found
+
+
+def _function_of(op: ir.Operation) -> RuleFunction | None:
     if RULE in op.attributes:
         text = op.attributes[RULE].value
-        function = lambda _: text  # noqa: E731
-    query = Query.of(op) if function else None
-    found = function(query) if function and query else None
-    if query is not None and isinstance(found, str):
-        return read_rule(found, (*query.operands, *query.results)).rule
-    return None if isinstance(found, str) else found
+        return lambda _: text
+    record = record_of(op)
+    return manual_collectives.rule_inside(op) or (record.rule if record else None)
 
 
 def carries(
     op: ir.Operation, rule: ShardingRule, numbers: Numbers, reduction: Reduction, *, narrow: bool
 ) -> Numbers | None:
-    """The operands that must be partial, besides those at `numbers`, so that the result is.
+    """All operands that must be partial, where those at `numbers` are, so that the result is.
 
     `None` if the result would not be the partial value. With `narrow`, conversions may round each
     summand.

@@ -72,9 +72,16 @@ def identities_without_zero_points(*numbers: int) -> PaddingFunction:
     return padding
 
 
-def valid_indices(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
-    """Zeros in the second operand, whose indices the op does not check."""
-    return [Filling(1, frozenset(range(len(rule.sizes))), 0)]
+def in_second_operand(content: int) -> PaddingFunction:
+    """The integer `content` in all padding of the second operand.
+
+    Zeros for indices that the op does not check, harmless integers for `HARMLESS`.
+    """
+
+    def padding(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
+        return [Filling(1, frozenset(range(len(rule.sizes))), content)]
+
+    return padding
 
 
 HARMLESS = {
@@ -89,8 +96,3 @@ HARMLESS = {
     "tosa.intdiv": 1,
 }
 """Ops that end the program for some second operands, each with a harmless one."""
-
-
-def harmless_operand(op: ir.Operation, rule: ShardingRule) -> list[Filling]:
-    """A value in the second operand that does not end the program."""
-    return [Filling(1, frozenset(range(len(rule.sizes))), HARMLESS[op.name])]

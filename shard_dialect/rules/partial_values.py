@@ -58,9 +58,18 @@ def chooses(query: PartialQuery) -> Numbers | None:
     return frozenset({1, 2}) if query.numbers <= {1, 2} else None
 
 
-def adds(query: PartialQuery) -> Numbers | None:
-    """For sums and differences: all operands."""
-    return joins(query) if query.reduction == "sum" else None
+def _joins_by(reduction: Reduction) -> PartialFunction:
+    return lambda query: joins(query) if query.reduction == reduction else None
+
+
+adds = _joins_by("sum")
+"""For sums and differences: all operands, if they are partial sums."""
+multiplies_alike = _joins_by("product")
+"""For elementwise products of operands of one type: all, if they are partial products."""
+takes_maximum = _joins_by("max")
+"""For maxima: all operands, if they are partial maxima."""
+takes_minimum = _joins_by("min")
+"""For minima: all operands, if they are partial minima."""
 
 
 def negates(query: PartialQuery) -> Numbers | None:
@@ -79,24 +88,9 @@ def multiplies(query: PartialQuery) -> Numbers | None:
     return joins(query) if query.reduction == "product" else scales(query)
 
 
-def multiplies_alike(query: PartialQuery) -> Numbers | None:
-    """For elementwise products of one type: all operands, if they are partial products."""
-    return joins(query) if query.reduction == "product" else None
-
-
 def divides(query: PartialQuery) -> Numbers | None:
     """For divisions: a dividend of floats, since integers would be rounded."""
     return negates(query) if _is_float(query.op.operands[0]) else None
-
-
-def takes_maximum(query: PartialQuery) -> Numbers | None:
-    """For maxima: all operands, if they are partial maxima."""
-    return joins(query) if query.reduction == "max" else None
-
-
-def takes_minimum(query: PartialQuery) -> Numbers | None:
-    """For minima: all operands, if they are partial minima."""
-    return joins(query) if query.reduction == "min" else None
 
 
 def reduces(query: PartialQuery) -> Numbers | None:

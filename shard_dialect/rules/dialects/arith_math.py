@@ -5,7 +5,7 @@ from __future__ import annotations
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.op_record import OpRecord, alike
-from shard_dialect.rules.padding import HARMLESS, harmless_operand
+from shard_dialect.rules.padding import HARMLESS, in_second_operand
 from shard_dialect.rules.partial_values import (
     adds,
     chooses,
@@ -69,8 +69,8 @@ RECORDS: dict[str, OpRecord] = {
     **alike("arith", _ARITH, _PLAIN),
     **alike("math", _MATH, _PLAIN),
     **{
-        name: OpRecord(elementwise, padding=harmless_operand)
-        for name in HARMLESS
+        name: OpRecord(elementwise, padding=in_second_operand(content))
+        for name, content in HARMLESS.items()
         if name.startswith(("arith.", "math."))
     },
     **alike("arith", ("addf", "addi", "subf", "subi"), OpRecord(elementwise, partial=adds)),

@@ -17,10 +17,10 @@ from shard_dialect.rules.dialects.tosa_data_movement import partition_shape, set
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.op_record import OpRecord, alike
 from shard_dialect.rules.padding import (
-    harmless_operand,
+    HARMLESS,
     identities,
     identities_without_zero_points,
-    valid_indices,
+    in_second_operand,
 )
 from shard_dialect.rules.partial_values import adds, chooses, moves, reduces
 from shard_dialect.rules.partitioned_op import PartitionedOp
@@ -190,8 +190,8 @@ RECORDS: dict[str, OpRecord] = {
     "tosa.argmax": OpRecord(argmax),
     "tosa.dim": OpRecord(no_factors),
     "tosa.fft2d": OpRecord(fourier),
-    "tosa.gather": OpRecord(gather, padding=valid_indices),
-    "tosa.intdiv": OpRecord(elementwise, padding=harmless_operand),
+    "tosa.gather": OpRecord(gather, padding=in_second_operand(0)),
+    "tosa.intdiv": OpRecord(elementwise, padding=in_second_operand(HARMLESS["tosa.intdiv"])),
     "tosa.matmul": OpRecord(matmul("ncw"), padding=identities_without_zero_points(2, 3)),
     "tosa.matmul_t": OpRecord(matmul("nwc"), padding=identities_without_zero_points(2, 3)),
     "tosa.mul": OpRecord(with_parameters(2)),
@@ -206,8 +206,8 @@ RECORDS: dict[str, OpRecord] = {
     "tosa.reshape": OpRecord(reshape, partition=partition_shape(1), partial=moves),
     "tosa.reverse": OpRecord(along_axis("permuted"), partial=moves),
     "tosa.rfft2d": OpRecord(fourier),
-    "tosa.row_gather": OpRecord(gather, padding=valid_indices),
-    "tosa.scatter": OpRecord(scatter, padding=valid_indices),
+    "tosa.row_gather": OpRecord(gather, padding=in_second_operand(0)),
+    "tosa.scatter": OpRecord(scatter, padding=in_second_operand(0)),
     "tosa.select": OpRecord(elementwise, partial=chooses),
     "tosa.sub": OpRecord(elementwise, partial=adds),
     "tosa.table": OpRecord(with_parameters(1)),
