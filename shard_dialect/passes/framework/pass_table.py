@@ -66,7 +66,7 @@ def register_pass(cls: PassClass) -> PassClass:
     is_same = known is not None and _origin(known) == _origin(cls)
     if name in PASSES or name in PIPELINES or (known is not None and not is_same):
         raise ShardError(f"there is a pass '{name}' already: {cls.__name__} needs another name")
-    options_of(cls)  # so that what cannot be an option is said here
+    options_of(cls)  # raises here for a field that cannot be an option
     _registered[name] = cls
     return cls
 

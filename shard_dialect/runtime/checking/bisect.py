@@ -80,7 +80,7 @@ class Suspect:
             function = find_function(module.operation, entry)
             if form_of(function) != "distributed":
                 soft_constraint = (
-                    ", where values no longer say how they lie: give --bisect an earlier one"
+                    ", where values no longer have shardings: give --bisect an earlier one"
                 )
                 raise refuse_form(function, soft_constraint)
             _refuse_manual(module.operation)

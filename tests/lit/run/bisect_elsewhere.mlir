@@ -6,7 +6,7 @@
 // RUN: not shard-run %s --bisect --reference=%t.other.mlir 2>&1 >%t.out | filecheck %s
 // RUN: filecheck %s --check-prefix=OUT --input-file=%t.out
 
-// LOCAL: local.mlir:{{.*}}: error: function @main is in the local form, where values no longer say how they lie: give --bisect an earlier one
+// LOCAL: local.mlir:{{.*}}: error: function @main is in the local form, where values no longer have shardings: give --bisect an earlier one
 // OUT: check failed: result0
 // CHECK: {{^}}error: the reference is another program: without shardings they differ, too
 // CHECK-NEXT: note: result0 on device
