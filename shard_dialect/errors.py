@@ -33,6 +33,11 @@ def shown(text: str, kept: str = "") -> str:
     )
 
 
+def first_line_of(error: BaseException) -> str:
+    """The first line of an exception's message, which may show a program below."""
+    return str(error).strip().partition("\n")[0]
+
+
 _SHOWING_IR = ("see current operation", "the difference:")
 """The beginnings of messages with several lines; all others are printed on one line."""
 

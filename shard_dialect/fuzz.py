@@ -288,7 +288,8 @@ def _parser() -> argparse.ArgumentParser:
         "--pipeline",
         action="append",
         metavar="PIPELINE",
-        help="to run programs through, up to --lower; may be repeated; ';' prints and reads again",
+        help="to run programs through; may be repeated; ';' prints and reads again; what it leaves "
+        "in the local form, XLA runs",
     )
     parser.add_argument(
         "--ops", nargs="+", default=["*"], metavar="PATTERN", help="of these alone: 'tosa.*'"

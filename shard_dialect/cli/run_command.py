@@ -33,10 +33,9 @@ from shard_dialect.runtime.checking.check import Verdict, check
 from shard_dialect.runtime.checking.reference import Reference
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.launched_world import world_of
-from shard_dialect.runtime.communicators.world import InProcess, Launched, World
-from shard_dialect.runtime.compile import compile_reference, compile_sharded
+from shard_dialect.runtime.communicators.world import InProcess, Launched, Runnable, World
+from shard_dialect.runtime.compile import compile_for_xla, compile_reference, compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
-from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.rank_agreement import (
     agree,
     agree_on_talk,
@@ -45,6 +44,7 @@ from shard_dialect.runtime.rank_agreement import (
     digest_of_inputs,
     versions,
 )
+from shard_dialect.runtime.xla.xla_devices import XlaDevices, XlaExecutable
 
 
 def execute(options: argparse.Namespace, rank: Rank | None, output: Output | None) -> int:
@@ -100,7 +100,8 @@ def _run(options: argparse.Namespace, joined: list[Launched], output: Output | N
     _check_device(program, peers)
     if peers and has_own:
         agree_on_talk(peers, program, peers.rank)
-    world: World = peers or InProcess(program.devices)
+    in_process = XlaDevices if options.backend == "xla" else InProcess
+    world: World = peers or in_process(program.devices)
     doing("the inputs")
     types = [each.whole for each in program.arguments]
     inputs = (
@@ -116,7 +117,7 @@ def _run(options: argparse.Namespace, joined: list[Launched], output: Output | N
         origin = suspect.error(reference, inputs, world, verdict.failure)
         verdict = replace(verdict, origin=origin)
     if world.speaks:
-        _print(options, program, verdict)
+        _print(options, executable, verdict)
     world.share(())  # a barrier: rank 0 has printed, and every rank has finished
     if verdict and not verdict.passed:
         raise verdict.error
@@ -171,7 +172,7 @@ def _check_device(program: Program, peers: Launched | None) -> None:
 
 def _compiled(
     options: argparse.Namespace, sources: _Sources, peers: Launched | None
-) -> tuple[Executable, Reference | None, Suspect | None]:
+) -> tuple[Runnable, Reference | None, Suspect | None]:
     """The sharded program, its reference, and what `--bisect` needs.
 
     With many ranks, only the one that speaks compares, and so has the unsharded program.
@@ -183,7 +184,12 @@ def _compiled(
         source = sources.program
         doing("the compiler", f"{source.name}:1:1")
         native = options.backend == "mpi"
-        executable = compile_sharded(source, options.entry, cache, sizes=sizes, native_mpi=native)
+        if options.backend == "xla":
+            executable: Runnable = compile_for_xla(source, options.entry, sizes=sizes)
+        else:
+            executable = compile_sharded(
+                source, options.entry, cache, sizes=sizes, native_mpi=native
+            )
         entry = executable.program.entry
         judge = options.reference_by
         suspect = Suspect.read(source, entry, sizes, judge) if options.bisect else None
@@ -194,13 +200,17 @@ def _compiled(
         return executable, compile_reference(of, entry, sizes=sizes, by=judge), suspect
 
 
-def _print(options: argparse.Namespace, program: Program, verdict: Verdict | None) -> None:
+def _print(options: argparse.Namespace, executable: Runnable, verdict: Verdict | None) -> None:
+    program = executable.program
     report = Report.of(program.calls)
+    by_xla = executable.collectives if isinstance(executable, XlaExecutable) else None
     head = {"entry": program.entry, "backend": options.backend, "devices": program.devices}
     if options.json:
         more = {"check": verdict.as_json()} if verdict else {}
+        more |= {"xla": by_xla.as_json()} if by_xla else {}
         write_output(json.dumps({**head, **report.as_json(), **more}) + "\n")
         return
     name = shown(program.entry)
     last = verdict or "not checked: --check compares with the unsharded program"
-    write_output(f"@{name} on {program.devices} devices ({options.backend})\n{report}\n{last}\n")
+    lines = [f"@{name} on {program.devices} devices ({options.backend})", report, by_xla, last]
+    write_output("".join(f"{line}\n" for line in lines if line is not None))

@@ -219,27 +219,43 @@ def _boundary(
         is_result = RESULT in attributes
         if is_result != (key == RESULT):
             continue
-        if not isinstance(type_, ir.MemRefType) or not type_.has_static_shape:
-            raise error_at(
-                handle.location, f"cannot run a function on a {type_}: only tensors of known size"
-            )
-        _check_size(handle, type_)
-        local = _tensor_type(type_)
-        whole, sharding = local, None
-        if key in attributes:
-            global_type = attributes[key].value
-            _check_size(handle, global_type)
-            whole = _tensor_type(global_type)
-            local = TensorType(local.shape, whole.dtype)  # buffers' types are signless
-            sharding = shardings.of_type(global_type)
-            if sharding is not None and sharding.partial:
-                raise error_at(
-                    handle.location,
-                    f"cannot run a function whose argument or result is partial: {sharding}",
-                )
-        stage = parts[symbol(attributes[STAGE])] if STAGE in attributes else None
-        found.append(Boundary(local, whole, sharding, stage))
+        found.append(read_boundary(handle, type_, attributes, key, shardings, parts))
     return found
+
+
+def read_boundary(
+    handle: ir.Operation,
+    type_: ir.Type,
+    attributes: Mapping[str, ir.Attribute],
+    key: str,
+    shardings: Shardings,
+    parts: Mapping[str, SubCluster],
+) -> Boundary:
+    """One argument or result of the function `handle`, given its local type and attributes.
+
+    `key` names the attribute that has the global type. Raises `ShardError` for what cannot be run.
+    """
+    is_known = isinstance(type_, (ir.MemRefType, ir.RankedTensorType)) and type_.has_static_shape
+    if not is_known:
+        raise error_at(
+            handle.location, f"cannot run a function on a {type_}: only tensors of known size"
+        )
+    _check_size(handle, type_)
+    local = _tensor_type(type_)
+    whole, sharding = local, None
+    if key in attributes:
+        global_type = attributes[key].value
+        _check_size(handle, global_type)
+        whole = _tensor_type(global_type)
+        local = TensorType(local.shape, whole.dtype)  # buffers' types are signless
+        sharding = shardings.of_type(global_type)
+        if sharding is not None and sharding.partial:
+            raise error_at(
+                handle.location,
+                f"cannot run a function whose argument or result is partial: {sharding}",
+            )
+    stage = parts[symbol(attributes[STAGE])] if STAGE in attributes else None
+    return Boundary(local, whole, sharding, stage)
 
 
 _MOST_DIMENSIONS = getattr(np, "MAXDIMS", 64)

@@ -12,6 +12,7 @@ from shard_dialect.runtime.checking.reference import Judge, Reference, judged_by
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.reachable_functions import keep_connected, keep_reached
+from shard_dialect.runtime.xla.xla_devices import XlaExecutable
 
 _GIVEN = Sizes()
 """The sizes for programs that leave none open."""
@@ -54,6 +55,17 @@ def compile_sharded(
     if cache is None:
         return compile_it()
     return cache.executable(["sharded", lower, *_parts(source, sizes), entry or ""], compile_it)
+
+
+def compile_for_xla(
+    source: Source, entry: str | None = None, *, sizes: Sizes = _GIVEN
+) -> XlaExecutable:
+    """Compile the program that each device runs by XLA, from any form but the lowered one."""
+    with source.places():
+        module, name = parsed(source, entry, sizes)
+        run_pipeline(module, "spmd")
+        keep_reached(module.operation, name)
+        return XlaExecutable(module, name)
 
 
 def compile_reference(

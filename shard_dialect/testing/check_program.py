@@ -12,16 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from shard_dialect.codegen.array_types import Array
+from shard_dialect.codegen.lowered_program import find_function
 from shard_dialect.ir.context import make_context
+from shard_dialect.ir.function import form_of
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.checking.check import Verdict, check
 from shard_dialect.runtime.checking.reference import Judge, Reference
 from shard_dialect.runtime.communication_report import Report
-from shard_dialect.runtime.communicators.world import InProcess
+from shard_dialect.runtime.communicators.world import InProcess, Runnable
 from shard_dialect.runtime.compile import compile_reference
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.xla.xla_devices import XlaDevices, XlaExecutable
 
 _SEED = 0
 
@@ -52,6 +55,7 @@ def reference_of(text: str, by: Judge | None = None) -> Reference:
 def run_and_check(text: str, *parts: str, reference: Reference | None = None) -> Outcome:
     """Run `@main` through a pipeline, or its sections with text in between, and compare.
 
+    XLA runs a program that the pipeline leaves in the local form.
     Raises `ShardError` for a program that is refused.
     """
     with make_context():
@@ -60,11 +64,12 @@ def run_and_check(text: str, *parts: str, reference: Reference | None = None) ->
             module = Source.of(now).parse()
             run_pipeline(module, part)
             now = str(module)
-        sharded = Executable(module, "main")
+        is_lowered = form_of(find_function(module.operation, "main")) == "lowered"
+        sharded = (Executable if is_lowered else XlaExecutable)(module, "main")
         reference = reference or reference_of(text)
     program = sharded.program
     inputs = inputs_of(sharded)
-    world = InProcess(program.devices)
+    world = (InProcess if is_lowered else XlaDevices)(program.devices)
     outputs = world.run(sharded, [program.scatter(inputs, rank) for rank in world.ranks])
     again = inputs_of(sharded)
     assert all(map(_are_same, inputs, again)), "the program writes to its inputs"
@@ -72,7 +77,7 @@ def run_and_check(text: str, *parts: str, reference: Reference | None = None) ->
     return Outcome(check(sharded, reference, inputs, outputs, world), collectives)
 
 
-def inputs_of(executable: Executable) -> list[Array]:
+def inputs_of(executable: Runnable) -> list[Array]:
     """The inputs for a program, the same each time."""
     return random_inputs([each.whole for each in executable.program.arguments], _SEED)
 

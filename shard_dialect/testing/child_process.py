@@ -122,6 +122,7 @@ def _serve(connection: Connection, errors: str, loaded: Sequence[str]) -> None:
         os.dup2(file.fileno(), sys.stderr.fileno())
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=64")
     warnings.simplefilter("ignore", ShardWarning)
     plugins.load(loaded)
     while True:

@@ -50,6 +50,7 @@ from shard_dialect.passes.lower.lower_collectives import call_collectives, use_r
 from shard_dialect.passes.lower.mpi.native_mpi import give_bodies
 from shard_dialect.passes.lower.separate_buffers import keep_apart
 from shard_dialect.passes.lower.signless import drop_signs
+from shard_dialect.passes.lower.to_stablehlo.to_stablehlo import to_stablehlo
 from shard_dialect.passes.lower.wide_accumulation import accumulate_wide
 from shard_dialect.passes.schedule.collective_blocks import collectives_kept
 from shard_dialect.passes.specialize.device_positions import to_arithmetic
@@ -86,13 +87,21 @@ class Lower(Pass):
     """Replace collectives by calls of runtime functions, and tensors by buffers."""
 
     name = "lower"
-    target: Literal["runtime", "mpi"] = "runtime"
-    """What executes collectives: the runtime that runs the program, or generated calls of MPI."""
+    target: Literal["runtime", "mpi", "stablehlo"] = "runtime"
+    """What executes collectives: the runtime that runs the program, generated calls of MPI, or
+    whoever compiles StableHLO; then tensors stay tensors."""
+    devices: Literal["replicas", "partitions"] = "replicas"
+    """What devices are in StableHLO."""
     copy_before_write: bool = False
     """Copy before every write: slower, but correct whatever the buffer analysis overlooks."""
 
     def rewrite(self, module: ir.Operation) -> None:
         """Lower each function in the local form; raise for the earlier forms."""
+        if self.target == "stablehlo":
+            for handle in functions_of(module):
+                _check_form(handle)
+            to_stablehlo(module, self.devices)
+            return
         handles = [op for op in functions_of(module) if form_of(op) != "lowered"]
         if handles:
             self._lower(module, handles)
@@ -101,9 +110,7 @@ class Lower(Pass):
 
     def _lower(self, module: ir.Operation, handles: list[ir.Operation]) -> None:
         for handle in handles:
-            form = form_of(handle)
-            if form != "local" and any(_is_sharded(op) for op in walk(handle)):
-                raise refuse_form(handle, ": run --spmd before --lower")
+            _check_form(handle)
             _note_boundary(handle)
             set_form(handle, "lowered")
             to_scf(handle)
@@ -133,6 +140,12 @@ class Lower(Pass):
                 set_form(handle, "lowered")  # upstream's passes also create functions
         except ir.MLIRError as error:
             raise _named(from_mlir(error)) from None
+
+
+def _check_form(function: ir.Operation) -> None:
+    """Raise for a function that is sharded and not partitioned yet."""
+    if form_of(function) != "local" and any(_is_sharded(op) for op in walk(function)):
+        raise refuse_form(function, ": run --spmd before --lower")
 
 
 def _named(error: ShardError) -> ShardError:

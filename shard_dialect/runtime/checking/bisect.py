@@ -50,7 +50,6 @@ from shard_dialect.runtime.checking.tolerance import compare
 from shard_dialect.runtime.communicators.world import World
 from shard_dialect.runtime.compile import parsed
 from shard_dialect.runtime.dynamic_sizes import Sizes
-from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.reachable_functions import keep_reached
 
 _TO_DISTRIBUTED = PIPELINES["spmd"][:-1]
@@ -111,7 +110,7 @@ class Suspect:
         self, numbers: range, inputs: Sequence[Array], world: World
     ) -> tuple[int, str] | None:
         """The first value that differs on any device, by its index, and how."""
-        sharded = Executable(self._giving(numbers, "partition,lower"), self.entry)
+        sharded = world.compile_local(self._giving(numbers, "partition"), self.entry)
         unsharded = judged_by(
             self._giving(numbers, "erase-sharding").operation, self.entry, self.by
         )

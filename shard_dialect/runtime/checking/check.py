@@ -20,8 +20,7 @@ from shard_dialect.runtime.checking.tolerance import (
     is_narrow,
     least_allowed,
 )
-from shard_dialect.runtime.communicators.world import World
-from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.communicators.world import Runnable, World
 
 _PERTURBATIONS = ((1, 4), (64, 2))
 """How far inputs are perturbed, in units in their last place, and in how many runs each.
@@ -150,7 +149,7 @@ def compared(
 
 
 def check(
-    executable: Executable,
+    executable: Runnable,
     reference: Reference | None,
     inputs: Sequence[Array],
     outputs: Sequence[Sequence[Array]],

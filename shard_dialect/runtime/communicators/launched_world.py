@@ -15,6 +15,7 @@ BACKENDS: Mapping[str, Sequence[Launcher]] = {
     "mpi": (OPEN_MPI, MPICH),
     "mpi4py": (OPEN_MPI, MPICH),
     "torch": (TORCHRUN,),
+    "xla": (),
 }
 """For each backend, the launchers that may have started its ranks."""
 

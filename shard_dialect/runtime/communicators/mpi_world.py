@@ -25,7 +25,7 @@ from shard_dialect.runtime.communicators.join_shards import (
     reduce_by_rows,
     reduce_scatter_by_parts,
 )
-from shard_dialect.runtime.communicators.world import Launched, Shards
+from shard_dialect.runtime.communicators.world import Launched, Runnable, Shards
 from shard_dialect.runtime.executable import Executable
 
 try:
@@ -79,8 +79,9 @@ class MpiWorld(Launched):
         self._made.append(group.communicator)
         return group
 
-    def run(self, executable: Executable, inputs: Sequence[Shards]) -> list[list[Array]]:
+    def run(self, executable: Runnable, inputs: Sequence[Shards]) -> list[list[Array]]:
         """As `World.run`; native code gets its handles first."""
+        assert isinstance(executable, Executable), "compiled for this world"
         if executable.program.handles:
             numbers = [self._number(each) for each in executable.program.handles]
             executable.bind(numbers, functions())

@@ -8,10 +8,13 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, NoReturn
+from typing import ClassVar, NoReturn, Protocol
 
 from shard_dialect.codegen.array_types import Array
-from shard_dialect.errors import ShardError, flush, say
+from shard_dialect.codegen.lowered_program import Program
+from shard_dialect.errors import ShardError, first_line_of, flush, say
+from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.processes import watch
 from shard_dialect.processes.exit_messages import told
 from shard_dialect.processes.supervise import is_watched
@@ -21,6 +24,16 @@ from shard_dialect.runtime.communicators.thread_devices import run_devices
 from shard_dialect.runtime.executable import Executable
 
 Shards = Sequence[Array]
+
+
+class Runnable(Protocol):
+    """A program that was compiled for a world."""
+
+    @property
+    def program(self) -> Program:
+        """Its boundary and collectives."""
+
+
 MAX_DEVICES = 1024
 """The largest number of devices in one process; each is a thread."""
 _GRACE = 1.0
@@ -38,8 +51,13 @@ class World(ABC):
         """Whether this process has rank 0, and so prints and compares."""
         return 0 in self.ranks
 
+    def compile_local(self, module: ir.Module, entry: str) -> Runnable:
+        """Compile the function `entry` of a module in the local form, which is consumed."""
+        run_pipeline(module, "lower")
+        return Executable(module, entry)
+
     @abstractmethod
-    def run(self, executable: Executable, inputs: Sequence[Shards]) -> list[list[Array]]:
+    def run(self, executable: Runnable, inputs: Sequence[Shards]) -> list[list[Array]]:
         """Run this process's devices on their shards; return their shards of the results."""
 
     @abstractmethod
@@ -63,8 +81,9 @@ class InProcess(World):
             )
         self.ranks = range(size)
 
-    def run(self, executable: Executable, inputs: Sequence[Shards]) -> list[list[Array]]:
+    def run(self, executable: Runnable, inputs: Sequence[Shards]) -> list[list[Array]]:
         """As `World.run`."""
+        assert isinstance(executable, Executable), "compiled for this world"
         return run_devices(executable, inputs)
 
     def gather(self, shards: Sequence[Shards]) -> list[Shards]:
@@ -87,8 +106,9 @@ class Launched(World, Member):
         self.size = size
         self.ranks = (rank,)
 
-    def run(self, executable: Executable, inputs: Sequence[Shards]) -> list[list[Array]]:
+    def run(self, executable: Runnable, inputs: Sequence[Shards]) -> list[list[Array]]:
         """As `World.run`, for the one device here."""
+        assert isinstance(executable, Executable), "compiled for this world"
         for site in executable.program.sites.values():
             # By all, in one order: a stage of a pipeline may not use some groups.
             self.group(site.grid, site.step.axes)
@@ -99,8 +119,11 @@ class Launched(World, Member):
     def fail(self, error: BaseException) -> None:
         """Report why this rank fails, and end all ranks. Returns only in a watched process."""
         is_lost = self.has_lost_others(error)
-        message = str(error).strip().partition("\n")[0]
-        text = f"error: rank {self.rank} has lost the others: {message}" if is_lost else told(error)
+        text = (
+            f"error: rank {self.rank} has lost the others: {first_line_of(error)}"
+            if is_lost
+            else told(error)
+        )
         flush()
         if is_watched():
             watch.fail(text, is_lost=is_lost)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from shard_dialect.codegen.array_types import Array
+from shard_dialect.errors import first_line_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.reductions import is_identity
@@ -43,8 +44,7 @@ def compile_by_xla(module: ir.Operation, entry: str, _: int) -> tuple[str, Execu
     try:
         executable = _compiled(client, device, _text(module, entry))
     except Exception as error:  # jaxlib's own exceptions have no common class that is public
-        message = str(error).strip().partition("\n")[0]
-        raise CannotJudge(f"it refuses the program: {message}") from None
+        raise CannotJudge(f"it refuses the program: {first_line_of(error)}") from None
 
     def execute(inputs: Sequence[Array]) -> list[Array]:
         import jax

@@ -1,0 +1,154 @@
+"""Control flow of `scf` as StableHLO's.
+
+scf.for        stablehlo.while that counts
+scf.while      stablehlo.while, whose second half runs only if its first half says so
+scf.if         stablehlo.if
+scf.index_switch     stablehlo.case
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create
+from shard_dialect.ir.walk import operations, walk
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
+    as_type,
+    compare,
+    ends,
+    index,
+    integer,
+    made,
+    number,
+    select,
+    tensor,
+    tensor_of,
+    tensor_type,
+    tensors_of,
+)
+
+ConvertBlock = Callable[[ir.Block], ir.Operation]
+"""Converts the ops of a block but the last, and returns that."""
+
+
+def _filled(
+    block: ir.Block, source: ir.Block, arguments: Sequence[ir.Value], convert: ConvertBlock
+) -> list[ir.Value]:
+    """Move the ops of `source` to the end of `block`, with these tensors as its arguments.
+
+    Returns what the last op hands on.
+    """
+    with ir.InsertionPoint(block):
+        for old, new in zip(source.arguments, arguments, strict=True):
+            old.replace_all_uses_with(as_type(new, old.type))
+    for op in operations(source):
+        block.append(op)
+    last = convert(block)
+    values = tensors_of(last.operands)
+    last.erase()
+    return values
+
+
+def _new_block(region: ir.Region, types: Sequence[ir.Type], location: ir.Location) -> ir.Block:
+    return region.blocks.append(*types, arg_locs=[location] * len(types))
+
+
+def _for(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
+    low, high, step, *inits = tensors_of(op.operands)
+    types = [each.type for each in (low, *inits)]
+    loop = create("stablehlo.while", types, [low, *inits], {}, 2)
+    condition, body = (_new_block(region, types, op.location) for region in loop.regions)
+    with ir.InsertionPoint(condition), op.location:
+        ends([compare("LT", condition.arguments[0], high)])
+    with op.location:
+        values = _filled(body, op.regions[0].blocks[0], list(body.arguments), convert)
+        with ir.InsertionPoint(body):
+            counter = body.arguments[0]
+            ends([made("add", counter.type, [counter, step]), *values])
+    return list(loop.results)[1:]
+
+
+def _while(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
+    """Around the loop go whether it goes on, what its first half takes, and what that hands on."""
+    before, after = (region.blocks[0] for region in op.regions)
+    inits = tensors_of(op.operands)
+    passed = [number(0, tensor_type(each.type)) for each in after.arguments]
+    bit = tensor((), integer(1))
+    carried = [number(1, bit), *inits, *passed]
+    types = [each.type for each in carried]
+    loop = create("stablehlo.while", types, carried, {}, 2)
+    condition, body = (_new_block(region, types, op.location) for region in loop.regions)
+    with ir.InsertionPoint(condition), op.location:
+        ends([condition.arguments[0]])
+    count = 1 + len(inits)
+    with op.location:
+        taken = list(body.arguments)[1:count]
+        goes_on, *handed = _filled(body, before, taken, convert)
+        with ir.InsertionPoint(body):
+            branch = create("stablehlo.if", types[1:count], [goes_on], {}, 2)
+            yes, no = (_new_block(region, [], op.location) for region in branch.regions)
+            values = _filled(yes, after, handed, convert)
+            with ir.InsertionPoint(yes):
+                ends(values)
+            with ir.InsertionPoint(no):
+                ends(taken)
+            ends([goes_on, *branch.results, *handed])
+    return list(loop.results)[count:]
+
+
+def _if(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
+    return _branches(op, "if", tensor_of(op.operands[0]), list(op.regions), convert)
+
+
+def _branches(
+    op: ir.Operation,
+    name: str,
+    which: ir.Value,
+    regions: Sequence[ir.Region],
+    convert: ConvertBlock,
+) -> list[ir.Value]:
+    """A branch without results has no effect, and is dropped."""
+    if not len(op.results):
+        return []
+    types = [tensor_type(each.type) for each in op.results]
+    branch = create(f"stablehlo.{name}", types, [which], {}, len(regions))
+    for old, new in zip(regions, branch.regions, strict=True):
+        block = _new_block(new, [], op.location)
+        with op.location:
+            values = _filled(block, old.blocks[0], [], convert)
+            with ir.InsertionPoint(block):
+                ends(values)
+    return list(branch.results)
+
+
+def _index_switch(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
+    """Its default is the first region, that of `stablehlo.case` the last branch."""
+    default, *regions = op.regions
+    value, narrow = tensor_of(op.operands[0]), tensor((), integer(32))
+    which = number(len(regions), narrow)
+    for position, case in enumerate(op.attributes["cases"]):
+        which = select(compare("EQ", value, index(case)), number(position, narrow), which)
+    return _branches(op, "case", which, [*regions, default], convert)
+
+
+def inline_regions(function: ir.Operation) -> None:
+    """Replace each `scf.execute_region` of one block by its ops."""
+    for op in [each for each in walk(function) if each.name == "scf.execute_region"]:
+        if len(op.regions[0].blocks) != 1:
+            continue
+        *inside, last = operations(op.regions[0].blocks[0])
+        for each in inside:
+            each.move_before(op)
+        for result, value in zip(op.results, last.operands, strict=True):
+            result.replace_all_uses_with(value)
+        op.erase()
+
+
+CONTROL_FLOW: dict[str, Callable[[ir.Operation, ConvertBlock], list[ir.Value]]] = {
+    "scf.for": _for,
+    "scf.if": _if,
+    "scf.index_switch": _index_switch,
+    "scf.while": _while,
+}
+"""For each op, what gives the tensors of its results."""

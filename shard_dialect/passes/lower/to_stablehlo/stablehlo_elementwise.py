@@ -1,0 +1,467 @@
+"""Elementwise ops of `arith`, `math` and `complex` as StableHLO's, on tensors of one shape.
+
+    arith.addf              stablehlo.add
+    arith.divui             stablehlo.divide of the same bits as unsigned integers
+    arith.cmpf ult          stablehlo.not of stablehlo.compare GE
+
+The body of a `linalg.generic` is converted by the same table, on tensors of the loops' sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import log
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
+    bitcast,
+    broadcast,
+    compare,
+    constant,
+    convert,
+    integer,
+    made,
+    number,
+    select,
+    splat,
+    tensor,
+    tensor_type,
+)
+
+Operands = Sequence[ir.Value]
+
+
+def is_elementwise(op: ir.Operation) -> bool:
+    """Whether `elementwise` knows the op."""
+    return op.name in _SAME or op.name in _TABLE
+
+
+def elementwise(op: ir.Operation, operands: Operands) -> ir.Value:
+    """The result of `op` on tensors; those of rank 0 are used for all elements of the others.
+
+    Raises `ShardError` where StableHLO has no op for it.
+    """
+    shape = max((list(each.type.shape) for each in operands), key=len)
+    operands = [
+        broadcast(each, shape) if len(each.type.shape) < len(shape) else each for each in operands
+    ]
+    element = tensor_type(op.results[0].type).element_type
+    if op.name in _SAME:
+        return made(_SAME[op.name], tensor(shape, element), operands)
+    return _TABLE[op.name](op, operands, element)
+
+
+def constant_of(op: ir.Operation) -> ir.Value:
+    """The constant of an `arith.constant`."""
+    value = op.attributes["value"]
+    type_ = tensor_type(value.type)
+    if not isinstance(value.type, ir.RankedTensorType):
+        if isinstance(value.type, ir.IndexType) or isinstance(value, ir.IntegerAttr):
+            return splat(ir.IntegerAttr.get(type_.element_type, ir.IntegerAttr(value).value), type_)
+        return splat(value, type_)
+    if type_ == value.type:
+        return constant(value)
+    return constant(ir.Attribute.parse(f"{str(value).rpartition(' : ')[0]} : {type_}"))
+
+
+_SAME = {
+    f"{dialect}.{name}": target
+    for dialect, names in {
+        "arith": {
+            "addf": "add",
+            "addi": "add",
+            "subf": "subtract",
+            "subi": "subtract",
+            "mulf": "multiply",
+            "muli": "multiply",
+            "divf": "divide",
+            "divsi": "divide",
+            "remf": "remainder",
+            "remsi": "remainder",
+            "maximumf": "maximum",
+            "minimumf": "minimum",
+            "andi": "and",
+            "ori": "or",
+            "xori": "xor",
+            "negf": "negate",
+            "select": "select",
+        },
+        "math": {
+            "absf": "abs",
+            "absi": "abs",
+            "exp": "exponential",
+            "expm1": "exponential_minus_one",
+            "log": "log",
+            "log1p": "log_plus_one",
+            "sin": "sine",
+            "cos": "cosine",
+            "tan": "tan",
+            "tanh": "tanh",
+            "sqrt": "sqrt",
+            "rsqrt": "rsqrt",
+            "cbrt": "cbrt",
+            "floor": "floor",
+            "ceil": "ceil",
+            "roundeven": "round_nearest_even",
+            "round": "round_nearest_afz",
+            "powf": "power",
+            "atan2": "atan2",
+            "isfinite": "is_finite",
+            "ctlz": "count_leading_zeros",
+            "ctpop": "popcnt",
+        },
+        "complex": {
+            "add": "add",
+            "sub": "subtract",
+            "mul": "multiply",
+            "div": "divide",
+            "neg": "negate",
+            "exp": "exponential",
+            "log": "log",
+            "sqrt": "sqrt",
+            "tanh": "tanh",
+            "abs": "abs",
+            "re": "real",
+            "im": "imag",
+            "create": "complex",
+        },
+    }.items()
+    for name, target in names.items()
+}
+"""The ops that StableHLO has under another name, or the same."""
+
+
+def _unsigned(value: ir.Value) -> ir.Value:
+    """The same bits as an unsigned integer; a bit is one already."""
+    width = value.type.element_type.width
+    return value if width == 1 else bitcast(value, ir.IntegerType.get_unsigned(width))
+
+
+def _on_unsigned(name: str) -> Callable[..., ir.Value]:
+    def convert_op(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+        given = [_unsigned(each) for each in operands]
+        return bitcast(made(name, given[0].type, given), element)
+
+    return convert_op
+
+
+def _signed_order(name: str) -> Callable[..., ir.Value]:
+    """A maximum or minimum of signed integers; the larger bit is 0, which is not -1."""
+
+    def convert_op(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+        if element.width == 1:
+            return made({"maximum": "and", "minimum": "or"}[name], operands[0].type, operands)
+        return made(name, operands[0].type, operands)
+
+    return convert_op
+
+
+def _converted(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    return convert(operands[0], element)
+
+
+def _from_signed(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    """A bit that is set is -1."""
+    (value,) = operands
+    result = convert(value, element)
+    is_bit = str(value.type.element_type) == "i1"
+    return made("negate", result.type, [result]) if is_bit else result
+
+
+def _from_unsigned(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    value = _unsigned(operands[0])
+    if isinstance(element, ir.IntegerType) and element.is_signless and element.width > 1:
+        return bitcast(convert(value, ir.IntegerType.get_unsigned(element.width)), element)
+    return convert(value, element)
+
+
+def _to_unsigned(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    if element.width == 1:
+        return convert(operands[0], element)
+    return bitcast(convert(operands[0], ir.IntegerType.get_unsigned(element.width)), element)
+
+
+def _truncated(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    """To a bit: the lowest; StableHLO's conversion asks whether any is set."""
+    (value,) = operands
+    if element.width == 1:
+        value = made("and", value.type, [value, number(1, value.type)])
+    return convert(value, element)
+
+
+def _not(value: ir.Value) -> ir.Value:
+    return made("not", value.type, [value])
+
+
+def _either(a: ir.Value, b: ir.Value) -> ir.Value:
+    return made("or", a.type, [a, b])
+
+
+def _is_nan(value: ir.Value) -> ir.Value:
+    return compare("NE", value, value)
+
+
+def _compared_floats(op: ir.Operation, operands: Operands, _: ir.Type) -> ir.Value:
+    """StableHLO's comparisons are false for NaN, but `NE`."""
+    a, b = operands
+    if (name := _FLOAT_ORDER[op.attributes["predicate"].value]) in ("true", "false"):
+        bits = tensor(a.type.shape, integer(1))
+        return number(name == "true", bits)
+    if name in _ORDERED:
+        return compare(_ORDERED[name], a, b)
+    if name in _UNORDERED:
+        return _not(compare(_UNORDERED[name], a, b))
+    unordered = _either(_is_nan(a), _is_nan(b))
+    if name in ("ord", "uno"):
+        return unordered if name == "uno" else _not(unordered)
+    different = _either(compare("LT", a, b), compare("GT", a, b))
+    return different if name == "one" else _not(different)
+
+
+_FLOAT_ORDER = "false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true".split()
+"""`arith.cmpf`'s predicates by number."""
+_ORDERED = {"oeq": "EQ", "ogt": "GT", "oge": "GE", "olt": "LT", "ole": "LE", "une": "NE"}
+_UNORDERED = {"ugt": "LE", "uge": "LT", "ult": "GE", "ule": "GT"}
+"""Predicates that hold for NaN, with the comparison that holds where they do not."""
+
+
+def _compared_integers(op: ir.Operation, operands: Operands, _: ir.Type) -> ir.Value:
+    name = _INTEGER_ORDER[op.attributes["predicate"].value]
+    a, b = operands
+    if name in ("eq", "ne"):
+        return compare(name.upper(), a, b)
+    direction = name[1:].upper()
+    if name[0] == "u":
+        return compare(direction, _unsigned(a), _unsigned(b))
+    if a.type.element_type.width == 1:
+        a, b = b, a  # as signed integers, a bit that is set is -1
+    return compare(direction, a, b)
+
+
+_INTEGER_ORDER = "eq ne slt sle sgt sge ult ule ugt uge".split()
+"""`arith.cmpi`'s predicates by number."""
+
+
+def _number_order(name: str) -> Callable[..., ir.Value]:
+    """A maximum or minimum that prefers numbers to NaN."""
+
+    def convert_op(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+        a, b = operands
+        joined = made(name, a.type, [a, b])
+        return select(_is_nan(a), b, select(_is_nan(b), a, joined))
+
+    return convert_op
+
+
+def _scaled_log(base: float) -> Callable[..., ir.Value]:
+    def convert_op(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+        (value,) = operands
+        natural = made("log", value.type, [value])
+        return made("divide", value.type, [natural, number(log(base), value.type)])
+
+    return convert_op
+
+
+def _power_of_two(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    (value,) = operands
+    return made("power", value.type, [number(2, value.type), value])
+
+
+def _integer_power(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    value, exponent = operands
+    return made("power", value.type, [value, convert(exponent, element)])
+
+
+def _toward_zero(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    (value,) = operands
+    is_negative = compare("LT", value, number(0, value.type))
+    up, down = (made(name, value.type, [value]) for name in ("ceil", "floor"))
+    return select(is_negative, up, down)
+
+
+def _multiply_add(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    a, b, c = operands
+    return made("add", a.type, [made("multiply", a.type, [a, b]), c])
+
+
+def _copied_sign(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    magnitude, sign = operands
+    bits = integer(element.width)
+    is_negative = compare("LT", bitcast(sign, bits), number(0, tensor(sign.type.shape, bits)))
+    positive = made("abs", magnitude.type, [magnitude])
+    return select(is_negative, made("negate", positive.type, [positive]), positive)
+
+
+def _is_infinite(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    (value,) = operands
+    return compare("EQ", made("abs", value.type, [value]), number(float("inf"), value.type))
+
+
+def _rounded_quotient(rounds_up: bool) -> Callable[..., ir.Value]:
+    """A signed division that rounds up, or down, where StableHLO's rounds toward zero."""
+
+    def convert_op(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+        a, b = operands
+        zero = number(0, a.type)
+        quotient, rest = (made(name, a.type, [a, b]) for name in ("divide", "remainder"))
+        signs = made("xor", a.type, [rest, b])
+        direction, step = ("GE", 1) if rounds_up else ("LT", -1)
+        inexact = compare("NE", rest, zero)
+        moves = made("and", inexact.type, [inexact, compare(direction, signs, zero)])
+        moved = made("add", a.type, [quotient, number(step, a.type)])
+        return select(moves, moved, quotient)
+
+    return convert_op
+
+
+class _Function:
+    """Writes formulas of one value."""
+
+    def __init__(self, value: ir.Value) -> None:
+        self.value, self.type = value, value.type
+
+    def __call__(self, name: str, *operands: ir.Value | float) -> ir.Value:
+        given = [number(x, self.type) if isinstance(x, (int, float)) else x for x in operands]
+        return made(name, self.type, given)
+
+    def cathetus(self) -> ir.Value:
+        """sqrt(1 - x^2), exact where x is near 1 or -1."""
+        factors = self("subtract", 1, self.value), self("add", 1, self.value)
+        return self("sqrt", self("multiply", *factors))
+
+    def odd(self, of_positive: Callable[[ir.Value], ir.Value]) -> ir.Value:
+        """A function with f(-x) = -f(x), given it for x >= 0."""
+        result = of_positive(self("abs", self.value))
+        is_negative = compare("LT", self.value, number(0, self.type))
+        return select(is_negative, self("negate", result), result)
+
+
+def _formula(write: Callable[[_Function], ir.Value]) -> Callable[..., ir.Value]:
+    return lambda _, operands, __: write(_Function(operands[0]))
+
+
+def _sinh(f: _Function) -> ir.Value:
+    """(e + e / (e + 1)) / 2 for e = exp(x) - 1."""
+
+    def of_positive(x: ir.Value) -> ir.Value:
+        e = f("exponential_minus_one", x)
+        ratio = f("divide", e, f("add", e, 1))
+        # For large x, e is infinite before the result is; half of it is not.
+        large = f("exponential", f("subtract", x, log(2)))
+        usual = f("multiply", f("add", e, ratio), 0.5)
+        return select(compare("GT", x, number(20, f.type)), large, usual)
+
+    return f.odd(of_positive)
+
+
+def _cosh(f: _Function) -> ir.Value:
+    x = f("abs", f.value)
+    halves = [f("exponential", f("subtract", each, log(2))) for each in (x, f("negate", x))]
+    return f("add", *halves)
+
+
+def _asinh(f: _Function) -> ir.Value:
+    """log1p(x + x^2 / (1 + sqrt(x^2 + 1))); log(x) + log(2) where x^2 may be infinite."""
+
+    def of_positive(x: ir.Value) -> ir.Value:
+        square = f("multiply", x, x)
+        root = f("sqrt", f("add", square, 1))
+        usual = f("log_plus_one", f("add", x, f("divide", square, f("add", root, 1))))
+        large = f("add", f("log", x), log(2))
+        return select(compare("GT", x, number(_LARGE, f.type)), large, usual)
+
+    return f.odd(of_positive)
+
+
+def _acosh(f: _Function) -> ir.Value:
+    x = f.value
+    root = f("sqrt", f("multiply", f("subtract", x, 1), f("add", x, 1)))
+    usual = f("log_plus_one", f("add", f("subtract", x, 1), root))
+    large = f("add", f("log", x), log(2))
+    return select(compare("GT", x, number(_LARGE, f.type)), large, usual)
+
+
+def _atanh(f: _Function) -> ir.Value:
+    logs = [f("log_plus_one", each) for each in (f.value, f("negate", f.value))]
+    return f("multiply", f("subtract", *logs), 0.5)
+
+
+_LARGE = 1e4
+"""From here on x^2 + 1 is x^2, but for what rounding takes; f16 can hold it."""
+
+
+def _clamped(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    value, low, high = operands
+    return made("clamp", value.type, [low, value, high])
+
+
+def _conjugate(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    (value,) = operands
+    part = tensor(value.type.shape, value.type.element_type.element_type)
+    real, imaginary = (made(name, part, [value]) for name in ("real", "imag"))
+    return made("complex", value.type, [real, made("negate", part, [imaginary])])
+
+
+def _complex_equality(direction: str) -> Callable[..., ir.Value]:
+    return lambda _, operands, __: compare(direction, *operands)
+
+
+_TABLE: dict[str, Callable[[ir.Operation, Operands, ir.Type], ir.Value]] = {
+    "arith.bitcast": lambda _, operands, element: bitcast(operands[0], element),
+    "arith.ceildivsi": _rounded_quotient(rounds_up=True),
+    "arith.cmpf": _compared_floats,
+    "arith.cmpi": _compared_integers,
+    "arith.divui": _on_unsigned("divide"),
+    "arith.extf": _converted,
+    "arith.extsi": _from_signed,
+    "arith.extui": _from_unsigned,
+    "arith.floordivsi": _rounded_quotient(rounds_up=False),
+    "arith.fptosi": _converted,
+    "arith.fptoui": _to_unsigned,
+    "arith.index_cast": _from_signed,
+    "arith.index_castui": _from_unsigned,
+    "arith.maxnumf": _number_order("maximum"),
+    "arith.maxsi": _signed_order("maximum"),
+    "arith.maxui": _on_unsigned("maximum"),
+    "arith.minnumf": _number_order("minimum"),
+    "arith.minsi": _signed_order("minimum"),
+    "arith.minui": _on_unsigned("minimum"),
+    "arith.remui": _on_unsigned("remainder"),
+    "arith.shli": _on_unsigned("shift_left"),
+    "arith.shrsi": lambda _, operands, __: made(
+        "shift_right_arithmetic", operands[0].type, operands
+    ),
+    "arith.shrui": _on_unsigned("shift_right_logical"),
+    "arith.sitofp": _from_signed,
+    "arith.truncf": _converted,
+    "arith.trunci": _truncated,
+    "arith.uitofp": _from_unsigned,
+    "complex.conj": _conjugate,
+    "complex.eq": _complex_equality("EQ"),
+    "complex.neq": _complex_equality("NE"),
+    "math.clampf": _clamped,
+    "math.copysign": _copied_sign,
+    "math.exp2": _power_of_two,
+    "math.fma": _multiply_add,
+    "math.fpowi": _integer_power,
+    "math.ipowi": lambda _, operands, __: made("power", operands[0].type, operands),
+    "math.isinf": _is_infinite,
+    "math.isnan": lambda _, operands, __: _is_nan(operands[0]),
+    "math.log10": _scaled_log(10),
+    "math.log2": _scaled_log(2),
+    "math.trunc": _toward_zero,
+    **{
+        f"math.{name}": _formula(write)
+        for name, write in {
+            "acos": lambda f: f("atan2", f.cathetus(), f.value),
+            "acosh": _acosh,
+            "asin": lambda f: f("atan2", f.value, f.cathetus()),
+            "asinh": _asinh,
+            "atan": lambda f: f("atan2", f.value, 1),
+            "atanh": _atanh,
+            "cosh": _cosh,
+            "sinh": _sinh,
+        }.items()
+    },
+}
+"""The ops that take more than one op of StableHLO."""

@@ -1,0 +1,312 @@
+"""Ops of `linalg`, each as a `generic`, as StableHLO's on whole tensors.
+
+    products            dot_general, convolution        (`contractions`)
+    no reduction        the body's ops on tensors with one dimension for each loop
+    a reduction         the same, then stablehlo.reduce
+    any other body      stablehlo.while over the reduced loops
+
+An operand that is read at places that are no permutation of the loops is gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create
+from shard_dialect.ir.walk import operations
+from shard_dialect.model import Reduction
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_collectives import identity
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_elementwise import (
+    constant_of,
+    elementwise,
+    is_elementwise,
+)
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
+    broadcast,
+    compare,
+    dynamic_slice,
+    elements_at,
+    ends,
+    index,
+    iota,
+    made,
+    number,
+    reduce,
+    reshape,
+    tensor,
+    tensor_of,
+    transpose,
+)
+
+_JOINS: dict[str, tuple[str, Reduction]] = {
+    "arith.addf": ("add", "sum"),
+    "arith.addi": ("add", "sum"),
+    "arith.mulf": ("multiply", "product"),
+    "arith.muli": ("multiply", "product"),
+    "arith.maximumf": ("maximum", "max"),
+    "arith.maxsi": ("maximum", "max"),
+    "arith.minimumf": ("minimum", "min"),
+    "arith.minsi": ("minimum", "min"),
+    "arith.andi": ("and", "bitwise_and"),
+    "arith.ori": ("or", "bitwise_or"),
+    "arith.xori": ("xor", "bitwise_xor"),
+}
+"""For each op that joins an element with the accumulator, StableHLO's op and the reduction."""
+
+
+@dataclass(frozen=True)
+class Loops:
+    """A `linalg.generic`: its operands, how it reads them, and the sizes of its loops."""
+
+    op: ir.Operation
+    inputs: Sequence[ir.Value]
+    inits: Sequence[ir.Value]
+    maps: Sequence[ir.AffineMap]
+    sizes: Sequence[int]
+    reduced: Sequence[int]
+    """The loops that no result has as a dimension."""
+
+    @classmethod
+    def of(cls, op: ir.Operation) -> Loops:
+        """Read the op. Raises `ShardError` for operands of unknown size."""
+        values = [tensor_of(each) for each in op.operands]
+        count = op.attributes["operandSegmentSizes"][0]
+        maps = [each.value for each in op.attributes["indexing_maps"]]
+        sizes = [1] * maps[0].n_dims
+        for value, map_ in zip(values, maps, strict=True):
+            for expression, size in zip(map_.results, value.type.shape, strict=True):
+                if (loop := loop_of(expression)) is not None:
+                    sizes[loop] = size
+        kinds = [str(each) for each in op.attributes["iterator_types"]]
+        reduced = [loop for loop, kind in enumerate(kinds) if "reduction" in kind]
+        return cls(op, values[:count], values[count:], maps, sizes, reduced)
+
+    @property
+    def body(self) -> ir.Block:
+        """The block that computes one iteration."""
+        return self.op.regions[0].blocks[0]
+
+    @property
+    def kept(self) -> list[int]:
+        """The loops that are not reduced."""
+        return [loop for loop in range(len(self.sizes)) if loop not in self.reduced]
+
+    def dims_of(self, operand: int) -> list[int] | None:
+        """The loop for each dimension of an operand; `None` if its places are computed."""
+        dims = [loop_of(each) for each in self.maps[operand].results]
+        known = [each for each in dims if each is not None]
+        return known if len(known) == len(dims) == len(set(known)) else None
+
+
+def loop_of(expression: ir.AffineExpr) -> int | None:
+    """The loop that an expression is; `None` for any other expression."""
+    if not isinstance(expression, ir.AffineDimExpr):
+        return None
+    return int(expression.position)
+
+
+def generic(op: ir.Operation) -> list[ir.Value]:
+    """The results of a `linalg.generic`. Raises `ShardError` for a body that has no equivalent."""
+    loops = Loops.of(op)
+    operands = (*loops.inputs, *loops.inits)
+    arguments = list(loops.body.arguments)
+    first_init = len(loops.inputs)
+    of_inits = [_result_dims(loops, first_init + number) for number in range(len(loops.inits))]
+    joins = _joins(loops)
+    if loops.reduced and joins is None:
+        return _in_turn(loops, of_inits)
+    values = {
+        argument: _over_loops(loops, number, operands[number])
+        for number, argument in enumerate(arguments)
+        if list(argument.uses) and not (loops.reduced and number >= first_init)
+    }
+    skipped = [join for join, _ in joins or ()]
+    run_body(loops.body, values, lambda loop: iota(loops.sizes, loop), skipped)
+    yielded = list(operations(loops.body)[-1].operands)
+    if not loops.reduced:
+        wholes = [broadcast_to(_value(values, each), loops.sizes) for each in yielded]
+        return [transpose(whole, dims) for whole, dims in zip(wholes, of_inits, strict=True)]
+    return [
+        _reduced(loops, join, broadcast_to(_value(values, element), loops.sizes), init, dims)
+        for (join, element), init, dims in zip(joins or (), loops.inits, of_inits, strict=True)
+    ]
+
+
+def _result_dims(loops: Loops, operand: int) -> list[int]:
+    dims = loops.dims_of(operand)
+    if dims is None or sorted(dims) != loops.kept:
+        raise ShardError("a linalg op that writes at places that are computed cannot be lowered")
+    return dims
+
+
+def broadcast_to(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """A value of rank 0 for all elements; others have the shape already."""
+    return value if value.type.rank == len(shape) else broadcast(value, shape)
+
+
+def _value(values: dict[ir.Value, ir.Value], value: ir.Value) -> ir.Value:
+    """The tensor for a value of the body, or of what is around it."""
+    return values[value] if value in values else tensor_of(value)
+
+
+def run_body(
+    body: ir.Block,
+    values: dict[ir.Value, ir.Value],
+    iterations: Callable[[int], ir.Value],
+    skipped: Sequence[ir.Operation] = (),
+) -> None:
+    """Convert the body's ops but its last and the `skipped`, on tensors; `values` gets results.
+
+    `iterations` gives the index of a loop for each element.
+    """
+    for op in operations(body)[:-1]:
+        if op in skipped:
+            continue
+        (result,) = op.results
+        if op.name == "linalg.index":
+            values[result] = iterations(op.attributes["dim"].value)
+        elif op.name == "arith.constant":
+            values[result] = constant_of(op)
+        elif op.name == "tensor.extract":
+            values[result] = _extracted(op, values)
+        elif is_elementwise(op):
+            values[result] = elementwise(op, [_value(values, each) for each in op.operands])
+        else:
+            raise ShardError(f"a linalg op with '{op.name}' in its body cannot be lowered")
+
+
+def _extracted(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Value:
+    source, *at = op.operands
+    indices = [_value(values, each) for each in at]
+    shape = max((list(each.type.shape) for each in indices), key=len, default=[])
+    return elements_at(tensor_of(source), [broadcast_to(each, shape) for each in indices])
+
+
+def _over_loops(loops: Loops, operand: int, value: ir.Value) -> ir.Value:
+    """An operand with one dimension for each loop."""
+    dims = loops.dims_of(operand)
+    if dims is None:
+        places = [evaluated(each, loops.sizes) for each in loops.maps[operand].results]
+        return elements_at(value, places)
+    order = sorted(range(len(dims)), key=lambda dim: dims[dim])
+    return broadcast(transpose(value, order), loops.sizes, sorted(dims))
+
+
+def evaluated(expression: ir.AffineExpr, sizes: Sequence[int]) -> ir.Value:
+    """An affine expression of the loops for each iteration, as `i64`."""
+    if (loop := loop_of(expression)) is not None:
+        return iota(sizes, loop)
+    type_ = tensor(sizes, ir.IntegerType.get_signless(64))
+    if isinstance(expression, ir.AffineConstantExpr):
+        return number(expression.value, type_)
+    for kind, name in _AFFINE.items():
+        if isinstance(expression, kind):
+            pair = expression
+            return made(name, type_, [evaluated(each, sizes) for each in (pair.lhs, pair.rhs)])
+    raise ShardError(f"a linalg op that reads at {expression} cannot be lowered")
+
+
+_AFFINE = {
+    ir.AffineAddExpr: "add",
+    ir.AffineMulExpr: "multiply",
+    ir.AffineModExpr: "remainder",
+    ir.AffineFloorDivExpr: "divide",
+}
+"""Indices are not negative, so that a division that rounds down is StableHLO's."""
+
+
+def _joins(loops: Loops) -> list[tuple[ir.Operation, ir.Value]] | None:
+    """For each result of a reduction, the op that joins the accumulator with the next element,
+    and that element; `None` if the body does otherwise.
+    """
+    accumulators = list(loops.body.arguments)[len(loops.inputs) :]
+    found = []
+    last = operations(loops.body)[-1]
+    for yielded, accumulator in zip(last.operands, accumulators, strict=True):
+        join = yielded.owner
+        if isinstance(join, ir.Block) or join.name not in _JOINS or str(yielded.type) == "i1":
+            return None
+        uses = len(list(accumulator.uses)), len(list(yielded.uses))
+        others = [each for each in join.operands if each != accumulator]
+        if uses != (1, 1) or len(others) != 1:
+            return None
+        found.append((join.operation, others[0]))
+    return found
+
+
+def _reduced(
+    loops: Loops, join: ir.Operation, elements: ir.Value, init: ir.Value, dims: Sequence[int]
+) -> ir.Value:
+    kind, reduction = _JOINS[join.name]
+    start = identity(reduction, tensor((), elements.type.element_type))
+    result = reduce(elements, kind, start, loops.reduced)
+    result = transpose(result, [loops.kept.index(loop) for loop in dims])
+    return made(kind, init.type, [init, result])
+
+
+def _in_turn(loops: Loops, of_inits: Sequence[Sequence[int]]) -> list[ir.Value]:
+    """The results of a reduction by a loop, one iteration after the other.
+
+    The accumulators go around it, with the kept loops in order.
+    """
+    arguments = list(loops.body.arguments)
+    count = len(loops.inputs)
+    inputs = {
+        argument: _over_loops(loops, number, loops.inputs[number])
+        for number, argument in enumerate(arguments[:count])
+        if list(argument.uses)
+    }
+    shape = [loops.sizes[loop] for loop in loops.kept]
+    orders = [[list(dims).index(loop) for loop in loops.kept] for dims in of_inits]
+    starts = [transpose(each, order) for each, order in zip(loops.inits, orders, strict=True)]
+    carried = [index(0), *starts]
+    types = [each.type for each in carried]
+    loop = create("stablehlo.while", types, carried, {}, 2)
+    blocks = [
+        region.blocks.append(*types, arg_locs=[loop.location] * len(types))
+        for region in loop.regions
+    ]
+    with ir.InsertionPoint(blocks[0]), loop.location:
+        total = index(prod(loops.sizes[each] for each in loops.reduced))
+        ends([compare("LT", blocks[0].arguments[0], total)])
+    with ir.InsertionPoint(blocks[1]), loop.location:
+        count_, *accumulated = blocks[1].arguments
+        at = _coordinates(loops, count_)
+        values = {argument: _iteration(loops, each, at, shape) for argument, each in inputs.items()}
+        values |= dict(zip(arguments[count:], accumulated, strict=True))
+
+        def iterations(each: int) -> ir.Value:
+            return at[each] if each in at else iota(shape, loops.kept.index(each))
+
+        run_body(loops.body, values, iterations)
+        results = [_value(values, each) for each in operations(loops.body)[-1].operands]
+        following = made("add", count_.type, [count_, index(1)])
+        ends([following, *(broadcast_to(each, shape) for each in results)])
+    _, *found = loop.results
+    return [
+        transpose(each, [loops.kept.index(one) for one in dims])
+        for each, dims in zip(found, of_inits, strict=True)
+    ]
+
+
+def _coordinates(loops: Loops, position: ir.Value) -> dict[int, ir.Value]:
+    """The index of each reduced loop in an iteration, counted row by row."""
+    found = {}
+    for loop in reversed(loops.reduced):
+        size = index(loops.sizes[loop])
+        found[loop] = made("remainder", position.type, [position, size])
+        position = made("divide", position.type, [position, size])
+    return found
+
+
+def _iteration(
+    loops: Loops, value: ir.Value, at: dict[int, ir.Value], shape: Sequence[int]
+) -> ir.Value:
+    """What an operand, with a dimension for each loop, has in one iteration."""
+    sizes = [1 if loop in at else size for loop, size in enumerate(loops.sizes)]
+    starts = [at[loop] if loop in at else index(0) for loop in range(len(sizes))]
+    return reshape(dynamic_slice(value, starts, sizes), shape)

@@ -1,0 +1,248 @@
+"""Write the local form as plain StableHLO. `lower{target=stablehlo}`.
+
+    shard.grid @g(shape = 2x2)
+    func.func @main(%x: tensor<4x4xf32> {mesh.argument = ...}) -> tensor<4x8xf32> {
+      %1 = shard.all_gather %x on @g grid_axes = [0] gather_axis = 1
+
+becomes
+
+    module attributes {mhlo.num_partitions = 1, mhlo.num_replicas = 4}
+    func.func @main(%x: tensor<4x4xf32>) -> tensor<4x8xf32> {
+      %1 = "stablehlo.all_gather"(%x) {all_gather_dim = 1, replica_groups = [[0, 2], [1, 3]]}
+
+Nothing but `func` and `stablehlo` is left, so that every compiler of StableHLO takes the text:
+jaxlib's, IREE's, StableHLO's interpreter. The devices are replicas, in the order of their ranks, or
+partitions. Other dialects that programs may hold (`arith`, `math`, `tensor`, `linalg`, `tosa`,
+`scf`) are written as StableHLO, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.context import load_dialects_of
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.mesh.attributes import DEVICE
+from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Grid
+from shard_dialect.passes.lower.to_stablehlo.contractions import contraction
+from shard_dialect.passes.lower.to_stablehlo.device_groups import DeviceGroups, Devices
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_collectives import collective
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_control_flow import (
+    CONTROL_FLOW,
+    inline_regions,
+)
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_elementwise import (
+    constant_of,
+    elementwise,
+    is_elementwise,
+)
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
+    CAST,
+    as_type,
+    replace,
+    tensor_of,
+    tensor_type,
+    tensors_of,
+)
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_slices import SLICES
+from shard_dialect.passes.lower.to_stablehlo.structured_ops import generic
+from shard_dialect.passes.specialize.device_positions import to_arithmetic
+
+_FROM_BRANCHES = "builtin.module(func.func(canonicalize,lift-cf-to-scf))"
+_FROM_TOSA = (
+    "builtin.module(func.func("
+    "tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
+    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor))"
+)
+_FROM_LINALG = "builtin.module(func.func(linalg-generalize-named-ops))"
+_ONCE = "builtin.module(cse)"
+_RANK = "shard.process_linear_index"
+
+
+def to_stablehlo(module: ir.Operation, devices: Devices) -> None:
+    """Convert a module in the local form, in place. Raises `ShardError` for what has no words."""
+    _check_all_devices(module)
+    load_dialects_of("stablehlo.", module.context)
+    to_arithmetic(module)
+    _simplify(module)
+    conversion = _Conversion(DeviceGroups(devices), grids_of(module))
+    for function in functions_of(module):
+        inline_regions(function)
+        conversion.convert_function(function)
+    _check_words(module)
+    _strip(module, conversion.grids, devices)
+    PassManager.parse(_ONCE).run(module)
+
+
+def _check_all_devices(module: ir.Operation) -> None:
+    for function in functions_of(module):
+        if DEVICE in function.attributes:
+            raise error_at(
+                function.location,
+                f"@{name_of(function)} is the program of one device: as StableHLO, all devices run "
+                "one program",
+            )
+
+
+def _dialects(module: ir.Operation) -> set[str]:
+    return {op.name.partition(".")[0] for op in walk(module)}
+
+
+def _simplify(module: ir.Operation) -> None:
+    """Write what upstream's passes can as `scf`, `linalg.generic` and `arith`."""
+    ran = _dialects(module)
+    if "cf" in ran:
+        PassManager.parse(_FROM_BRANCHES).run(module)
+    if "tosa" in ran:
+        PassManager.parse(_FROM_TOSA).run(module)
+    if ran & {"tosa", "linalg"}:
+        PassManager.parse(_FROM_LINALG).run(module)
+
+
+class _Conversion:
+    """Converts functions, block by block."""
+
+    def __init__(self, groups: DeviceGroups, grids: dict[str, Grid]) -> None:
+        self.groups, self.grids = groups, grids
+
+    def convert_function(self, function: ir.Operation) -> None:
+        """Convert the body, and the function's type: scalars become tensors."""
+        if len(function.regions[0].blocks) != 1:
+            raise error_at(function.location, "a function of several blocks cannot be lowered")
+        block = body(function)
+        with located(function), function.location:
+            self._open(block)
+        last = self.convert_block(block)
+        with located(last):
+            for position, value in enumerate(list(last.operands)):
+                last.operands[position] = tensor_of(value)
+        types = [argument.type for argument in block.arguments], [v.type for v in last.operands]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+
+    def _open(self, block: ir.Block) -> None:
+        """Give the block's arguments the types of tensors."""
+        for argument in block.arguments:
+            old, new = argument.type, tensor_type(argument.type)
+            if old == new:
+                continue
+            argument.set_type(new)
+            with ir.InsertionPoint.at_block_begin(block):
+                scalar = as_type(argument, old)
+            argument.replace_all_uses_except(scalar, scalar.owner)
+
+    def convert_block(self, block: ir.Block) -> ir.Operation:
+        """Convert the ops of a block but the last, and return that."""
+        *inside, last = operations(block)
+        for op in inside:
+            with located(op), ir.InsertionPoint(op), op.location:
+                self._convert(op)
+        return last
+
+    def _convert(self, op: ir.Operation) -> None:
+        if op.name.startswith("stablehlo."):
+            for region in op.regions:
+                for block in region.blocks:
+                    self.convert_block(block)
+        elif op.name.startswith(("shard.", "mesh.")):
+            self._convert_ours(op)
+        elif op.name in CONTROL_FLOW:
+            replace(op, CONTROL_FLOW[op.name](op, self.convert_block))
+        elif op.name in _TO_VALUES:
+            replace(op, _TO_VALUES[op.name](op))
+        elif op.name in SLICES:
+            replace(op, [SLICES[op.name](op)])
+        elif is_elementwise(op):
+            replace(op, [elementwise(op, tensors_of(op.operands))])
+        elif op.name != CAST:
+            raise _no_words(op)
+
+    def _convert_ours(self, op: ir.Operation) -> None:
+        if op.name == _RANK:
+            replace(op, [self.groups.rank()])
+        elif op.name == "mesh.done":
+            replace(op, [tensor_of(op.operands[0])])
+        else:
+            for each in one_by_one(op):
+                self._collective(each)
+
+    def _collective(self, op: ir.Operation) -> None:
+        read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+        if read is None:
+            raise _no_words(op)
+        grid, step = read
+        type_ = tensor_type(op.results[0].type)
+        with ir.InsertionPoint(op), op.location:
+            value = collective(
+                self.groups, step, self.grids[grid], tensor_of(op.operands[0]), type_
+            )
+        replace(op, [value])
+
+
+def _call(op: ir.Operation) -> list[ir.Value]:
+    types = [tensor_type(each.type) for each in op.results]
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    call = ir.Operation.create("func.call", types, tensors_of(op.operands), attributes)
+    return list(call.results)
+
+
+def _structured(op: ir.Operation) -> list[ir.Value]:
+    product = contraction(op)
+    return generic(op) if product is None else [product]
+
+
+_TO_VALUES: dict[str, Callable[[ir.Operation], list[ir.Value]]] = {
+    "arith.constant": lambda op: [constant_of(op)],
+    "func.call": _call,
+    "linalg.generic": _structured,
+}
+
+
+def _no_words(op: ir.Operation) -> ShardError:
+    return ShardError(f"'{op.name}' op cannot be written as StableHLO")
+
+
+def _check_words(module: ir.Operation) -> None:
+    """Raise for ops of other dialects; casts without uses go."""
+    for op in reversed(walk(module)):
+        if op.name == CAST and not any(True for result in op.results for _ in result.uses):
+            op.erase()
+    for op in walk(module):
+        with located(op):
+            is_known = op.name.startswith(("func.", "stablehlo.")) or op.name == "shard.grid"
+            if not is_known and op.parent != module:
+                raise _no_words(op)
+
+
+def _strip(module: ir.Operation, grids: dict[str, Grid], devices: Devices) -> None:
+    """Remove what says how tensors were sharded, and say how many devices run the program."""
+    for op in operations(body(module)):
+        if op.name != "func.func":
+            op.erase()
+    for op in operations(body(module)):
+        for name in [each for each in op.attributes if each.startswith(_OURS)]:
+            del op.attributes[name]
+        for key in BOUNDARY:
+            if key in op.attributes:
+                entries = [
+                    {each.name: each.attr for each in entry if not each.name.startswith(_OURS)}
+                    for entry in op.attributes[key]
+                ]
+                kept = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in entries])
+                if any(entries):
+                    op.attributes[key] = kept
+                else:
+                    del op.attributes[key]
+    count = max((grid.size for grid in grids.values() if grid.is_static), default=1)
+    counts = {"replicas": 1, "partitions": 1, devices: count}
+    for name, number in counts.items():
+        i32 = ir.IntegerType.get_signless(32)
+        module.attributes[f"mhlo.num_{name}"] = ir.IntegerAttr.get(i32, number)
+
+
+_OURS = ("mesh.", "shard.", "sdy.", "bufferization.")

@@ -1,0 +1,1 @@
+"""The local form run by XLA, through JAX, on the devices that jax has."""

@@ -1,0 +1,122 @@
+"""Devices of JAX that run a program together: `run --backend=xla`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from shard_dialect.codegen.array_types import Array, TensorType
+from shard_dialect.errors import ShardError, first_line_of
+from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.runtime.communicators.world import InProcess, Runnable, Shards
+from shard_dialect.runtime.xla.compiled_collectives import CompiledCollectives
+from shard_dialect.runtime.xla.local_function import call_local, jax_of_user
+from shard_dialect.runtime.xla.read_local import read_local_program
+
+_AXIS = "devices"
+_FORCED = "xla_force_host_platform_device_count"
+_EXACT = {"xla_allow_excess_precision": False}
+"""Round to 16 bits where the program does."""
+
+
+class XlaExecutable:
+    """Compile the function `entry` of a module in the local form. The module is consumed."""
+
+    def __init__(self, module: ir.Module, entry: str) -> None:
+        self.program = read_local_program(module.operation, entry)
+        run_pipeline(module, "lower{target=stablehlo devices=partitions}")
+        self.text: str = module.operation.get_asm(print_generic_op_form=True)
+        self.devices = devices(self.program.devices)
+        jax = jax_of_user()
+        mesh = jax.sharding.Mesh(np.array(self.devices), (_AXIS,))
+        self._sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(_AXIS))
+        self._compiled = self._compile(jax, mesh)
+        self.collectives = CompiledCollectives.of(module.operation, entry, self._compiled.as_text())
+
+    def _compile(self, jax: Any, mesh: Any) -> Any:
+        """Compile a function of arrays that stack all devices' shards along a new dimension."""
+        results = [each.local for each in self.program.results]
+
+        def local(*stacked: Any) -> tuple[Any, ...]:
+            arguments = [each.reshape(each.shape[1:]) for each in stacked]
+            made = call_local(self.text, self.program.entry, arguments, results)
+            return tuple(each.reshape((1, *each.shape)) for each in made)
+
+        spec = jax.sharding.PartitionSpec(_AXIS)
+        mapped = jax.shard_map(local, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+        shapes = [self._stacked(jax, each.local) for each in self.program.arguments]
+        with jax.enable_x64(True):
+            try:
+                lowered = jax.jit(mapped).lower(*shapes)
+                return lowered.compile(compiler_options=_EXACT)
+            except jax.errors.JaxRuntimeError as error:
+                raise ShardError(f"XLA refuses the program: {first_line_of(error)}") from None
+
+    def _stacked(self, jax: Any, type_: TensorType) -> Any:
+        shape = (len(self.devices), *type_.shape)
+        return jax.ShapeDtypeStruct(shape, type_.dtype, sharding=self._sharding)
+
+    def run(self, shards: Sequence[Shards]) -> list[list[Array]]:
+        """Run all devices on their shards; return their shards of the results."""
+        jax = jax_of_user()
+        with jax.enable_x64(True):
+            arguments = [
+                self._array(jax, [of_device[number] for of_device in shards], each.local)
+                for number, each in enumerate(self.program.arguments)
+            ]
+            try:
+                results = self._compiled(*arguments)
+                return [self._shards_on(rank, results) for rank in range(len(self.devices))]
+            except jax.errors.JaxRuntimeError as error:
+                raise ShardError(f"XLA ends with: {first_line_of(error)}") from None
+
+    def _array(self, jax: Any, shards: Shards, type_: TensorType) -> Any:
+        placed = [
+            jax.device_put(np.asarray(shard, type_.dtype)[None], device)
+            for shard, device in zip(shards, self.devices, strict=True)
+        ]
+        shape = (len(self.devices), *type_.shape)
+        return jax.make_array_from_single_device_arrays(shape, self._sharding, placed)
+
+    def _shards_on(self, rank: int, results: Sequence[Any]) -> list[Array]:
+        held = [{shard.device: shard.data for shard in each.addressable_shards} for each in results]
+        return [np.asarray(each[self.devices[rank]])[0] for each in held]
+
+
+class XlaDevices(InProcess):
+    """Devices of JAX, all driven by this process."""
+
+    name = "xla"
+
+    def compile_local(self, module: ir.Module, entry: str) -> Runnable:
+        """As `World.compile_local`, by XLA."""
+        return XlaExecutable(module, entry)
+
+    def run(self, executable: Runnable, inputs: Sequence[Shards]) -> list[list[Array]]:
+        """As `World.run`."""
+        assert isinstance(executable, XlaExecutable), "compiled for this world"
+        return executable.run(inputs)
+
+
+def devices(count: int) -> list[Any]:
+    """The first `count` devices of JAX; as many of the CPU's where there are too few others.
+
+    Raises `ShardError` if there are too few of both.
+    """
+    jax = jax_of_user()
+    if _FORCED not in os.environ.get("XLA_FLAGS", ""):
+        with suppress(RuntimeError):  # the CPU's devices have been asked for already
+            jax.config.update("jax_num_cpu_devices", count)
+    default: list[Any] = jax.devices()
+    found = default if len(default) >= count else jax.devices("cpu")
+    if len(found) < count:
+        raise ShardError(
+            f"the grid has {count} devices, and jax has {len(found)}: set "
+            f"XLA_FLAGS=--{_FORCED}={count} before jax is imported"
+        )
+    return found[:count]
