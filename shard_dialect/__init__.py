@@ -57,7 +57,15 @@ __all__ = [
 ]
 
 
+_DOORS = ("jax",)
+"""Packages for the users of other frameworks, imported on first use."""
+
+
 def __getattr__(name: str) -> object:
+    if name in _DOORS:
+        from importlib import import_module
+
+        return import_module(f"shard_dialect.{name}")
     if name not in __all__:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     from importlib import import_module

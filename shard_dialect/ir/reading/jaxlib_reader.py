@@ -49,6 +49,15 @@ def to_generic(text: str, name: str, lines_before: int) -> str:
     return generic
 
 
+def generic_text(module: Any) -> str:
+    """A module of jaxlib's bindings in generic text, with StableHLO instead of CHLO, in place."""
+    _, pass_manager = _bindings()
+    with module.context:
+        pass_manager.parse(_TAKEN_APART).run(module.operation)
+    text: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
+    return text
+
+
 def _named(message: str) -> str:
     if "Dialect `shard' not found" not in message:
         return message

@@ -206,11 +206,11 @@ def _refuse_inside(op: Op, found: Iterable[ir.Operation]) -> None:
 
 
 def default_grid(function: Function, shardings: Shardings) -> Grid:
-    """The grid for values without a sharding: the function's, or else the module's first.
+    """The grid for values without a sharding: the function's, or else the module's first with axes.
 
     Raises a located `ShardError` if the module has no grid.
     """
-    names = list(shardings.grids)[:1]
+    names = sorted(shardings.grids, key=lambda name: not shardings.grids[name].rank)[:1]
     if "mesh_cluster" in function.handle.attributes:
         names = [annotation_ops.cluster_name(function.handle)]
     if not names:

@@ -63,9 +63,20 @@ def _has_boundary(op: ir.Operation) -> bool:
 
 @dataclass(frozen=True)
 class _Declaring(sdy.SdyReader):
-    """Declares the meshes that shardings inline."""
+    """Declares the meshes that shardings inline, and takes an empty mesh for the module's other."""
 
     module: ir.Operation
+
+    def annotation(self, given: syntax.TensorSharding, type_: ir.Type) -> Annotation:
+        """As `SdyReader.annotation`. On an empty mesh nothing is split, which holds on any other.
+
+        JAX replicates on an empty mesh what is on no mesh, such as random keys.
+        """
+        found = super().annotation(given, type_)
+        others = [grid for grid in self.grids.values() if grid.rank]
+        if len(others) != 1 or not _is_empty(self.grids[found.grid]):
+            return found
+        return replace(found, sharding=replace(found.sharding, grid=others[0].name))
 
     def grid_like(self, mesh: Grid) -> Grid:
         """Return the declared grid equal to `mesh`; declare one if there is none."""
@@ -77,6 +88,10 @@ class _Declaring(sdy.SdyReader):
             with ir.InsertionPoint.at_block_begin(body(self.module)), self.module.location:
                 write_cluster(found)
         return found
+
+
+def _is_empty(grid: Grid) -> bool:
+    return not grid.rank and not grid.device_ids
 
 
 class _Importer:

@@ -77,7 +77,7 @@ class XlaExecutable:
 
     def _array(self, jax: Any, shards: Shards, type_: TensorType) -> Any:
         placed = [
-            jax.device_put(np.asarray(shard, type_.dtype)[None], device)
+            jax.device_put(np.asarray(shard).reshape(1, *type_.shape), device)
             for shard, device in zip(shards, self.devices, strict=True)
         ]
         shape = (len(self.devices), *type_.shape)

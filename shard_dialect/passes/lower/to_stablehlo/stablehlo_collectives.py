@@ -77,6 +77,8 @@ def collective(
             f"a {step.kind} cannot be written as StableHLO, where all devices run one program: "
             "use shard.shift, or mesh.collective_permute"
         )
+    if 0 in type_.shape:  # StableHLO has no collectives of nothing
+        return number(0, type_)
     return _STEPS[type(step)](groups, step, grid, operand, type_)
 
 

@@ -1,0 +1,14 @@
+"""JAX functions, partitioned by us and compiled by XLA.
+
+    step = sd.jax.jit(f, mesh=mesh, in_shardings=(P("data"), P(None, "model")))
+    y = step(x, w)                          # as jax.jit's, on the mesh's devices
+    module = sd.jax.lower(f, x, w, mesh=mesh, in_shardings=...)      # as MLIR, to look at
+    module = sd.jax.load("f.jax_export")    # what jax.export has written
+
+`pip install 'shard-dialect[jax]'`. See docs/jax.md.
+"""
+
+from shard_dialect.jax.jitted import Jitted, jit, lower
+from shard_dialect.jax.lower_function import load
+
+__all__ = ["Jitted", "jit", "load", "lower"]

@@ -1,0 +1,194 @@
+"""`sd.jax.jit`: like `jax.jit`, with our partition in the place of XLA's.
+
+The function is lowered by JAX, partitioned by us, and traced again as the program of each device
+under `jax.shard_map`. JAX then compiles it, caches it, and calls it like any other function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import update_wrapper
+from typing import Any
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.walk import operations
+from shard_dialect.jax.lower_function import LoweredFunction, lower_function
+from shard_dialect.jax.partition_function import PartitionedFunction
+from shard_dialect.runtime.xla.jax_specs import UnevenShards
+from shard_dialect.runtime.xla.local_function import jax_of_user
+
+
+def jit(
+    function: Callable[..., Any],
+    *,
+    mesh: Any = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+) -> Jitted:
+    """Return a function that runs on all devices of a mesh, called as that of `jax.jit`.
+
+    `mesh` is a `jax.sharding.Mesh`; it may be left out where a sharding, an argument, or
+    `jax.set_mesh` names one. `in_shardings` and `out_shardings` are, for each argument and result,
+    or for a part of their pytree, a `NamedSharding`, a `PartitionSpec` on `mesh`, or `None` where
+    propagation decides. The other options are those of `jax.jit`.
+    """
+    return Jitted(
+        function,
+        mesh,
+        _named(in_shardings, mesh),
+        _named(out_shardings, mesh),
+        {
+            "static_argnums": static_argnums,
+            "static_argnames": static_argnames,
+            "donate_argnums": donate_argnums,
+        },
+    )
+
+
+def lower(function: Callable[..., Any], *arguments: Any, **options: Any) -> ir.Module:
+    """Return a JAX function as a module in the annotated form, for arguments of these shapes.
+
+    The options are those of `jit`. Arguments may be `jax.ShapeDtypeStruct`s.
+    """
+    return jit(function, **options).lower(*arguments)
+
+
+def _named(shardings: Any, mesh: Any) -> Any:
+    """The pytree with `NamedSharding`s for `PartitionSpec`s."""
+    jax = jax_of_user()
+
+    def named(each: Any) -> Any:
+        if not isinstance(each, jax.sharding.PartitionSpec):
+            return each
+        if mesh is None:
+            raise ShardError(f"{each} names axes of no mesh: give jit one, by mesh=")
+        return jax.sharding.NamedSharding(mesh, each)
+
+    return jax.tree.map(named, shardings, is_leaf=_is_leaf)
+
+
+def _is_leaf(each: Any) -> bool:
+    return each is None or isinstance(each, jax_of_user().sharding.PartitionSpec)
+
+
+class Jitted:
+    """A function that `sd.jax.jit` has returned."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        mesh: Any,
+        in_shardings: Any,
+        out_shardings: Any,
+        options: Mapping[str, Any],
+    ) -> None:
+        jax = jax_of_user()
+        self._function, self._mesh = function, mesh
+        self._shardings = in_shardings, out_shardings
+        given = {"in_shardings": in_shardings, "out_shardings": out_shardings}
+        self._given = {name: each for name, each in given.items() if each is not None}
+        self._options = dict(options)
+        donated = self._options.pop("donate_argnums")
+        self._unpartitioned = jax.jit(function, **self._given, **self._options)
+        self._partitioned = jax.jit(
+            self._partition, donate_argnums=donated, **self._given, **self._options
+        )
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """The results, as arrays on the mesh's devices.
+
+        Under another trace of JAX (`jax.grad`, `jax.vmap`, an outer `jit`), it is the function with
+        its shardings as constraints. Raises `ShardError` for what cannot be partitioned.
+        """
+        jax = jax_of_user()
+        if any(isinstance(each, jax.core.Tracer) for each in jax.tree.leaves((arguments, keywords))):
+            return self._unpartitioned(*arguments, **keywords)
+        return self._partitioned(*arguments, **keywords)
+
+    def lower(self, *arguments: Any, **keywords: Any) -> ir.Module:
+        """Return the function as a module in the annotated form, for arguments of these shapes."""
+        return self._lowered(arguments, keywords, self._given).module
+
+    def _lowered(
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any], shardings: Mapping[str, Any]
+    ) -> LoweredFunction:
+        jax = jax_of_user()
+        jitted = jax.jit(self._function, keep_unused=True, **shardings, **self._options)
+        return lower_function(jitted, arguments, keywords)
+
+    def _partition(self, *arguments: Any, **keywords: Any) -> Any:
+        """Traced by JAX once for arguments of the same shapes: partition, and call the result."""
+        jax = jax_of_user()
+        tracers = jax.tree.leaves((arguments, keywords))
+        tracers = [each for each in tracers if isinstance(each, jax.core.Tracer)]
+        shapes = jax.tree.map(_shape_of, (arguments, keywords))
+        lowered = self._lowered(*shapes, self._given)
+        if not _has_mesh(lowered.module):
+            return self._function(*arguments, **keywords)
+        partitioned = self._evenly_partitioned(lowered, shapes, self._mesh_of(tracers))
+        results = partitioned([_bits_of(each) for each in tracers])
+        types, tree = jax.tree.flatten(lowered.results)
+        return jax.tree.unflatten(tree, list(map(_of_bits, results, types)))
+
+    def _evenly_partitioned(
+        self, lowered: LoweredFunction, shapes: Sequence[Any], mesh: Any
+    ) -> PartitionedFunction:
+        """Partition; what propagation would give JAX in shards of unequal sizes, it replicates."""
+        try:
+            return PartitionedFunction.of(lowered.module, mesh)
+        except UnevenShards as error:
+            replicated = jax_of_user().sharding.NamedSharding(mesh, jax_of_user().P())
+            del replicated
+            raise error
+
+    def _mesh_of(self, arguments: Sequence[Any]) -> Any:
+        """The mesh with the devices to run on."""
+        jax = jax_of_user()
+        if self._mesh is not None:
+            return self._mesh
+        for each in jax.tree.leaves(self._shardings):
+            if isinstance(each, jax.sharding.NamedSharding):
+                return each.mesh
+        mesh = jax.sharding.get_mesh()
+        if mesh.empty:
+            raise ShardError("the function names no mesh with devices: give jit one, by mesh=")
+        return mesh
+
+
+def _shape_of(each: Any) -> Any:
+    """The shape and type of a traced argument; a static one itself."""
+    jax = jax_of_user()
+    if not isinstance(each, jax.core.Tracer):
+        return each
+    return jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.aval.weak_type)
+
+
+def _is_key(each: Any) -> bool:
+    jax = jax_of_user()
+    return bool(jax.dtypes.issubdtype(each.dtype, jax.dtypes.prng_key))
+
+
+def _bits_of(each: Any) -> Any:
+    """The integers of an array of random keys; other arrays themselves."""
+    jax = jax_of_user()
+    return jax.random.key_data(each) if _is_key(each) else each
+
+
+def _of_bits(result: Any, type_: Any) -> Any:
+    jax = jax_of_user()
+    if not _is_key(type_):
+        return result
+    return jax.random.wrap_key_data(result, impl=_KEYS[str(type_.dtype)])
+
+
+_KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
+"""JAX's types of random keys, with the names by which `jax.random` knows how they are drawn."""
+
+
+def _has_mesh(module: ir.Module) -> bool:
+    return any(op.name in ("sdy.mesh", "shard.grid") for op in operations(module.body))
