@@ -15,7 +15,6 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
 from shard_dialect.jax.lower_function import LoweredFunction, lower_function
 from shard_dialect.jax.partition_function import PartitionedFunction
-from shard_dialect.runtime.xla.jax_specs import UnevenShards
 from shard_dialect.runtime.xla.local_function import jax_of_user
 
 
@@ -92,10 +91,11 @@ class Jitted:
         given = {"in_shardings": in_shardings, "out_shardings": out_shardings}
         self._given = {name: each for name, each in given.items() if each is not None}
         self._options = dict(options)
-        donated = self._options.pop("donate_argnums")
+        self._donated = self._options.pop("donate_argnums")
+        self._committed: dict[Any, Jitted] = {}
         self._unpartitioned = jax.jit(function, **self._given, **self._options)
         self._partitioned = jax.jit(
-            self._partition, donate_argnums=donated, **self._given, **self._options
+            self._partition, donate_argnums=self._donated, **self._given, **self._options
         )
         update_wrapper(self, function)
 
@@ -106,13 +106,37 @@ class Jitted:
         its shardings as constraints. Raises `ShardError` for what cannot be partitioned.
         """
         jax = jax_of_user()
-        if any(isinstance(each, jax.core.Tracer) for each in jax.tree.leaves((arguments, keywords))):
+        leaves = jax.tree.leaves((arguments, keywords))
+        if any(isinstance(each, jax.core.Tracer) for each in leaves):
             return self._unpartitioned(*arguments, **keywords)
+        if "in_shardings" not in self._given and not keywords:
+            return self._as_committed(arguments)(*arguments)
         return self._partitioned(*arguments, **keywords)
+
+    def _as_committed(self, arguments: Sequence[Any]) -> Any:
+        """The partition for arguments that are sharded already, as they are; made once for each."""
+        jax = jax_of_user()
+        shardings = jax.tree.map(_sharding_of, tuple(arguments))
+        leaves, tree = jax.tree.flatten(shardings, is_leaf=_is_leaf)
+        static = self._options["static_argnums"], self._options["static_argnames"]
+        if static != ((), ()) or not any(leaves):
+            return self._partitioned
+        key = (tree, *leaves)
+        if key not in self._committed:
+            options = {**self._options, "donate_argnums": self._donated}
+            mesh = self._mesh or next(each.mesh for each in leaves if each)
+            self._committed[key] = Jitted(
+                self._function, mesh, shardings, self._given.get("out_shardings"), options
+            )
+        return self._committed[key]
 
     def lower(self, *arguments: Any, **keywords: Any) -> ir.Module:
         """Return the function as a module in the annotated form, for arguments of these shapes."""
         return self._lowered(arguments, keywords, self._given).module
+
+    def compiled(self, *arguments: Any, **keywords: Any) -> Any:
+        """Return JAX's compiled function, with XLA's text of it, its memory and its cost."""
+        return self._partitioned.lower(*arguments, **keywords).compile()
 
     def _lowered(
         self, arguments: Sequence[Any], keywords: Mapping[str, Any], shardings: Mapping[str, Any]
@@ -126,25 +150,14 @@ class Jitted:
         jax = jax_of_user()
         tracers = jax.tree.leaves((arguments, keywords))
         tracers = [each for each in tracers if isinstance(each, jax.core.Tracer)]
-        shapes = jax.tree.map(_shape_of, (arguments, keywords))
-        lowered = self._lowered(*shapes, self._given)
+        shapes, named = jax.tree.map(_shape_of, (arguments, keywords))
+        lowered = self._lowered(shapes, named, self._given)
         if not _has_mesh(lowered.module):
             return self._function(*arguments, **keywords)
-        partitioned = self._evenly_partitioned(lowered, shapes, self._mesh_of(tracers))
+        partitioned = PartitionedFunction.of(lowered.module, self._mesh_of(tracers))
         results = partitioned([_bits_of(each) for each in tracers])
         types, tree = jax.tree.flatten(lowered.results)
         return jax.tree.unflatten(tree, list(map(_of_bits, results, types)))
-
-    def _evenly_partitioned(
-        self, lowered: LoweredFunction, shapes: Sequence[Any], mesh: Any
-    ) -> PartitionedFunction:
-        """Partition; what propagation would give JAX in shards of unequal sizes, it replicates."""
-        try:
-            return PartitionedFunction.of(lowered.module, mesh)
-        except UnevenShards as error:
-            replicated = jax_of_user().sharding.NamedSharding(mesh, jax_of_user().P())
-            del replicated
-            raise error
 
     def _mesh_of(self, arguments: Sequence[Any]) -> Any:
         """The mesh with the devices to run on."""
@@ -158,6 +171,13 @@ class Jitted:
         if mesh.empty:
             raise ShardError("the function names no mesh with devices: give jit one, by mesh=")
         return mesh
+
+
+def _sharding_of(each: Any) -> Any:
+    """How an array is sharded over a mesh; `None` for any other value."""
+    jax = jax_of_user()
+    sharding = getattr(each, "sharding", None)
+    return sharding if isinstance(sharding, jax.sharding.NamedSharding) else None
 
 
 def _shape_of(each: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,16 +45,14 @@ def lower_function(
 
 
 def load(path: str | Path) -> ir.Module:
-    """Read what `jax.export` has serialized. Raises `ShardError` if the file holds no such thing."""
-    jax = jax_of_user()
-    import jax.export
-
+    """Read what `jax.export` has serialized. Raises `ShardError` if the file holds no function."""
+    export = importlib.import_module(f"{jax_of_user().__name__}.export")
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise cannot("read", str(path), error) from None
     try:
-        exported = jax.export.deserialize(bytearray(data))
+        exported = export.deserialize(bytearray(data))
         text = exported.mlir_module()
     except Exception as error:  # any that reading bytes which mean something else can end with
         raise ShardError(

@@ -149,9 +149,11 @@ def adam_step(mesh: Any) -> JaxProgram:
         second = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g * g, second, slopes)
         count = count + 1
         w = jax.tree.map(
-            lambda a, m, v: a - 0.01 * (m / (1 - 0.9**count)) / (jnp.sqrt(v / (1 - 0.99**count)) + 1),
-            w, first, second,
-        )  # fmt: skip
+            lambda a, m, v: a - 0.01 * m / (1 - 0.9**count) / (jnp.sqrt(v / (1 - 0.99**count)) + 1),
+            w,
+            first,
+            second,
+        )
         return w, first, second, count
 
     zeros = jax.tree.map(np.zeros_like, WEIGHTS)

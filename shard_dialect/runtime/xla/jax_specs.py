@@ -1,4 +1,4 @@
-"""Shardings of a program's boundary as JAX has them: a mesh, and a partition spec for each tensor."""
+"""Shardings of a program's boundary as JAX has them: a mesh, and partition specs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JaxSpecs:
     def of(cls, program: Program, mesh: Any) -> JaxSpecs:
         """The specs on `mesh`, or on a finer mesh of its devices if the program's grid is finer.
 
-        Raises `UnevenShards` for shards of unequal sizes, which JAX does not have.
+        Raises `ShardError` for shards of unequal sizes, which JAX does not have.
         """
         jax = jax_of_user()
         boundary = (*program.arguments, *program.results)
@@ -41,8 +41,7 @@ class JaxSpecs:
 
         def specs(entries: Sequence[Boundary]) -> list[Any]:
             return [
-                jax.sharding.PartitionSpec(*_axes(each, program, finest, names))
-                for each in entries
+                jax.sharding.PartitionSpec(*_axes(each, program, finest, names)) for each in entries
             ]
 
         return cls(mesh, specs(program.arguments), specs(program.results))
@@ -58,17 +57,13 @@ def _axes(each: Boundary, program: Program, finest: Grid, names: Sequence[str]) 
     for dim, axes in enumerate(sharding.split_axes):
         count = grid.axes_size(axes)
         if each.local.shape[dim] * count != each.whole.shape[dim]:
-            raise UnevenShards(
+            raise ShardError(
                 f"a tensor of shape {list(each.whole.shape)} is sharded as {sharding}: jax has no "
                 f"arrays whose shards along dimension {dim} differ in size"
             )
         fine = [one for axis in axes for one in refined_axes(grid, axis, finest)]
         found.append(tuple(names[axis] for axis in fine) or None)
     return found
-
-
-class UnevenShards(ShardError):
-    """A boundary's shards are of unequal sizes."""
 
 
 def refined_axes(grid: Grid, axis: Any, finest: Grid) -> range:

@@ -1,0 +1,170 @@
+"""`sd.jax.jit` beside `jax.jit`: programs of many kinds, and the ways of calling them."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import shard_dialect as sd
+from shard_dialect.errors import ShardError
+from shard_dialect.runtime.xla.xla_devices import devices
+from tests.jax.programs import PROGRAMS, draw
+
+
+@pytest.fixture(scope="module")
+def mesh() -> Mesh:
+    return Mesh(np.array(devices(8)).reshape(4, 2), ("a", "b"))
+
+
+def bits(array: Any) -> Any:
+    is_key = jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(array) if is_key else array)
+
+
+def assert_equal(actual: Any, expected: Any) -> None:
+    def compare(a: Any, b: Any) -> None:
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        narrow = a.dtype == jnp.bfloat16
+        a, b = bits(a), bits(b)
+        if np.issubdtype(a.dtype, np.integer):
+            np.testing.assert_array_equal(a, b)
+        else:
+            wide = np.complex128
+            tolerance = {"rtol": 2e-2 if narrow else 1e-4, "atol": 1e-3 if narrow else 1e-5}
+            np.testing.assert_allclose(a.astype(wide), b.astype(wide), **tolerance)
+
+    jax.tree.map(compare, actual, expected)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gives_what_jax_gives(name: str, mesh: Mesh) -> None:
+    program = PROGRAMS[name](mesh)
+    static = {k: each for k, each in program.options.items() if k.startswith("static")}
+    expected = jax.jit(program.function, **static)(*program.arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sd.ShardWarning)
+        partitioned = sd.jax.jit(
+            program.function, mesh=mesh, in_shardings=program.shardings, **program.options
+        )
+        assert_equal(partitioned(*program.arguments), expected)
+
+
+def two_layers(x: Any, w: Any) -> Any:
+    return jnp.tanh(x @ w["in"]) @ w["out"]
+
+
+X, W = draw(8, 16), {"in": draw(16, 32), "out": draw(32, 16)}
+SPECS = (P("a"), {"in": P(None, "b"), "out": P("b")})
+
+
+def test_results_are_arrays_on_the_mesh(mesh: Mesh) -> None:
+    y = sd.jax.jit(two_layers, mesh=mesh, in_shardings=SPECS)(X, W)
+    assert isinstance(y, jax.Array)
+    assert y.sharding.is_equivalent_to(NamedSharding(mesh, P("a")), 2)
+    assert_equal(y, two_layers(X, W))
+
+
+def test_results_are_sharded_as_asked(mesh: Mesh) -> None:
+    f = sd.jax.jit(two_layers, mesh=mesh, in_shardings=SPECS, out_shardings=P(None, ("a", "b")))
+    assert f(X, W).sharding.spec == P(None, ("a", "b"))
+
+
+def test_the_compiled_program_has_our_collectives(mesh: Mesh) -> None:
+    """The product over the split dimension is one all-reduce, and nothing is gathered."""
+    f = sd.jax.jit(two_layers, mesh=mesh, in_shardings=SPECS)
+    module = f.lower(X, W)
+    kinds = [entry.kind for entry in sd.communication(module).entries]
+    hlo = f.compiled(X, W).as_text()
+    assert kinds == ["all_reduce"]
+    assert "all-reduce(" in hlo
+    assert "all-gather(" not in hlo
+
+
+def test_arguments_that_are_sharded_already(mesh: Mesh) -> None:
+    w_named = {name: NamedSharding(mesh, spec) for name, spec in SPECS[1].items()}
+    named = NamedSharding(mesh, SPECS[0]), w_named
+    x, w = jax.device_put((X, W), named)
+    f = sd.jax.jit(two_layers)
+    y = f(x, w)
+    assert y.sharding.is_equivalent_to(NamedSharding(mesh, P("a")), 2)
+    assert_equal(y, two_layers(X, W))
+
+
+def test_under_other_traces_it_is_the_function(mesh: Mesh) -> None:
+    f = sd.jax.jit(two_layers, mesh=mesh, in_shardings=SPECS)
+    expected = jax.grad(lambda x: two_layers(x, W).sum())(X)
+    assert_equal(jax.grad(lambda x: f(x, W).sum())(X), expected)
+    outer = sd.jax.jit(jax.grad(lambda x: f(x, W).sum()), mesh=mesh, in_shardings=(P("a"),))
+    assert_equal(outer(X), expected)
+    many = np.stack([X, 2 * X])
+    plain = sd.jax.jit(two_layers)
+    assert_equal(jax.vmap(lambda x: plain(x, W))(many), jax.vmap(lambda x: two_layers(x, W))(many))
+
+
+def test_donated_arguments_are_gone(mesh: Mesh) -> None:
+    x = jax.device_put(X, NamedSharding(mesh, P("a", "b")))
+    f = sd.jax.jit(lambda x: x + 1, mesh=mesh, in_shardings=P("a", "b"), donate_argnums=0)
+    assert_equal(f(x), X + 1)
+    assert x.is_deleted()
+
+
+def test_keyword_arguments(mesh: Mesh) -> None:
+    def f(x: Any, *, scale: Any, power: int) -> Any:
+        y = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("a")))
+        return scale * y**power
+
+    partitioned = sd.jax.jit(f, mesh=mesh, static_argnames="power")
+    assert_equal(partitioned(X, scale=2.0, power=3), 2 * X**3)
+
+
+def test_a_mesh_of_explicit_axes() -> None:
+    mesh = jax.make_mesh((4, 2), ("a", "b"), devices=devices(8))
+    with jax.set_mesh(mesh):
+        x = jax.device_put(X, NamedSharding(mesh, P("a")))
+        f = sd.jax.jit(lambda x: jnp.sin(x) * 2, in_shardings=P("a"), mesh=mesh)
+        assert_equal(f(x), np.sin(X) * 2)
+
+
+def test_without_a_mesh_it_is_jax_jit() -> None:
+    assert_equal(sd.jax.jit(two_layers)(X, W), two_layers(X, W))
+
+
+def test_a_partition_spec_needs_a_mesh() -> None:
+    with pytest.raises(ShardError, match="names axes of no mesh: give jit one, by mesh="):
+        sd.jax.jit(two_layers, in_shardings=SPECS)
+
+
+def test_effects_are_refused(mesh: Mesh) -> None:
+    def shouts(x: Any) -> Any:
+        jax.debug.print("{}", x.sum())
+        return x
+
+    with pytest.raises(ShardError, match="has effects"):
+        sd.jax.jit(shouts, mesh=mesh, in_shardings=P("a"))(X)
+
+
+def test_calls_back_are_refused(mesh: Mesh) -> None:
+    def asks(x: Any) -> Any:
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    with pytest.raises(ShardError, match="calls back to Python"):
+        sd.jax.jit(asks, mesh=mesh, in_shardings=P("a"))(X)
+
+
+def test_what_jax_has_exported_is_read(mesh: Mesh, tmp_path: Any) -> None:
+    named = NamedSharding(mesh, P("a"))
+    exported = jax.export.export(jax.jit(jnp.cos, in_shardings=named))(X)
+    (tmp_path / "f").write_bytes(exported.serialize())
+    module = sd.jax.load(tmp_path / "f")
+    sd.run_pipeline(module, "spmd")
+    assert "tensor<2x16xf32>" in sd.to_text(module)
+    (tmp_path / "g").write_bytes(b"nothing")
+    with pytest.raises(ShardError, match=r"holds no function that jax\.export has serialized"):
+        sd.jax.load(tmp_path / "g")
+    with pytest.raises(ShardError, match="cannot read"):
+        sd.jax.load(tmp_path / "none")
