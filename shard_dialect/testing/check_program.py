@@ -13,13 +13,17 @@ import numpy as np
 
 from shard_dialect.codegen.array_types import Array
 from shard_dialect.codegen.lowered_program import find_function
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.function import form_of
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.checking.check import Verdict, check
 from shard_dialect.runtime.checking.reference import Judge, Reference
+from shard_dialect.runtime.checking.reference.by_xla import is_open
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.world import InProcess, Runnable
 from shard_dialect.runtime.compile import compile_reference
@@ -65,6 +69,8 @@ def run_and_check(text: str, *parts: str, reference: Reference | None = None) ->
             run_pipeline(module, part)
             now = str(module)
         is_lowered = form_of(find_function(module.operation, "main")) == "lowered"
+        if not is_lowered:
+            _refuse_open(module.operation)
         sharded = (Executable if is_lowered else XlaExecutable)(module, "main")
         reference = reference or reference_of(text)
     program = sharded.program
@@ -75,6 +81,12 @@ def run_and_check(text: str, *parts: str, reference: Reference | None = None) ->
     assert all(map(_are_same, inputs, again)), "the program writes to its inputs"
     collectives = Counter(entry.kind for entry in Report.of(program.calls).entries)
     return Outcome(check(sharded, reference, inputs, outputs, world), collectives)
+
+
+def _refuse_open(module: ir.Operation) -> None:
+    for op in walk(module):
+        if is_open(op):
+            raise ShardError(f"XLA may do otherwise what a '{op.name}' op leaves open")
 
 
 def inputs_of(executable: Runnable) -> list[Array]:

@@ -10,8 +10,9 @@ The body of a `linalg.generic` is converted by the same table, on tensors of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import log
+from math import log, pi, sqrt
 
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
     bitcast,
@@ -62,6 +63,14 @@ def constant_of(op: ir.Operation) -> ir.Value:
     if type_ == value.type:
         return constant(value)
     return constant(ir.Attribute.parse(f"{str(value).rpartition(' : ')[0]} : {type_}"))
+
+
+def complex_constant_of(op: ir.Operation) -> ir.Value:
+    """The constant of a `complex.constant`, of rank 0."""
+    element = op.results[0].type.element_type
+    parts = [constant(ir.DenseElementsAttr.get([each], tensor((), element)))
+             for each in op.attributes["value"]]  # fmt: skip
+    return made("complex", tensor((), op.results[0].type), parts)
 
 
 _SAME = {
@@ -168,7 +177,7 @@ def _from_signed(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Va
     return made("negate", result.type, [result]) if is_bit else result
 
 
-def _from_unsigned(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+def _from_unsigned(_: ir.Operation | None, operands: Operands, element: ir.Type) -> ir.Value:
     value = _unsigned(operands[0])
     if isinstance(element, ir.IntegerType) and element.is_signless and element.width > 1:
         return bitcast(convert(value, ir.IntegerType.get_unsigned(element.width)), element)
@@ -336,6 +345,17 @@ class _Function:
         return select(is_negative, self("negate", result), result)
 
 
+def _in_f32(write: Callable[[_Function], ir.Value]) -> Callable[[_Function], ir.Value]:
+    """The formula on floats of 32 bits at least, rounded once."""
+
+    def write_wide(f: _Function) -> ir.Value:
+        element = f.type.element_type
+        wide = element if element.width >= 32 else ir.F32Type.get()
+        return convert(write(_Function(convert(f.value, wide))), element)
+
+    return write_wide
+
+
 def _formula(write: Callable[[_Function], ir.Value]) -> Callable[..., ir.Value]:
     return lambda _, operands, __: write(_Function(operands[0]))
 
@@ -386,6 +406,40 @@ def _atanh(f: _Function) -> ir.Value:
     return f("multiply", f("subtract", *logs), 0.5)
 
 
+def _erf(f: _Function) -> ir.Value:
+    """2 x / sqrt(pi) * exp(-x^2) * (1 + 2 x^2 / 3 * (1 + 2 x^2 / 5 * (...))).
+
+    All terms are positive. Source: Abramowitz and Stegun, 7.1.6.
+    """
+    is_wide = str(f.type.element_type) == "f64"
+    most, terms = (6.0, 130) if is_wide else (4.0, 50)  # the rest is below a rounding
+    x = f("clamp", -most, f.value, most)
+    square = f("multiply", x, x)
+    series = number(1, f.type)
+    for term in range(terms, 0, -1):
+        scaled = f("multiply", series, f("multiply", square, 2 / (2 * term + 1)))
+        series = f("add", scaled, 1)
+    decay = f("exponential", f("negate", square))
+    return f("multiply", f("multiply", x, 2 / sqrt(pi)), f("multiply", decay, series))
+
+
+def _erfc(f: _Function) -> ir.Value:
+    """1 - erf(x) up to 1; then exp(-x^2) / sqrt(pi) / (x + 1/2 / (x + 2/2 / (x + 3/2 / ...))).
+
+    Source: Abramowitz and Stegun, 7.1.14.
+    """
+    near = f("subtract", 1, _erf(f))
+    x = f("maximum", f.value, 1)
+    fraction = x
+    for level in range(_LEVELS, 0, -1):
+        fraction = f("add", x, f("divide", level / 2, fraction))
+    decay = f("exponential", f("negate", f("multiply", x, x)))
+    far = f("divide", f("multiply", decay, 1 / sqrt(pi)), fraction)
+    return select(compare("GT", f.value, number(1, f.type)), far, near)
+
+
+_LEVELS = 60
+"""Of the continued fraction; enough from 1 on."""
 _LARGE = 1e4
 """From here on x^2 + 1 is x^2, but for what rounding takes; f16 can hold it."""
 
@@ -406,9 +460,55 @@ def _complex_equality(direction: str) -> Callable[..., ir.Value]:
     return lambda _, operands, __: compare(direction, *operands)
 
 
+def _ceil_quotient(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    a, b = map(_unsigned, operands)
+    quotient, rest = (made(name, a.type, [a, b]) for name in ("divide", "remainder"))
+    more = convert(compare("NE", rest, number(0, a.type)), a.type.element_type)
+    return bitcast(made("add", a.type, [quotient, more]), element)
+
+
+def two_results(op: ir.Operation, operands: Operands) -> list[ir.Value]:
+    """The results of an op of `TWO_RESULTS` on tensors of one shape."""
+    return TWO_RESULTS[op.name](*operands)
+
+
+def _sum_and_carry(a: ir.Value, b: ir.Value) -> list[ir.Value]:
+    total = made("add", a.type, [a, b])
+    return [total, compare("LT", _unsigned(total), _unsigned(a))]
+
+
+def _difference_and_borrow(a: ir.Value, b: ir.Value) -> list[ir.Value]:
+    return [made("subtract", a.type, [a, b]), compare("LT", _unsigned(a), _unsigned(b))]
+
+
+def _halves_of_product(a: ir.Value, b: ir.Value, extend: Callable[..., ir.Value]) -> list[ir.Value]:
+    """The low and the high half of a product."""
+    element = a.type.element_type
+    if element.width not in (8, 16, 32):
+        raise ShardError(f"a product of {element} in two halves cannot be written as StableHLO")
+    wide = integer(2 * element.width)
+    factors = [extend(each, wide) for each in (a, b)]
+    product = made("multiply", factors[0].type, factors)
+    shifted = [product, number(element.width, product.type)]
+    high = made("shift_right_logical", product.type, shifted)
+    return [convert(product, element), convert(high, element)]
+
+
+TWO_RESULTS: dict[str, Callable[..., list[ir.Value]]] = {
+    "arith.addui_extended": _sum_and_carry,
+    "arith.mulsi_extended": lambda a, b: _halves_of_product(a, b, convert),
+    "arith.mului_extended": lambda a, b: _halves_of_product(
+        a, b, lambda value, wide: _from_unsigned(None, [value], wide)
+    ),
+    "arith.subui_extended": _difference_and_borrow,
+    "math.sincos": lambda x: [made(name, x.type, [x]) for name in ("sine", "cosine")],
+}
+"""The elementwise ops with two results."""
+
 _TABLE: dict[str, Callable[[ir.Operation, Operands, ir.Type], ir.Value]] = {
     "arith.bitcast": lambda _, operands, element: bitcast(operands[0], element),
     "arith.ceildivsi": _rounded_quotient(rounds_up=True),
+    "arith.ceildivui": _ceil_quotient,
     "arith.cmpf": _compared_floats,
     "arith.cmpi": _compared_integers,
     "arith.divui": _on_unsigned("divide"),
@@ -460,6 +560,8 @@ _TABLE: dict[str, Callable[[ir.Operation, Operands, ir.Type], ir.Value]] = {
             "atan": lambda f: f("atan2", f.value, 1),
             "atanh": _atanh,
             "cosh": _cosh,
+            "erf": _in_f32(_erf),
+            "erfc": _in_f32(_erfc),
             "sinh": _sinh,
         }.items()
     },

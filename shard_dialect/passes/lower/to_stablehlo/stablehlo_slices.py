@@ -12,7 +12,6 @@ from collections.abc import Callable
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.attributes import DYNAMIC
-from shard_dialect.ir.walk import operations
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
     bitcast,
     broadcast,
@@ -131,15 +130,6 @@ def _dim(op: ir.Operation) -> ir.Value:
     return elements_at(concatenate(listed, 0), [at])
 
 
-def _pad(op: ir.Operation) -> ir.Value:
-    low, high = (list(op.attributes[f"static_{name}"]) for name in ("low", "high"))
-    inside = operations(op.regions[0].blocks[0])
-    content = inside[-1].operands[0]
-    if DYNAMIC in (*low, *high) or len(inside) > 1 or isinstance(content.owner, ir.Block):
-        raise ShardError("a padding by sizes or elements that are computed cannot be lowered")
-    return pad(tensor_of(op.operands[0]), tensor_of(content), low, high, [0] * len(low))
-
-
 SLICES: dict[str, Callable[[ir.Operation], ir.Value]] = {
     "bufferization.alloc_tensor": lambda op: (
         tensor_of(op.operands[0]) if list(op.operands) else _empty(op)
@@ -156,7 +146,6 @@ SLICES: dict[str, Callable[[ir.Operation], ir.Value]] = {
     "tensor.from_elements": _from_elements,
     "tensor.insert": _insert,
     "tensor.insert_slice": _insert_slice,
-    "tensor.pad": _pad,
     "tensor.reshape": _reshape,
     "tensor.splat": _splat,
 }

@@ -17,6 +17,7 @@ from math import prod
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
+from shard_dialect.ir.mesh.attributes import DYNAMIC
 from shard_dialect.ir.walk import operations
 from shard_dialect.model import Reduction
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_collectives import identity
@@ -29,12 +30,14 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
     broadcast,
     compare,
     dynamic_slice,
+    dynamic_update,
     elements_at,
     ends,
     index,
     iota,
     made,
     number,
+    pad,
     reduce,
     reshape,
     tensor,
@@ -177,6 +180,28 @@ def run_body(
             values[result] = elementwise(op, [_value(values, each) for each in op.operands])
         else:
             raise ShardError(f"a linalg op with '{op.name}' in its body cannot be lowered")
+
+
+def generated(op: ir.Operation, shape: Sequence[int]) -> ir.Value:
+    """A tensor of this shape whose elements the op's body computes from their indices."""
+    (block,) = op.regions[0].blocks
+    values = {argument: iota(shape, dim) for dim, argument in enumerate(block.arguments)}
+    run_body(block, values, lambda dim: iota(shape, dim))
+    return broadcast_to(_value(values, operations(block)[-1].operands[0]), shape)
+
+
+def padded(op: ir.Operation) -> ir.Value:
+    """The result of a `tensor.pad`."""
+    sizes = [list(op.attributes[f"static_{name}"]) for name in ("low", "high")]
+    value, *computed = tensors_of(op.operands)
+    (block,) = op.regions[0].blocks
+    content = operations(block)[-1].operands[0]
+    is_simple = len(operations(block)) == 1 and not isinstance(content.owner, ir.Block)
+    if is_simple and not computed:
+        return pad(value, tensor_of(content), *sizes, [0] * value.type.rank)
+    offsets = iter(computed)
+    starts = [next(offsets) if size == DYNAMIC else index(size) for size in sizes[0]]
+    return dynamic_update(generated(op, op.results[0].type.shape), value, starts)
 
 
 def _extracted(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Value:

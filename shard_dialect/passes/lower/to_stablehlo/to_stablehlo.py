@@ -30,6 +30,7 @@ from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid
+from shard_dialect.passes.lower.decompose_linalg import take_apart
 from shard_dialect.passes.lower.to_stablehlo.contractions import contraction
 from shard_dialect.passes.lower.to_stablehlo.device_groups import DeviceGroups, Devices
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_collectives import collective
@@ -38,9 +39,12 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_control_flow import (
     inline_regions,
 )
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_elementwise import (
+    TWO_RESULTS,
+    complex_constant_of,
     constant_of,
     elementwise,
     is_elementwise,
+    two_results,
 )
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
     CAST,
@@ -51,7 +55,7 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
     tensors_of,
 )
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_slices import SLICES
-from shard_dialect.passes.lower.to_stablehlo.structured_ops import generic
+from shard_dialect.passes.lower.to_stablehlo.structured_ops import generated, generic, padded
 from shard_dialect.passes.specialize.device_positions import to_arithmetic
 
 _FROM_BRANCHES = "builtin.module(func.func(canonicalize,lift-cf-to-scf))"
@@ -61,6 +65,7 @@ _FROM_TOSA = (
     "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor))"
 )
 _FROM_LINALG = "builtin.module(func.func(linalg-generalize-named-ops))"
+_FROM_AFFINE = "builtin.module(lower-affine)"
 _ONCE = "builtin.module(cse)"
 _RANK = "shard.process_linear_index"
 
@@ -102,7 +107,10 @@ def _simplify(module: ir.Operation) -> None:
     if "tosa" in ran:
         PassManager.parse(_FROM_TOSA).run(module)
     if ran & {"tosa", "linalg"}:
+        take_apart(module)
         PassManager.parse(_FROM_LINALG).run(module)
+    if "affine" in _dialects(module):
+        PassManager.parse(_FROM_AFFINE).run(module)
 
 
 class _Conversion:
@@ -198,8 +206,13 @@ def _structured(op: ir.Operation) -> list[ir.Value]:
 
 _TO_VALUES: dict[str, Callable[[ir.Operation], list[ir.Value]]] = {
     "arith.constant": lambda op: [constant_of(op)],
+    "bufferization.materialize_in_destination": lambda op: [tensor_of(op.operands[0])],
+    "complex.constant": lambda op: [complex_constant_of(op)],
     "func.call": _call,
     "linalg.generic": _structured,
+    "tensor.generate": lambda op: [generated(op, op.results[0].type.shape)],
+    "tensor.pad": lambda op: [padded(op)],
+    **dict.fromkeys(TWO_RESULTS, lambda op: two_results(op, tensors_of(op.operands))),
 }
 
 
