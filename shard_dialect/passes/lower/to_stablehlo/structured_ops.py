@@ -42,6 +42,7 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
     reshape,
     tensor,
     tensor_of,
+    tensors_of,
     transpose,
 )
 
@@ -192,15 +193,15 @@ def generated(op: ir.Operation, shape: Sequence[int]) -> ir.Value:
 
 def padded(op: ir.Operation) -> ir.Value:
     """The result of a `tensor.pad`."""
-    sizes = [list(op.attributes[f"static_{name}"]) for name in ("low", "high")]
+    low, high = (list(op.attributes[f"static_{name}"]) for name in ("low", "high"))
     value, *computed = tensors_of(op.operands)
     (block,) = op.regions[0].blocks
     content = operations(block)[-1].operands[0]
     is_simple = len(operations(block)) == 1 and not isinstance(content.owner, ir.Block)
     if is_simple and not computed:
-        return pad(value, tensor_of(content), *sizes, [0] * value.type.rank)
+        return pad(value, tensor_of(content), low, high, [0] * value.type.rank)
     offsets = iter(computed)
-    starts = [next(offsets) if size == DYNAMIC else index(size) for size in sizes[0]]
+    starts = [next(offsets) if size == DYNAMIC else index(size) for size in low]
     return dynamic_update(generated(op, op.results[0].type.shape), value, starts)
 
 

@@ -1,0 +1,114 @@
+"""How fast XLA runs programs that we have partitioned, over those that it has partitioned itself.
+
+    python -m benchmarks.xla_target program.mlir ... [--rounds 15] [--markdown]
+
+Programs are StableHLO with Shardy's annotations, as JAX prints them. Both contenders are compiled
+by one XLA, with arguments and results sharded alike, and run in turn in one process; the ratio is
+of the medians of the time on the wall, below 1 where ours is faster. Both must compute the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=16")
+
+import jax
+import numpy as np
+from tabulate import tabulate
+
+from shard_dialect.codegen.lowered_program import Program
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.jax.partition_function import PartitionedFunction
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.runtime.array_files import random_inputs
+from shard_dialect.runtime.xla.local_function import call_local
+from shard_dialect.runtime.xla.read_local import read_local_program
+
+SECONDS_A_TURN = 0.1
+TOLERANCE = 1e-3
+
+
+def contenders(path: Path) -> tuple[list[Callable[[], Any]], int]:
+    """What runs our partition, and XLA's, once; and the number of devices."""
+    with make_context(), ir.Location.unknown():
+        module = Source.read(str(path)).parse()
+        whole = module.operation.get_asm(print_generic_op_form=True)
+        run_pipeline(module, "spmd")
+        program = read_local_program(module.operation, "main")
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[: program.devices]), ("devices",))
+        ours = PartitionedFunction.of(module, mesh)
+    named = [jax.sharding.NamedSharding(ours.specs.mesh, each) for each in ours.specs.arguments]
+    results = [jax.sharding.NamedSharding(ours.specs.mesh, each) for each in ours.specs.results]
+    arguments = [jax.device_put(*each) for each in zip(inputs(program), named, strict=True)]
+    types = [each.whole for each in program.results]
+
+    def theirs(*given: Any) -> Any:
+        return tuple(call_local(whole, "main", given, types))
+
+    functions = [
+        jax.jit(function, in_shardings=named, out_shardings=tuple(results))
+        .lower(*arguments)
+        .compile()
+        for function in (lambda *given: tuple(ours(given)), theirs)
+    ]
+    return [lambda f=f: jax.block_until_ready(f(*arguments)) for f in functions], program.devices
+
+
+def inputs(program: Program) -> list[Any]:
+    return random_inputs([each.whole for each in program.arguments], 0)
+
+
+def seconds(runs: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
+    """The median time of each, run in turn."""
+    times: list[list[float]] = [[] for _ in runs]
+    counts = []
+    for run in runs:
+        run()
+        start = time.perf_counter()
+        run()
+        counts.append(max(1, int(SECONDS_A_TURN / (time.perf_counter() - start))))
+    for _ in range(rounds):
+        for run, count, found in zip(runs, counts, times, strict=True):
+            start = time.perf_counter()
+            for _ in range(count):
+                run()
+            found.append((time.perf_counter() - start) / count)
+    return list(map(median, times))
+
+
+def check(path: Path, results: Sequence[Any]) -> None:
+    for ours, theirs in zip(*results, strict=True):
+        a, b = (np.asarray(each, np.float64) for each in (ours, theirs))
+        if not np.max(np.abs(a - b)) <= TOLERANCE * max(1.0, float(np.max(np.abs(b)))):
+            raise RuntimeError(f"{path.name}: the two partitions compute different results")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("programs", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--markdown", action="store_true", help="print a table for documents")
+    options = parser.parse_args()
+    rows: list[list[object]] = []
+    for path in options.programs:
+        runs, devices = contenders(path)
+        check(path, [run() for run in runs])
+        ours, theirs = seconds(runs, options.rounds)
+        rows.append([path.stem, devices, f"{ours * 1e3:.3f}", f"{ours / theirs:.2f}"])
+    middle = median(float(str(row[-1])) for row in rows)
+    rows.append(["median", "", "", f"{middle:.2f}"])
+    head = ["program", "devices", "our partition, ms", "over XLA's"]
+    print(tabulate(rows, head, tablefmt="github" if options.markdown else "simple"))
+
+
+if __name__ == "__main__":
+    main()
