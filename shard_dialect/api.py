@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from shard_dialect import plugins
+from shard_dialect import model, plugins
 from shard_dialect.codegen.lowered_program import Program, choose_entry
 from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
 from shard_dialect.ir import context as contexts
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.annotate_values import annotate
 from shard_dialect.ir.diagnostics import with_file_names
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.user_dialects import register_dialect
-from shard_dialect.model import ShardingRule
+from shard_dialect.model import Sharding, ShardingRule
 from shard_dialect.passes.framework import pipeline as pipelines
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.instruments import Instruments
 from shard_dialect.passes.framework.pass_table import register_pass
 from shard_dialect.rules import Query, sharding_rule
 from shard_dialect.runtime.communication_report import Report
+from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
+from shard_dialect.runtime.shards_of_arrays import gather, scatter
 
 # Where the text of a module came from, for as long as the module lives.
 _sources: WeakKeyDictionary[ir.Module, Source] = WeakKeyDictionary()
@@ -78,6 +82,37 @@ def communication(module: ir.Module, entry: str | None = None) -> Report:
         return Report.of(Program.read(copy.operation, name).calls)
 
 
+def compile(  # noqa: A001
+    module: ir.Module, backend: Backend = "devices", entry: str | None = None
+) -> CompiledProgram:
+    """Compile a module in any form; call the result with global arrays.
+
+    `backend` says what the devices are: threads of this process ("devices"), devices of JAX
+    ("xla"), or the ranks that a launcher has started, of which this is one ("mpi", "mpi4py",
+    "torch"). The module is not changed. Raises `ShardError` for what cannot be partitioned or run.
+    """
+    source = Source.of(module.operation.get_asm(enable_debug_info=True))
+    with _places(module):
+        return CompiledProgram(source, backend, entry)
+
+
+def run(
+    module: ir.Module, *arguments: Any, backend: Backend = "devices", entry: str | None = None
+) -> Any:
+    """Compile a module, and return its results for these global arrays.
+
+    The results are one array, or a tuple of several. See `compile`.
+    """
+    return compile(module, backend, entry)(*arguments)
+
+
+def Grid(  # noqa: N802
+    name: str, shape: Sequence[int], axes: Sequence[str] = ()
+) -> model.Grid:
+    """Return a grid of devices, with names for its axes if they are given."""
+    return model.Grid(name, tuple(shape), tuple(axes))
+
+
 def load_plugin(name: str) -> None:
     """Load a Python file or module that registers passes, rules or dialects.
 
@@ -92,21 +127,29 @@ def _places(module: ir.Module) -> AbstractContextManager[None]:
 
 
 __all__ = [
+    "CompiledProgram",
     "Diagnostic",
+    "Grid",
     "Instruments",
     "Pass",
     "Query",
     "Report",
     "ShardError",
     "ShardWarning",
+    "Sharding",
     "ShardingRule",
+    "annotate",
     "communication",
+    "compile",
+    "gather",
     "load_plugin",
     "make_context",
     "parse",
     "register_dialect",
     "register_pass",
+    "run",
     "run_pipeline",
+    "scatter",
     "sharding_rule",
     "to_text",
 ]

@@ -13,9 +13,9 @@ import numpy as np
 
 from shard_dialect.codegen.array_types import Array
 from shard_dialect.codegen.lowered_program import find_function
-from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
+from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import form_of
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
@@ -86,7 +86,9 @@ def run_and_check(text: str, *parts: str, reference: Reference | None = None) ->
 def _refuse_open(module: ir.Operation) -> None:
     for op in walk(module):
         if is_open(op):
-            raise ShardError(f"XLA may do otherwise what a '{op.name}' op leaves open")
+            raise error_at(
+                op.location, f"XLA may do otherwise what such a '{op.name}' op leaves open"
+            )
 
 
 def inputs_of(executable: Runnable) -> list[Array]:

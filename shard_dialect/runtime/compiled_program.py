@@ -1,0 +1,145 @@
+"""A program that is compiled for some devices, and called with global arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from shard_dialect.codegen.array_types import Array, TensorType
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.runtime.array_files import random_inputs
+from shard_dialect.runtime.checking.bisect import Suspect
+from shard_dialect.runtime.checking.check import Verdict, check
+from shard_dialect.runtime.checking.reference import Judge
+from shard_dialect.runtime.communication_report import Report
+from shard_dialect.runtime.communicators.launched_world import world_of
+from shard_dialect.runtime.communicators.world import InProcess, World
+from shard_dialect.runtime.compile import compile_for_xla, compile_reference, compile_sharded
+from shard_dialect.runtime.dynamic_sizes import Sizes
+from shard_dialect.runtime.framework_arrays import like, to_numpy
+from shard_dialect.runtime.xla.xla_devices import XlaDevices
+
+Backend = Literal["devices", "mpi", "mpi4py", "torch", "xla"]
+Form = Literal["annotated", "propagated", "distributed", "local", "lowered", "stablehlo"]
+_PIPELINES: dict[Form, str] = {
+    "annotated": "import",
+    "propagated": "sink-reshapes,propagate",
+    "distributed": "sink-reshapes,propagate,split-reductions,materialize,optimize-collectives",
+    "local": "spmd",
+    "lowered": "spmd,lower",
+    "stablehlo": "spmd,lower{target=stablehlo}",
+}
+
+
+class CompiledProgram:
+    """What `sd.compile` returns: called with global arrays, it returns global arrays."""
+
+    def __init__(self, source: Source, backend: Backend = "devices", entry: str | None = None):
+        self._source = source
+        joining = world_of(backend)
+        peers = joining() if joining else None
+        with make_context():
+            if backend == "xla":
+                self._executable: Any = compile_for_xla(source, entry)
+            else:
+                native = backend == "mpi"
+                self._executable = compile_sharded(source, entry, native_mpi=native)
+        self.program = self._executable.program
+        """Its boundary: the global and local types of arguments and results, and how they are
+        sharded."""
+        if peers:
+            peers.check_size(self.program.devices)
+        in_process: Callable[[int], World] = XlaDevices if backend == "xla" else InProcess
+        self.world: World = peers or in_process(self.program.devices)
+        """The devices."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The global result, or a tuple of several, for the program's arguments.
+
+        Arguments are arrays of numpy, JAX or torch, and the results are of the same kind. With many
+        processes, each gives the same arguments, and that of rank 0 gets the results; the others
+        get `None`. Raises `ShardError` for arguments of other shapes or types.
+        """
+        inputs = self._inputs(arguments)
+        outputs = self.world.gather(self._run(inputs))
+        if not self.world.speaks:
+            return None
+        example = arguments[0] if arguments else None
+        results = [like(each, example) for each in self.program.gather(outputs)]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    @property
+    def report(self) -> Report:
+        """What one device communicates."""
+        return Report.of(self.program.calls)
+
+    def communication(self) -> Report:
+        """The same as `report`."""
+        return self.report
+
+    def text(self, form: Form) -> str:
+        """The program in one of its forms, as text."""
+        with make_context(), self._source.places():
+            module = self._source.parse()
+            run_pipeline(module, _PIPELINES[form])
+            return str(module.operation.get_asm())
+
+    def check(self, *arguments: Any, seed: int = 0, judge: Judge | None = None) -> Verdict:
+        """Compare each device's results with the unsharded program's.
+
+        Without arguments, they are drawn at random. `judge` runs the unsharded program; by default
+        the first of "xla", "upstream" and "self" that can.
+        """
+        inputs = self._inputs(arguments) if arguments else self._drawn(seed)
+        outputs = self.world.gather(self._run(inputs))
+        reference = None
+        if self.world.speaks:
+            with make_context():
+                reference = compile_reference(self._source, self.program.entry, by=judge)
+        return check(self._executable, reference, inputs, outputs, self.world)
+
+    def bisect(
+        self, *arguments: Any, seed: int = 0, judge: Judge | None = None
+    ) -> ShardError | None:
+        """Find the first op whose value on the devices is wrong; `None` if the check passes."""
+        verdict = self.check(*arguments, seed=seed, judge=judge)
+        if verdict.passed:
+            return None
+        inputs = self._inputs(arguments) if arguments else self._drawn(seed)
+        with make_context():
+            suspect = Suspect.read(self._source, self.program.entry, Sizes(), judge)
+            reference = compile_reference(self._source, self.program.entry, by=judge)
+        return suspect.error(reference, inputs, self.world, verdict.failure)
+
+    def _inputs(self, arguments: Sequence[Any]) -> list[Array]:
+        types = [each.whole for each in self.program.arguments]
+        if len(arguments) != len(types):
+            raise ShardError(
+                f"@{self.program.entry} takes {len(types)} arguments, and was given "
+                f"{len(arguments)}"
+            )
+        pairs = enumerate(zip(arguments, types, strict=True))
+        return [_checked(number, argument, type_) for number, (argument, type_) in pairs]
+
+    def _drawn(self, seed: int) -> list[Array]:
+        return random_inputs([each.whole for each in self.program.arguments], seed)
+
+    def _run(self, inputs: Sequence[Array]) -> list[list[Array]]:
+        shards = [self.program.scatter(inputs, rank) for rank in self.world.ranks]
+        return self.world.run(self._executable, shards)
+
+
+def _checked(number: int, argument: Any, type_: TensorType) -> Array:
+    """The argument as an array of numpy; Python's own numbers get the program's type."""
+    array = to_numpy(argument)
+    if not hasattr(argument, "dtype"):
+        array = array.astype(type_.dtype)
+    if (array.shape, array.dtype) != (type_.shape, type_.dtype):
+        raise ShardError(
+            f"argument {number} is an array of {array.dtype} of shape {list(array.shape)}: "
+            f"expected {type_.dtype} of shape {list(type_.shape)}"
+        )
+    return array

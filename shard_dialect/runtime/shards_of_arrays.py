@@ -1,0 +1,92 @@
+"""Global arrays to shards, and back: what a sharding means, on numpy's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shard_dialect.codegen.array_types import Array
+from shard_dialect.errors import ShardError
+from shard_dialect.model import Grid, Sharding
+from shard_dialect.model.axes_by_name import SplitAxes, sharding_on
+from shard_dialect.model.sharding import Shape
+from shard_dialect.runtime.framework_arrays import to_numpy
+
+
+def scatter(array: Any, sharding: Sharding | SplitAxes, grid: Grid) -> list[Array]:
+    """Return each device's shard of an array, by rank, without padding.
+
+    Shards may be of unequal sizes, or empty. A shard with halos holds its neighbours' elements, and
+    past the ends of the tensor the identity of the sharding's `fill`. Raises `ShardError` for a
+    sharding that is partial, or that the array cannot have.
+    """
+    whole = to_numpy(array)
+    found = sharding_on(grid, sharding, whole.ndim)
+    _refuse_partial(found)
+    found.check_offsets(whole.shape)
+    halos = [found.halo(dim) for dim in range(found.rank)]
+    filled = whole
+    if any(map(any, halos)):
+        filled = np.pad(whole, halos, constant_values=_identity(found.fill, whole.dtype))
+    shards = []
+    for rank in range(grid.size):
+        own = found.shard(rank, whole.shape, grid)
+        bounds = [part.indices(size) for part, size in zip(own, whole.shape, strict=True)]
+        grown = tuple(
+            slice(start, max(stop, start) + low + high)
+            for (start, stop, _), (low, high) in zip(bounds, halos, strict=True)
+        )
+        shards.append(np.ascontiguousarray(filled[grown]).reshape(filled[grown].shape))
+    return shards
+
+
+def gather(shards: Sequence[Any], sharding: Sharding | SplitAxes, grid: Grid) -> Array:
+    """Return the array whose shards these are, by rank; the inverse of `scatter`.
+
+    Raises `ShardError` for too few shards, or shards of sizes that do not fit each other.
+    """
+    held = list(map(to_numpy, shards))
+    if len(held) != grid.size:
+        raise ShardError(f"{len(held)} shards for the {grid.size} devices of grid @{grid.name}")
+    found = sharding_on(grid, sharding, held[0].ndim)
+    _refuse_partial(found)
+    halos = [found.halo(dim) for dim in range(found.rank)]
+    own = [each[_without(halos, each.shape)] for each in held]
+    shape = tuple(_size(own, found, dim, grid) for dim in range(found.rank))
+    whole = np.empty(shape, held[0].dtype)
+    for rank, each in enumerate(own):
+        part = found.shard(rank, shape, grid)
+        if whole[part].shape != each.shape:
+            raise ShardError(
+                f"the shard of device {rank} has shape {list(each.shape)}: expected "
+                f"{list(whole[part].shape)}, for a tensor of shape {list(shape)} as {found}"
+            )
+        whole[part] = each
+    return whole
+
+
+def _without(halos: Sequence[tuple[int, int]], shape: Shape) -> tuple[slice, ...]:
+    return tuple(slice(low, size - high) for (low, high), size in zip(halos, shape, strict=True))
+
+
+def _size(shards: Sequence[Array], sharding: Sharding, dim: int, grid: Grid) -> int:
+    """The global size of a dimension: the sum of its shards' sizes along one group."""
+    axes = sharding.split_axes[dim]
+    if sharding.offsets and sharding.offsets[dim]:
+        return sharding.offsets[dim][-1] or 0
+    sizes = {grid.index_along(rank, axes): each.shape[dim] for rank, each in enumerate(shards)}
+    return sum(sizes.values())
+
+
+def _refuse_partial(sharding: Sharding) -> None:
+    if sharding.partial:
+        raise ShardError(f"a sharding that is partial says no shards: {sharding}")
+
+
+def _identity(fill: str, dtype: np.dtype[Any]) -> Any:
+    if fill in ("max", "min") and np.issubdtype(dtype, np.integer):
+        limits = np.iinfo(dtype)
+        return limits.min if fill == "max" else limits.max
+    return {"max": -np.inf, "min": np.inf, "product": 1, "bitwise_and": -1}.get(fill, 0)
