@@ -44,7 +44,7 @@ from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard.check_shard_ops import check as check_upstream
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
-from shard_dialect.planner.permutation import leads_to
+from shard_dialect.planner.permutation import permutes_into
 
 _LOCAL = ("local", "lowered")
 """The forms without sharded types."""
@@ -165,7 +165,7 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
             raise ShardingError(
                 f"has {members} places for groups of {grids[0].axes_size(axes)} devices"
             )
-        if source != target and not leads_to(_permutation(op), axes, source, target, grids[0]):
+        if source != target and not permutes_into(_permutation(op), axes, source, target, grids[0]):
             raise ShardingError(f"does not permute the shards of {source} to those of {target}")
         return
     if source.grid == target.grid:

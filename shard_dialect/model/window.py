@@ -1,7 +1,7 @@
 """The windows of an op over a dimension, and the elements that each device reads for its windows.
 
 Positions count the dilated dimension with its padding: elements are `base` positions apart, more
-than one where the operand is dilated. Windows begin `stride` positions apart and span `reach`
+than one where the operand is dilated. Windows begin `stride` positions apart and span `extent`
 positions. The first begins `low` positions before the first element.
 
     windows of 3, moved by 1, padded by 1     stride 1, reach 3, low 1
@@ -47,24 +47,24 @@ class Reading:
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows over a dimension of `size` elements, one for each of `made` indices of a result.
+    """Windows over a dimension of `size` elements, one for each of `count` indices of a result.
 
     Positions without an element have the identity of the reduction `fill`. `fill` is `None` where
     no window reads such positions, or the op does not use what it reads there.
     """
 
     size: int
-    made: int
+    count: int
     stride: int
-    reach: int
+    extent: int
     low: int
     base: int = 1
     fill: Reduction | None = None
 
     @cached_property
-    def stay_inside(self) -> bool:
+    def stay_in_bounds(self) -> bool:
         """Whether every position that is read is between the first and the last element."""
-        end = (self.made - 1) * self.stride - self.low + self.reach
+        end = (self.count - 1) * self.stride - self.low + self.extent
         return self.low <= 0 and end <= (self.size - 1) * self.base + 1
 
     def reading(self, devices: int) -> Reading | None:
@@ -78,10 +78,10 @@ class Windows:
 
 @lru_cache(maxsize=256)
 def _reading(over: Windows, devices: int) -> Reading | None:
-    windows, shard = -(-over.made // devices), -(-over.size // devices)
+    windows, shard = -(-over.count // devices), -(-over.size // devices)
     if windows * over.stride % over.base or not shard or devices > MOST_SHARDS:
         return None
-    positions = (windows - 1) * over.stride + over.reach
+    positions = (windows - 1) * over.stride + over.extent
     starts = [device * windows * over.stride - over.low for device in range(devices)]
     firsts = [-(-start // over.base) for start in starts]
     taken = (starts[0] + positions - 1) // over.base + 1 - firsts[0]
@@ -90,7 +90,7 @@ def _reading(over: Windows, devices: int) -> Reading | None:
     reads = [
         (device, first)
         for device, first in enumerate(firsts)
-        if device * windows < over.made
+        if device * windows < over.count
         and (over.fill is not None or (first < over.size and first + taken > 0))
     ]
     low = max([0, *(device * shard - first for device, first in reads)])

@@ -46,7 +46,7 @@ class WindowDimension:
 
 def inside(windows: Windows) -> Windows | None:
     """The same windows; `None` where they read padding of unknown content."""
-    return windows if windows.fill is not None or windows.stay_inside else None
+    return windows if windows.fill is not None or windows.stay_in_bounds else None
 
 
 def read_windows(partitioned: PartitionedOp) -> None:
@@ -58,7 +58,7 @@ def read_windows(partitioned: PartitionedOp) -> None:
             continue
         with ir.InsertionPoint(partitioned.op), partitioned.op.location:
             begin = _begin(partitioned, window, reading.begins)
-            partitioned.op.operands[window.operand] = build.part_of(
+            partitioned.op.operands[window.operand] = build.major_sub_axis(
                 value, begin, reading.taken, window.dim
             )
 

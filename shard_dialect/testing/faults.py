@@ -122,7 +122,10 @@ def _turn(op: ir.Operation) -> None:
     value, dim = op.operands[0], op.attributes["slice_axis"].value
     size, part = value.type.shape[dim], op.results[0].type.shape[dim]
     with ir.InsertionPoint(op), op.location:
-        parts = [build.part_of(value, part, size - part, dim), build.part_of(value, 0, part, dim)]
+        parts = [
+            build.major_sub_axis(value, part, size - part, dim),
+            build.major_sub_axis(value, 0, part, dim),
+        ]
         along = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
         op.operands[0] = build.create("tensor.concat", [value.type], parts, along).results[0]
 

@@ -176,7 +176,7 @@ def _all(rank: int) -> ir.ArrayAttr:
     return ir.ArrayAttr.get([dims] if rank else [])
 
 
-def part_of(value: ir.Value, start: int | ir.Value, size: int, dim: int = 0) -> ir.Value:
+def major_sub_axis(value: ir.Value, start: int | ir.Value, size: int, dim: int = 0) -> ir.Value:
     """The slice of `size` elements along `dim` from `start` on, an integer or an index value."""
     shape = list(value.type.shape)
     shape[dim] = size

@@ -135,7 +135,7 @@ def _of_manual_result(
     In a propagated function they are weak: the attributes have all axes, these only some.
     """
     with located(op.handle):
-        annotation = boundary_of(op.handle, shardings).outside_said
+        annotation = boundary_of(op.handle, shardings).outside_annotation
     value = op.handle.results[0]
     if _is_tensor(value):
         yield AnnotatedValue(value, annotation, op.location, "weak" if is_propagated else "binding")

@@ -22,7 +22,7 @@ from shard_dialect.ir.building.masking import select
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.shard.local_collectives import LocalStep
 from shard_dialect.model import AllReduce, Grid, ReduceScatter
-from shard_dialect.model.rooted_collectives import Reduce, place_of
+from shard_dialect.model.rooted_collectives import Reduce, flat_index
 from shard_dialect.passes.lower.pack_collectives import of_rank, rank_of
 
 _Change = Callable[[ir.Value], ir.Value]
@@ -142,7 +142,7 @@ def _first_bit(element: ir.Type) -> ir.Value:
 
 def _at_root(bit: ir.Value, step: Reduce, grid: Grid, function: ir.Operation) -> ir.Value:
     """The bit on the root, and zero elsewhere, where a reduction's result is undefined."""
-    root = place_of(step.root, grid.sizes_along(step.axes))
+    root = flat_index(step.root, grid.sizes_along(step.axes))
     is_root = [int(grid.index_along(rank, step.axes) == root) for rank in range(grid.size)]
     here = of_rank(is_root, ir.IntegerType.get_signless(1), rank_of(function, grid))
     return select(here, bit, reductions.identity_value("sum", bit.type))

@@ -176,7 +176,7 @@ def _own(value: ir.Value, step: AllSlice | Mask, grid: Grid, rank: ir.Value) -> 
     if isinstance(step, AllSlice):
         size = value.type.shape[step.dim] // grid.axes_size(step.axes)
         begin = of_rank([place * size for place in places], ir.IndexType.get(), rank)
-        return build.part_of(value, begin, size, step.dim)
+        return build.major_sub_axis(value, begin, size, step.dim)
     is_first = of_rank([int(not place) for place in places], _bit(), rank)
     other = reductions.identity_value(step.reduction, value.type.element_type)
     return elementwise([value], lambda each: select(is_first, each, other))

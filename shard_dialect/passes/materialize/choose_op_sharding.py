@@ -136,7 +136,7 @@ class _Problem:
     def _splits_in_use(self) -> Iterator[tuple[int, Axes]]:
         """Each factor with the axes that split it in an available or target sharding."""
         for value, dims in (
-            *zip(self.op.operands, self.rule.cut_operands, strict=True),
+            *zip(self.op.operands, self.rule.windowed_operands, strict=True),
             *zip(self.op.results, self.rule.results, strict=True),
         ):
             if dims is None or value not in self.target_of:

@@ -70,7 +70,7 @@ class ManualBoundaries:
         """
         boundary, (value,), (result,) = self._boundary(op), op.operands, op.results
         if result not in self.target_of:
-            write_boundary(op.handle, boundary, boundary.said.sharding, self.shardings)
+            write_boundary(op.handle, boundary, boundary.annotation.sharding, self.shardings)
             return None
         inside = boundary.fitting(self.target_of[result], self.resharded.shape(result))
         outside = boundary.outside(inside)
@@ -85,7 +85,7 @@ class ManualBoundaries:
         """
         boundary, (value,), (result,) = self._boundary(op), op.operands, op.results
         if result not in self.target_of:
-            write_boundary(op.handle, boundary, boundary.said.sharding, self.shardings)
+            write_boundary(op.handle, boundary, boundary.annotation.sharding, self.shardings)
             return None
         outside = self._as_made(op)
         op.handle.operands[0] = self.resharded.get(value, boundary.inside(outside), op)

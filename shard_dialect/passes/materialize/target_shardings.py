@@ -164,7 +164,7 @@ class _Reader:
             self._set_target(op.results[number], annotation.sharding)
         self._read_blocks(op.handle, op.blocks)
         if op.name in EDGES:
-            self.boundaries.append(boundary_of(op.handle, self.shardings).said.sharding)
+            self.boundaries.append(boundary_of(op.handle, self.shardings).annotation.sharding)
 
     def _read_blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
         for block, found in zip(blocks, self.shardings.of_blocks(handle), strict=False):
@@ -178,7 +178,9 @@ class _Reader:
         refuse_unknown_shards(sharding)
         grid = self.shardings.grid(sharding.grid)
         sharding = sharding.without_needless_offsets(shape, grid)
-        self.of[value] = sharding if self.has_uneven_annotation else sharding.even_part(shape, grid)
+        self.of[value] = (
+            sharding if self.has_uneven_annotation else sharding.without_uneven_axes(shape, grid)
+        )
 
     def _check_grid(self) -> None:
         """Raise unless all shardings are on one grid, whose devices are in the default order."""

@@ -283,7 +283,7 @@ def assignment_of(
     """
     axes: dict[int, Axes] = {}
     for dims, sharding in (
-        *zip(rule.cut_operands, operands, strict=True),
+        *zip(rule.windowed_operands, operands, strict=True),
         *zip(rule.results, results, strict=True),
     ):
         if dims is None or sharding is None:

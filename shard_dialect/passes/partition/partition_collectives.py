@@ -48,7 +48,7 @@ def partition_collective(op: ir.Operation, collective: Collective, shardings: Sh
                 value = build.with_room(value, type_, step.dim, step.low, content)
             elif isinstance(step, CropHalo):
                 begin = before.halo(step.dim)[0] - step.low
-                value = build.part_of(value, begin, type_.shape[step.dim], step.dim)
+                value = build.major_sub_axis(value, begin, type_.shape[step.dim], step.dim)
             if grid.axes_size(step.axes) > 1:
                 with located(op):
                     value = _written(step, before, grid, value, global_type, type_)
@@ -84,7 +84,7 @@ def _written(
         return _closed_up(written, step.dim, bounds, type_)
     for dim, size in enumerate(type_.shape):
         if size != made[dim]:
-            written = build.part_of(written, 0, size, dim)
+            written = build.major_sub_axis(written, 0, size, dim)
     return written
 
 
@@ -96,7 +96,7 @@ def _sliced_at_offsets(
     begins = [offset or 0 for offset in step.offsets[:-1]]
     value = _padded(value, step.dim, value.type.shape[step.dim] + size)
     begin = as_index(own_number(begins, step.axes, grid.name))
-    return build.part_of(value, begin, size, step.dim)
+    return build.major_sub_axis(value, begin, size, step.dim)
 
 
 def _closed_up(
@@ -107,7 +107,7 @@ def _closed_up(
     room = gathered.type.shape[dim] // (len(bounds) - 1)
     for device, (begin, end) in enumerate(pairwise(bounds)):
         if end > begin:
-            shard = build.part_of(gathered, device * room, end - begin, dim)
+            shard = build.major_sub_axis(gathered, device * room, end - begin, dim)
             value = build.put_into(value, shard, dim, begin)
     return value
 

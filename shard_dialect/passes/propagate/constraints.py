@@ -31,7 +31,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Grid, Sharding, ShardingError
-from shard_dialect.model.axis import whole
+from shard_dialect.model.axis import full_axis
 from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
     is_between_devices,
@@ -160,7 +160,7 @@ def _refuse_manual_axes(annotated: Iterable[AnnotatedValue]) -> None:
     """Raise where a tensor in a manual computation is annotated along one of the manual axes."""
     for each in annotated:
         manual = _manual_axes_of(each.value)
-        twice = sorted({whole(axis) for axis in each.said.sharding.axes} & set(manual))
+        twice = sorted({full_axis(axis) for axis in each.said.sharding.axes} & set(manual))
         if twice:
             raise error_at(
                 each.location,

@@ -27,7 +27,7 @@ from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.propagate.constants import Constants, Copy
 from shard_dialect.passes.propagate.constraints import Constraints
 from shard_dialect.passes.propagate.loop_shardings import pinned_loops
-from shard_dialect.propagation.graph import NOTHING, Graph, Node
+from shard_dialect.propagation.graph import NO_TENSOR, Graph, Node
 from shard_dialect.rules.rule_cache import RuleMemo
 
 GROUP = "mesh.sharding_group"
@@ -55,11 +55,11 @@ class ModuleGraph:
         self._of = [{} for _ in self.functions]
 
     def number_of(self, function: int, value: int) -> int:
-        """The graph's number of a function's value; `NOTHING` if the graph does not have it."""
-        return self._of[function].get(value, NOTHING)
+        """The graph's number of a function's value; `NO_TENSOR` if the graph does not have it."""
+        return self._of[function].get(value, NO_TENSOR)
 
     def is_known(self, function: int, value: int) -> bool:
-        """Whether a function's value has a number, which may be `NOTHING`."""
+        """Whether a function's value has a number, which may be `NO_TENSOR`."""
         return value in self._of[function]
 
     def put(self, function: int, value: int, number: int) -> None:
@@ -148,7 +148,7 @@ class _Builder:
                 target = self.made.number_of(number, value)
                 sources = self._callers.setdefault((number, index), [])
                 shape = self.values[value].shape
-                if target != NOTHING and shape is not None:
+                if target != NO_TENSOR and shape is not None:
                     self.calls.append((sources, target, shape, called))
 
     # Values
@@ -158,9 +158,9 @@ class _Builder:
         if self.made.is_known(self.number, value):
             return self.made.number_of(self.number, value)
         kind = self.made.functions[self.number].values[value].kind
-        number = NOTHING
+        number = NO_TENSOR
         if kind.shape is not None:
-            number = self.graph.value(kind.shape, kind.itemsize, self._known(value))
+            number = self.graph.add_value(kind.shape, kind.itemsize, self._known(value))
         self.made.put(self.number, value, number)
         return number
 
@@ -177,8 +177,8 @@ class _Builder:
         for value in flow.targets[1:]:
             self.made.put(self.number, value, first)
         annotations = [each for each in map(self._known, flow.targets) if each is not None]
-        if first != NOTHING and annotations:
-            self.graph.said[first] = annotations[-1]  # that of a result, if there is one
+        if first != NO_TENSOR and annotations:
+            self.graph.annotations[first] = annotations[-1]  # that of a result, if there is one
 
     def _redirected(self) -> dict[int, int]:
         """Each target of a flow that is annotated for its users, with the annotation's result.
@@ -196,7 +196,7 @@ class _Builder:
         """The graph's number of the op's operand `number`; for a constant, that of a new copy."""
         value = op.operands[number]
         if self.values[value].shape is None:
-            return NOTHING
+            return NO_TENSOR
         if value in self.constants and self.values[value].shape != ():
             return self._copy(value, op, number)
         value = self.redirected.get(value, value)
@@ -222,7 +222,7 @@ class _Builder:
             numbers.append(operands[index].number if is_copied else self._value(each))
         kind = self.values[value].kind
         assert kind.shape is not None, "only tensors of static shape are copied"
-        number = self.graph.value(kind.shape, kind.itemsize, self._known(value))
+        number = self.graph.add_value(kind.shape, kind.itemsize, self._known(value))
         copy = done[value] = Copy(self.number, op, value, number, operands)
         self.made.copies.append(copy)
         rule = self.rules.rule_of(op, self.values)
@@ -268,7 +268,7 @@ class _Builder:
         pinned = pinned_loops(op.handle, rule, known, self.shardings, self.grids[self.number])
         key = (id(rule), pinned)
         if key not in self._prepared_rules:
-            self._prepared_rules[key] = self.graph.form(rule, *pinned)
+            self._prepared_rules[key] = self.graph.add_rule(rule, *pinned)
         node = Node(self._prepared_rules[key], values, rule.role, used_once, self._origin(op))
         self.graph.nodes.append(node)
 
@@ -284,7 +284,7 @@ class _Builder:
         dims = tuple((dim,) for dim in range(len(shape)))
         key = ("annotation", shape)
         if key not in self._prepared_rules:
-            self._prepared_rules[key] = self.graph.form(ShardingRule(shape, (dims,), (dims,)))
+            self._prepared_rules[key] = self.graph.add_rule(ShardingRule(shape, (dims,), (dims,)))
         node = Node(
             self._prepared_rules[key], (operand, result), "elementwise", used_once, self._origin(op)
         )
@@ -310,16 +310,18 @@ class _Builder:
         origin = self._origin(op)
         used_once = self._used_once(op)
         if into:
-            outside = self.graph.value(kind.shape, kind.itemsize, boundary.outside_said)
-            identity = self.graph.identity(kind.shape)
+            outside = self.graph.add_value(kind.shape, kind.itemsize, boundary.outside_annotation)
+            identity = self.graph.identity_rule(kind.shape)
             annotation = Node(identity, (source, outside), "elementwise", used_once, origin)
             annotation.annotates = "users"
             self.graph.nodes.append(annotation)
             source = outside
-        key = ("edge", op.name, boundary.held, boundary.grid.name, kind.shape)
+        key = ("edge", op.name, boundary.manual_split_axes, boundary.grid.name, kind.shape)
         if key not in self._prepared_rules:
             rule = boundary.rule(kind.shape, into)
-            self._prepared_rules[key] = self.graph.form(rule, boundary.pinned, boundary.grid.name)
+            self._prepared_rules[key] = self.graph.add_rule(
+                rule, boundary.pinned, boundary.grid.name
+            )
         self.graph.nodes.append(
             Node(self._prepared_rules[key], (source, target), "pass", used_once, origin)
         )
@@ -327,13 +329,13 @@ class _Builder:
     def _flow(self, flow: Flow, origin: int) -> None:
         target = self._value(flow.targets[0])
         shape = self.values[flow.targets[0]].shape
-        if target != NOTHING and shape is not None:
+        if target != NO_TENSOR and shape is not None:
             sources = [self._operand(op, number) for op, number in flow.sources]
             self.flow(sources, target, shape, origin)
 
     def flow(self, sources: Sequence[int], target: int, shape: Shape, origin: int) -> None:
         if sources:
-            self.graph.flow(shape, sources, target, origin)
+            self.graph.add_flow(shape, sources, target, origin)
 
     def _call(self, op: Op) -> None:
         """Add the flows from operands to the callee's arguments, and from its results back."""
@@ -349,7 +351,7 @@ class _Builder:
         for index, target in enumerate(results):
             sources = [end.operands[index] for end in function.returns]
             shape = self.values[op.results[index]].shape
-            if target != NOTHING and shape is not None:
+            if target != NO_TENSOR and shape is not None:
                 number, self.number = self.number, callee
                 found = [self._value(value) for value in sources]
                 self.number = number
@@ -364,7 +366,7 @@ class _Builder:
             key = (self.number, index)
             if self.function.name not in self.called and key not in self.made.exits:
                 annotation = self.constraints[self.number].returned.get(index)
-                exit_value = self.graph.exit(shape, operand, annotation, self._origin(op))
+                exit_value = self.graph.add_exit(shape, operand, annotation, self._origin(op))
                 self.made.exits[key] = exit_value
 
     def _member(self, op: Op) -> None:

@@ -55,7 +55,7 @@ from shard_dialect.passes.specialize.clone_per_call import Calls
 from shard_dialect.passes.stages.stages_to_grid import lay_stages
 from shard_dialect.passes.vocabularies.import_ import import_annotations
 from shard_dialect.propagation.engine import Engine
-from shard_dialect.propagation.graph import NOTHING
+from shard_dialect.propagation.graph import NO_TENSOR
 from shard_dialect.propagation.upstream_propagation import Traversal, Upstream
 from shard_dialect.propagation.visit_order import STRATEGIES
 
@@ -187,7 +187,7 @@ def _follow_soft_constraints(
     overruled = []
     for soft_constraint in constraints.soft_constraints:
         value = mirrored.number_of(number, soft_constraint.value)
-        if value == NOTHING:
+        if value == NO_TENSOR:
             continue  # a constant, which has a sharding for each of its users
         both = followed(engine.known(value), soft_constraint.said)
         if both is None:
@@ -309,7 +309,7 @@ class _Writer:
         else:
             value = self.function.returns[0].operands[index]
         shape = self.function.values[value].shape or ()
-        even = sharding.even_part(shape, self.shardings.grid(sharding.grid))
+        even = sharding.without_uneven_axes(shape, self.shardings.grid(sharding.grid))
         return sharding if even != sharding and value in self._annotated() else even
 
     def _annotated(self) -> set[int]:

@@ -13,7 +13,7 @@ from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model.axis import axes_text
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.propagation.engine import Engine
-from shard_dialect.propagation.graph import NOTHING, Node
+from shard_dialect.propagation.graph import NO_TENSOR, Node
 from shard_dialect.propagation.history import Conflict, History, Link, Side
 
 
@@ -48,7 +48,7 @@ class Report:
 
     def _where_from(self, conflict: Conflict) -> list[Diagnostic]:
         """The annotation from which each side came."""
-        values = [(conflict.node.values[side.place], side.dim) for side in conflict.sides]
+        values = [(conflict.node.values[side.tensor], side.dim) for side in conflict.sides]
         return [self._annotation(self.history.chain(*each)[-1]) for each in values]
 
     def explain(self, what: str) -> None:
@@ -94,7 +94,7 @@ class Report:
         handle = self.mirrored.functions[function].values[value].handle
         name = handle.get_name(ir.AsmState(self._module))
         location = _location_of(self.mirrored.functions[function], value)
-        if number == NOTHING or known is None:
+        if number == NO_TENSOR or known is None:
             remark(f"{name} is replicated: nothing has reached it", location)
             return
         notes: list[Diagnostic] = []
@@ -133,15 +133,15 @@ class Report:
 
 
 def _tensor_of(engine: Engine, node: Node, number: int | None) -> str:
-    results = engine.graph.forms[node.form].results
+    results = engine.graph.rules[node.rule_number].results
     if number is None:
         return "a member of its group"
     return f"operand {number}" if number < results else f"result {number - results}"
 
 
 def _described(side: Side, op: Op) -> str:
-    result = side.place - len(op.operands)
-    what = f"operand {side.place}" if result < 0 else f"result {result}"
+    result = side.tensor - len(op.operands)
+    what = f"operand {side.tensor}" if result < 0 else f"result {result}"
     return f"dimension {side.dim} of {what} split along {axes_text(side.axes)}"
 
 

@@ -164,7 +164,7 @@ def _edge(op: ir.Operation, known: Known) -> None:
         module = module.parent.operation
     with located(op):
         edge = boundary_of(op, Shardings(grids_of(module)))
-        counts = [edge.grid.axes_size(axes) for axes in edge.held]
+        counts = [edge.grid.axes_size(axes) for axes in edge.manual_split_axes]
         made = tuple(
             None if size is None else _shard(size, count) if op.name == TO_LOCAL else size * count
             for size, count in zip(shape, counts, strict=True)

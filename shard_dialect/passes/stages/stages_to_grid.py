@@ -50,7 +50,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.mesh.stage_attributes import stages_at, stages_named
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axes, Grid, SubCluster, stage_axis
-from shard_dialect.model.axis import whole
+from shard_dialect.model.axis import full_axis
 from shard_dialect.passes.stages.assign_stages import Said, Stages
 
 PERMUTE = "mesh.collective_permute"
@@ -298,7 +298,7 @@ class _StagesToGrid:
         )
 
     def _kept(self, axes: Axes) -> Axes:
-        return tuple(axis for axis in axes if whole(axis) != self.axis)
+        return tuple(axis for axis in axes if full_axis(axis) != self.axis)
 
 
 def _refuse_calls(module: ir.Operation) -> None:

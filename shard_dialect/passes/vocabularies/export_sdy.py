@@ -30,7 +30,7 @@ from shard_dialect.ir.sdy.convert import to_sdy
 from shard_dialect.ir.sdy.syntax import mesh_body
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Sharding, ShardingError
-from shard_dialect.model.axis import whole
+from shard_dialect.model.axis import full_axis
 from shard_dialect.model.rule_text import write_rule
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.vocabularies.export_common import (
@@ -192,7 +192,7 @@ class _Exporter:
                 raise ShardingError("has a manual computation that reads a 'mesh.to_global'")
         _take_constants_in(op)
         _refuse_captures(op, [each.operands[0] for each in into])
-        manual = [whole(axis) for axis in read_axes(op.attributes[MANUAL])]
+        manual = [full_axis(axis) for axis in read_axes(op.attributes[MANUAL])]
         attributes = {
             "in_shardings": self._list([self._crossing(each, 0) for each in into]),
             "out_shardings": self._list([self._crossing(each, 1) for each in out]),

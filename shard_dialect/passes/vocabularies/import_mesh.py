@@ -140,7 +140,7 @@ def _results_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
     for number, each in found.items():
         annotation[number] = _both(each, annotation[number], op) if number in annotation else each
         op.results[number].set_type(shardings.typed(op.results[number].type, None))
-    informative = {number: each for number, each in annotation.items() if not each.says_nothing}
+    informative = {number: each for number, each in annotation.items() if not each.is_unconstrained}
     op.attributes[SHARDINGS] = ir.ArrayAttr.get(
         [
             shardings.write(informative[number]) if number in informative else ir.UnitAttr.get()

@@ -114,7 +114,7 @@ class _Importer:
 
         def is_empty(number: int, each: Annotation) -> bool:
             is_scalar = number < len(types) and self._is_of_scalar(each, types[number])
-            return each.says_nothing or is_scalar
+            return each.is_unconstrained or is_scalar
 
         return ir.ArrayAttr.get(
             [
@@ -206,7 +206,7 @@ class _Importer:
             with ir.InsertionPoint.at_block_begin(body(region)):
                 inside = [
                     annotate(value, self.shardings.write(each), as_result=False)
-                    if isinstance(value.type, ir.RankedTensorType) and not each.says_nothing
+                    if isinstance(value.type, ir.RankedTensorType) and not each.is_unconstrained
                     else value
                     for value, each in zip(inside, annotation, strict=True)
                 ]

@@ -118,7 +118,7 @@ class _Loops:
         stride, begin = terms[loop], terms.get(_CONSTANT, 0)
         reach = begin + last - (self.sizes[loop] - 1) * stride + 1
         windows = Windows(size, self.sizes[loop], stride, reach, 0)
-        if begin >= 0 and all(scale > 0 for _, scale in scales) and windows.stay_inside:
+        if begin >= 0 and all(scale > 0 for _, scale in scales) and windows.stay_in_bounds:
             self.windows.append(Window(loop, *at, windows))
 
     def reductions(

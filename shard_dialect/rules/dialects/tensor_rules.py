@@ -43,7 +43,7 @@ def reshape_to_operand(query: Query) -> ShardingRule | None:
         return None
     rule = replace(rule, operands=(*rule.operands, ((),)))
     is_known = constant_value(query.op.operands[1]) is not None
-    return rule if is_known else replace(rule, whole=frozenset(range(len(rule.sizes))))
+    return rule if is_known else replace(rule, need_replication=frozenset(range(len(rule.sizes))))
 
 
 def extract_slice(query: Query) -> ShardingRule:

@@ -43,7 +43,7 @@ from shard_dialect.model.rooted_collectives import (
     Reduce,
     Scatter,
     Shift,
-    place_of,
+    flat_index,
 )
 from shard_dialect.passes.lower.mpi.mpi_buffers import clear, copy, free, join_rows, new_buffer
 from shard_dialect.passes.lower.mpi.mpi_code import BIND, FAILED, Mpi, address, bits, number, when
@@ -144,7 +144,7 @@ class _Site:
     @property
     def root(self) -> int:
         assert isinstance(self.step, Broadcast | Gather | Reduce | Scatter), "it has a root"
-        return place_of(self.step.root, self.grid.sizes_along(self.step.axes))
+        return flat_index(self.step.root, self.grid.sizes_along(self.step.axes))
 
     @property
     def begins(self) -> bool:
@@ -321,7 +321,7 @@ def _send(site: _Site) -> None:
     build.create("memref.store", [], [number(1), was_sent, first])
     copy(site.source, given)
     copy(site.source, site.target)
-    to = place_of(step.destination, sizes)
+    to = flat_index(step.destination, sizes)
     what = (address(given), site.count, site.type())
     mpi.call("MPI_Isend", *what, to, TAG, site.group(), request)
 
@@ -333,7 +333,7 @@ def _receive(site: _Site) -> None:
     if origin is None:
         source = build.create("arith.trunci", [bits(32)], [mpi.handle("anyone")]).results[0]
     else:
-        source = number(place_of(origin, site.grid.sizes_along(step.axes)))
+        source = number(flat_index(origin, site.grid.sizes_along(step.axes)))
     what = (address(site.target), site.count, site.type())
     mpi.call("MPI_Recv", *what, source, TAG, site.group(), mpi.status())
 
