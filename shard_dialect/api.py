@@ -88,7 +88,7 @@ def load_plugin(name: str) -> None:
 
 def _places(module: ir.Module) -> AbstractContextManager[None]:
     source = _sources.get(module)
-    return source.places() if source else nullcontext()
+    return source.file_locations() if source else nullcontext()
 
 
 __all__ = [

@@ -19,7 +19,7 @@ from shard_dialect.codegen.loops import mark_parallel, store_padded, to_loops
 from shard_dialect.codegen.lowered_program import Program, find_function
 from shard_dialect.codegen.narrow_floats import convert_by_f32, move_as_bits
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.bindings import PassManager, ir, part
+from shard_dialect.ir.bindings import PassManager, ir, submodule
 from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
 from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
 from shard_dialect.ir.grids import OPS as GRIDS
@@ -112,7 +112,9 @@ class Engine:
 
     def __init__(self, module: ir.Module, entry: str) -> None:
         with reporting(module.context):
-            made = part("execution_engine").ExecutionEngine(module, opt_level=2, enable_pic=True)
+            made = submodule("execution_engine").ExecutionEngine(
+                module, opt_level=2, enable_pic=True
+            )
         if not made.raw_lookup(_called_from_c(entry)):
             raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
         self._engine = made

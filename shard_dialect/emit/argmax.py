@@ -23,7 +23,7 @@ def search(w: Writer, op: ir.Operation) -> None:
     element, dims = x.type.element_type, integers(op, "dimensions")
     kind = search_kind(op)
     if kind is None:
-        raise w.refuse(op, "its body joins elements in a way of its own")
+        raise w.refuse(op, "its body combines elements by none of the known reductions")
     start = build.splat_value(init)
     if start is None or not _is_least(start, kind) or not linalg_ops.is_zero(first):
         raise w.refuse(op, "it starts from something")
@@ -42,7 +42,7 @@ def search(w: Writer, op: ir.Operation) -> None:
         name = w.names.new("at")
         w.line(f"{name} = {at}")
         least = w.number(start.value, element)
-        at = f"place_of({text}, {w.use(places)}, {name}, {dim}, {least})"
+        at = f"least_index({text}, {w.use(places)}, {name}, {dim}, {least})"
     w.define(place, w.cast(at, place.type.element_type, op.location), f"{kind}_at")
 
 

@@ -39,7 +39,7 @@ def scatter(w: Writer, op: ir.Operation) -> None:
     kind = combiner(op, 1)
     replaces = list(operations(body(op))[-1].operands) == [body(op).arguments[1]]
     if not replaces and (kind not in _AT or (w.is_torch and kind != "sum")):
-        raise w.refuse(op, "its body joins elements in a way of its own")
+        raise w.refuse(op, "its body combines elements by none of the known reductions")
     places = _places(w, op, given, indices, shape, None)
     result = w.name(op.results[0], "scattered")
     w.line(f"{result} = {w.fresh(operand)}")

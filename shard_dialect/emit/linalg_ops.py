@@ -283,7 +283,7 @@ def _without_joins(
             or list(join.operands).count(accumulator) != 1
             or len(list(accumulator.uses)) != 1
         ):
-            raise w.refuse(op, "its body joins elements in a way of its own")
+            raise w.refuse(op, "its body combines elements by none of the known reductions")
         if str(accumulator.type) == "i1" and elementwise.OPS[join.name] not in ("and", "or"):
             raise w.refuse(op, "of elements of type i1")
     return [each for each in inside if each not in joins]

@@ -145,7 +145,7 @@ def _join(w: Writer, op: ir.Operation) -> str:
         or set(join.operands) != set(block.arguments)
         or rest[0].operands[0] != join.results[0]
     ):
-        raise w.refuse(op, "its body joins elements in a way of its own")
+        raise w.refuse(op, "its body combines elements by none of the known reductions")
     return kind
 
 

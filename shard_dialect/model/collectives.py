@@ -336,7 +336,9 @@ def scaled(shape: Shape, factors: dict[int, tuple[int, int]]) -> Shape:
     sizes = list(shape)
     for dim, (times, by) in factors.items():
         if not 0 <= dim < len(sizes) or sizes[dim] * times % by:
-            raise ShardingError(f"dimension {dim} of {list(shape)} cannot be cut in {by}")
+            raise ShardingError(
+                f"dimension {dim} of {list(shape)} cannot be split into {by} shards"
+            )
         sizes[dim] = sizes[dim] * times // by
     return tuple(sizes)
 

@@ -234,7 +234,7 @@ class ShardingRule:
         if reading is None:
             raise ShardingError(
                 f"{devices} devices would read dimension {window.dim} of operand {window.operand} "
-                "each in a way of its own"
+                "each through windows of another layout"
             )
         return reading
 

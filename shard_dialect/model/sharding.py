@@ -304,7 +304,9 @@ class Sharding:
                 raise ShardingError(f"a manual axis after a free one in dimension {dim} of {self}")
             count = grid.axes_size([axis for axis in axes if full_axis(axis) in manual])
             if size >= 0 and size % count:
-                raise ShardingError(f"dimension {dim} of size {size} is not cut in {count}")
+                raise ShardingError(
+                    f"dimension {dim} of size {size} cannot be split evenly into {count} shards"
+                )
             sizes.append(size if size < 0 else size // count)
         return tuple(sizes)
 

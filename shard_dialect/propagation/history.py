@@ -205,7 +205,7 @@ def _decided(
             if index not in (pair[0][0], pair[1][0]) and factor in tensor:
                 votes[number] += tensor[factor].axes == axes
     if votes[0] == votes[1]:
-        return None, "neither gives way: the op's tensors are brought together when it is computed"
+        return None, "neither wins: the op's tensors are brought together when it is computed"
     winner, loser = sides if votes[0] > votes[1] else sides[::-1]
     if winner.elements > loser.elements:
         return (

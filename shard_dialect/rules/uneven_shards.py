@@ -16,13 +16,13 @@ from shard_dialect.rules.partitioned_op import PartitionedOp
 
 def may_be_uneven(op: ir.Operation, rule: ShardingRule) -> frozenset[int]:
     """The factors of the op that may be split unevenly."""
-    found = rule.may_be_uneven
+    factors = rule.may_be_uneven
     if op.name.startswith("linalg.") and not may_be_padded(op):
         return frozenset()
     reduced = frozenset(rule.reduction_of)
-    if not reduced & found or _padding(op, rule) is not None:
-        return found
-    return found - reduced
+    if not reduced & factors or _padding(op, rule) is not None:
+        return factors
+    return factors - reduced
 
 
 def _padding(op: ir.Operation, rule: ShardingRule) -> list[Filling] | None:

@@ -41,7 +41,7 @@ def compile_sharded(
     lower = "lower{target=mpi}" if native_mpi else "lower"
 
     def compile_it() -> Executable:
-        with source.places():
+        with source.file_locations():
             module, name = parsed(source, entry, sizes)
             run_pipeline(module, "spmd")
             keep_reached(module.operation, name)
@@ -60,7 +60,7 @@ def compile_reference(
     source: Source, entry: str, *, sizes: Sizes = _GIVEN, by: Judge | None = None
 ) -> Reference:
     """Compile the unsharded program, without the passes that shard, for the judge `by`."""
-    with source.places():
+    with source.file_locations():
         module, _ = parsed(source, entry, sizes)
         keep_reached(module.operation, entry)
         run_pipeline(module, "import,erase-sharding")

@@ -123,8 +123,8 @@ def _turn(op: ir.Operation) -> None:
     size, part = value.type.shape[dim], op.results[0].type.shape[dim]
     with ir.InsertionPoint(op), op.location:
         parts = [
-            build.major_sub_axis(value, part, size - part, dim),
-            build.major_sub_axis(value, 0, part, dim),
+            build.extract_slice(value, part, size - part, dim),
+            build.extract_slice(value, 0, part, dim),
         ]
         along = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
         op.operands[0] = build.create("tensor.concat", [value.type], parts, along).results[0]

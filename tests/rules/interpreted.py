@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_dialect.ir.bindings import ir, part
+from shard_dialect.ir.bindings import ir, submodule
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations
@@ -280,7 +280,7 @@ _END = b"-- end of these outputs --"
 
 
 def _interpreter() -> Callable[[str, list[Array]], list[Array]]:
-    stablehlo = part("_mlir_libs._stablehlo")
+    stablehlo = submodule("_mlir_libs._stablehlo")
     context = ir.Context()
     stablehlo.register_dialect(context, load=True)
     modules: dict[str, ir.Module] = {}

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import pytest
 
 from shard_dialect.errors import ShardWarning
-from shard_dialect.ir.bindings import part
+from shard_dialect.ir.bindings import submodule
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Grid
@@ -104,7 +104,7 @@ def test_a_rule_without_a_sample_is_found_and_one_with_it_joins(
 
 
 def test_every_op_of_linalg_has_a_sample() -> None:
-    classes = vars(part("dialects._linalg_ops_gen")).values()
+    classes = vars(submodule("dialects._linalg_ops_gen")).values()
     names = {each.OPERATION_NAME for each in classes if hasattr(each, "OPERATION_NAME")}
     assert names - set(SAMPLES) == NO_LOOPS
 

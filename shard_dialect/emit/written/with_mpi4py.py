@@ -173,7 +173,7 @@ def windows(x: np.ndarray, size: list[int], strides: list[int]) -> np.ndarray:
     return found[tuple(slice(None, None, each) for each in strides)]
 
 
-def flat_index(
+def least_index(
     x: np.ndarray, places: np.ndarray, at: np.ndarray, dim: int, start: float
 ) -> np.ndarray:
     """The least position of an element that equals `at` (NaN too); `start` has 0."""

@@ -201,7 +201,9 @@ def windows(x: Tensor, size: list[int], strides: list[int]) -> Tensor:
     return x
 
 
-def flat_index(x: Tensor, places: Tensor, at: Tensor, dim: int, start: float) -> Tensor:
+def least_index(
+    x: Tensor, places: Tensor, at: Tensor, dim: int, start: float
+) -> Tensor:
     """The least position of an element that equals `at` (NaN too); `start` has 0."""
     at = at.unsqueeze(dim)
     found, own = x.gather(dim, at), places.gather(dim, at)

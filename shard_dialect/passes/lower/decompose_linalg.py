@@ -9,7 +9,7 @@ them.
 
 from __future__ import annotations
 
-from shard_dialect.ir.bindings import ir, part
+from shard_dialect.ir.bindings import ir, submodule
 from shard_dialect.ir.walk import operations, walk
 
 _MADE_BY_PACK = ("tensor.pad", "tensor.expand_shape", "linalg.transpose")
@@ -38,7 +38,7 @@ def take_apart(module: ir.Operation) -> None:
         return
     schedule = ir.Module.parse(_schedule(names))
     sequence = operations(schedule.body)[0]
-    part("dialects.transform.interpreter").apply_named_sequence(module, sequence, schedule)
+    submodule("dialects.transform.interpreter").apply_named_sequence(module, sequence, schedule)
 
 
 def _schedule(names: list[str]) -> str:

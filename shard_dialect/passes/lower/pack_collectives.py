@@ -167,7 +167,7 @@ def _has_same_order(shape: Sequence[int], permutation: Sequence[int]) -> bool:
 def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
     if list(value.type.shape) == list(shape):
         return value
-    return build.unflat(build.flat(value), shape)
+    return build.unflatten(build.flat(value), shape)
 
 
 def _own(value: ir.Value, step: AllSlice | Mask, grid: Grid, rank: ir.Value) -> ir.Value:
@@ -176,7 +176,7 @@ def _own(value: ir.Value, step: AllSlice | Mask, grid: Grid, rank: ir.Value) -> 
     if isinstance(step, AllSlice):
         size = value.type.shape[step.dim] // grid.axes_size(step.axes)
         begin = of_rank([place * size for place in places], ir.IndexType.get(), rank)
-        return build.major_sub_axis(value, begin, size, step.dim)
+        return build.extract_slice(value, begin, size, step.dim)
     is_first = of_rank([int(not place) for place in places], _bit(), rank)
     other = reductions.identity_value(step.reduction, value.type.element_type)
     return elementwise([value], lambda each: select(is_first, each, other))

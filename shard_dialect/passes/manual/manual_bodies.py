@@ -23,7 +23,7 @@ from shard_dialect.ir.function import boundary, form_of, functions_of, is_privat
 from shard_dialect.ir.mesh.annotation_ops import OPS as ANNOTATIONS
 from shard_dialect.ir.mesh.attributes import MANUAL, SHARDING, i64_array, ints
 from shard_dialect.ir.mesh.manual_computation import (
-    EDGES,
+    BOUNDARY_OPS,
     TO_GLOBAL,
     TO_LOCAL,
     anything,
@@ -228,7 +228,7 @@ def inline_bodies(function: ir.Operation) -> None:
     for region in reversed(manual_computations(function)):
         *inside, end = operations(body(region))
         for op in inside:
-            if op.name in EDGES:
+            if op.name in BOUNDARY_OPS:
                 op.results[0].replace_all_uses_with(op.operands[0])
                 op.erase()
             else:

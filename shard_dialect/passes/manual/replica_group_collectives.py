@@ -38,7 +38,7 @@ from shard_dialect.model import (
     Step,
 )
 from shard_dialect.planner import axes_of_groups, moves_of_pairs
-from shard_dialect.rules.partitioned_op import places
+from shard_dialect.rules.partitioned_op import device_indices
 from shard_dialect.rules.stablehlo.attribute_reading import integer
 from shard_dialect.rules.stablehlo.combiner import combiner
 
@@ -148,7 +148,7 @@ def _zeroed(value: ir.Value, found: DeviceCollective, grid: Grid) -> ir.Value:
     """Replace `value` by zeros on the devices to which nothing was sent."""
     count = grid.axes_size(found.step.axes)
     unsent = set(found.unsent)
-    sent = [int(position not in unsent) for position in places(count)]
+    sent = [int(position not in unsent) for position in device_indices(count)]
     own = _own(sent, found.step.axes, grid)
     bits = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     was_sent = _stablehlo("convert", bits, _scalar(own))
@@ -159,12 +159,12 @@ def _zeroed(value: ir.Value, found: DeviceCollective, grid: Grid) -> ir.Value:
 
 def _rank(type_: ir.RankedTensorType, grid: Grid) -> ir.Value:
     """This device's rank, as a tensor of no dimensions."""
-    own = _own(places(grid.size), tuple(range(grid.rank)), grid)
+    own = _own(device_indices(grid.size), tuple(range(grid.rank)), grid)
     return _stablehlo("convert", type_, _scalar(own))
 
 
 def _index(axes: Axes, grid: Grid) -> ir.Value:
-    return as_index(_own(places(grid.axes_size(axes)), axes, grid))
+    return as_index(_own(device_indices(grid.axes_size(axes)), axes, grid))
 
 
 def _own(numbers: Sequence[int], axes: Axes, grid: Grid) -> ir.Value:

@@ -18,7 +18,7 @@ from shard_dialect.ir.function import boundary
 from shard_dialect.ir.grids import write_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import SHARDING
-from shard_dialect.ir.mesh.manual_computation import EDGES, boundary_of
+from shard_dialect.ir.mesh.manual_computation import BOUNDARY_OPS, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Block, Function, Op
 from shard_dialect.ir.walk import body
@@ -149,7 +149,7 @@ class _Reader:
         annotated = annotation_ops.read_annotation(op.handle, self.shardings)
         shape = self.function.values[op.operands[0]].shape if annotated else None
         if annotated is not None and shape is not None:
-            self._checked(annotated.said.sharding, shape)
+            self._checked(annotated.annotation.sharding, shape)
 
     def _checked(self, sharding: Sharding, shape: Shape) -> Sharding:
         """The annotated sharding without redundant offsets; notes whether it is uneven."""
@@ -163,7 +163,7 @@ class _Reader:
         for number, annotation in self.shardings.of_results(op.handle).items():
             self._set_target(op.results[number], annotation.sharding)
         self._read_blocks(op.handle, op.blocks)
-        if op.name in EDGES:
+        if op.name in BOUNDARY_OPS:
             self.boundaries.append(boundary_of(op.handle, self.shardings).annotation.sharding)
 
     def _read_blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:

@@ -12,7 +12,7 @@ from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.mesh.attributes import MANUAL, ints
 from shard_dialect.ir.mesh.manual_computation import (
-    EDGES,
+    BOUNDARY_OPS,
     TO_GLOBAL,
     TO_LOCAL,
     boundary_of,
@@ -47,14 +47,14 @@ def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
                     continue
                 if any(None in each for each in sharding.offsets):
                     raise ShardingError(
-                        f"cannot cut a tensor as {sharding}: its offsets are not known yet"
+                        f"cannot shard a tensor as {sharding}: its offsets are not known yet"
                     )
                 if sharding.halos and op.name != UPDATE_HALO:
                     raise ShardingError(
-                        f"cannot cut a tensor as {sharding}: only '{UPDATE_HALO}' makes halos"
+                        f"cannot shard a tensor as {sharding}: only '{UPDATE_HALO}' makes halos"
                     )
                 if any(isinstance(axis, SubAxis) for axis in sharding.axes):
-                    raise ShardingError(f"cannot cut a tensor as {sharding}: it has sub-axes")
+                    raise ShardingError(f"cannot shard a tensor as {sharding}: it has sub-axes")
 
 
 def check_flows(function: Function, shardings: Shardings) -> None:
@@ -105,7 +105,7 @@ def check_types(op: ir.Operation, shardings: Shardings) -> ShardingRule | None:
 
     Raises `ShardingError` unless the shardings in the op's types agree with its rule.
     """
-    if op.name in EDGES:
+    if op.name in BOUNDARY_OPS:
         _check_boundary(op, shardings)
         return None
     if op.name in _FREE:
@@ -131,16 +131,16 @@ def _check_boundary(op: ir.Operation, shardings: Shardings) -> None:
     outer, inner = types if op.name == TO_LOCAL else reversed(types)
     if not isinstance(outer, ir.RankedTensorType):
         return
-    inside = shardings.lies(inner, boundary.grid)
+    inside = shardings.sharding_of(inner, boundary.grid)
     expected = boundary.outside(inside)
-    found = shardings.lies(outer, boundary.grid)
+    found = shardings.sharding_of(outer, boundary.grid)
     if inside.partial or found != expected:
         raise ShardingError(
             f"'{op.name}' op is between {outer} and {inner}: by its manual axes the one outside "
             f"must be {expected}"
         )
     if boundary.fitting(inside, tuple(inner.shape)) != inside:
-        raise ShardingError(f"'{op.name}' op has shards that {inside} does not cut evenly")
+        raise ShardingError(f"'{op.name}' op has shards that {inside} does not split evenly")
 
 
 def check_manual_axes(function: ir.Operation, shardings: Shardings) -> None:
@@ -292,14 +292,14 @@ def assignment_of(
             found = rule.factors_of(dims, sharding, grid)
         except ShardingError:
             raise ShardingError(
-                f"'{op.name}' op splits a dimension that its rule {rule} keeps whole"
+                f"'{op.name}' op splits a dimension that its rule {rule} keeps unsplit"
             ) from None
         for factor, split in found.items():
             if split:
                 axes.setdefault(factor, split)
     unsplit = sorted(factor for factor in axes if factor in rule.unsplit)
     if unsplit:
-        raise ShardingError(f"'{op.name}' op splits a loop that its rule {rule} keeps whole")
+        raise ShardingError(f"'{op.name}' op splits a loop that its rule {rule} keeps unsplit")
     return tuple(axes.get(factor, ()) for factor in range(len(rule.sizes)))
 
 

@@ -37,7 +37,7 @@ class OpShardingFinder:
     def lies(self, value: ir.Value, grid: Grid) -> Sharding | None:
         """The sharding of a value by its type; `None` for a value that is not a tensor."""
         is_tensor = isinstance(value.type, ir.RankedTensorType)
-        return self.shardings.lies(value.type, grid) if is_tensor else None
+        return self.shardings.sharding_of(value.type, grid) if is_tensor else None
 
     def now(self, op: ir.Operation, grid: Grid) -> OpSharding | None:
         """The present sharding of `op`; `None` for a constant, and for an op without a rule."""

@@ -103,7 +103,7 @@ class Resharder:
 
     def lies(self, value: ir.Value) -> Sharding:
         """The sharding of a value by its type."""
-        return self.shardings.lies(value.type, self.grid)
+        return self.shardings.sharding_of(value.type, self.grid)
 
     def plan(self, value: ir.Value, source: Sharding, target: Sharding) -> Plan:
         """The reshard plan of a value from `source` to `target`."""

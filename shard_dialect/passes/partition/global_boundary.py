@@ -72,7 +72,7 @@ def _reshard_to(op: ir.Operation, source: Sharding, shardings: Shardings) -> Sha
     """The target of `op` if it reshards an argument, and a slice can replace it."""
     if not is_reshard(op) or source.partial:
         return None
-    target = shardings.lies(op.results[0].type, shardings.grid(source.grid))
+    target = shardings.sharding_of(op.results[0].type, shardings.grid(source.grid))
     return None if target.partial or target.halos else target
 
 

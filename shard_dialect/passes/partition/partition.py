@@ -124,7 +124,7 @@ class Partition(Pass):
             if has_stages(handle):
                 raise ShardingError(
                     f"@{name_of(handle)} has stages, whose devices alone have the results: they "
-                    "cannot be whole on every device"
+                    "cannot be unsharded on every device"
                 )
             give_whole(handle, shardings)
 

@@ -80,4 +80,4 @@ def _slice(value: ir.Value, start: int, size: int, dim: int) -> ir.Value:
         picked = [ir.IntegerAttr.get(element, numbers[start + at]) for at in range(size)]
         type_ = ir.RankedTensorType.get([size], element)
         return build.scalar(ir.DenseElementsAttr.get(picked, type_)).results[0]
-    return build.major_sub_axis(value, start, size, dim)
+    return build.extract_slice(value, start, size, dim)

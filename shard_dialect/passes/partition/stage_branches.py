@@ -33,7 +33,7 @@ from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Grid, SubCluster, stage_axis
 from shard_dialect.passes.partition.op_shards import own_number
 from shard_dialect.passes.stages.assign_stages import Said, Stages
-from shard_dialect.rules.partitioned_op import places
+from shard_dialect.rules.partitioned_op import device_indices
 
 
 def branch_by_stage(
@@ -79,7 +79,7 @@ class _Branches:
         segments = self._segments()
         with ir.InsertionPoint.at_block_begin(block), self.function.location:
             count = self.grid.axes_size((axis,))
-            self.own = as_index(own_number(places(count), (axis,), self.grid.name))
+            self.own = as_index(own_number(device_indices(count), (axis,), self.grid.name))
         for segment in segments:
             if segment.stage is None:
                 for op in segment.ops:

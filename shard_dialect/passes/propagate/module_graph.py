@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.mesh.annotation_ops import OPS, binds, has_loops
-from shard_dialect.ir.mesh.manual_computation import EDGES, TO_LOCAL, boundary_of
+from shard_dialect.ir.mesh.manual_computation import BOUNDARY_OPS, TO_LOCAL, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op, Value
 from shard_dialect.ir.region_flow import Flow, flows_between, flows_through
@@ -405,7 +405,7 @@ _VISITS: dict[str, Callable[[_Builder, Op], None]] = {
     "func.call": _Builder._call,
     GROUP: _Builder._member,
     **dict.fromkeys((*OPS, BARRIER), _Builder._annotation),
-    **dict.fromkeys(EDGES, _Builder._manual_boundary),
+    **dict.fromkeys(BOUNDARY_OPS, _Builder._manual_boundary),
 }
 
 

@@ -35,7 +35,7 @@ class Report:
         for conflict in self.history.conflicts():
             op = self.mirrored.ops[conflict.node.origin][1]
             how = (
-                f"{_described(conflict.winner, op)} has its way: {conflict.reason}"
+                f"{_described(conflict.winner, op)} wins: {conflict.reason}"
                 if conflict.winner
                 else conflict.reason
             )

@@ -124,8 +124,8 @@ def _join(bundle: Bundle) -> None:
         reduced = build.create(_KIND, [type_], [joined], attributes).results[0]
         start = 0
         for op, size in zip(ops, sizes, strict=True):
-            shard = build.major_sub_axis(reduced, start, size)
-            op.results[0].replace_all_uses_with(build.unflat(shard, op.results[0].type.shape))
+            shard = build.extract_slice(reduced, start, size)
+            op.results[0].replace_all_uses_with(build.unflatten(shard, op.results[0].type.shape))
             start += size
     for op in ops:
         op.erase()

@@ -175,7 +175,7 @@ def _edge(op: ir.Operation, known: Known) -> None:
 
 def _shard(size: int, count: int) -> int:
     if size % count:
-        raise ShardError(f"a dimension of size {size} is not cut in {count}")
+        raise ShardError(f"a dimension of size {size} cannot be split evenly into {count} shards")
     return size // count
 
 

@@ -110,7 +110,9 @@ def _named_by(op: ir.Operation, shardings: Shardings) -> list[str]:
             for block in shardings.of_blocks(inner):
                 annotation += block.values()
             annotated = annotation_ops.read_annotation(inner, shardings)
-        found += [each.grid for each in (*annotation, *([annotated.said] if annotated else []))]
+        found += [
+            each.grid for each in (*annotation, *([annotated.annotation] if annotated else []))
+        ]
     return found
 
 
@@ -216,7 +218,7 @@ class _StagesToGrid:
     def _for_users(self, op: ir.Operation) -> str | None:
         with located(op):
             annotated = annotation_ops.read_annotation(op, self.shardings)
-        return annotated.said.grid if annotated and annotated.for_users else None
+        return annotated.annotation.grid if annotated and annotated.for_users else None
 
     def _pass_all(self) -> None:
         """Turn ops that pass tensors on, and crossings, to permutations along the stages' axis."""
@@ -272,7 +274,7 @@ class _StagesToGrid:
             op.attributes[BLOCKS] = ir.ArrayAttr.get([self._list(*each) for each in lists])
         annotated = annotation_ops.read_annotation(op, self.shardings)
         if annotated is not None:
-            op.attributes["sharding"] = self._on_grid(annotated.said)
+            op.attributes["sharding"] = self._on_grid(annotated.annotation)
         loops = annotation_ops.read_loops(op, self.shardings)
         if loops is not None and loops[0] in self.index:
             axes = [write_axes(self._kept(each)) for each in loops[1]]

@@ -19,7 +19,7 @@ from shard_dialect.ir.building.build import create
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
 from shard_dialect.ir.grids import read_grid
-from shard_dialect.ir.mesh.annotation_ops import read_annotation, said_in
+from shard_dialect.ir.mesh.annotation_ops import annotation_in, read_annotation
 from shard_dialect.ir.mesh.attributes import MANUAL, NAMED, RULE, SHARDING, SHARDINGS
 from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
 from shard_dialect.ir.mesh.notation import read_axes
@@ -146,10 +146,10 @@ class _Exporter:
         annotated = read_annotation(op, self.shardings)
         assert annotated is not None, f"{op.name} is an annotation"
         if not annotated.required:
-            raise refuse(op.location, f"the soft constraint {annotated.said}", _TARGET)
+            raise refuse(op.location, f"the soft constraint {annotated.annotation}", _TARGET)
         value = op.operands[0]
         name = "sdy.reshard" if op.name == "mesh.reshard" else "sdy.sharding_constraint"
-        attributes = {"sharding": self._sharding(annotated.said)}
+        attributes = {"sharding": self._sharding(annotated.annotation)}
         if sdy.SHARDING in op.attributes:
             attributes[sdy.SHARDING] = op.attributes[sdy.SHARDING]
         new = create(name, [value.type], [value], attributes).results[0]
@@ -206,13 +206,15 @@ class _Exporter:
     def _crossing(self, op: ir.Operation, side: int) -> str:
         """The annotation that a `to_local` or `to_global` has for the global tensor."""
         global_type = (op.operands[0] if side == 0 else op.results[0]).type
-        return self._text(said_in(op, "sharding", global_type, self.shardings))
+        return self._text(annotation_in(op, "sharding", global_type, self.shardings))
 
     def _manual_axes(self, crossings: Sequence[ir.Operation], axes: Sequence[int]) -> ir.Attribute:
         names = []
         for op in crossings:
             global_type = (op.operands[0] if op.name == "mesh.to_local" else op.results[0]).type
-            grid = self.shardings.grid(said_in(op, "sharding", global_type, self.shardings).grid)
+            grid = self.shardings.grid(
+                annotation_in(op, "sharding", global_type, self.shardings).grid
+            )
             if grid.rank:
                 names = [grid.axis_name(axis) for axis in axes]
                 break

@@ -61,11 +61,11 @@ class ExportShard(Pass):
             _export_boundary(function, shardings)
         for op, annotated in annotations_by_op(module, shardings):
             if not annotated.required:
-                raise refuse(op.location, f"the soft constraint {annotated.said}", _TARGET)
+                raise refuse(op.location, f"the soft constraint {annotated.annotation}", _TARGET)
             with ir.InsertionPoint(op), op.location:
                 new = _shard(
                     op.operands[0],
-                    annotated.said,
+                    annotated.annotation,
                     list(op.operands)[1:],
                     for_users=annotated.for_users,
                     stands_for="reshard" if op.name == "mesh.reshard" else None,

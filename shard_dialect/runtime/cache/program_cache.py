@@ -33,7 +33,7 @@ import platformdirs
 
 from shard_dialect.codegen.machine_code import Code, Engine, SharedLibrary
 from shard_dialect.errors import Diagnostic
-from shard_dialect.ir.bindings import part
+from shard_dialect.ir.bindings import submodule
 from shard_dialect.ir.diagnostics import give, listening
 from shard_dialect.runtime.cache.own_folder import NotOwnError, OwnFolder, opened
 from shard_dialect.runtime.cache.typed_json import MisfitError, from_json, to_json
@@ -252,7 +252,7 @@ def _key(parts: Iterable[str | bytes]) -> str:
 def _surroundings() -> tuple[str, ...]:
     """What compiles, and the processor that it compiles for."""
     package = Path(__file__).parents[2]
-    bindings = Path(part("_mlir_libs._mlir").__file__ or "")
+    bindings = Path(submodule("_mlir_libs._mlir").__file__ or "")
     files = [*sorted(package.rglob("*.py")), *sorted(bindings.parent.iterdir())]
     states = [(each, each.stat()) for each in files if each.is_file()]
     described = [f"{each}:{stat.st_size}:{stat.st_mtime_ns}" for each, stat in states]

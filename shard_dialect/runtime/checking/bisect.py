@@ -73,7 +73,7 @@ class Suspect:
     @classmethod
     def read(cls, source: Source, entry: str, sizes: Sizes, by: Judge | None = None) -> Suspect:
         """Raises a located `ShardError` for a program that is past the distributed form."""
-        with source.places():
+        with source.file_locations():
             module, _ = parsed(source, entry, sizes)
             with _silent():
                 run_pipeline(module, ",".join(_TO_DISTRIBUTED))
@@ -93,7 +93,7 @@ class Suspect:
 
         If no value differs, the process that has the reference, and speaks, reports that.
         """
-        with self.module.context, ir.Location.unknown(), self.source.places(), _silent():
+        with self.module.context, ir.Location.unknown(), self.source.file_locations(), _silent():
             note = Diagnostic("note", failure)
             count = len(_values(find_function(self.module.operation, self.entry)))
             for start in range(0, count, _AT_ONCE):

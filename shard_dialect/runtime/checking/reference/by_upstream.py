@@ -13,7 +13,7 @@ import numpy as np
 
 from shard_dialect.codegen.array_types import Array
 from shard_dialect.codegen.lowered_program import find_function
-from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, part, provider
+from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, provider, submodule
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import from_mlir
 from shard_dialect.ir.function import boundary, functions_of, returns_of, set_boundary
@@ -61,12 +61,12 @@ def compile_by_upstream(module: ir.Operation, entry: str, count: int) -> tuple[s
         try:
             types = boundary_types(find_function(copy.operation, entry))[1]
             _to_llvm(copy, entry, count)
-            engine = part("execution_engine").ExecutionEngine(copy, opt_level=1)
+            engine = submodule("execution_engine").ExecutionEngine(copy, opt_level=1)
         except ir.MLIRError as error:
             raise CannotJudge(f"upstream's passes refuse it: {from_mlir(error).message}") from None
     if not engine.raw_lookup(f"_mlir_ciface_{_ENTRY}"):  # it has printed what is missing
         raise CannotJudge("it calls functions that are not there")
-    described = part("runtime").get_ranked_memref_descriptor
+    described = submodule("runtime").get_ranked_memref_descriptor
 
     def execute(inputs: Sequence[Array]) -> list[Array]:
         results = [np.zeros(each.shape, each.dtype) for each in types]
