@@ -112,12 +112,12 @@ class Engine:
 
     def __init__(self, module: ir.Module, entry: str) -> None:
         with reporting(module.context):
-            made = submodule("execution_engine").ExecutionEngine(
+            engine = submodule("execution_engine").ExecutionEngine(
                 module, opt_level=2, enable_pic=True
             )
-        if not made.raw_lookup(_called_from_c(entry)):
+        if not engine.raw_lookup(_called_from_c(entry)):
             raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
-        self._engine = made
+        self._engine = engine
 
     def packed(self, name: str) -> Callable[[int], None]:
         """The function that takes pointers to the arguments of `name`."""
@@ -128,13 +128,13 @@ class Engine:
         linker = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if linker is None:
             return False
-        part_ = path.with_suffix(".o")
-        self._engine.dump_to_object_file(str(part_))
-        command = [linker, "-shared", "-o", str(path), str(part_), "-lm"]
+        object_file = path.with_suffix(".o")
+        self._engine.dump_to_object_file(str(object_file))
+        command = [linker, "-shared", "-o", str(path), str(object_file), "-lm"]
         try:
             return subprocess.run(command, capture_output=True, check=False).returncode == 0
         finally:
-            part_.unlink(missing_ok=True)
+            object_file.unlink(missing_ok=True)
 
 
 class SharedLibrary:

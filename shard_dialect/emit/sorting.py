@@ -110,8 +110,8 @@ def _after(less: Term, rest: Term) -> Term | None:
     if str(less[0]) not in _EQUAL or rest[0] != "and":
         return None
     equal = commuted(_EQUAL[str(less[0])], less[1], less[2])
-    found = [each for each in rest[1:] if each != equal]
-    return found[0] if len(found) == 1 else None
+    later = [each for each in rest[1:] if each != equal]
+    return later[0] if len(later) == 1 else None
 
 
 def _canonical(x: str) -> Term:

@@ -31,7 +31,7 @@ MOST_SHARDS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What each device reads of its shard with halo: `taken` elements from index `begins[i]` on.
+    """What each device reads of its shard with halo: `count` elements from index `begins[i]` on.
 
     `halo` is how many elements a device holds before and after its shard. The first window of a
     device begins `lead` positions before the first element read, and the last ends `trail`
@@ -39,7 +39,7 @@ class Reading:
     """
 
     halo: tuple[int, int]
-    taken: int
+    count: int
     begins: tuple[int, ...]
     lead: int
     trail: int
@@ -70,7 +70,7 @@ class Windows:
     def reading(self, devices: int) -> Reading | None:
         """What each of `devices` devices reads.
 
-        `None` if they would need different `taken`, `lead` or `trail`, read nothing, or are more
+        `None` if they would need different `count`, `lead` or `trail`, read nothing, or are more
         than `MOST_SHARDS`.
         """
         return _reading(self, devices)
@@ -84,22 +84,22 @@ def _reading(over: Windows, devices: int) -> Reading | None:
     positions = (windows - 1) * over.stride + over.extent
     starts = [device * windows * over.stride - over.low for device in range(devices)]
     firsts = [-(-start // over.base) for start in starts]
-    taken = (starts[0] + positions - 1) // over.base + 1 - firsts[0]
-    if taken < 1:
+    count = (starts[0] + positions - 1) // over.base + 1 - firsts[0]
+    if count < 1:
         return None
     reads = [
         (device, first)
         for device, first in enumerate(firsts)
         if device * windows < over.count
-        and (over.fill is not None or (first < over.size and first + taken > 0))
+        and (over.fill is not None or (first < over.size and first + count > 0))
     ]
     low = max([0, *(device * shard - first for device, first in reads)])
-    high = max([0, *(first + taken - (device + 1) * shard for device, first in reads)])
+    high = max([0, *(first + count - (device + 1) * shard for device, first in reads)])
     held = low + shard + high
     begins = tuple(
-        min(max(low + first - device * shard, 0), held - taken)
+        min(max(low + first - device * shard, 0), held - count)
         for device, first in enumerate(firsts)
     )
     lead = firsts[0] * over.base - starts[0]
-    trail = positions - lead - (taken - 1) * over.base - 1
-    return Reading((low, high), taken, begins, lead, trail)
+    trail = positions - lead - (count - 1) * over.base - 1
+    return Reading((low, high), count, begins, lead, trail)

@@ -54,12 +54,12 @@ def read_windows(partitioned: PartitionedOp) -> None:
     for window in partitioned.rule.windows:
         reading = _reading(partitioned, window)
         value = partitioned.op.operands[window.operand]
-        if reading is None or value.type.shape[window.dim] == reading.taken:
+        if reading is None or value.type.shape[window.dim] == reading.count:
             continue
         with ir.InsertionPoint(partitioned.op), partitioned.op.location:
             begin = _begin(partitioned, window, reading.begins)
             partitioned.op.operands[window.operand] = build.extract_slice(
-                value, begin, reading.taken, window.dim
+                value, begin, reading.count, window.dim
             )
 
 

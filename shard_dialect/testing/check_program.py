@@ -49,16 +49,16 @@ def reference_of(text: str, by: Judge | None = None) -> Reference:
         return compile_reference(Source.of(text), "main", by=by)
 
 
-def run_and_check(text: str, *parts: str, reference: Reference | None = None) -> Outcome:
+def run_and_check(text: str, *extra_arguments: str, reference: Reference | None = None) -> Outcome:
     """Run `@main` through a pipeline, or its sections with text in between, and compare.
 
     Raises `ShardError` for a program that is refused.
     """
     with make_context():
         now = text
-        for part in parts:
+        for argument in extra_arguments:
             module = Source.of(now).parse()
-            run_pipeline(module, part)
+            run_pipeline(module, argument)
             now = str(module)
         sharded = Executable(module, "main")
         reference = reference or reference_of(text)
@@ -74,7 +74,7 @@ def run_and_check(text: str, *parts: str, reference: Reference | None = None) ->
 
 def inputs_of(executable: Executable) -> list[Array]:
     """The inputs for a program, the same each time."""
-    return random_inputs([each.whole for each in executable.program.arguments], _SEED)
+    return random_inputs([each.global_type for each in executable.program.arguments], _SEED)
 
 
 def has_numbers_only(reference: Reference) -> bool:

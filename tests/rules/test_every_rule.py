@@ -28,12 +28,12 @@ from shard_dialect.testing import (
     SAMPLES,
     Draws,
     Sample,
-    cuts,
     placed,
     reference_of,
     run_and_check,
     runnable,
     sampled,
+    sharded_samples,
 )
 from shard_dialect.testing.random_draws import EVEN, UNEVEN
 from shard_dialect.testing.random_shardings import any_sharding
@@ -63,7 +63,7 @@ def programs_of(sample: Sample, count: int) -> list[str]:
     rng = random.Random(str(sample))
     made = []
     for grid in GRIDS if INSTANCES else rng.sample(GRIDS, count):
-        found = cuts(sample, grid)
+        found = sharded_samples(sample, grid)
         made += [
             each.text for each in (found if INSTANCES else rng.sample(found, min(1, len(found))))
         ]

@@ -119,8 +119,8 @@ class _Reader:
             return fine.refined(sharding) if fine and sharding else sharding
 
         def loops(op: Op, rule: ShardingRule) -> Assignment | None:
-            found = bound_loops(op.handle, rule, self.shardings, self.grid)
-            return tuple(map(fine.refined_axes, found)) if fine and found else found
+            loop_axes = bound_loops(op.handle, rule, self.shardings, self.grid)
+            return tuple(map(fine.refined_axes, loop_axes)) if fine and loop_axes else loop_axes
 
         of = {value: fine.refined(each) if fine else each for value, each in self.of.items()}
         signature = Signature(
@@ -135,15 +135,15 @@ class _Reader:
         """The annotated shardings of the boundary, unchanged, because callers rely on them."""
         type_ = self.function.handle.attributes["function_type"].value
         types = type_.inputs if key == "arg_attrs" else type_.results
-        found = []
+        annotations = []
         for entry, each in zip(boundary(self.function.handle, key), types, strict=True):
             sharding = None
             if SHARDING in entry and isinstance(each, ir.RankedTensorType):
                 sharding = self.shardings.read_annotation(entry[SHARDING], each.rank).sharding
                 if each.has_static_shape:
                     sharding = self._checked(sharding, tuple(each.shape))
-            found.append(sharding)
-        return tuple(found)
+            annotations.append(sharding)
+        return tuple(annotations)
 
     def _read_annotation(self, op: Op) -> None:
         annotated = annotation_ops.read_annotation(op.handle, self.shardings)
@@ -167,8 +167,8 @@ class _Reader:
             self.boundaries.append(boundary_of(op.handle, self.shardings).annotation.sharding)
 
     def _read_blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
-        for block, found in zip(blocks, self.shardings.of_blocks(handle), strict=False):
-            for number, each in found.items():
+        for block, by_argument in zip(blocks, self.shardings.of_blocks(handle), strict=False):
+            for number, each in by_argument.items():
                 self._set_target(block.arguments[number], each.sharding)
 
     def _set_target(self, value: int, sharding: Sharding) -> None:

@@ -71,19 +71,19 @@ def _written(
     if isinstance(step, AllSlice) and step.offsets:
         return _sliced_at_offsets(step, grid, value, type_)
     count = grid.axes_size(step.axes)
-    made = list(type_.shape)
+    local_shape = list(type_.shape)
     if isinstance(step, AllSlice | ReduceScatter | AllToAll):
         dim = step.target_dim if isinstance(step, AllToAll) else step.dim
-        value = _padded(value, dim, made[dim] * count)
+        value = _padded(value, dim, local_shape[dim] * count)
     if isinstance(step, AllGather | AllToAll):
         dim = step.source_dim if isinstance(step, AllToAll) else step.dim
-        made[dim] = value.type.shape[dim] * count
-    written = write_local(step, grid.name, value, build.resized(type_, made))
+        local_shape[dim] = value.type.shape[dim] * count
+    written = write_local(step, grid.name, value, build.resized(type_, local_shape))
     if isinstance(step, AllGather) and before.offsets and before.offsets[step.dim]:
         bounds = before.bounds(step.dim, global_type.shape[step.dim], grid)
         return _closed_up(written, step.dim, bounds, type_)
     for dim, size in enumerate(type_.shape):
-        if size != made[dim]:
+        if size != local_shape[dim]:
             written = build.extract_slice(written, 0, size, dim)
     return written
 

@@ -47,14 +47,14 @@ class PickDevice(Pass):
             for op in walk(handle):
                 if op.name in _DIFFERING:
                     with located(op), ir.InsertionPoint(op), op.location:
-                        made = self._made(op, grids)
-                    op.results[0].replace_all_uses_with(made)
+                        picked = self._picked(op, grids)
+                    op.results[0].replace_all_uses_with(picked)
                     op.erase()
             handle.attributes[DEVICE] = ir.IntegerAttr.get(ir.IndexType.get(), self.rank)
         with collectives_kept(module):
             PassManager.parse("builtin.module(canonicalize)").run(module)
 
-    def _made(self, op: ir.Operation, grids: dict[str, Grid]) -> ir.Value:
+    def _picked(self, op: ir.Operation, grids: dict[str, Grid]) -> ir.Value:
         """The result of the op on the device."""
         grid = grids[symbol(op.attributes["cluster" if op.name == _MASK else "grid"])]
         if not 0 <= self.rank < grid.size:

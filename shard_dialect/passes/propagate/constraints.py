@@ -44,10 +44,10 @@ are values from outside."""
 
 @dataclass(frozen=True, slots=True)
 class SoftConstraint:
-    """The annotation `said` of a value, followed as far as the constraints leave it open."""
+    """An annotation of a value, followed as far as the constraints leave it open."""
 
     value: int
-    said: Annotation
+    annotation: Annotation
     location: ir.Location
 
 
@@ -96,17 +96,17 @@ def read_constraints(function: Function, shardings: Shardings) -> Constraints:
 def _constrained(
     function: Function, known: dict[int, Annotation], shardings: Shardings
 ) -> dict[int, Annotation]:
-    found: dict[int, set[Annotation]] = {}
+    annotations: dict[int, set[Annotation]] = {}
     for op in function.ops:
         if op.name != "mesh.annotate" or op.operands[0] in known:
             continue
         with located(op.handle):
             annotated = annotation_ops.read_annotation(op.handle, shardings)
         if annotated is not None and annotated.for_users and annotated.required:
-            found.setdefault(op.operands[0], set()).add(annotated.annotation)
+            annotations.setdefault(op.operands[0], set()).add(annotated.annotation)
     return {
         value: annotation
-        for value, (annotation, *others) in found.items()
+        for value, (annotation, *others) in annotations.items()
         if not others and not annotation.open and not annotation.sharding.partial
     }
 
@@ -195,11 +195,11 @@ def _check_boundary(op: Op, function: Function) -> None:
         raise error_at(op.location, f"'{op.name}' op is on a tensor of unknown size")
 
 
-def _refuse_inside(op: Op, found: Iterable[ir.Operation]) -> None:
+def _refuse_inside(op: Op, inner_ops: Iterable[ir.Operation]) -> None:
     """Raise for an annotation in a region of an op whose flows are not known."""
-    for inner in found:
-        is_ours = inner.name.startswith(("mesh.", "shard."))
-        if is_ours or SHARDINGS in inner.attributes or annotation_ops.has_loops(inner):
+    for inner in inner_ops:
+        has_sharding_op = inner.name.startswith(("mesh.", "shard."))
+        if has_sharding_op or SHARDINGS in inner.attributes or annotation_ops.has_loops(inner):
             raise error_at(
                 inner.location,
                 f"'{inner.name}' op is inside a region of a '{op.name}' op: that is not read yet",

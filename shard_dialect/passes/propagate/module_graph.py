@@ -78,36 +78,36 @@ def module_graph(
 
     With `copies_constants` each user of a constant gets a copy. Raises a located `ShardError`.
     """
-    made = ModuleGraph(functions)
-    builder = _Builder(made, constraints, grids, shardings, copies_constants)
+    result = ModuleGraph(functions)
+    builder = _Builder(result, constraints, grids, shardings, copies_constants)
     for number in range(len(functions)):
         builder.open(number)
     for number in range(len(functions)):
         builder.build(number)
     for sources, target, shape, called in builder.calls:
         builder.flow(sources, target, shape, called[0])
-    return made
+    return result
 
 
 class _Builder:
     def __init__(
         self,
-        made: ModuleGraph,
+        module_graph: ModuleGraph,
         constraints: Sequence[Constraints],
         grids: Sequence[Grid],
         shardings: Shardings,
         copies_constants: bool,
     ) -> None:
         self.copies_constants = copies_constants
-        self.made = made
-        self.graph = made.graph
+        self.module_graph = module_graph
+        self.graph = module_graph.graph
         self.constraints = constraints
         self.shardings = shardings
         self.grids = grids
         self.rules = RuleMemo()
-        self.names = {function.name: n for n, function in enumerate(made.functions)}
-        self.called = _called(made.functions)
-        self.targets = [_targets_in(function) for function in made.functions]
+        self.names = {function.name: n for n, function in enumerate(module_graph.functions)}
+        self.called = _called(module_graph.functions)
+        self.targets = [_targets_in(function) for function in module_graph.functions]
         self.calls: list[tuple[Sequence[int], int, Shape, list[int]]] = []
         """Flows into and out of called functions: sources, target, shape, origins of the calls."""
         self._called_at: dict[int, list[int]] = {}
@@ -123,7 +123,7 @@ class _Builder:
 
     def _enter(self, number: int) -> None:
         self.number = number
-        self.function = self.made.functions[number]
+        self.function = self.module_graph.functions[number]
         self.values: Sequence[Value] = self.function.values
 
     def build(self, number: int) -> None:
@@ -145,7 +145,7 @@ class _Builder:
         if self.function.name in self.called:
             called = self._called_at.setdefault(number, [])
             for index, value in enumerate(self.function.arguments):
-                target = self.made.number_of(number, value)
+                target = self.module_graph.number_of(number, value)
                 sources = self._callers.setdefault((number, index), [])
                 shape = self.values[value].shape
                 if target != NO_TENSOR and shape is not None:
@@ -155,13 +155,13 @@ class _Builder:
 
     def _value(self, value: int) -> int:
         """The graph's number of a value of the function; adds the value if it is new."""
-        if self.made.is_known(self.number, value):
-            return self.made.number_of(self.number, value)
-        kind = self.made.functions[self.number].values[value].kind
+        if self.module_graph.is_known(self.number, value):
+            return self.module_graph.number_of(self.number, value)
+        kind = self.module_graph.functions[self.number].values[value].kind
         number = NO_TENSOR
         if kind.shape is not None:
             number = self.graph.add_value(kind.shape, kind.itemsize, self._known(value))
-        self.made.put(self.number, value, number)
+        self.module_graph.put(self.number, value, number)
         return number
 
     def _known(self, value: int) -> Annotation | None:
@@ -175,7 +175,7 @@ class _Builder:
         """Make all targets of a flow one value of the graph."""
         first = self._value(flow.targets[0])
         for value in flow.targets[1:]:
-            self.made.put(self.number, value, first)
+            self.module_graph.put(self.number, value, first)
         annotations = [each for each in map(self._known, flow.targets) if each is not None]
         if first != NO_TENSOR and annotations:
             self.graph.annotations[first] = annotations[-1]  # that of a result, if there is one
@@ -186,11 +186,11 @@ class _Builder:
         The users then use that result, and the flow itself may get another sharding.
         """
         constrained = self.constraints[self.number].constrained.keys() & self.targets[self.number]
-        found: dict[int, int] = {}
+        redirected: dict[int, int] = {}
         for op in self.function.ops if constrained else ():
             if op.name == "mesh.annotate" and op.operands[0] in constrained:
-                found.setdefault(op.operands[0], op.results[0])
-        return found
+                redirected.setdefault(op.operands[0], op.results[0])
+        return redirected
 
     def _operand(self, op: Op, number: int) -> int:
         """The graph's number of the op's operand `number`; for a constant, that of a new copy."""
@@ -205,7 +205,7 @@ class _Builder:
     def _copy(self, value: int, user: Op, number: int) -> int:
         copy = self._copy_of(value, {})
         copy.user = user
-        copy.place = number
+        copy.operand_number = number
         return copy.number
 
     def _copy_of(self, value: int, done: dict[int, Copy]) -> Copy:
@@ -224,7 +224,7 @@ class _Builder:
         assert kind.shape is not None, "only tensors of static shape are copied"
         number = self.graph.add_value(kind.shape, kind.itemsize, self._known(value))
         copy = done[value] = Copy(self.number, op, value, number, operands)
-        self.made.copies.append(copy)
+        self.module_graph.copies.append(copy)
         rule = self.rules.rule_of(op, self.values)
         if rule is not None and op.operands:
             self._node(op, rule, (*numbers, number), used_once=True)
@@ -343,7 +343,7 @@ class _Builder:
         results = [self._value(value) for value in op.results]
         if callee is None:
             return
-        function = self.made.functions[callee]
+        function = self.module_graph.functions[callee]
         for index in range(len(op.operands)):
             self._callers.setdefault((callee, index), []).append(self._operand(op, index))
         origin = self._origin(op)
@@ -353,9 +353,9 @@ class _Builder:
             shape = self.values[op.results[index]].shape
             if target != NO_TENSOR and shape is not None:
                 number, self.number = self.number, callee
-                found = [self._value(value) for value in sources]
+                numbers = [self._value(value) for value in sources]
                 self.number = number
-                self.calls.append((found, target, shape, [origin]))
+                self.calls.append((numbers, target, shape, [origin]))
 
     def _return(self, op: Op) -> None:
         for index, value in enumerate(op.operands):
@@ -364,10 +364,10 @@ class _Builder:
                 continue
             operand = self._operand(op, index)
             key = (self.number, index)
-            if self.function.name not in self.called and key not in self.made.exits:
+            if self.function.name not in self.called and key not in self.module_graph.exits:
                 annotation = self.constraints[self.number].returned.get(index)
                 exit_value = self.graph.add_exit(shape, operand, annotation, self._origin(op))
-                self.made.exits[key] = exit_value
+                self.module_graph.exits[key] = exit_value
 
     def _member(self, op: Op) -> None:
         number = op.handle.attributes["group_id"].value
@@ -396,8 +396,8 @@ class _Builder:
         return True
 
     def _origin(self, op: Op) -> int:
-        self.made.ops.append((self.number, op))
-        return len(self.made.ops) - 1
+        self.module_graph.ops.append((self.number, op))
+        return len(self.module_graph.ops) - 1
 
 
 _VISITS: dict[str, Callable[[_Builder, Op], None]] = {

@@ -123,7 +123,7 @@ def _concat(op: ir.Operation, known: Known) -> None:
 def _reshape(op: ir.Operation, known: Known) -> None:
     """The result of a reshape has the constant sizes in its shape operand."""
     sizes = op.operands[1]
-    known.take_what_is_known(op)
+    known.infer_from(op)
     constant = build.constant_value(sizes)
     if isinstance(constant, ir.DenseIntElementsAttr):
         known.set(op.results[0], tuple(constant))
@@ -141,8 +141,8 @@ def _splat(op: ir.Operation, known: Known) -> None:
         return
     kept = [each for each in operands if _size(each) is None]
     with ir.InsertionPoint(op), op.location:
-        made = build.create(op.name, [with_shape(before, shape)], [element, *kept])
-        cast = build.create("tensor.cast", [before], made.results)
+        splat = build.create(op.name, [with_shape(before, shape)], [element, *kept])
+        cast = build.create("tensor.cast", [before], splat.results)
     op.results[0].replace_all_uses_with(cast.results[0])
     op.erase()
     known.changed = True
@@ -301,7 +301,7 @@ _RULES: dict[str, _Rule] = {
     PROMISE: _keep,
     TO_GLOBAL: _edge,
     TO_LOCAL: _edge,
-    "mesh.sharding_group": lambda op, known: known.take_what_is_known(op),
+    "mesh.sharding_group": lambda op, known: known.infer_from(op),
     "cf.br": _jump,
     "cf.cond_br": _jump,
     "cf.switch": _jump,

@@ -123,14 +123,14 @@ class _Exporter:
         if not len(op.results):  # on the one device of a maximal mesh
             annotation = self.shardings.read_annotation(op.attributes[SHARDINGS][0], 0)
             return self._list([self._text(annotation)])
-        found = self.shardings.of_results(op)
-        grid = next((annotation.grid for annotation in found.values()), None)
+        annotations = self.shardings.of_results(op)
+        grid = next((annotation.grid for annotation in annotations.values()), None)
         grid = grid or next(iter(self.shardings.grids))
         texts = []
         for number, result in enumerate(op.results):
             rank = rank_of(result.type)
             nothing = Annotation(Sharding.replicated(grid, rank), open=tuple(range(rank)))
-            texts.append(self._text(found.get(number, nothing)))
+            texts.append(self._text(annotations.get(number, nothing)))
         return self._list(texts)
 
     def cluster(self, op: ir.Operation) -> None:
@@ -182,7 +182,7 @@ class _Exporter:
     def _manual(self, op: ir.Operation) -> None:
         inside = operations(body(op))
         into = [each for each in inside if each.name == "mesh.to_local"]
-        out = [value.owner.operation for value in inside[-1].operands if _is_made(value)]
+        out = [value.owner.operation for value in inside[-1].operands if _is_new(value)]
         if len(out) != len(op.results) or any(each.name != "mesh.to_global" for each in out):
             raise ShardingError("has a manual computation that gives what no 'mesh.to_global' made")
         for each in inside[:-1]:
@@ -261,8 +261,8 @@ class _Exporter:
         for each in moved:
             if each.name in ("mesh.to_global", "mesh.to_local"):
                 each.erase()
-        for old, made in zip(op.results, new.results, strict=True):
-            old.replace_all_uses_with(made)
+        for old, new_result in zip(op.results, new.results, strict=True):
+            old.replace_all_uses_with(new_result)
         op.erase()
 
 
@@ -270,7 +270,7 @@ _OUT = "mesh.out_shardings"
 """Temporary on a named region: the annotations of its results."""
 
 
-def _is_made(value: ir.Value) -> bool:
+def _is_new(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block)
 
 
@@ -280,12 +280,12 @@ def _captured(op: ir.Operation) -> list[ir.Value]:
     for each in walk(op):
         for region in each.regions:
             inside |= {argument for block in region.blocks for argument in block.arguments}
-    found: dict[ir.Value, None] = {}
+    values: dict[ir.Value, None] = {}
     for each in walk(op):
         for operand in each.operands:
             if operand not in inside:
-                found[operand] = None
-    return list(found)
+                values[operand] = None
+    return list(values)
 
 
 def _refuse_calls(op: ir.Operation) -> None:
@@ -313,8 +313,8 @@ def _take_constants_in(op: ir.Operation) -> None:
                 each.replace_uses_of_with(value, copy)
 
 
-def _refuse_captures(op: ir.Operation, given: Sequence[ir.Value]) -> None:
-    allowed = set(given)
+def _refuse_captures(op: ir.Operation, captures: Sequence[ir.Value]) -> None:
+    allowed = set(captures)
     for value in _captured(op):
         if value not in allowed:
             raise ShardingError(

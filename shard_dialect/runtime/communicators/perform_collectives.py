@@ -110,8 +110,8 @@ def _update_halo(step: UpdateHalo, group: Group, source: Array, target: Array) -
 
 
 def _at(group: Group, distance: int) -> int | None:
-    place = group.index + distance
-    return place if 0 <= place < group.size else None
+    member = group.index + distance
+    return member if 0 <= member < group.size else None
 
 
 def _shift(step: Shift, grid: Grid, group: Group, source: Array, target: Array) -> None:

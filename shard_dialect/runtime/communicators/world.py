@@ -13,7 +13,7 @@ from typing import ClassVar, NoReturn
 from shard_dialect.codegen.array_types import Array
 from shard_dialect.errors import ShardError, flush, say
 from shard_dialect.processes import watch
-from shard_dialect.processes.exit_messages import told
+from shard_dialect.processes.exit_messages import message_of
 from shard_dialect.processes.supervise import is_watched
 from shard_dialect.runtime.communicators.announce_failures import AnnouncingCommunicator
 from shard_dialect.runtime.communicators.perform_collectives import Member
@@ -100,7 +100,11 @@ class Launched(World, Member):
         """Report why this rank fails, and end all ranks. Returns only in a watched process."""
         is_lost = self.has_lost_others(error)
         message = str(error).strip().partition("\n")[0]
-        text = f"error: rank {self.rank} has lost the others: {message}" if is_lost else told(error)
+        text = (
+            f"error: rank {self.rank} has lost the others: {message}"
+            if is_lost
+            else message_of(error)
+        )
         flush()
         if is_watched():
             watch.fail(text, is_lost=is_lost)
