@@ -204,7 +204,7 @@ _ADDS = ("sum", "product", "average")
 
 def _check_same_types(program: Program, reference: Reference) -> None:
     for what in ("arguments", "results"):
-        types = [str(each.whole) for each in getattr(program, what)]
+        types = [str(each.global_type) for each in getattr(program, what)]
         reference_types = [str(each) for each in getattr(reference, what)]
         if types != reference_types:
             raise ShardError(

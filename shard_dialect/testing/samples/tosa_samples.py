@@ -299,7 +299,8 @@ def _convolution(name: str, rank: int) -> Callable[[Draws], Sample]:
         windows = [_Window.drawn(draws) for _ in range(rank)]
         batch, channels, features = draws.pick(2, 4, 3), draws.pick(4, 3), draws.pick(8, 4, 5)
         space = [
-            tuple(getattr(each, what) for each in windows) for what in ("size", "window", "made")
+            tuple(getattr(each, what) for each in windows)
+            for what in ("size", "window", "result_size")
         ]
         kernel = Tensor((features, *space[1], channels))
         if name == "depthwise_conv2d":
