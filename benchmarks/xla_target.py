@@ -49,7 +49,7 @@ def contenders(path: Path) -> tuple[list[Callable[[], Any]], int]:
     named = [jax.sharding.NamedSharding(ours.specs.mesh, each) for each in ours.specs.arguments]
     results = [jax.sharding.NamedSharding(ours.specs.mesh, each) for each in ours.specs.results]
     arguments = [jax.device_put(*each) for each in zip(inputs(program), named, strict=True)]
-    types = [each.whole for each in program.results]
+    types = [each.global_type for each in program.results]
 
     def theirs(*given: Any) -> Any:
         return tuple(call_local(whole, "main", given, types))
@@ -64,7 +64,7 @@ def contenders(path: Path) -> tuple[list[Callable[[], Any]], int]:
 
 
 def inputs(program: Program) -> list[Any]:
-    return random_inputs([each.whole for each in program.arguments], 0)
+    return random_inputs([each.global_type for each in program.arguments], 0)
 
 
 def seconds(runs: Sequence[Callable[[], Any]], rounds: int) -> list[float]:

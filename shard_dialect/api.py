@@ -58,13 +58,13 @@ def run_pipeline(
 
     Raises `ShardError` for unknown passes and options, and for a module that a pass refuses.
     """
-    with _places(module):
+    with _file_locations(module):
         pipelines.run_pipeline(module, pipeline, instruments)
 
 
 def to_text(module: ir.Module, generic: bool = False, locations: bool = False) -> str:
     """Return the module as text that `parse` reads."""
-    with _places(module):
+    with _file_locations(module):
         text = module.operation.get_asm(print_generic_op_form=generic, enable_debug_info=locations)
         return with_file_names(text)
 
@@ -75,7 +75,7 @@ def communication(module: ir.Module, entry: str | None = None) -> Report:
     `module` may be in any form and is not changed. `entry` may be left out if there is only one
     function, or a `main`. Raises `ShardError` where `run` would.
     """
-    with module.context, _places(module):
+    with module.context, _file_locations(module):
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
         name = choose_entry(copy.operation, entry)
         pipelines.run_pipeline(copy, "spmd,lower")
@@ -92,7 +92,7 @@ def compile(  # noqa: A001
     "torch"). The module is not changed. Raises `ShardError` for what cannot be partitioned or run.
     """
     source = Source.of(module.operation.get_asm(enable_debug_info=True))
-    with _places(module):
+    with _file_locations(module):
         return CompiledProgram(source, backend, entry)
 
 
@@ -121,9 +121,9 @@ def load_plugin(name: str) -> None:
     plugins.load([name])
 
 
-def _places(module: ir.Module) -> AbstractContextManager[None]:
+def _file_locations(module: ir.Module) -> AbstractContextManager[None]:
     source = _sources.get(module)
-    return source.places() if source else nullcontext()
+    return source.file_locations() if source else nullcontext()
 
 
 __all__ = [

@@ -59,9 +59,9 @@ class Diagnostic:
     notes: tuple[Diagnostic, ...] = ()
 
     def __str__(self) -> str:
-        place = f"{shown(self.location)}: " if self.location else ""
+        prefix = f"{shown(self.location)}: " if self.location else ""
         message = shown(self.message, "\n\t" if self.message.startswith(_SHOWING_IR) else "")
-        return "\n".join([f"{place}{self.severity}: {message}", *map(str, self.notes)])
+        return "\n".join([f"{prefix}{self.severity}: {message}", *map(str, self.notes)])
 
 
 def note(message: str, location: str | None = None) -> Diagnostic:

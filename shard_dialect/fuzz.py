@@ -68,7 +68,7 @@ class _OutOfTime(BaseException):
 
 
 @dataclass(slots=True)
-class Found:
+class Failure:
     """The smallest program so far that ended with one outcome."""
 
     program: Program
@@ -100,14 +100,14 @@ class Fuzzer:
     judges: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Passed programs by who ran them unsharded and whether they have floats of 16 bits."""
     refusals: Counter[str] = field(default_factory=Counter)
-    refused: dict[str, Found] = field(default_factory=dict)
+    refused: dict[str, Failure] = field(default_factory=dict)
     """The smallest refused program by the kind of its message."""
-    failures: list[Found] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     results: dict[str, Result] = field(default_factory=dict)
     """The results by the texts of programs."""
     known: set[tuple[str, str]] = field(default_factory=set)
     """Crashes and exceptions seen before, which are not shrunk again."""
-    found: Found | None = None
+    failure: Failure | None = None
     """The failure that is being shrunk, until `small_until`."""
     small_until: float = 0.0
 
@@ -134,21 +134,21 @@ class Fuzzer:
             verbosity=hypothesis.Verbosity.quiet,
         )
         case = hypothesis.given(programs(self.names))(self.case)
-        self.found = None
+        self.failure = None
         with suppress(_Failed, _OutOfTime, HypothesisException):
             hypothesis.seed(seed)(settings(case))()
         self._keep()
 
     def _keep(self) -> None:
         """Record what the round has found."""
-        if self.found is not None:
-            self.failures.append(self.found)
-            self.known.add((self.found.result.kind, self.found.result.message_kind))
-            say(shown(f"{self.found.result.kind}: {self.found.result.message_kind}"))
+        if self.failure is not None:
+            self.failures.append(self.failure)
+            self.known.add((self.failure.result.kind, self.failure.result.message_kind))
+            say(shown(f"{self.failure.result.kind}: {self.failure.result.message_kind}"))
 
     def case(self, program: Program) -> None:
         """Run one program; hypothesis calls it, also with smaller programs while it shrinks."""
-        if self._fails(program) if self.found is None else self._fails_too(program, self.found):
+        if self._fails(program) if self.failure is None else self._fails_too(program, self.failure):
             raise _Failed  # raised at one line only: hypothesis tells failures apart by their line
 
     def _fails(self, program: Program) -> bool:
@@ -161,23 +161,23 @@ class Fuzzer:
         self._count(program, result)
         if not result.failed or (result.kind, result.message_kind) in self.known:
             return False
-        self.found = Found(program, result)
+        self.failure = Failure(program, result)
         self.small_until = time.monotonic() + _SHRINKING
         return True
 
-    def _fails_too(self, program: Program, found: Found) -> bool:
-        """Whether the program fails as `found` does; if it is smaller, it replaces `found`."""
+    def _fails_too(self, program: Program, failure: Failure) -> bool:
+        """Whether the program fails as `failure` does; if it is smaller, it replaces `failure`."""
         if time.monotonic() > self.small_until:
             raise _OutOfTime
         result = self.results.get(program.text)
         if result is None:
-            pipelines = [found.result.pipeline] if found.result.pipeline else self.pipelines
+            pipelines = [failure.result.pipeline] if failure.result.pipeline else self.pipelines
             result = self.results[program.text] = self.child.run(program.text, pipelines)
-        if result.kind != found.result.kind:
+        if result.kind != failure.result.kind:
             return False
-        smaller = Found(program, result)
-        if smaller.size < found.size:
-            self.found = smaller
+        smaller = Failure(program, result)
+        if smaller.size < failure.size:
+            self.failure = smaller
         return True
 
     def _count(self, program: Program, result: Result) -> None:
@@ -190,48 +190,48 @@ class Fuzzer:
             self.judges[result.judge, "with bf16 or f16" if is_narrow else ""] += 1
         if result.kind == "refused":
             self.refusals[result.message_kind] += 1
-            found = Found(program, result)
-            smallest = self.refused.setdefault(result.message_kind, found)
-            if found.size < smallest.size:
-                self.refused[result.message_kind] = found
+            failure = Failure(program, result)
+            smallest = self.refused.setdefault(result.message_kind, failure)
+            if failure.size < smallest.size:
+                self.refused[result.message_kind] = failure
 
     def report(self) -> str:
         """The number of programs by outcome; ops, collectives and refusals, as text."""
         total = sum(self.counts.values())
         endings = ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))
         missing = [name for name in self.names if not self.ops[name]]
-        found = len(self.names) - len(missing)
+        drawn_count = len(self.names) - len(missing)
         drawn = [(name, count, self.ops[name]) for name, count in sorted(self.drawn.items())]
         judged = [(*who, count) for who, count in sorted(self.judges.items())]
         undrawn = [name for name in self.names if not self.drawn[name]]
-        parts = [
+        sections = [
             _table(["op", "programs", "that passed"], drawn),
             _table(["collective", "in programs"], sorted(self.collectives.items())),
             _table(["refused", "programs"], self.refusals.most_common()),
             _table(["judged by", "", "programs that passed"], judged),
             f"{total} programs: {endings or 'none'}",
-            f"in those that passed: {found} of {len(self.names)} ops that have samples, and "
+            f"in those that passed: {drawn_count} of {len(self.names)} ops that have samples, and "
             f"{self.collectives.total()} collectives",
         ]
-        parts.append(f"not drawn: {', '.join(undrawn) or 'none'}")
+        sections.append(f"not drawn: {', '.join(undrawn) or 'none'}")
         failing = [name for name in missing if name not in undrawn]
         if failing:
-            parts.append(f"drawn, and in none that passed: {', '.join(failing)}")
-        return "\n\n".join(part for part in parts if part)
+            sections.append(f"drawn, and in none that passed: {', '.join(failing)}")
+        return "\n\n".join(section for section in sections if section)
 
 
 def _table(head: list[str], rows: Sequence[Sequence[object]]) -> str:
     return tabulate(rows, head, tablefmt="simple") if rows else ""
 
 
-def _write(found: Found, path: Path) -> None:
+def _write(failure: Failure, path: Path) -> None:
     """Write the program, with the pipeline and the outcome."""
-    result = found.result
+    result = failure.result
     lines = [f"{result.kind}: {result.detail.strip()}", f"pipeline: {';'.join(result.pipeline)}"]
     comment = "".join(f"// {line}\n" for each in lines for line in each.splitlines())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(comment + found.program.text)
+        path.write_text(comment + failure.program.text)
     except OSError as error:
         raise cannot("write", str(path), error) from None
 
@@ -258,8 +258,8 @@ def _main(options: argparse.Namespace) -> int:
         for kind, founds in (("failure", fuzzer.failures), ("refused", fuzzer.refused.values()))
         for number, each in enumerate(founds)
     }
-    for path, found in written.items():
-        _write(found, path)
+    for path, failure in written.items():
+        _write(failure, path)
     rows = [
         [str(path), each.result.kind, len(each.program.ops), each.result.message_kind[:80]]
         for path, each in written.items()

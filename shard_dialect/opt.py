@@ -107,7 +107,7 @@ class _Driver:
         from shard_dialect.ir.reading.source import Source
 
         path, is_split = self.options.input, self.options.split_input_file
-        sources = Source.read_parts(path) if is_split else [Source.read(path)]
+        sources = Source.read_split_input(path) if is_split else [Source.read(path)]
         if self.options.dump_pass_pipeline:
             self._dump_pipeline()
         outputs, status = [], 0
@@ -127,7 +127,7 @@ class _Driver:
         from shard_dialect.ir.context import make_context
         from shard_dialect.passes.framework.pipeline import Pipeline
 
-        with make_context(self.options.allow_unregistered_dialect), source.places():
+        with make_context(self.options.allow_unregistered_dialect), source.file_locations():
             pipeline = Pipeline.build(self.pipeline, self.instruments)
             which = self.options.verify_diagnostics
             if which is None:

@@ -45,12 +45,12 @@ def load(named: Sequence[str] = ()) -> None:
 
 def files(named: Sequence[str]) -> list[str]:
     """The files that these names may load. Nothing is imported to find them."""
-    found = [name for name in named if _is_file(name)]
+    paths = [name for name in named if _is_file(name)]
     for name in named:
-        places = [Path(folder, *name.split(".")) for folder in sys.path if not _is_file(name)]
-        found += [f"{each}.py" for each in places]
-        found += [str(each / "__init__.py") for each in places]
-    return found
+        candidates = [Path(folder, *name.split(".")) for folder in sys.path if not _is_file(name)]
+        paths += [f"{each}.py" for each in candidates]
+        paths += [str(each / "__init__.py") for each in candidates]
+    return paths
 
 
 def _is_file(name: str) -> bool:
@@ -59,14 +59,14 @@ def _is_file(name: str) -> bool:
 
 def contents() -> list[bytes]:
     """The contents of all loaded plugins, and the modification times of the files beside them."""
-    found = []
+    contents = []
     for module in _loaded.values():
         path = Path(getattr(module, "__file__", None) or "")
         if path.is_file():
-            beside = sorted(path.parent.glob("*.py"))
-            times = [f"{each}:{each.stat().st_mtime_ns}".encode() for each in beside]
-            found += [path.read_bytes(), *times]
-    return found
+            siblings = sorted(path.parent.glob("*.py"))
+            times = [f"{each}:{each.stat().st_mtime_ns}".encode() for each in siblings]
+            contents += [path.read_bytes(), *times]
+    return contents
 
 
 def texts() -> list[bytes]:

@@ -27,7 +27,7 @@ from shard_dialect import __version__, plugins
 from shard_dialect.cli.flags import Parser, add_debug
 from shard_dialect.cli.printing import guarded
 from shard_dialect.errors import ShardError
-from shard_dialect.processes.exit_messages import told
+from shard_dialect.processes.exit_messages import message_of
 from shard_dialect.processes.launchers import Rank, launched_by
 from shard_dialect.processes.output_files import Output
 from shard_dialect.processes.supervise import is_watched
@@ -78,7 +78,7 @@ def _execute(options: argparse.Namespace, rank: Rank | None, output: Output | No
         from shard_dialect.cli.run_command import execute  # everything else, in the child only
     except BaseException as error:
         if is_watched():
-            end(told(error))
+            end(message_of(error))
         raise
     return execute(options, rank, output)
 

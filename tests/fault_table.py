@@ -52,7 +52,7 @@ def trials(seed: int, kinds: Counter[str]) -> Iterator[Trial]:
     right, verdict = _run(text, None, reference, inputs)
     yield Trial(seed, "", "", verdict)
     with make_context():
-        found = [(each.kind, each.place) for each in faults_in(_local(text).operation)]
+        found = [(each.kind, each.op_text) for each in faults_in(_local(text).operation)]
     order = list(range(len(found)))
     random.Random(seed).shuffle(order)
     for number in sorted(order, key=lambda n: kinds[found[n][0]]):

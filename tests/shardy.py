@@ -135,7 +135,7 @@ class _Reader:
             return self._axes(None, type_.rank)
         said = self.shardings.read_annotation(attribute, type_.rank).sharding
         grid = self.shardings.grid(said.grid)
-        return str(Sharding("", said.even_part(tuple(type_.shape), grid).split_axes))
+        return str(Sharding("", said.without_uneven_axes(tuple(type_.shape), grid).split_axes))
 
     def _axes(self, attribute: ir.Attribute | None, rank: int) -> str:
         if attribute is None or isinstance(attribute, ir.UnitAttr):

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_dialect.ir.bindings import ir, part
+from shard_dialect.ir.bindings import ir, submodule
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import walk
@@ -133,7 +133,7 @@ def _arrays(path: Path) -> list[Array]:
 
 
 def _interpret_all(folder: Path, count: int) -> None:
-    interpreter = part("_mlir_libs._stablehlo")
+    interpreter = submodule("_mlir_libs._stablehlo")
     with make_context() as context:
         interpreter.register_dialect(context)
         interpreter.register_interpreter_dialect(context)

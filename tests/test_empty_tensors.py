@@ -112,7 +112,9 @@ def test_a_split_dimension_of_size_0_runs(text: str, expected: np.ndarray) -> No
         run_pipeline(module, "spmd,lower")
         executable = Executable(module, "main")
     program = executable.program
-    inputs = [np.empty(each.whole.shape, each.whole.dtype) for each in program.arguments]
+    inputs = [
+        np.empty(each.global_type.shape, each.global_type.dtype) for each in program.arguments
+    ]
     assert any(each.size == 0 for each in inputs)
     world = InProcess(program.devices)
     outputs = world.run(executable, [program.scatter(inputs, rank) for rank in world.ranks])

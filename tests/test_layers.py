@@ -22,6 +22,7 @@ LAYERS = (
     ("codegen",),
     ("runtime",),
     ("plugins",),
+    ("jax",),
     ("api",),
     ("testing",),
     ("cli",),
@@ -116,4 +117,5 @@ def test_optional_packages_are_imported_by_their_backends_only() -> None:
         "with_mpi4py.py",
         "with_torch.py",
         "by_xla.py",
+        "local_function.py",
     }

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shard_dialect as sd
@@ -56,7 +56,10 @@ def test_xla_computes_the_same() -> None:
 def _inputs_of(path: Path) -> list[Any]:
     arguments = sd.compile(sd.parse(path)).program.arguments
     generator = np.random.default_rng(0)
-    return [generator.standard_normal(e.whole.shape).astype(e.whole.dtype) for e in arguments]
+    return [
+        generator.standard_normal(e.global_type.shape).astype(e.global_type.dtype)
+        for e in arguments
+    ]
 
 
 @needs("jax")
@@ -97,6 +100,7 @@ def test_other_arguments_are_refused(arguments: Any, message: str) -> None:
         sd.run(sd.parse(PRODUCT), *arguments)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_gather_undoes_scatter(data: st.DataObject) -> None:
     """Over random shapes, which need not divide, axes and halos."""

@@ -47,7 +47,7 @@ def test_a_manual_computation_does_what_is_written(path: Path, parts: tuple[str,
         sharded = Executable(module, "main")
         reference = compile_reference(Source.of(unsharded), "main")
     assert sharded.program.devices == 8
-    inputs = random_inputs([each.whole for each in sharded.program.arguments], seed=0)
+    inputs = random_inputs([each.global_type for each in sharded.program.arguments], seed=0)
     world = InProcess(8)
     outputs = world.run(sharded, [sharded.program.scatter(inputs, rank) for rank in world.ranks])
     verdict = check(sharded, reference, inputs, outputs, world)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shard_dialect.ir.bindings import part
+from shard_dialect.ir.bindings import submodule
 from shard_dialect.ir.sdy import ops as sdy
 from tests.conftest import ROOT
 
@@ -27,7 +27,7 @@ TESTS = quoted([cell for row in ROWS for cell in row[2:]])
 
 
 def upstreams() -> list[str]:
-    bindings = vars(part("dialects.shard")).values()
+    bindings = vars(submodule("dialects.shard")).values()
     names = {getattr(each, "OPERATION_NAME", None) for each in bindings}
     return sorted(name for name in names if isinstance(name, str))
 

@@ -26,8 +26,8 @@ def parse_arguments(arguments: Sequence[str], description: str) -> tuple[argpars
     """Return the options, and the pipeline that `--pass-pipeline` or the passes' flags give."""
     parser = _parser(description)
     named = [_uniform(each) for each in arguments]
-    options, found = parser.parse_known_args([_joined(each, parser) for each in named])
-    rest = [each.replace(_SPACE, " ") for each in found]
+    options, unknown = parser.parse_known_args([_joined(each, parser) for each in named])
+    rest = [each.replace(_SPACE, " ") for each in unknown]
     text = options.pass_pipeline
     if text is not None and rest:
         raise ShardError(f"--pass-pipeline is given together with {rest[0]}: use one of them")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from shard_dialect.errors import ShardError, ShardWarning, say
-from shard_dialect.processes.exit_messages import told
+from shard_dialect.processes.exit_messages import message_of
 
 
 def guarded(program: Callable[[], int]) -> int:
@@ -23,7 +23,7 @@ def guarded(program: Callable[[], int]) -> int:
     except BrokenPipeError:
         leave_output()
     except (Exception, KeyboardInterrupt) as error:
-        say(told(error))
+        say(message_of(error))
     return 1
 
 
@@ -39,7 +39,7 @@ def write_output(data: str | bytes) -> None:
     """Write all of it to standard output. Raises `ShardError`, unless the reader has closed it."""
     if sys.stdout is None:
         raise ShardError("cannot write to standard output: it is closed")
-    with _told_of_output():
+    with _report_output_errors():
         if isinstance(data, bytes):
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
@@ -52,12 +52,12 @@ def write_output(data: str | bytes) -> None:
 def flush_output() -> None:
     """Flush standard output. Raises as `write_output` does."""
     if sys.stdout is not None:
-        with _told_of_output():
+        with _report_output_errors():
             sys.stdout.flush()
 
 
 @contextmanager
-def _told_of_output() -> Iterator[None]:
+def _report_output_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:

@@ -22,7 +22,7 @@ from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import STDIN, Source
 from shard_dialect.processes import watch
-from shard_dialect.processes.exit_messages import told
+from shard_dialect.processes.exit_messages import message_of
 from shard_dialect.processes.launchers import Rank
 from shard_dialect.processes.output_files import Output
 from shard_dialect.processes.supervise import doing, is_watched
@@ -71,8 +71,8 @@ def execute(options: argparse.Namespace, rank: Rank | None, output: Output | Non
             joined[0].fail(error)  # or report the loss of the rank that did
             watch.leave()
         if not is_watched():
-            say(told(error))
-        watch.end(told(error))
+            say(message_of(error))
+        watch.end(message_of(error))
     return 0
 
 
@@ -103,7 +103,7 @@ def _run(options: argparse.Namespace, joined: list[Launched], output: Output | N
     in_process = XlaDevices if options.backend == "xla" else InProcess
     world: World = peers or in_process(program.devices)
     doing("the inputs")
-    types = [each.whole for each in program.arguments]
+    types = [each.global_type for each in program.arguments]
     inputs = (
         load_inputs(options.inputs, types) if options.inputs else random_inputs(types, options.seed)
     )
@@ -144,15 +144,18 @@ class _Sources:
 def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> bool:
     """Raise unless all ranks were started alike; return whether each has a program of its own."""
     flags = ("backend", "entry", "shapes", "grid", "seed", "check", "bisect")
-    given = {f"--{name}": getattr(options, name) for name in flags}
-    mine = {
-        name: "" if each is None or each is False else str(each) for name, each in given.items()
+    flag_values = {f"--{name}": getattr(options, name) for name in flags}
+    own_values = {
+        name: "" if each is None or each is False else str(each)
+        for name, each in flag_values.items()
     }
-    mine["--outputs"] = "given" if options.outputs else ""
-    mine["the content of --inputs"] = digest_of_inputs(options.inputs) if options.inputs else ""
-    mine["the reference"] = digest_of(sources.reference) if sources.reference else ""
-    mine["the content of plugins"] = digest(*plugins.texts())
-    return agree(peers, {**versions(), **mine}, sources.program)
+    own_values["--outputs"] = "given" if options.outputs else ""
+    own_values["the content of --inputs"] = (
+        digest_of_inputs(options.inputs) if options.inputs else ""
+    )
+    own_values["the reference"] = digest_of(sources.reference) if sources.reference else ""
+    own_values["the content of plugins"] = digest(*plugins.texts())
+    return agree(peers, {**versions(), **own_values}, sources.program)
 
 
 def _check_device(program: Program, peers: Launched | None) -> None:

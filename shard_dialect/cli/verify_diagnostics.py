@@ -39,12 +39,12 @@ class _Expectation:
     pattern: re.Pattern[str]
     line: int | None
     """The line in the file; `None` expects a diagnostic without a location."""
-    place: str
+    location: str
     """The location of the comment."""
     is_met: bool = field(default=False)
 
     def error(self, message: str) -> Diagnostic:
-        return Diagnostic("error", message, self.place)
+        return Diagnostic("error", message, self.location)
 
 
 def verify_diagnostics(source: Source, which: str, run: Callable[[], Result]) -> Result | None:
@@ -54,14 +54,14 @@ def verify_diagnostics(source: Source, which: str, run: Callable[[], Result]) ->
     further diagnostics.
     """
     expectations = _read(source)
-    found: list[Diagnostic] = []
+    produced: list[Diagnostic] = []
     result = None
-    with warnings_to(lambda warning: found.append(warning.diagnostic)):
+    with warnings_to(lambda warning: produced.append(warning.diagnostic)):
         try:
             result = run()
         except ShardError as error:
-            found += error.diagnostics
-    problems = [*_match(source, expectations, found, which == "all"), *_unmet(expectations)]
+            produced += error.diagnostics
+    problems = [*_match(source, expectations, produced, which == "all"), *_unmet(expectations)]
     if problems:
         first, *further = problems
         raise ShardError(first.message, first.location, (), further)
@@ -71,7 +71,7 @@ def verify_diagnostics(source: Source, which: str, run: Callable[[], Result]) ->
 def _read(source: Source) -> list[_Expectation]:
     if isinstance(source.text, bytes):
         return []
-    found: list[_Expectation] = []
+    expectations: list[_Expectation] = []
     awaiting_next: list[_Expectation] = []
     last_other = source.lines_before + 1
     lines = (source.pretty or source.text).split("\n")
@@ -83,23 +83,23 @@ def _read(source: Source) -> list[_Expectation]:
             awaiting_next.clear()
             last_other = number
             continue
-        place = f"{source.name}:{number}:{match.start() + 1}"
+        location = f"{source.name}:{number}:{match.start() + 1}"
         at = match["at"] or "+0"
         target = {"unknown": None, "above": last_other, "below": number}
         expectation = _Expectation(
             cast("Severity", match["severity"]),
             match["text"],
-            _pattern(match["text"], bool(match["regex"]), place),
+            _pattern(match["text"], bool(match["regex"]), location),
             target[at] if at in target else number + int(at),
-            place,
+            location,
         )
-        found.append(expectation)
+        expectations.append(expectation)
         if at == "below":
             awaiting_next.append(expectation)
-    return found
+    return expectations
 
 
-def _pattern(text: str, has_regex: bool, place: str) -> re.Pattern[str]:
+def _pattern(text: str, has_regex: bool, location: str) -> re.Pattern[str]:
     if not has_regex:
         return re.compile(re.escape(text))
     shards: list[str] = []
@@ -108,42 +108,43 @@ def _pattern(text: str, has_regex: bool, place: str) -> re.Pattern[str]:
         literal, _, rest = rest.partition("{{")
         inside, end, rest = rest.partition("}}")
         if not end:
-            raise ShardError("found start of regex with no end '}}'", place)
+            raise ShardError("found start of regex with no end '}}'", location)
         shards += [re.escape(literal), f"(?:{inside})"]
     try:
         return re.compile("".join(shards) + re.escape(rest))
     except re.error as error:
-        raise ShardError(f"invalid regex: {error.msg}", place) from None
+        raise ShardError(f"invalid regex: {error.msg}", location) from None
 
 
 def _match(
     source: Source,
     expectations: Sequence[_Expectation],
-    found: Sequence[Diagnostic],
+    produced: Sequence[Diagnostic],
     reports_others: bool,
 ) -> Iterator[Diagnostic]:
     """Mark the expectations that are met; yield errors for unexpected diagnostics."""
-    for diagnostic in _flattened(found):
+    for diagnostic in _flattened(produced):
         line = _line_of(source, diagnostic)
-        near = [
+        similar = [
             each
             for each in expectations
             if line == each.line and each.pattern.search(diagnostic.message)
         ]
-        exact = next((each for each in near if each.severity == diagnostic.severity), None)
+        exact = next((each for each in similar if each.severity == diagnostic.severity), None)
         if exact:
             exact.is_met = True
-        elif reports_others and near:
-            yield near[-1].error(
-                f"'{diagnostic.severity}' diagnostic emitted when expecting a '{near[-1].severity}'"
+        elif reports_others and similar:
+            yield similar[-1].error(
+                f"'{diagnostic.severity}' diagnostic emitted when expecting a "
+                f"'{similar[-1].severity}'"
             )
         elif reports_others:
             message = f"unexpected {diagnostic.severity}: {diagnostic.message}"
             yield Diagnostic("error", message, diagnostic.location)
 
 
-def _flattened(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
-    for each in found:
+def _flattened(diagnostics: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
+    for each in diagnostics:
         if not (each.severity == "note" and each.message.startswith(_CURRENT_OP)):
             yield each
             yield from _flattened(each.notes)

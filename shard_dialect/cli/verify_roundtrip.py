@@ -26,11 +26,11 @@ def verify_roundtrip(module: ir.Module) -> None:
             raise ShardError(
                 f"the module's {form} is not read back: {error.message}", error.location
             ) from None
-        expected, found = _text(module, True, has_locations), _text(again, True, has_locations)
-        if found != expected:
+        expected, actual = _text(module, True, has_locations), _text(again, True, has_locations)
+        if actual != expected:
             raise ShardError(
                 f"the module's {form} is read back as other IR",
-                notes=[note(f"the difference:\n{_difference(expected, found)}")],
+                notes=[note(f"the difference:\n{_difference(expected, actual)}")],
             )
 
 
@@ -49,8 +49,8 @@ def _text(module: ir.Module, is_generic: bool, has_locations: bool) -> str:
     )
 
 
-def _difference(expected: str, found: str) -> str:
+def _difference(expected: str, actual: str) -> str:
     lines = difflib.unified_diff(
-        expected.splitlines(), found.splitlines(), "before", "after", lineterm="", n=0
+        expected.splitlines(), actual.splitlines(), "before", "after", lineterm="", n=0
     )
     return "\n".join(list(lines)[:_SHOWN])

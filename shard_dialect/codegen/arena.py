@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from shard_dialect.codegen.array_types import can_be_run
+from shard_dialect.codegen.array_types import has_numpy_type
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import boundary, set_boundary
@@ -36,7 +36,7 @@ def use_arena(function: ir.Operation) -> int:
         if is_end:
             arena.free(offsets[each], spans[each].size)
         else:
-            offsets[each] = arena.take(spans[each].size)
+            offsets[each] = arena.allocate(spans[each].size)
     memory = _add_argument(function, arena.size)
     for number, span in enumerate(spans):
         with ir.InsertionPoint(span.alloc), span.alloc.location:
@@ -52,12 +52,12 @@ def use_arena(function: ir.Operation) -> int:
 def _add_argument(function: ir.Operation, size: int) -> ir.Value:
     type_ = ir.MemRefType.get([size], ir.IntegerType.get_signless(8))
     entries = [*boundary(function, "arg_attrs"), {}]
-    given = function.attributes["function_type"].value
-    made = body(function).add_argument(type_, function.location)
-    whole = ir.FunctionType.get([*given.inputs, type_], given.results)
-    function.attributes["function_type"] = ir.TypeAttr.get(whole)
+    function_type = function.attributes["function_type"].value
+    argument = body(function).add_argument(type_, function.location)
+    new_type = ir.FunctionType.get([*function_type.inputs, type_], function_type.results)
+    function.attributes["function_type"] = ir.TypeAttr.get(new_type)
     set_boundary(function, "arg_attrs", entries)
-    return made
+    return argument
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _spans(function: ir.Operation) -> list[_Span]:
     deallocs: list[list[ir.Operation]] = []
     owners: dict[ir.Value, list[int]] = {}
     allocs: list[ir.Operation] = []
-    for place, op in enumerate(ops):
+    for position, op in enumerate(ops):
         if op.name == "memref.alloc" and _is_plain(op):
             owners[op.results[0]] = [len(allocs)]
             allocs.append(op)
@@ -93,7 +93,7 @@ def _spans(function: ir.Operation) -> list[_Span]:
                 deallocs[number].append(op)
             continue
         for number in touched:
-            uses[number].append(place)
+            uses[number].append(position)
         for result in op.results:
             if touched and not isinstance(result.type, ir.FloatType):
                 owners[result] = sorted(touched)
@@ -106,18 +106,18 @@ def _spans(function: ir.Operation) -> list[_Span]:
 
 def _values(op: ir.Operation) -> list[ir.Value]:
     """The values that the op uses, also in its regions."""
-    found = list(op.operands)
+    values = list(op.operands)
     for region in op.regions:
         for block in region:
             for inner in operations(block):
-                found += _values(inner)
-    return found
+                values += _values(inner)
+    return values
 
 
 def _is_plain(op: ir.Operation) -> bool:
     type_ = op.results[0].type
     is_known = type_.has_static_shape and not len(op.operands)
-    return is_known and can_be_run(type_.element_type) and "strided" not in str(type_)
+    return is_known and has_numpy_type(type_.element_type) and "strided" not in str(type_)
 
 
 def _bytes(op: ir.Operation) -> int:
@@ -133,7 +133,7 @@ class _Arena:
         self.size = 0
         self._free: list[tuple[int, int]] = []
 
-    def take(self, size: int) -> int:
+    def allocate(self, size: int) -> int:
         """Allocate in the smallest hole that fits, else at the end; return the offset."""
         holes = [(length, start) for start, length in self._free if length >= size]
         if holes:

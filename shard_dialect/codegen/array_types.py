@@ -45,12 +45,12 @@ SUB_BYTE_DTYPES = [_DTYPES[name] for name in ("i2", "i4", "ui2", "ui4")]
 
 def dtype_of(element: ir.Type) -> np.dtype[np.generic]:
     """The numpy type of an MLIR element type."""
-    if not can_be_run(element):
+    if not has_numpy_type(element):
         raise ShardError(f"cannot run on elements of type {element} yet")
     return _DTYPES[str(element)]
 
 
-def can_be_run(element: ir.Type) -> bool:
+def has_numpy_type(element: ir.Type) -> bool:
     """Whether there is a numpy type for an MLIR element type."""
     return str(element) in _DTYPES
 

@@ -26,8 +26,8 @@ def expand(module: ir.Operation) -> None:
         if known is None or str(type_) not in known:
             continue
         with ir.InsertionPoint(op), op.location:
-            made = known[str(type_)](_Writer(type_), op.operands[0])
-        op.results[0].replace_all_uses_with(made)
+            result = known[str(type_)](_Writer(type_), op.operands[0])
+        op.results[0].replace_all_uses_with(result)
         op.erase()
 
 
@@ -43,7 +43,7 @@ class _Writer:
     def number(self, value: float) -> ir.Value:
         return build.scalar(ir.FloatAttr.get(self.type, value)).results[0]
 
-    def whole(self, value: int) -> ir.Value:
+    def integer_constant(self, value: int) -> ir.Value:
         return build.scalar(ir.IntegerAttr.get(self.integer, value)).results[0]
 
     def _value(self, value: ir.Value | float) -> ir.Value:
@@ -68,7 +68,7 @@ class _Writer:
         return self._binary("divf", a, b)
 
     def on_bits(self, name: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
-        other = b if isinstance(b, ir.Value) else self.whole(b)
+        other = b if isinstance(b, ir.Value) else self.integer_constant(b)
         return build.create(f"arith.{name}", [self.integer], [a, other]).results[0]
 
     def bits(self, value: ir.Value) -> ir.Value:
@@ -107,13 +107,13 @@ class _Writer:
     def nan_kept(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return self.select(self.compare(_UNORDERED, x, x), x, y)
 
-    def to_whole(self, x: ir.Value) -> ir.Value:
+    def to_integer(self, x: ir.Value) -> ir.Value:
         """Convert to an integer through i32, for which more processors have an instruction."""
         i32 = ir.IntegerType.get_signless(32)
-        whole = build.create("arith.fptosi", [i32], [x]).results[0]
+        integer = build.create("arith.fptosi", [i32], [x]).results[0]
         if self.is_double:
-            whole = build.create("arith.extsi", [self.integer], [whole]).results[0]
-        return whole
+            integer = build.create("arith.extsi", [self.integer], [integer]).results[0]
+        return integer
 
     def power_of_two(self, exponent: ir.Value) -> ir.Value:
         """2 to an integer in the range of a normal float's exponent."""
@@ -140,18 +140,18 @@ _ROUNDS = {False: 1.5 * 2**23, True: 1.5 * 2**52}
 
 def _exp(w: _Writer, x: ir.Value) -> ir.Value:
     low, high = (-746.0, 710.0) if w.is_double else (-104.0, 89.0)
-    given, x = x, w.clamped(x, low, high)
+    argument, x = x, w.clamped(x, low, high)
     shifted = w.add(w.multiply(x, 1 / log(2)), _ROUNDS[w.is_double])
     count = w.subtract(shifted, _ROUNDS[w.is_double])
-    for part in _LN_2[w.is_double]:
-        x = w.subtract(x, w.multiply(count, part))
+    for term in _LN_2[w.is_double]:
+        x = w.subtract(x, w.multiply(count, term))
     value = w.add(_exp_minus_one(w, x), 1.0)
     # In two steps: the exponents of denormals, and on overflow, are out of range for one.
-    exponent = w.to_whole(count)
+    exponent = w.to_integer(count)
     half = w.on_bits("shrsi", exponent, 1)
     for each in (half, w.on_bits("subi", exponent, half)):
         value = w.multiply(value, w.power_of_two(each))
-    return w.nan_kept(given, value)
+    return w.nan_kept(argument, value)
 
 
 def _exp_minus_one(w: _Writer, x: ir.Value) -> ir.Value:
@@ -162,9 +162,11 @@ def _exp_minus_one(w: _Writer, x: ir.Value) -> ir.Value:
 
 def _expm1(w: _Writer, x: ir.Value) -> ir.Value:
     is_small = w.compare(_LESS, w.absolute(x), 0.34)
-    near = w.select(is_small, x, 0.0)
-    near = w.select(w.compare(_EQUAL, near, 0.0), near, _exp_minus_one(w, near))
-    return w.select(is_small, near, w.subtract(_exp(w, x), 1.0))
+    small_result = w.select(is_small, x, 0.0)
+    small_result = w.select(
+        w.compare(_EQUAL, small_result, 0.0), small_result, _exp_minus_one(w, small_result)
+    )
+    return w.select(is_small, small_result, w.subtract(_exp(w, x), 1.0))
 
 
 _LOG_32 = (
@@ -241,10 +243,10 @@ def _tanh_64(w: _Writer, x: ir.Value) -> ir.Value:
     size = w.absolute(x)
     square = w.multiply(x, x)
     ratio = w.divide(w.polynomial(square, _TANH_OVER_64), w.polynomial(square, _TANH_UNDER_64))
-    near = w.add(x, w.multiply(x, w.multiply(square, ratio)))
+    small_result = w.add(x, w.multiply(x, w.multiply(square, ratio)))
     power = _exp(w, w.add(size, size))
-    far = w.with_sign(w.subtract(1.0, w.divide(2.0, w.add(power, 1.0))), x)
-    y = w.select(w.compare(_LESS, size, 0.625), near, far)
+    large_result = w.with_sign(w.subtract(1.0, w.divide(2.0, w.add(power, 1.0))), x)
+    y = w.select(w.compare(_LESS, size, 0.625), small_result, large_result)
     return w.nan_kept(x, w.select(w.compare(_EQUAL, x, 0.0), x, y))
 
 

@@ -54,19 +54,19 @@ def _call_by_address(op: ir.Operation, number: int) -> None:
         symbol = {"global_name": ir.FlatSymbolRefAttr.get(_TABLE)}
         table = build.create("llvm.mlir.addressof", [pointer], [], symbol).results[0]
         table = build.create("llvm.load", [pointer], [table]).results[0]
-        place = {
+        entry_number = {
             "rawConstantIndices": ir.DenseI32ArrayAttr.get([number]),
             "elem_type": ir.TypeAttr.get(i64),
         }
-        slot = build.create("llvm.getelementptr", [pointer], [table], place).results[0]
+        slot = build.create("llvm.getelementptr", [pointer], [table], entry_number).results[0]
         address = build.create("llvm.load", [pointer], [slot]).results[0]
         attributes = {
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1 + len(op.operands), 0]),
             "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
         }
         types = [result.type for result in op.results]
-        made = build.create("llvm.call", types, [address, *op.operands], attributes)
-    for old, new in zip(op.results, made.results, strict=True):
+        new_call = build.create("llvm.call", types, [address, *op.operands], attributes)
+    for old, new in zip(op.results, new_call.results, strict=True):
         old.replace_all_uses_with(new)
     op.erase()
 

@@ -28,8 +28,8 @@ def inline_small(module: ir.Operation) -> None:
     def size(name: str) -> int:
         """The number of ops after inlining its calls; 0 if the function is not inlined."""
         if name not in sizes:
-            whole = len(ops[name]) + sum(size(callee) for callee in called[name] if callee in ops)
-            sizes[name] = whole if whole <= _SMALL or counts[name] < 2 else 0
+            total = len(ops[name]) + sum(size(callee) for callee in called[name] if callee in ops)
+            sizes[name] = total if total <= _SMALL or counts[name] < 2 else 0
         return sizes[name]
 
     for function in functions_of(module):

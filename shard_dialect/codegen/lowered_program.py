@@ -56,7 +56,7 @@ class Boundary:
     """One argument or result: its local type, its global type, and its sharding."""
 
     local: TensorType
-    whole: TensorType
+    global_type: TensorType
     sharding: Sharding | None
     """`None` if it is unsharded."""
     stage: SubCluster | None = None
@@ -69,29 +69,29 @@ class Boundary:
     def shard(self, rank: int, grids: Mapping[str, Grid]) -> tuple[slice, ...]:
         """The slice of the global tensor that device `rank` holds, without padding."""
         if self.sharding is None:
-            return (slice(None),) * len(self.whole.shape)
-        return self.sharding.shard(rank, self.whole.shape, grids[self.sharding.grid])
+            return (slice(None),) * len(self.global_type.shape)
+        return self.sharding.shard(rank, self.global_type.shape, grids[self.sharding.grid])
 
-    def taken(self, whole: Array, rank: int, grids: Mapping[str, Grid]) -> Array:
+    def shard_of(self, global_array: Array, rank: int, grids: Mapping[str, Grid]) -> Array:
         """Device `rank`'s shard of the global tensor, padded with zeros to the local shape.
 
         Only zeros for a device that has no shard.
         """
         if not self.is_on(rank, grids):
             return np.zeros(self.local.shape, self.local.dtype)
-        shard = whole[self.shard(rank, grids)]
+        shard = global_array[self.shard(rank, grids)]
         if shard.shape == self.local.shape:
             return np.ascontiguousarray(shard)
         padded = np.zeros(self.local.shape, self.local.dtype)
         padded[tuple(map(slice, shard.shape))] = shard
         return padded
 
-    def put(self, local: Array, whole: Array, rank: int, grids: Mapping[str, Grid]) -> None:
+    def put(self, local: Array, global_array: Array, rank: int, grids: Mapping[str, Grid]) -> None:
         """Write device `rank`'s shard into the global tensor, without its padding."""
         if not self.is_on(rank, grids):
             return
         shard = self.shard(rank, grids)
-        whole[shard] = local[tuple(map(slice, whole[shard].shape))]
+        global_array[shard] = local[tuple(map(slice, global_array[shard].shape))]
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Program:
     def scatter(self, inputs: Sequence[Array], rank: int) -> list[Array]:
         """Device `rank`'s shards of the global `inputs`, padded where the sharding is uneven."""
         return [
-            each.taken(array, rank, self.grids)
+            each.shard_of(array, rank, self.grids)
             for array, each in zip(inputs, self.arguments, strict=True)
         ]
 
@@ -166,10 +166,10 @@ class Program:
         """The global results from all devices' shards, by rank."""
         outputs = []
         for number, each in enumerate(self.results):
-            whole = np.empty(each.whole.shape, each.whole.dtype)
+            global_array = np.empty(each.global_type.shape, each.global_type.dtype)
             for rank, of_device in enumerate(shards):
-                each.put(of_device[number], whole, rank, self.grids)
-            outputs.append(whole)
+                each.put(of_device[number], global_array, rank, self.grids)
+            outputs.append(global_array)
         return outputs
 
 
@@ -210,17 +210,17 @@ def _boundary(
     module: ir.Operation, handle: ir.Operation, key: str, shardings: Shardings
 ) -> list[Boundary]:
     """The arguments or results; in the lowered form results are the last arguments."""
-    found = []
+    boundaries = []
     types = handle.attributes["function_type"].value
-    parts = sub_clusters_of(module)
+    sub_clusters = sub_clusters_of(module)
     if types.results:
         raise error_at(handle.location, f"cannot run a function that returns a {types.results[0]}")
     for type_, attributes in zip(types.inputs, boundary(handle, "arg_attrs"), strict=True):
         is_result = RESULT in attributes
         if is_result != (key == RESULT):
             continue
-        found.append(read_boundary(handle, type_, attributes, key, shardings, parts))
-    return found
+        boundaries.append(read_boundary(handle, type_, attributes, key, shardings, sub_clusters))
+    return boundaries
 
 
 def read_boundary(
@@ -229,7 +229,7 @@ def read_boundary(
     attributes: Mapping[str, ir.Attribute],
     key: str,
     shardings: Shardings,
-    parts: Mapping[str, SubCluster],
+    sub_clusters: Mapping[str, SubCluster],
 ) -> Boundary:
     """One argument or result of the function `handle`, given its local type and attributes.
 
@@ -242,20 +242,20 @@ def read_boundary(
         )
     _check_size(handle, type_)
     local = _tensor_type(type_)
-    whole, sharding = local, None
+    global_type, sharding = local, None
     if key in attributes:
-        global_type = attributes[key].value
-        _check_size(handle, global_type)
-        whole = _tensor_type(global_type)
-        local = TensorType(local.shape, whole.dtype)  # buffers' types are signless
-        sharding = shardings.of_type(global_type)
+        type_attribute = attributes[key].value
+        _check_size(handle, type_attribute)
+        global_type = _tensor_type(type_attribute)
+        local = TensorType(local.shape, global_type.dtype)  # buffers' types are signless
+        sharding = shardings.of_type(type_attribute)
         if sharding is not None and sharding.partial:
             raise error_at(
                 handle.location,
                 f"cannot run a function whose argument or result is partial: {sharding}",
             )
-    stage = parts[symbol(attributes[STAGE])] if STAGE in attributes else None
-    return Boundary(local, whole, sharding, stage)
+    stage = sub_clusters[symbol(attributes[STAGE])] if STAGE in attributes else None
+    return Boundary(local, global_type, sharding, stage)
 
 
 _MOST_DIMENSIONS = getattr(np, "MAXDIMS", 64)
@@ -307,8 +307,8 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
 
 
 def _handles(module: ir.Operation, shardings: Shardings) -> list[Handle]:
-    found = [op for op in functions_of(module) if name_of(op) == BIND]
-    arguments = [attributes for op in found for attributes in boundary(op, "arg_attrs")]
+    functions = [op for op in functions_of(module) if name_of(op) == BIND]
+    arguments = [attributes for op in functions for attributes in boundary(op, "arg_attrs")]
     return [_handle(each[HANDLE], shardings) for each in arguments if HANDLE in each]
 
 

@@ -19,7 +19,7 @@ from shard_dialect.codegen.loops import mark_parallel, store_padded, to_loops
 from shard_dialect.codegen.lowered_program import Program, find_function
 from shard_dialect.codegen.narrow_floats import convert_by_f32, move_as_bits
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.bindings import PassManager, ir, part
+from shard_dialect.ir.bindings import PassManager, ir, submodule
 from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
 from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
 from shard_dialect.ir.grids import OPS as GRIDS
@@ -112,10 +112,12 @@ class Engine:
 
     def __init__(self, module: ir.Module, entry: str) -> None:
         with reporting(module.context):
-            made = part("execution_engine").ExecutionEngine(module, opt_level=2, enable_pic=True)
-        if not made.raw_lookup(_called_from_c(entry)):
+            engine = submodule("execution_engine").ExecutionEngine(
+                module, opt_level=2, enable_pic=True
+            )
+        if not engine.raw_lookup(_called_from_c(entry)):
             raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
-        self._engine = made
+        self._engine = engine
 
     def packed(self, name: str) -> Callable[[int], None]:
         """The function that takes pointers to the arguments of `name`."""
@@ -126,13 +128,13 @@ class Engine:
         linker = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if linker is None:
             return False
-        part_ = path.with_suffix(".o")
-        self._engine.dump_to_object_file(str(part_))
-        command = [linker, "-shared", "-o", str(path), str(part_), "-lm"]
+        object_file = path.with_suffix(".o")
+        self._engine.dump_to_object_file(str(object_file))
+        command = [linker, "-shared", "-o", str(path), str(object_file), "-lm"]
         try:
             return subprocess.run(command, capture_output=True, check=False).returncode == 0
         finally:
-            part_.unlink(missing_ok=True)
+            object_file.unlink(missing_ok=True)
 
 
 class SharedLibrary:

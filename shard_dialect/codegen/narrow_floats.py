@@ -27,20 +27,20 @@ def convert_by_f32(module: ir.Operation) -> None:
     for op in walk(module):
         if op.name not in ("arith.extf", "arith.truncf"):
             continue
-        given, made = (str(each.type) for each in (op.operands[0], op.results[0]))
+        source, target = (str(each.type) for each in (op.operands[0], op.results[0]))
         with ir.InsertionPoint(op), op.location:
-            if given == "f64" and made in _NARROW:
+            if source == "f64" and target in _NARROW:
                 op.operands[0] = _to_odd(op.operands[0])
-            elif given in _NARROW and made == "f64":
+            elif source in _NARROW and target == "f64":
                 f32 = ir.F32Type.get()
                 op.operands[0] = build.cast("arith.extf", op.operands[0], f32)
 
 
 def _to_odd(value: ir.Value) -> ir.Value:
     f32, f64, i32 = ir.F32Type.get(), ir.F64Type.get(), ir.IntegerType.get_signless(32)
-    near = build.cast("arith.truncf", value, f32)
-    back = build.cast("arith.extf", near, f64)
-    bits = build.cast("arith.bitcast", near, i32)
+    nearest = build.cast("arith.truncf", value, f32)
+    back = build.cast("arith.extf", nearest, f64)
+    bits = build.cast("arith.bitcast", nearest, i32)
     sizes = [build.cast("math.absf", each, f64) for each in (value, back)]
     is_farther = build.create("arith.extui", [i32], [_compare(_LESS, *sizes)]).results[0]
     nearer = build.create("arith.subi", [i32], [bits, is_farther]).results[0]

@@ -19,31 +19,31 @@ from shard_dialect.rules.stablehlo.attribute_reading import integers
 
 def search(w: Writer, op: ir.Operation) -> None:
     """Write a reduction of elements and of their positions."""
-    x, places, init, first = op.operands
+    x, indices, init, first = op.operands
     element, dims = x.type.element_type, integers(op, "dimensions")
     kind = search_kind(op)
     if kind is None:
-        raise w.refuse(op, "its body joins elements in a way of its own")
+        raise w.refuse(op, "its body combines elements by none of the known reductions")
     start = build.splat_value(init)
     if start is None or not _is_least(start, kind) or not linalg_ops.is_zero(first):
         raise w.refuse(op, "it starts from something")
     if len(dims) != 1 or not x.type.shape[dims[0]]:
         raise w.refuse(op, "it looks along no dimension, or several")
     (dim,) = dims
-    value, place = op.results
+    value, index = op.results
     text = w.use(x)
     if list(value.uses):
-        found = linalg_ops.reduction(w, kind, text, dims, element, op)
-        w.define(value, found, linalg_ops.JOINED[kind])
+        reduced = linalg_ops.reduction(w, kind, text, dims, element, op)
+        w.define(value, reduced, linalg_ops.JOINED[kind])
     # torch orders no bits.
     ordered = f"{text}.to(torch.int8)" if w.is_torch and str(element) == "i1" else text
     at = f"{w.module}.arg{kind}({ordered}, {w.pick('axis', 'dim')}={dim})"
-    if not _counts(places, dim):
+    if not _counts(indices, dim):
         name = w.names.new("at")
         w.line(f"{name} = {at}")
         least = w.number(start.value, element)
-        at = f"place_of({text}, {w.use(places)}, {name}, {dim}, {least})"
-    w.define(place, w.cast(at, place.type.element_type, op.location), f"{kind}_at")
+        at = f"least_index({text}, {w.use(indices)}, {name}, {dim}, {least})"
+    w.define(index, w.cast(at, index.type.element_type, op.location), f"{kind}_at")
 
 
 def _is_least(start: ir.Attribute, kind: str) -> bool:
@@ -55,9 +55,9 @@ def _is_least(start: ir.Attribute, kind: str) -> bool:
     return bool(start == reductions.identity("max" if kind == "max" else "min", start.type))
 
 
-def _counts(places: ir.Value, dim: int) -> bool:
+def _counts(indices: ir.Value, dim: int) -> bool:
     """Whether each element is its position along the dimension."""
-    op = places.owner
+    op = indices.owner
     if isinstance(op, ir.Block):
         return False
     if op.name == "stablehlo.iota":
@@ -65,5 +65,5 @@ def _counts(places: ir.Value, dim: int) -> bool:
     if op.name != "stablehlo.broadcast_in_dim":
         return False
     dims, x = integers(op.operation, "broadcast_dimensions"), op.operands[0]
-    size = places.type.shape[dim]
+    size = indices.type.shape[dim]
     return dim in dims and x.type.shape[dims.index(dim)] == size and _counts(x, dims.index(dim))

@@ -27,7 +27,7 @@ from shard_dialect.model import (
     Reduction,
     UpdateHalo,
 )
-from shard_dialect.model.axis import whole
+from shard_dialect.model.axis import full_axis
 from shard_dialect.model.point_to_point import Receive, Send
 from shard_dialect.model.rooted_collectives import (
     Broadcast,
@@ -36,7 +36,7 @@ from shard_dialect.model.rooted_collectives import (
     Reduce,
     Scatter,
     Shift,
-    place_of,
+    flat_index,
 )
 
 _NAMES = {
@@ -90,7 +90,7 @@ class _Call:
         is_sent = not isinstance(step, (AllSlice, Mask))
         if is_sent and str(element) == _UNSENT[w.target]:
             raise w.refuse(op, f"{w.target} cannot send {_UNSENT[w.target]}")
-        axes = tuple(map(whole, step.axes))
+        axes = tuple(map(full_axis, step.axes))
         sizes = w.grids[grid].sizes_along(axes)
         return cls(w, op, x, w.group(grid, axes), sizes)
 
@@ -112,7 +112,7 @@ class _Call:
 
     def member(self, index: Index) -> int:
         """The position in the group of the member with this index along each axis."""
-        return place_of(index, self.sizes)
+        return flat_index(index, self.sizes)
 
 
 def collective(w: Writer, op: ir.Operation) -> None:

@@ -18,7 +18,7 @@ def for_(w: Writer, op: ir.Operation, write: Block) -> None:
     low, high, step = (w.literals.get(each) or w.use(each) for each in operands[:3])
     inits = [w.use(each) for each in operands[3:]]
     body = op.regions[0].blocks[0]
-    carried = _carried(w, list(body.arguments)[1:], inits)
+    carried = _loop_variables(w, list(body.arguments)[1:], inits)
     (counter,) = list(body.arguments)[:1]
     index = w.name(counter, "i")
     if not isinstance(counter.type, ir.IndexType):
@@ -34,7 +34,7 @@ def for_(w: Writer, op: ir.Operation, write: Block) -> None:
         w.values[result] = name
 
 
-def _carried(w: Writer, arguments: Sequence[ir.Value], inits: Sequence[str]) -> list[str]:
+def _loop_variables(w: Writer, arguments: Sequence[ir.Value], inits: Sequence[str]) -> list[str]:
     """Write the loop-carried variables with their initial values."""
     names = [w.name(argument, "carried") for argument in arguments]
     for name, init in zip(names, inits, strict=True):
@@ -106,12 +106,12 @@ def _match(
 def while_(w: Writer, op: ir.Operation, write: Block) -> None:
     """Write an `scf.while` as a `while True` with a break."""
     before, after = (region.blocks[0] for region in op.regions)
-    carried = _carried(w, list(before.arguments), w.uses(op))
+    carried = _loop_variables(w, list(before.arguments), w.uses(op))
     names = [w.name(argument, "passed") for argument in after.arguments]
     w.line("while True:")
     with w.indented():
-        goes_on, *passed = w.uses(write(w, before))
-        _assign(w, names, passed)
+        goes_on, *forwarded = w.uses(write(w, before))
+        _assign(w, names, forwarded)
         _leave_unless(w, goes_on)
         _assign(w, carried, w.uses(write(w, after)))
     for result, name in zip(op.results, names, strict=True):
@@ -127,7 +127,7 @@ def _leave_unless(w: Writer, goes_on: str) -> None:
 def stablehlo_while(w: Writer, op: ir.Operation, write: Block) -> None:
     """Write a `stablehlo.while` as a `while True` with a break."""
     condition, body = (region.blocks[0] for region in op.regions)
-    carried = _carried(w, list(condition.arguments), w.uses(op))
+    carried = _loop_variables(w, list(condition.arguments), w.uses(op))
     for argument, name in zip(body.arguments, carried, strict=True):
         w.values[argument] = name
     w.line("while True:")

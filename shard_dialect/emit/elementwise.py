@@ -154,18 +154,18 @@ def simple(w: Writer, op: ir.Operation) -> None:
     if operation == "div" and element[0] == "i":
         operation = "quotient"
     if operation == "select" and not isinstance(op.operands[0].type, ir.ShapedType):
-        condition, yes, no = w.uses(op)
-        w.define(op.results[0], f"{yes} if {condition} else {no}", "selected")
+        condition, if_true, if_false = w.uses(op)
+        w.define(op.results[0], f"{if_true} if {condition} else {if_false}", "selected")
         return
     if operation == "abs" and not isinstance(op.operands[0].type, ir.ShapedType):
         w.define(op.results[0], f"abs({w.use(op.operands[0])})", "magnitude")
         return
     if isinstance(op.operands[0].type, ir.IndexType) and operation in _ON_INDICES:
-        are_whole = [each in w.extents for each in op.operands]
-        if not any(are_whole):
+        are_full = [each in w.extents for each in op.operands]
+        if not any(are_full):
             w.define(op.results[0], _ON_INDICES[operation].format(*w.uses(op)), "index")
             return
-        if w.is_torch and operation in ("max", "min") and not all(are_whole):
+        if w.is_torch and operation in ("max", "min") and not all(are_full):
             raise w.refuse(op, "of one index and of many")
     text = _SAME.get(operation) or _DIFFERENT[operation][w.is_torch]
     name = _NAMES.get(operation, operation)

@@ -22,12 +22,12 @@ _AT = {"sum": "add", "product": "multiply", "max": "maximum", "min": "minimum"}
 def gather(w: Writer, op: ir.Operation) -> None:
     """Write a gather as advanced indexing."""
     operand, indices = op.operands
-    given, shape = Numbers.of_gather(op), list(op.results[0].type.shape)
+    dims, shape = Numbers.of_gather(op), list(op.results[0].type.shape)
     lengths = list(op.attributes["slice_sizes"])
     lasts = [size - length for size, length in zip(operand.type.shape, lengths, strict=True)]
-    places = _places(w, op, given, indices, shape, lasts)
-    text = f"{w.use(operand)}[{', '.join(places) or '()'}]"
-    w.define(op.results[0], w.broadcast(text, shape) if _misses(given, shape, indices) else text)
+    index_texts = _index_texts(w, op, dims, indices, shape, lasts)
+    text = f"{w.use(operand)}[{', '.join(index_texts) or '()'}]"
+    w.define(op.results[0], w.broadcast(text, shape) if _misses(dims, shape, indices) else text)
 
 
 def scatter(w: Writer, op: ir.Operation) -> None:
@@ -35,20 +35,20 @@ def scatter(w: Writer, op: ir.Operation) -> None:
     if len(op.operands) != 3:
         raise w.refuse(op, "of several tensors at once")
     operand, indices, updates = op.operands
-    given, shape = Numbers.of_scatter(op), list(updates.type.shape)
+    dims, shape = Numbers.of_scatter(op), list(updates.type.shape)
     kind = combiner(op, 1)
     replaces = list(operations(body(op))[-1].operands) == [body(op).arguments[1]]
     if not replaces and (kind not in _AT or (w.is_torch and kind != "sum")):
-        raise w.refuse(op, "its body joins elements in a way of its own")
-    places = _places(w, op, given, indices, shape, None)
+        raise w.refuse(op, "its body combines elements by none of the known reductions")
+    index_texts = _index_texts(w, op, dims, indices, shape, None)
     result = w.name(op.results[0], "scattered")
     w.line(f"{result} = {w.fresh(operand)}")
     at, values = w.names.new("at"), w.use(updates)
-    wide = ", ".join(w.broadcast(each, shape) for each in places)
+    wide = ", ".join(w.broadcast(each, shape) for each in index_texts)
     w.line(f"{at} = [{wide}]")
     sizes = list(operand.type.shape)
     checks = [
-        f"({at}[{dim}] >= 0) & ({at}[{dim}] < {sizes[dim]})" for dim in sorted(set(given.indexed))
+        f"({at}[{dim}] >= 0) & ({at}[{dim}] < {sizes[dim]})" for dim in sorted(set(dims.indexed))
     ]
     if checks:
         inside = w.names.new("inside")
@@ -64,16 +64,16 @@ def scatter(w: Writer, op: ir.Operation) -> None:
         w.line(f"np.{_AT[str(kind)]}.at({result}, tuple({at}), {values})")
 
 
-def _misses(given: Numbers, shape: Sequence[int], indices: ir.Value) -> bool:
+def _misses(dims: Numbers, shape: Sequence[int], indices: ir.Value) -> bool:
     """Whether the indices leave a dimension out: it is sliced, and no index gives its start."""
-    batches = given.batches(tuple(shape), tuple(indices.type.shape))
-    return not given.indexed and any(of is None for of, _ in batches.values())
+    batches = dims.batches(tuple(shape), tuple(indices.type.shape))
+    return not dims.indexed and any(of is None for of, _ in batches.values())
 
 
-def _places(
+def _index_texts(
     w: Writer,
     op: ir.Operation,
-    given: Numbers,
+    dims: Numbers,
     indices: ir.Value,
     shape: Sequence[int],
     lasts: Sequence[int] | None,
@@ -85,30 +85,30 @@ def _places(
     rank = op.operands[0].type.rank
     if not rank:
         raise w.refuse(op, "of a tensor without dimensions")
-    batches = given.batches(tuple(shape), tuple(indices.type.shape))
-    along = {of: dim for dim, of in given.windows(rank).items()}
+    batches = dims.batches(tuple(shape), tuple(indices.type.shape))
+    along = {of: dim for dim, of in dims.windows(rank).items()}
     along |= {of: dim for dim, (of, _) in batches.items() if of is not None}
-    found = []
+    texts = []
     for of in range(rank):
         begin = ""
-        if of in given.indexed:
+        if of in dims.indexed:
             last = None if lasts is None else lasts[of]
             begin = w.names.new("start")
-            text = _shaped(_start(w, given, indices, of, last), batches, shape)
+            text = _shaped(_start(w, dims, indices, of, last), batches, shape)
             w.line(f"{begin} = {text}")
         if of in along and (shape[along[of]] > 1 or not begin):
             count = w.pick("np.arange({})", "torch.arange({}, device=device)")
             offsets = _shaped(count.format(shape[along[of]]), [along[of]], shape)
             begin = f"{begin} + {offsets}" if begin else offsets
-        found.append(begin or w.pick("0", "torch.tensor(0, device=device)"))
-    return found
+        texts.append(begin or w.pick("0", "torch.tensor(0, device=device)"))
+    return texts
 
 
-def _start(w: Writer, given: Numbers, indices: ir.Value, of: int, last: int | None) -> str:
+def _start(w: Writer, dims: Numbers, indices: ir.Value, of: int, last: int | None) -> str:
     text = w.use(indices)
-    if given.index_vector < indices.type.rank:
+    if dims.index_vector < indices.type.rank:
         at = [":"] * indices.type.rank
-        at[given.index_vector] = str(list(given.indexed).index(of))
+        at[dims.index_vector] = str(list(dims.indexed).index(of))
         text = f"{text}[{', '.join(at)}]"
     if w.is_torch:
         text = f"{text}.to(torch.int64)"

@@ -92,7 +92,7 @@ def generic(w: Writer, op: ir.Operation) -> None:
             accumulator = block.arguments[len(inputs) + number]
             _reduce(w, op, accumulator, yielded, result, of, reduced, sizes)
         else:
-            _give(w, yielded, result, of, sizes)
+            _define_result(w, yielded, result, of, sizes)
     w.values = {**before, **{each: w.values[each] for each in op.results}}
 
 
@@ -118,12 +118,12 @@ def _align(
 
 def _dims(w: Writer, op: ir.Operation, map_: ir.AffineMap) -> list[int]:
     """The loop for each dimension."""
-    found = []
+    dims = []
     for each in map_.results:
         if not isinstance(each, ir.AffineDimExpr) and not ir.AffineDimExpr.isinstance(each):
             raise w.refuse(op, "it reads in windows, or at places that are computed")
-        found.append(ir.AffineDimExpr(each).position)
-    return found
+        dims.append(ir.AffineDimExpr(each).position)
+    return dims
 
 
 def _split(op: ir.Operation) -> tuple[list[ir.Value], list[ir.Value]]:
@@ -134,7 +134,7 @@ def _split(op: ir.Operation) -> tuple[list[ir.Value], list[ir.Value]]:
 
 def _reduced(op: ir.Operation) -> list[int]:
     kinds = [str(each) for each in op.attributes["iterator_types"]]
-    return [place for place, kind in enumerate(kinds) if "reduction" in kind]
+    return [loop for loop, kind in enumerate(kinds) if "reduction" in kind]
 
 
 def _sizes(op: ir.Operation, dims: Sequence[Sequence[int]], count: int) -> list[int]:
@@ -192,7 +192,7 @@ def multiplied(
 
 def _aligned(w: Writer, x: str, dims: Sequence[int], count: int) -> str:
     """The operand with one dimension per loop."""
-    x = w.permuted(x, sorted(range(len(dims)), key=lambda place: dims[place]))
+    x = w.permuted(x, sorted(range(len(dims)), key=lambda position: dims[position]))
     if len(dims) == count:
         return x
     index = ", ".join(":" if dim in dims else "None" for dim in range(count))
@@ -206,7 +206,7 @@ def _extent(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> tuple[int, ...
     """
     if op.name == "linalg.index":
         dim = op.attributes["dim"].value
-        return tuple(size if place == dim else 1 for place, size in enumerate(sizes))
+        return tuple(size if loop == dim else 1 for loop, size in enumerate(sizes))
     shapes = [w.extents[each] for each in op.operands if each in w.extents]
     return tuple(max(each) for each in zip(*shapes, strict=True)) if shapes else None
 
@@ -214,10 +214,10 @@ def _extent(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> tuple[int, ...
 def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
     if op.name == "linalg.index":
         dim = op.attributes["dim"].value
-        made = w.pick(f"np.arange({sizes[dim]})", f"torch.arange({sizes[dim]}, device=device)")
+        text = w.pick(f"np.arange({sizes[dim]})", f"torch.arange({sizes[dim]}, device=device)")
         if len(sizes) > 1:
-            made = f"{made}.reshape{_extent(w, op, sizes)}"
-        w.define(op.results[0], made, "index")
+            text = f"{text}.reshape{_extent(w, op, sizes)}"
+        w.define(op.results[0], text, "index")
     elif op.name == "arith.constant":
         constant(w, op)
     elif op.name in elementwise.TABLE:
@@ -260,11 +260,11 @@ def constant(w: Writer, op: ir.Operation) -> None:
         w.number(each, type_.element_type) for each in np.array(attribute).flatten().tolist()
     ]
     flat = f"[{', '.join(elements)}]"
-    made = w.pick(
+    text = w.pick(
         f"np.array({flat}, {dtype})", f"torch.tensor({flat}, dtype={dtype}, device=device)"
     )
     shape = "" if len(type_.shape) == 1 else f".reshape{tuple(type_.shape)}"
-    w.define(result, made + shape, "constant")
+    w.define(result, text + shape, "constant")
 
 
 _LONGEST = 1000
@@ -283,7 +283,7 @@ def _without_joins(
             or list(join.operands).count(accumulator) != 1
             or len(list(accumulator.uses)) != 1
         ):
-            raise w.refuse(op, "its body joins elements in a way of its own")
+            raise w.refuse(op, "its body combines elements by none of the known reductions")
         if str(accumulator.type) == "i1" and elementwise.OPS[join.name] not in ("and", "or"):
             raise w.refuse(op, "of elements of type i1")
     return [each for each in inside if each not in joins]
@@ -300,12 +300,14 @@ def _reduce(
     sizes: Sequence[int],
 ) -> None:
     join = yielded.owner
-    (given,) = [each for each in join.operands if each != accumulator]
+    (element,) = [each for each in join.operands if each != accumulator]
     kind = elementwise.OPS[join.name]
     kept = [dim for dim in range(len(sizes)) if dim not in reduced]
     if sorted(of) != kept:
         raise w.refuse(op, "its result is not a dimension for each parallel loop")
-    text = reduction(w, kind, _whole(w, given, sizes), reduced, result.type.element_type, op)
+    text = reduction(
+        w, kind, _broadcast_text(w, element, sizes), reduced, result.type.element_type, op
+    )
     text = w.permuted(text, [kept.index(dim) for dim in of])
     init = op.operands[len(list(op.operands)) - len(list(op.results)) + result.result_number]
     if not (kind == "add" and is_zero(init)):
@@ -315,7 +317,7 @@ def _reduce(
     w.define(result, text, JOINED[kind])
 
 
-def _whole(w: Writer, value: ir.Value, sizes: Sequence[int]) -> str:
+def _broadcast_text(w: Writer, value: ir.Value, sizes: Sequence[int]) -> str:
     """The value broadcast to all iterations of the loops."""
     x = w.use(value)
     return x if w.extents.get(value) == tuple(sizes) else w.broadcast(x, sizes)
@@ -340,17 +342,17 @@ def reduction(
     return x
 
 
-def _give(
+def _define_result(
     w: Writer, yielded: ir.Value, result: ir.Value, of: Sequence[int], sizes: Sequence[int]
 ) -> None:
     """Write the result of a body without reduction."""
-    is_whole = w.extents.get(yielded) == tuple(sizes)
-    text = _whole(w, yielded, sizes)
-    if is_whole and list(of) == sorted(of) and not isinstance(yielded.owner, ir.Block):
+    is_full = w.extents.get(yielded) == tuple(sizes)
+    text = _broadcast_text(w, yielded, sizes)
+    if is_full and list(of) == sorted(of) and not isinstance(yielded.owner, ir.Block):
         w.values[result] = text
         return
     order = [sorted(of).index(dim) for dim in of]
-    w.define(result, w.permuted(text, order), "transposed" if is_whole else "broadcast")
+    w.define(result, w.permuted(text, order), "transposed" if is_full else "broadcast")
 
 
 TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {

@@ -99,7 +99,7 @@ def _function(w: Writer, function: ir.Operation) -> None:
         raise error_at(
             function.location, "a function of several blocks cannot be written in Python"
         )
-    outer, w.names = w.names, Names(w.names.taken)
+    outer, w.names = w.names, Names(w.names.used)
     block = function.regions[0].blocks[0]
     names = [
         w.name(argument, own_name(argument) or f"arg{number}")
@@ -111,7 +111,7 @@ def _function(w: Writer, function: ir.Operation) -> None:
         last = _block(w, block)
         w.line(f"return {', '.join(w.uses(last))}".rstrip())
     w.names = outer
-    w.names.taken.update(w.groups.values())
+    w.names.used.update(w.groups.values())
 
 
 def _block(w: Writer, block: ir.Block) -> ir.Operation:
@@ -135,10 +135,10 @@ def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shard
     call = f"{w.functions[name_of(entry)]}(*shards)"
     # numpy has no bf16: files hold its bytes instead.
     is_raw = any("torch.bfloat16" in row for row in (*first, *second))
-    read, made = (
+    read, written = (
         ("from_bytes", "to_bytes(each)") if is_raw else ("torch.from_numpy", "each.numpy()")
     )
-    made = made if torch else "each"
+    written = written if torch else "each"
     lines = [
         "def main():",
         '    parser = argparse.ArgumentParser(description="Run on all ranks.")',
@@ -188,7 +188,7 @@ def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shard
         "                held = [each if r in ranks else None for r, each in enumerate(held)]",
         "            wholes.append(put(held, grid, shape, split))",
         "        if options.outputs:",
-        f'            named = {{f"result{{i}}": {made} for i, each in enumerate(wholes)}}',
+        f'            named = {{f"result{{i}}": {written} for i, each in enumerate(wholes)}}',
         "            np.savez(options.outputs, **named)",
         "        else:",
         "            for each in wholes:",
@@ -222,7 +222,7 @@ def _shards(
     """The number of rows, and a row with the shape and sharding of each argument or result."""
     type_ = function.attributes["function_type"].value
     types = type_.inputs if where == "arg_attrs" else type_.results
-    parts, rows = sub_clusters_of(module), []
+    sub_clusters, rows = sub_clusters_of(module), []
     for local, attributes in zip(types, boundary(function, where), strict=True):
         if not isinstance(local, ir.RankedTensorType) or not local.has_static_shape:
             raise error_at(
@@ -243,9 +243,11 @@ def _shards(
         dtype = w.dtype(local.element_type, function.location)
         row = f"{grid}, {split}, {list(global_type.shape)}, {list(local.shape)}, {dtype}"
         if where == "res_attrs":
-            part = parts[symbol(attributes[STAGE])] if STAGE in attributes else None
-            held = part and [
-                r for r in range(w.grids[part.of].size) if part.holds(r, w.grids[part.of])
+            sub_cluster = sub_clusters[symbol(attributes[STAGE])] if STAGE in attributes else None
+            held = sub_cluster and [
+                r
+                for r in range(w.grids[sub_cluster.of].size)
+                if sub_cluster.holds(r, w.grids[sub_cluster.of])
             ]
             row += f", {held}"
         rows += folded(f"        ({row})", after=",")

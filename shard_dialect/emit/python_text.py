@@ -28,10 +28,10 @@ def folded(line: str, comment: str = "", after: str = "") -> list[str]:
         return [line + end]
     indent = " " * (len(line) - len(line.lstrip()))
     returned = line.strip().removeprefix("return ")
-    if len(_parts(returned)) > 1 and returned != line.strip():
+    if len(_items(returned)) > 1 and returned != line.strip():
         return [
             f"{indent}return (",
-            *[f"{indent}    {each}," for each in _parts(returned)],
+            *[f"{indent}    {each}," for each in _items(returned)],
             f"{indent})",
         ]
     opening = _opening(line)
@@ -41,10 +41,10 @@ def folded(line: str, comment: str = "", after: str = "") -> list[str]:
     inner = indent + "    "
     if len(inner) + len(inside) <= WIDTH:
         return [head, inner + inside, indent + tail + end]
-    parts = _parts(inside)
+    items = _items(inside)
     # A comma after a single element would make a tuple, except in a call.
-    comma = "," if len(parts) > 1 or _is_call(head, inside) else ""
-    rows = [row for part in parts for row in folded(inner + part, after=comma)]
+    comma = "," if len(items) > 1 or _is_call(head, inside) else ""
+    rows = [row for item in items for row in folded(inner + item, after=comma)]
     return [head, *rows, indent + tail + end]
 
 
@@ -59,10 +59,10 @@ def _opening(line: str) -> int | None:
         return None
     line = _without_strings(line)
     depth = 0
-    for place in range(len(line) - 1, -1, -1):
-        depth += (line[place] in ")]}") - (line[place] in "([{")
+    for position in range(len(line) - 1, -1, -1):
+        depth += (line[position] in ")]}") - (line[position] in "([{")
         if not depth:
-            return place if place < len(line) - 2 else None
+            return position if position < len(line) - 2 else None
     return None
 
 
@@ -71,15 +71,15 @@ def _without_strings(text: str) -> str:
     return re.sub(r'"[^"]*"', lambda match: "x" * len(match[0]), text)
 
 
-def _parts(inside: str) -> list[str]:
+def _items(inside: str) -> list[str]:
     """Split the text at commas outside of brackets."""
-    parts, depth, begin = [], 0, 0
-    for place, character in enumerate(_without_strings(inside)):
+    items, depth, begin = [], 0, 0
+    for position, character in enumerate(_without_strings(inside)):
         depth += (character in "([{") - (character in ")]}")
         if character == "," and not depth:
-            parts.append(inside[begin:place].strip())
-            begin = place + 1
-    return [*parts, inside[begin:].strip()]
+            items.append(inside[begin:position].strip())
+            begin = position + 1
+    return [*items, inside[begin:].strip()]
 
 
 def in_docstring(text: str) -> str:
@@ -95,8 +95,8 @@ def in_docstring(text: str) -> str:
 class Names:
     """Unique names."""
 
-    def __init__(self, taken: set[str]) -> None:
-        self.taken = set(taken)
+    def __init__(self, used: set[str]) -> None:
+        self.used = set(used)
 
     def new(self, preferred: str) -> str:
         """A name like `preferred`, with a number appended if it is taken."""
@@ -105,8 +105,8 @@ class Names:
         base = f"_{base}" if base[0].isdecimal() else base
         base = f"{base}_" if keyword.iskeyword(base) else base
         name, number = base, 1
-        while name in self.taken:
+        while name in self.used:
             number += 1
             name = f"{base}_{number}"
-        self.taken.add(name)
+        self.used.add(name)
         return name

@@ -34,45 +34,45 @@ def _statements(target: Target) -> list[tuple[ast.stmt, str]]:
     """The top-level statements of the helpers' module, and their text."""
     text = (Path(__file__).parent / "written" / f"with_{target}.py").read_text()
     lines = text.splitlines()
-    found = []
+    statements = []
     for node in ast.parse(text).body:
         first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-        found.append((node, "\n".join(lines[first - 1 : node.end_lineno])))
-    return found
+        statements.append((node, "\n".join(lines[first - 1 : node.end_lineno])))
+    return statements
 
 
-def _parts(target: Target) -> dict[str, str]:
+def _sources(target: Target) -> dict[str, str]:
     """The functions, classes and global variables of the helpers, by name."""
-    found = {}
+    sources = {}
     for node, text in _statements(target):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found[node.name] = text
+            sources[node.name] = text
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found[node.target.id] = text
-    return found
+            sources[node.target.id] = text
+    return sources
 
 
 def start(target: Target) -> list[str]:
     """The statements that every program begins with: they find this device's rank."""
-    _, *found = [
+    _, *statements = [
         text
         for node, text in _statements(target)
         if isinstance(node, (ast.Expr, ast.Assign, ast.If))
     ]
-    return found  # without the docstring
+    return statements  # without the docstring
 
 
 def needed(target: Target, text: str) -> list[str]:
     """The helpers that the text uses, and those that these use, in their order."""
-    parts = _parts(target)
-    found: set[str] = set()
+    sources = _sources(target)
+    names: set[str] = set()
     waiting = [text]
     while waiting:
         words = set(re.findall(r"\w+", waiting.pop()))
-        new = (words & parts.keys()) - found
-        found |= new
-        waiting += [parts[name] for name in new]
-    return [parts[name] for name in parts if name in found]
+        new = (words & sources.keys()) - names
+        names |= new
+        waiting += [sources[name] for name in new]
+    return [sources[name] for name in sources if name in names]
 
 
 def imports(target: Target, text: str) -> str:
@@ -89,7 +89,7 @@ def names(target: Target) -> set[str]:
     """The names that programs must not use for their own values."""
     return {
         *dir(builtins),
-        *_parts(target),
+        *_sources(target),
         *_IMPORTS[target],
         *(line.partition(" = ")[0] for line in start(target)),
     }

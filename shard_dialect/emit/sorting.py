@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.scalar_expressions import Term, commuted, made
+from shard_dialect.ir.scalar_expressions import Term, commuted, yielded_terms
 from shard_dialect.ir.walk import body
 from shard_dialect.rules.stablehlo.attribute_reading import integer
 
@@ -29,10 +29,10 @@ class _Key:
 def sort(w: Writer, op: ir.Operation) -> None:
     """Write a sort; raise for a comparator that is not lexicographic."""
     count = len(op.operands)
-    (compared,) = made(body(op), [f"{each}{at}" for at in range(count) for each in "xy"])
+    (compared,) = yielded_terms(body(op), [f"{each}{at}" for at in range(count) for each in "xy"])
     keys = _keys(compared, count)
     if not keys:
-        raise w.refuse(op, "its body compares elements in a way of its own")
+        raise w.refuse(op, "its body compares elements in no known order")
     dim = integer(op, "dimension", -1) % len(op.operands[0].type.shape)
     operands = w.uses(op)
     if len(keys) == len(operands) == 1 and not keys[0].is_falling and keys[0].order != "total":
@@ -110,8 +110,8 @@ def _after(less: Term, rest: Term) -> Term | None:
     if str(less[0]) not in _EQUAL or rest[0] != "and":
         return None
     equal = commuted(_EQUAL[str(less[0])], less[1], less[2])
-    found = [each for each in rest[1:] if each != equal]
-    return found[0] if len(found) == 1 else None
+    later = [each for each in rest[1:] if each != equal]
+    return later[0] if len(later) == 1 else None
 
 
 def _canonical(x: str) -> Term:

@@ -18,12 +18,18 @@ def dot_general(w: Writer, op: ir.Operation) -> None:
     if w.is_torch and str(op.results[0].type.element_type) == "i1":
         raise w.refuse(op, "of elements of type i1")
     a, b = w.uses(op)
-    given = numbers(op, "dot_dimension_numbers", "DotDimensionNumbers")
+    numbers_read = numbers(op, "dot_dimension_numbers", "DotDimensionNumbers")
     left: dict[int, int] = {}
     right: dict[int, int] = {}
-    batch = list(zip(given.lhs_batching_dimensions, given.rhs_batching_dimensions, strict=True))
+    batch = list(
+        zip(numbers_read.lhs_batching_dimensions, numbers_read.rhs_batching_dimensions, strict=True)
+    )
     summed = list(
-        zip(given.lhs_contracting_dimensions, given.rhs_contracting_dimensions, strict=True)
+        zip(
+            numbers_read.lhs_contracting_dimensions,
+            numbers_read.rhs_contracting_dimensions,
+            strict=True,
+        )
     )
     for number, (i, j) in enumerate([*batch, *summed]):
         left[i] = right[j] = number
@@ -57,7 +63,7 @@ def broadcast_in_dim(w: Writer, op: ir.Operation) -> None:
     shape = [1] * len(type_.shape)
     for size, dim in zip(x.type.shape, dims, strict=True):
         shape[dim] = size
-    text = w.permuted(w.use(x), sorted(range(len(dims)), key=lambda place: dims[place]))
+    text = w.permuted(w.use(x), sorted(range(len(dims)), key=lambda position: dims[position]))
     if shape != list(x.type.shape):
         text = f"{text}.reshape{tuple(shape)}" if shape else text
     w.define(op.results[0], w.broadcast(text, type_.shape), "broadcast")
@@ -77,7 +83,7 @@ def iota(w: Writer, op: ir.Operation) -> None:
         f"np.arange({size}, dtype={dtype})", f"torch.arange({size}, dtype={dtype}, device=device)"
     )
     if len(type_.shape) > 1:
-        shape = tuple(each if place == dim else 1 for place, each in enumerate(type_.shape))
+        shape = tuple(each if position == dim else 1 for position, each in enumerate(type_.shape))
         text = w.broadcast(f"{text}.reshape{shape}", type_.shape)
     w.define(op.results[0], text)
 
@@ -109,14 +115,14 @@ def pad(w: Writer, op: ir.Operation) -> None:
 
 def _starts(w: Writer, op: ir.Operation, first: int, sizes: Sequence[int]) -> str:
     """An index of a slice that starts at the operands, clamped to be inside."""
-    whole = op.operands[0].type.shape
-    found = []
-    for start, size, all_ in zip(list(op.operands)[first:], sizes, whole, strict=True):
+    shape = op.operands[0].type.shape
+    starts = []
+    for start, size, all_ in zip(list(op.operands)[first:], sizes, shape, strict=True):
         at = w.literals.get(start) or f"int({w.use(start)})"
         name = w.names.new("start")
         w.line(f"{name} = min(max({at}, 0), {all_ - size})")
-        found.append(f"{name} : {name} + {size}")
-    return ", ".join(found) or "()"
+        starts.append(f"{name} : {name} + {size}")
+    return ", ".join(starts) or "()"
 
 
 def dynamic_slice(w: Writer, op: ir.Operation) -> None:
@@ -127,10 +133,10 @@ def dynamic_slice(w: Writer, op: ir.Operation) -> None:
 
 def dynamic_update_slice(w: Writer, op: ir.Operation) -> None:
     """Write an update of a slice at a dynamic start."""
-    part = w.use(op.operands[1])
+    update = w.use(op.operands[1])
     index = _starts(w, op, 2, op.operands[1].type.shape)
     w.define(op.results[0], w.fresh(op.operands[0]), "updated")
-    w.line(f"{w.use(op.results[0])}[{index}] = {part}")
+    w.line(f"{w.use(op.results[0])}[{index}] = {update}")
 
 
 def _join(w: Writer, op: ir.Operation) -> str:
@@ -145,7 +151,7 @@ def _join(w: Writer, op: ir.Operation) -> str:
         or set(join.operands) != set(block.arguments)
         or rest[0].operands[0] != join.results[0]
     ):
-        raise w.refuse(op, "its body joins elements in a way of its own")
+        raise w.refuse(op, "its body combines elements by none of the known reductions")
     return kind
 
 
@@ -217,8 +223,8 @@ def _padded(
 def convolution(w: Writer, op: ir.Operation) -> None:
     """Write a convolution."""
     _check_same(w, op)
-    given = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
-    space = list(given.input_spatial_dimensions)
+    dims = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
+    space = list(dims.input_spatial_dimensions)
     ones = [1] * len(space)
     reversal = op.attributes["window_reversal"] if "window_reversal" in op.attributes else ()
     if integers(op, "lhs_dilation", ones) != ones or op.attributes["batch_group_count"].value != 1:
@@ -228,24 +234,24 @@ def convolution(w: Writer, op: ir.Operation) -> None:
     x, kernel = op.operands
     padding = [0] * (2 * len(x.type.shape))
     around = integers(op, "padding", [0] * (2 * len(space)))
-    for place, dim in enumerate(space):
-        padding[2 * dim : 2 * dim + 2] = around[2 * place : 2 * place + 2]
+    for position, dim in enumerate(space):
+        padding[2 * dim : 2 * dim + 2] = around[2 * position : 2 * position + 2]
     image = _padded(w, op, w.use(x), x.type, padding, None)
     image = _turned(
-        w, image, "image", [given.input_batch_dimension, given.input_feature_dimension, *space]
+        w, image, "image", [dims.input_batch_dimension, dims.input_feature_dimension, *space]
     )
-    of_kernel = [given.kernel_output_feature_dimension, given.kernel_input_feature_dimension]
-    of_kernel += given.kernel_spatial_dimensions
+    of_kernel = [dims.kernel_output_feature_dimension, dims.kernel_input_feature_dimension]
+    of_kernel += dims.kernel_spatial_dimensions
     weights = _turned(w, w.use(kernel), "kernel", of_kernel)
     strides, dilation = (integers(op, each, ones) for each in ("window_strides", "rhs_dilation"))
     groups = op.attributes["feature_group_count"].value
     text = f"conv({image}, {weights}, {strides}, {dilation}, {groups})"
-    made = [
-        given.output_batch_dimension,
-        given.output_feature_dimension,
-        *given.output_spatial_dimensions,
+    kernel_dims = [
+        dims.output_batch_dimension,
+        dims.output_feature_dimension,
+        *dims.output_spatial_dimensions,
     ]
-    order = [made.index(dim) for dim in range(len(made))]
+    order = [kernel_dims.index(dim) for dim in range(len(kernel_dims))]
     if order != sorted(order):
         name = w.names.new("convolved")
         w.line(f"{name} = {text}")

@@ -27,15 +27,15 @@ def empty(w: Writer, op: ir.Operation) -> None:
 
 def extract(w: Writer, op: ir.Operation) -> None:
     """Write a read of one element."""
-    x, *places = w.uses(op)
-    w.define(op.results[0], f"{x}[{', '.join(places)}]" if places else f"{x}[()]", "element")
+    x, *indices = w.uses(op)
+    w.define(op.results[0], f"{x}[{', '.join(indices)}]" if indices else f"{x}[()]", "element")
 
 
 def insert(w: Writer, op: ir.Operation) -> None:
     """Write a copy of a tensor with one element replaced."""
-    element, _, *places = [w.values[each] for each in op.operands]
+    element, _, *indices = [w.values[each] for each in op.operands]
     w.define(op.results[0], w.fresh(op.operands[1]), "inserted")
-    w.line(f"{w.use(op.results[0])}[{', '.join(places) or '()'}] = {element}")
+    w.line(f"{w.use(op.results[0])}[{', '.join(indices) or '()'}] = {element}")
 
 
 def _ranges(w: Writer, op: ir.Operation, first: int) -> str:
@@ -73,12 +73,12 @@ def _shaped(op: ir.Operation, text: str) -> str:
 
 def insert_slice(w: Writer, op: ir.Operation) -> None:
     """Write a copy of a tensor with a slice replaced."""
-    part = w.use(op.operands[0])
+    inserted = w.use(op.operands[0])
     sizes = list(op.attributes["static_sizes"])
     w.define(op.results[0], w.fresh(op.operands[1]), "inserted")
     if len(sizes) != len(op.operands[0].type.shape):
-        part = f"{part}.reshape({_tuple(sizes)})"
-    w.line(f"{w.use(op.results[0])}[{_ranges(w, op, 2)}] = {part}")
+        inserted = f"{inserted}.reshape({_tuple(sizes)})"
+    w.line(f"{w.use(op.results[0])}[{_ranges(w, op, 2)}] = {inserted}")
 
 
 def _tuple(shape: Sequence[int]) -> str:
@@ -135,8 +135,8 @@ def from_elements(w: Writer, op: ir.Operation) -> None:
 
 def dim(w: Writer, op: ir.Operation) -> None:
     """Write the size of a dimension."""
-    x, place = w.uses(op)
-    w.define(op.results[0], f"{x}.shape[{place}]", "size")
+    x, number = w.uses(op)
+    w.define(op.results[0], f"{x}.shape[{number}]", "size")
 
 
 def pad(w: Writer, op: ir.Operation) -> None:

@@ -32,14 +32,14 @@ provider = _find()
 """The package that the bindings come from."""
 
 
-def part(name: str) -> ModuleType:
-    """Import a submodule of the bindings, such as `part("execution_engine")`."""
+def submodule(name: str) -> ModuleType:
+    """Import a submodule of the bindings, such as `submodule("execution_engine")`."""
     return importlib.import_module(f"{provider}.{name}")
 
 
 def know_stablehlo_passes() -> None:
     """Register StableHLO's passes, so that pipelines can use them by name."""
-    part("_mlir_libs._stablehlo").register_stablehlo_passes()
+    submodule("_mlir_libs._stablehlo").register_stablehlo_passes()
 
 
 def without_op_classes() -> None:
@@ -48,19 +48,19 @@ def without_op_classes() -> None:
     Our code needs none of them, and importing `linalg`'s alone takes 80 ms. This is for programs,
     not for libraries: it holds for the whole process.
     """
-    part("_mlir_libs._mlir").globals.dialect_search_modules = []
+    submodule("_mlir_libs._mlir").globals.dialect_search_modules = []
 
 
 @contextmanager
 def plain_ops() -> Iterator[None]:
     """As `without_op_classes`, within a `with` block."""
-    found = part("_mlir_libs._mlir").globals
-    searched = found.dialect_search_modules
-    found.dialect_search_modules = []
+    registry = submodule("_mlir_libs._mlir").globals
+    searched = registry.dialect_search_modules
+    registry.dialect_search_modules = []
     try:
         yield
     finally:
-        found.dialect_search_modules = searched
+        registry.dialect_search_modules = searched
 
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ if TYPE_CHECKING:
     from torch_mlir._mlir_libs import _mlirDialectsLinalg as linalg_queries
     from torch_mlir.passmanager import PassManager
 else:
-    ir = part("ir")
-    irdl = part("_mlir_libs._mlirDialectsIRDL")
-    linalg_queries = part("_mlir_libs._mlirDialectsLinalg")
-    PassManager = part("passmanager").PassManager
+    ir = submodule("ir")
+    irdl = submodule("_mlir_libs._mlirDialectsIRDL")
+    linalg_queries = submodule("_mlir_libs._mlirDialectsLinalg")
+    PassManager = submodule("passmanager").PassManager
 
-part("_mlir_libs._mlir").globals.append_dialect_search_prefix("shard_dialect.ir.classless")
+submodule("_mlir_libs._mlir").globals.append_dialect_search_prefix("shard_dialect.ir.classless")
 
-__all__ = ["PassManager", "ir", "irdl", "linalg_queries", "part", "plain_ops", "provider"]
+__all__ = ["PassManager", "ir", "irdl", "linalg_queries", "plain_ops", "provider", "submodule"]

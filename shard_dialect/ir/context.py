@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cache
 
 from shard_dialect.ir import user_dialects
-from shard_dialect.ir.bindings import ir, part
+from shard_dialect.ir.bindings import ir, submodule
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh import mesh_dialect
 from shard_dialect.ir.mesh.check_mesh_ops import MESH_OPS
@@ -70,8 +70,8 @@ def available_dialects() -> list[str]:
         try:
             ir.Module.parse("unknown.unknown")
         except ir.MLIRError as error:
-            found = _AVAILABLE.search(str(error))
-    return sorted(re.findall(r"\w+", found[1])) if found else []
+            match = _AVAILABLE.search(str(error))
+    return sorted(re.findall(r"\w+", match[1])) if match else []
 
 
 _SHARDY = "sdy"
@@ -89,7 +89,7 @@ def load_dialects_of(text: str | bytes, context: ir.Context) -> None:
 
     if any(map(mentions, _STABLEHLO)) and not context.is_dialect_loaded(_STABLEHLO[0]):
         with suppress(ImportError):
-            part("_mlir_libs._stablehlo").register_dialect(context, load=True)
+            submodule("_mlir_libs._stablehlo").register_dialect(context, load=True)
     if mentions(_SHARDY):
         context.allow_unregistered_dialects = True
 

@@ -23,12 +23,14 @@ def remark(message: str, location: ir.Location, *notes: Diagnostic) -> None:
     give(Diagnostic("remark", message, location_text(location), notes))
 
 
-def give(found: Diagnostic) -> None:
+def give(diagnostic: Diagnostic) -> None:
     """Pass a diagnostic to Python's `warnings`, and, whatever these filter, to `listening`."""
     heard = _heard.get()
     if heard is not None:
-        heard.append(found)
-    warning = ShardWarning(found.message, found.location, found.notes, found.severity)
+        heard.append(diagnostic)
+    warning = ShardWarning(
+        diagnostic.message, diagnostic.location, diagnostic.notes, diagnostic.severity
+    )
     warnings.warn(warning, stacklevel=3)
 
 
@@ -120,8 +122,8 @@ def not_utf8(error: RuntimeError, location: str | None, what: str = "") -> Shard
 
 def from_mlir(error: ir.MLIRError) -> ShardError:
     """The `ShardError` with the diagnostics of MLIR's exception."""
-    found = [_diagnostic(each) for each in error.error_diagnostics]
-    return _as_error(found) if found else ShardError(str(error).strip())
+    diagnostics = [_diagnostic(each) for each in error.error_diagnostics]
+    return _as_error(diagnostics) if diagnostics else ShardError(str(error).strip())
 
 
 @contextmanager
@@ -134,9 +136,9 @@ def reporting(context: ir.Context) -> Iterator[None]:
     errors: list[Diagnostic] = []
     raised: list[BaseException] = []  # an exception cannot pass through MLIR
 
-    def handle(found: ir.Diagnostic) -> bool:
+    def handle(mlir_diagnostic: ir.Diagnostic) -> bool:
         try:
-            read = _diagnostic(found)
+            read = _diagnostic(mlir_diagnostic)
             if read.severity == "error":
                 errors.append(read)
             else:
@@ -160,21 +162,26 @@ def reporting(context: ir.Context) -> Iterator[None]:
         raise _as_error(errors)
 
 
-def _as_error(found: list[Diagnostic]) -> ShardError:
-    first, *further = found
+def _as_error(diagnostics: list[Diagnostic]) -> ShardError:
+    first, *further = diagnostics
     return ShardError(first.message, first.location, first.notes, further)
 
 
-def _diagnostic(found: ir.Diagnostic | ir.DiagnosticInfo) -> Diagnostic:
-    notes = tuple(_diagnostic(each) for each in found.notes)
-    return Diagnostic(_severity(found), found.message, location_text(found.location), notes)
+def _diagnostic(mlir_diagnostic: ir.Diagnostic | ir.DiagnosticInfo) -> Diagnostic:
+    notes = tuple(_diagnostic(each) for each in mlir_diagnostic.notes)
+    return Diagnostic(
+        _severity(mlir_diagnostic),
+        mlir_diagnostic.message,
+        location_text(mlir_diagnostic.location),
+        notes,
+    )
 
 
-def _severity(found: ir.Diagnostic | ir.DiagnosticInfo) -> Severity:
+def _severity(mlir_diagnostic: ir.Diagnostic | ir.DiagnosticInfo) -> Severity:
     names: dict[object, Severity] = {
         ir.DiagnosticSeverity.ERROR: "error",
         ir.DiagnosticSeverity.WARNING: "warning",
         ir.DiagnosticSeverity.REMARK: "remark",
         ir.DiagnosticSeverity.NOTE: "note",
     }
-    return names[found.severity]
+    return names[mlir_diagnostic.severity]

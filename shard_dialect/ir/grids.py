@@ -48,13 +48,13 @@ def grids_of(module: ir.Operation) -> dict[str, Grid]:
 
 def sub_clusters_of(module: ir.Operation) -> dict[str, SubCluster]:
     """The sub-clusters that the module declares, by name."""
-    found = {}
+    sub_clusters = {}
     for op in operations(body(module)):
         if op.name == "mesh.sub_cluster":
             name = expect(op, "sym_name", ir.StringAttr, "a string").value
             offsets, sizes = (tuple(ints(op.attributes[key])) for key in ("offsets", "sizes"))
-            found[name] = SubCluster(name, symbol(op.attributes["cluster"]), offsets, sizes)
-    return found
+            sub_clusters[name] = SubCluster(name, symbol(op.attributes["cluster"]), offsets, sizes)
+    return sub_clusters
 
 
 def read_grid(op: ir.Operation) -> Grid | None:

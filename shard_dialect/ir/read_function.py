@@ -36,13 +36,13 @@ class _Reader:
         handles = [block for region in op.regions for block in region.blocks]
         # All arguments first: a block may branch to an earlier one.
         blocks = tuple(Block(each, tuple(map(self._number, each.arguments))) for each in handles)
-        found = [operations(each) for each in handles]
+        ops_by_block = [operations(each) for each in handles]
         if len(blocks) > 1 and len(op.regions) == 1:  # a block may use results of a later one
-            for ops in found:
+            for ops in ops_by_block:
                 for inner in ops:
                     for result in inner.results:
                         self._number(result)
-        for block, ops in zip(blocks, found, strict=True):
+        for block, ops in zip(blocks, ops_by_block, strict=True):
             block.ops = [self._op(inner) for inner in ops]
         return blocks
 

@@ -40,8 +40,8 @@ def flows_between(blocks: Sequence[Block]) -> list[Flow]:
             for number, operand in enumerate(operands):
                 sources.setdefault((numbers[successor], number), []).append((block.end, operand))
     return [
-        Flow(tuple(found), (blocks[block].arguments[number],))
-        for (block, number), found in sorted(sources.items(), key=lambda each: each[0])
+        Flow(tuple(values), (blocks[block].arguments[number],))
+        for (block, number), values in sorted(sources.items(), key=lambda each: each[0])
     ]
 
 
@@ -58,13 +58,15 @@ def in_order(blocks: Sequence[Block]) -> list[Block]:
         first = len(done)
         while path:
             block, successors = path[-1]
-            found = next(successors, None)
-            if found is None:
+            successor = next(successors, None)
+            if successor is None:
                 done.append(block)
                 path.pop()
-            elif id(by_handle[found]) not in entered:
-                entered.add(id(by_handle[found]))
-                path.append((by_handle[found], iter(by_handle[found].end.handle.successors)))
+            elif id(by_handle[successor]) not in entered:
+                entered.add(id(by_handle[successor]))
+                path.append(
+                    (by_handle[successor], iter(by_handle[successor].end.handle.successors))
+                )
         done[first:] = done[first:][::-1]
     return done
 

@@ -26,21 +26,23 @@ _LARGEST = 1000
 grow exponentially."""
 
 
-def made(block: ir.Block, names: Sequence[str]) -> tuple[Term, ...]:
+def yielded_terms(block: ir.Block, names: Sequence[str]) -> tuple[Term, ...]:
     """The terms of the operands of a block's last op; `names` are the terms of its arguments."""
-    found: dict[ir.Value, Term] = dict(zip(block.arguments, names, strict=True))
+    terms: dict[ir.Value, Term] = dict(zip(block.arguments, names, strict=True))
     *inside, last = operations(block)
     for op in inside:
-        found[op.results[0]] = _made(op, [_given(each, found) for each in op.operands])
-    return tuple(_given(each, found) for each in last.operands)
+        terms[op.results[0]] = _term_of_op(
+            op, [_term_of_value(each, terms) for each in op.operands]
+        )
+    return tuple(_term_of_value(each, terms) for each in last.operands)
 
 
-def _given(value: ir.Value, found: dict[ir.Value, Term]) -> Term:
+def _term_of_value(value: ir.Value, terms: dict[ir.Value, Term]) -> Term:
     constant = build.splat_value(value)
-    return found.get(value, UNKNOWN) if constant is None else _number(constant)
+    return terms.get(value, UNKNOWN) if constant is None else _number(constant)
 
 
-def _made(op: ir.Operation, operands: Sequence[Term]) -> Term:
+def _term_of_op(op: ir.Operation, operands: Sequence[Term]) -> Term:
     if UNKNOWN in operands or sum(map(_size, operands)) > _LARGEST:
         return UNKNOWN
     if op.name == "stablehlo.compare":

@@ -44,7 +44,7 @@ from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard.check_shard_ops import check as check_upstream
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
-from shard_dialect.planner.permutation import leads_to
+from shard_dialect.planner.permutation import permutes_into
 
 _LOCAL = ("local", "lowered")
 """The forms without sharded types."""
@@ -112,7 +112,7 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
 
 def _check_annotation(op: ir.Operation, shardings: Shardings) -> None:
     type_ = op.operands[0].type
-    sharding = annotation_ops.said_in(op, "sharding", type_, shardings).sharding
+    sharding = annotation_ops.annotation_in(op, "sharding", type_, shardings).sharding
     unknown = sum(size is None for each in (*sharding.halos, *sharding.offsets) for size in each)
     if unknown != len(op.operands) - 1:
         raise ShardingError(
@@ -165,7 +165,7 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
             raise ShardingError(
                 f"has {members} places for groups of {grids[0].axes_size(axes)} devices"
             )
-        if source != target and not leads_to(_permutation(op), axes, source, target, grids[0]):
+        if source != target and not permutes_into(_permutation(op), axes, source, target, grids[0]):
             raise ShardingError(f"does not permute the shards of {source} to those of {target}")
         return
     if source.grid == target.grid:
@@ -198,9 +198,9 @@ def _permutation(op: ir.Operation) -> tuple[int, ...]:
 def _check_manual(op: ir.Operation, shardings: Shardings) -> None:
     """Raise unless the types of a boundary op are the global type, and its local type."""
     from_local = op.name == "mesh.to_global"
-    given, made = op.operands[0].type, op.results[0].type
-    local, full = (given, made) if from_local else (made, given)
-    annotation = annotation_ops.said_in(op, "sharding", full, shardings)
+    source, target = op.operands[0].type, op.results[0].type
+    local, full = (source, target) if from_local else (target, source)
+    annotation = annotation_ops.annotation_in(op, "sharding", full, shardings)
     grid = shardings.grid(annotation.grid)
     manual = _axes_of(i64_array(ints(op.attributes["manual_axes"])), grid)
     _check_is_in_computation(op)
@@ -280,13 +280,15 @@ def _check_boundary(
     for key in (ARGUMENT, RESULT):
         if key not in attributes:
             continue
-        whole = attributes[key]
-        if not isinstance(whole, ir.TypeAttr) or not isinstance(whole.value, ir.RankedTensorType):
-            raise ShardingError(f"{key} must be a tensor type, found {whole}")
-        sharding = shardings.of_type(whole.value)
-        local = whole.value if sharding is None else shardings.local(whole.value)
+        global_type = attributes[key]
+        if not isinstance(global_type, ir.TypeAttr) or not isinstance(
+            global_type.value, ir.RankedTensorType
+        ):
+            raise ShardingError(f"{key} must be a tensor type, found {global_type}")
+        sharding = shardings.of_type(global_type.value)
+        local = global_type.value if sharding is None else shardings.local(global_type.value)
         if (list(type_.shape), type_.element_type) != (list(local.shape), local.element_type):
-            raise ShardingError(f"{key} is {whole}, whose shard is {local}, not {type_}")
+            raise ShardingError(f"{key} is {global_type}, whose shard is {local}, not {type_}")
 
 
 def _check_may_be_sharded(op: ir.Operation) -> None:
@@ -298,21 +300,25 @@ def _check_may_be_sharded(op: ir.Operation) -> None:
 
 
 def _check_result_shardings(op: ir.Operation, shardings: Shardings) -> None:
-    given = list(expect(op, SHARDINGS, ir.ArrayAttr, "a list of shardings"))
-    fits = len(given) == len(op.results) or _has_lost_results(given, op)
-    if not fits and not _is_on_one_device(given, op, shardings):
-        raise ShardingError(f"has {len(given)} {SHARDINGS} for {len(op.results)} results")
+    shardings_listed = list(expect(op, SHARDINGS, ir.ArrayAttr, "a list of shardings"))
+    is_complete = len(shardings_listed) == len(op.results) or _has_lost_results(
+        shardings_listed, op
+    )
+    if not is_complete and not _is_on_one_device(shardings_listed, op, shardings):
+        raise ShardingError(
+            f"has {len(shardings_listed)} {SHARDINGS} for {len(op.results)} results"
+        )
     for number, annotation in shardings.of_results(op).items():
         _check_shards(annotation.sharding, op.results[number].type, shardings)
 
 
-def _has_lost_results(given: list[ir.Attribute], op: ir.Operation) -> bool:
+def _has_lost_results(shardings_listed: list[ir.Attribute], op: ir.Operation) -> bool:
     """Whether MLIR's passes may have dropped results of a loop, whose attributes they keep."""
     around = op.parent
     while around is not None and around.name != "func.func":
         around = around.parent
     is_propagated = around is not None and form_of(around) == "propagated"
-    return is_propagated and op.name in FLOWS and len(given) > len(op.results)
+    return is_propagated and op.name in FLOWS and len(shardings_listed) > len(op.results)
 
 
 def _check_block_shardings(op: ir.Operation, shardings: Shardings) -> None:
@@ -330,11 +336,13 @@ def _check_shards(sharding: Sharding, type_: ir.Type, shardings: Shardings) -> N
         sharding.check_offsets(tuple(type_.shape))
 
 
-def _is_on_one_device(given: list[ir.Attribute], op: ir.Operation, shardings: Shardings) -> bool:
+def _is_on_one_device(
+    shardings_listed: list[ir.Attribute], op: ir.Operation, shardings: Shardings
+) -> bool:
     """Whether an op without results is annotated to run on the one device of a maximal grid."""
-    if len(given) != 1 or len(op.results):
+    if len(shardings_listed) != 1 or len(op.results):
         return False
-    return shardings.grid(shardings.read_annotation(given[0], 0).grid).rank == 0
+    return shardings.grid(shardings.read_annotation(shardings_listed[0], 0).grid).rank == 0
 
 
 _CHECKS: dict[str, Callable[[ir.Operation, Shardings], None]] = {

@@ -19,15 +19,15 @@ def walk(op: ir.Operation) -> list[ir.Operation]:
 
     The bodies of `linalg`'s named ops are skipped.
     """
-    found: list[ir.Operation] = []
+    ops: list[ir.Operation] = []
 
     def note(inner: ir.Operation) -> ir.WalkResult:
-        is_first = not found  # `op` itself
-        found.append(inner)
+        is_first = not ops  # `op` itself
+        ops.append(inner)
         return _ADVANCE if is_first or has_own_body(inner.name) else _SKIP
 
     op.walk(note, ir.WalkOrder.PRE_ORDER)
-    return found[1:]
+    return ops[1:]
 
 
 def has_own_body(name: str) -> bool:

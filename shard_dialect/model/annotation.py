@@ -68,7 +68,7 @@ class Annotation:
         return self.sharding.grid
 
     @property
-    def says_nothing(self) -> bool:
+    def is_unconstrained(self) -> bool:
         """Whether every dimension is unsplit and open, which is the same as no annotation."""
         rank = self.sharding.rank
         nothing = Annotation(Sharding.replicated(self.grid, rank), open=tuple(range(rank)))
@@ -93,11 +93,13 @@ class Annotation:
         >>> print(b.meet(Annotation(Sharding("g", ((), (2,))))))
         None
         """
-        ours, theirs = self.sharding, other.sharding
-        if _all_but_split(ours) != _all_but_split(theirs):
+        sharding, other_sharding = self.sharding, other.sharding
+        if _all_but_split(sharding) != _all_but_split(other_sharding):
             return None
         dims = []
-        for dim, (a, b) in enumerate(zip(ours.split_axes, theirs.split_axes, strict=True)):
+        for dim, (a, b) in enumerate(
+            zip(sharding.split_axes, other_sharding.split_axes, strict=True)
+        ):
             long, short = (a, b) if len(a) >= len(b) else (b, a)
             may_grow = a == b or dim in (self if short is a else other).open
             if long[: len(short)] != short or not may_grow:
@@ -106,7 +108,7 @@ class Annotation:
         try:
             opened = tuple(dim for dim in self.open if dim in other.open)
             return Annotation(
-                replace(ours, split_axes=tuple(dims)),
+                replace(sharding, split_axes=tuple(dims)),
                 opened,
                 tuple(
                     _more_urgent(self.priority(dim), other.priority(dim))

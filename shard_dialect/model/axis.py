@@ -41,7 +41,7 @@ Axis = int | SubAxis
 Axes = tuple[Axis, ...]
 
 
-def whole(axis: Axis) -> int:
+def full_axis(axis: Axis) -> int:
     """The number of the grid axis that `axis` is, or is a sub-axis of."""
     return axis.axis if isinstance(axis, SubAxis) else axis
 
@@ -51,7 +51,7 @@ def in_order(axis: Axis) -> tuple[int, int]:
     return (axis.axis, axis.pre) if isinstance(axis, SubAxis) else (axis, 0)
 
 
-def part_of(axis: Axis, size: int, full: int) -> Axis:
+def major_sub_axis(axis: Axis, size: int, full: int) -> Axis:
     """The major sub-axis of size `size` of an axis of size `full`; the axis itself if equal.
 
     >>> part_of(0, 8, 8), str(part_of(0, 2, 8)), str(part_of(SubAxis(0, 2, 4), 2, 4))
@@ -59,7 +59,7 @@ def part_of(axis: Axis, size: int, full: int) -> Axis:
     """
     if size == full:
         return axis
-    return SubAxis(whole(axis), axis.pre if isinstance(axis, SubAxis) else 1, size)
+    return SubAxis(full_axis(axis), axis.pre if isinstance(axis, SubAxis) else 1, size)
 
 
 def overlap(a: Axis, b: Axis) -> bool:
@@ -70,7 +70,7 @@ def overlap(a: Axis, b: Axis) -> bool:
     >>> overlap(SubAxis(0, 1, 2), SubAxis(0, 2, 4)), overlap(0, 1)
     (False, False)
     """
-    if whole(a) != whole(b):
+    if full_axis(a) != full_axis(b):
         return False
     if not (isinstance(a, SubAxis) and isinstance(b, SubAxis)):
         return True

@@ -66,11 +66,11 @@ class AllSlice:
 
     def after(self, sharding: Sharding) -> Sharding:
         """Adds `axes`, and `offsets`, to `dim`."""
-        have = sharding.split_axes[self.dim]
-        if self.offsets and have:
+        split = sharding.split_axes[self.dim]
+        if self.offsets and split:
             raise ReshardError(f"offsets cut a whole dimension, not one of {sharding}")
-        _refuse_offsets(sharding, self.dim, have)
-        return sharding.with_dim(self.dim, have + self.axes, self.offsets)
+        _refuse_offsets(sharding, self.dim, split)
+        return sharding.with_dim(self.dim, split + self.axes, self.offsets)
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
         """Nothing: each device slices what it holds."""
@@ -336,20 +336,22 @@ def scaled(shape: Shape, factors: dict[int, tuple[int, int]]) -> Shape:
     sizes = list(shape)
     for dim, (times, by) in factors.items():
         if not 0 <= dim < len(sizes) or sizes[dim] * times % by:
-            raise ShardingError(f"dimension {dim} of {list(shape)} cannot be cut in {by}")
+            raise ShardingError(
+                f"dimension {dim} of {list(shape)} cannot be split into {by} shards"
+            )
         sizes[dim] = sizes[dim] * times // by
     return tuple(sizes)
 
 
 def _without_suffix(sharding: Sharding, dim: int, axes: Axes) -> Sharding:
-    have = sharding.split_axes[dim]
-    if not axes or have[-len(axes) :] != axes:
+    split = sharding.split_axes[dim]
+    if not axes or split[-len(axes) :] != axes:
         raise ReshardError(
             f"axes {axes_text(axes)} are not the minor axes of dimension {dim} in sharding "
             f"{sharding}"
         )
-    _refuse_offsets(sharding, dim, have[: -len(axes)])
-    return sharding.with_dim(dim, have[: -len(axes)])
+    _refuse_offsets(sharding, dim, split[: -len(axes)])
+    return sharding.with_dim(dim, split[: -len(axes)])
 
 
 def _refuse_offsets(sharding: Sharding, dim: int, kept: Axes) -> None:

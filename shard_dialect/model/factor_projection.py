@@ -117,23 +117,23 @@ def joint(a: SubAxisTriples, b: SubAxisTriples, may_grow: bool) -> tuple[SubAxis
     """
     if not a or a == b:
         return (b if may_grow else a), may_grow
-    found: list[SubAxisTriple] = []
+    common: list[SubAxisTriple] = []
     for index in range(min(len(a), len(b))):
-        ours, theirs = a[index], b[index]
-        if ours == theirs:
-            found.append(ours)
-        elif begins(theirs, ours):
+        first, second = a[index], b[index]
+        if first == second:
+            common.append(first)
+        elif begins(second, first):
             if len(b) > index + 1:
-                return (*found, theirs), False
-            found.append(ours)
-        elif begins(ours, theirs):
+                return (*common, second), False
+            common.append(first)
+        elif begins(first, second):
             if not may_grow or len(a) > index + 1:
-                return (*found, ours), False
-            found.append(theirs)
+                return (*common, first), False
+            common.append(second)
         else:
-            return tuple(found), False
+            return tuple(common), False
     rest = a[len(b) :] or (b[len(a) :] if may_grow else ())
-    return (*found, *rest), may_grow
+    return (*common, *rest), may_grow
 
 
 @dataclass(slots=True)
@@ -162,15 +162,15 @@ def project(
     For each dimension, `dims` has its factors, `split` its axes, and `closed` whether it is closed.
     `sizes` has the size of each factor of the rule.
     """
-    found: dict[int, FactorSplit] = {}
+    splits: dict[int, FactorSplit] = {}
     for factors, sub_axes, is_closed in zip(dims, split, closed, strict=True):
         if len(factors) == 1:
-            found[factors[0]] = FactorSplit(sub_axes, (), is_closed)
+            splits[factors[0]] = FactorSplit(sub_axes, (), is_closed)
             continue
         left = list(sub_axes)
         overflowed = False
         for factor in factors:
-            here = found[factor] = FactorSplit(is_closed=is_closed or overflowed)
+            here = splits[factor] = FactorSplit(is_closed=is_closed or overflowed)
             here.is_minor = factor == factors[-1]
             if overflowed:
                 continue
@@ -181,7 +181,7 @@ def project(
             left = rest
             if room > 1 and left:
                 here.overflow, overflowed = tuple(left), True
-    return found
+    return splits
 
 
 def _fill(

@@ -16,7 +16,7 @@ from functools import lru_cache
 from math import prod
 
 from shard_dialect.errors import ShardError
-from shard_dialect.model.axis import Axes, Axis, SubAxis, whole
+from shard_dialect.model.axis import Axes, Axis, SubAxis, full_axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Grid:
         index = 0
         for axis in axes:
             stride, size = self._digit(axis)
-            index = index * size + at[whole(axis)] // stride % size
+            index = index * size + at[full_axis(axis)] // stride % size
         return index
 
     def groups(self, axes: Sequence[Axis]) -> tuple[tuple[int, ...], ...]:
@@ -178,8 +178,8 @@ class Grid:
         indices, strides = [], []
         for axis in axes:
             stride, size = self._digit(axis)
-            indices.append(at[whole(axis)] // stride % size)
-            strides.append(stride * self.axes_size(range(whole(axis) + 1, self.rank)))
+            indices.append(at[full_axis(axis)] // stride % size)
+            strides.append(stride * self.axes_size(range(full_axis(axis) + 1, self.rank)))
         return indices, strides
 
     def _digit(self, axis: Axis) -> tuple[int, int]:
@@ -216,10 +216,10 @@ def _first_group(grid: Grid, axes: Axes) -> tuple[int, ...]:
 @lru_cache(maxsize=1024)
 def _groups(grid: Grid, axes: Axes) -> tuple[tuple[int, ...], ...]:
     members = grid.first_group(axes)
-    taken: set[int] = set()
+    seen: set[int] = set()
     groups = []
     for rank in range(grid.size):
-        if rank not in taken:  # the first of its group
+        if rank not in seen:  # the first of its group
             groups.append(tuple(rank + member for member in members))
-            taken.update(groups[-1])
+            seen.update(groups[-1])
     return tuple(groups)

@@ -25,16 +25,16 @@ prime: sub-axes of such sizes make no plan better, and finding them would take l
 @lru_cache(maxsize=1024)
 def _factors(size: int) -> tuple[int, ...]:
     """The prime factors of a number, small ones first."""
-    found = []
+    factors = []
     prime = 2
     while size > 1:
         if prime > _LARGEST or prime * prime > size:
             prime = size
         while size % prime == 0:
-            found.append(prime)
+            factors.append(prime)
             size //= prime
         prime += 1
-    return tuple(found)
+    return tuple(factors)
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,19 @@ class Refinement:
                 if sub_axis.axis == number:
                     bounds |= {sub_axis.pre, sub_axis.end}
             ordered = sorted(bounds)
-            found = []
+            factors_of_axes = []
             for pre, end in pairwise(ordered):
                 if end % pre:
                     raise ShardingError(
                         f"axis {number} of grid {grid} is used in sub-axes of {pre} and {end}, "
                         "which cross each other"
                     )
-                found.append((pre, end // pre, len(sizes)))
+                factors_of_axes.append((pre, end // pre, len(sizes)))
                 sizes.append(end // pre)
-            if not found:  # an axis of size 1
-                found.append((1, 1, len(sizes)))
+            if not factors_of_axes:  # an axis of size 1
+                factors_of_axes.append((1, 1, len(sizes)))
                 sizes.append(1)
-            axes.append(tuple(found))
+            axes.append(tuple(factors_of_axes))
         name = f"{grid.name}_{'x'.join(map(str, sizes))}"
         stages = tuple(new for axis in grid.stage_axes for _, _, new in axes[axis])
         fine = replace(grid, name=name, shape=tuple(sizes), axis_names=(), stage_axes=stages)

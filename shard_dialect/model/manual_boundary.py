@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from shard_dialect.model.annotation import Annotation
-from shard_dialect.model.axis import Axes, Axis, SubAxis, axes_text, in_order, whole
+from shard_dialect.model.axis import Axes, Axis, SubAxis, axes_text, full_axis, in_order
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.rule import ShardingRule
@@ -23,47 +23,50 @@ from shard_dialect.model.sharding import Shape, Sharding, ShardingError
 
 @dataclass(frozen=True, slots=True)
 class ManualBoundary:
-    """`said` is the annotation of the tensor outside, with the `manual` axes that split it.
+    """`annotation` is the annotation of the tensor outside, with the `manual` axes that split it.
 
     Raises `ShardingError` if it is partial over an axis that is not manual.
     """
 
-    said: Annotation
+    annotation: Annotation
     manual: Axes
     grid: Grid
 
     def __post_init__(self) -> None:
-        partial = [axis for axis in self.said.sharding.partial if whole(axis) not in self.manual]
+        partial = [
+            axis for axis in self.annotation.sharding.partial if full_axis(axis) not in self.manual
+        ]
         if partial:
             raise ShardingError(
-                f"{self.said} is partial along {axes_text(partial)}, which are not manual axes"
+                f"{self.annotation} is partial along {axes_text(partial)}, which are not manual "
+                "axes"
             )
 
     @property
-    def held(self) -> tuple[Axes, ...]:
+    def manual_split_axes(self) -> tuple[Axes, ...]:
         """The manual axes that split each dimension, without those of size 1."""
         return tuple(
-            tuple(axis for axis in axes if whole(axis) in self.manual and self._splits(axis))
-            for axes in self.said.sharding.split_axes
+            tuple(axis for axis in axes if full_axis(axis) in self.manual and self._splits(axis))
+            for axes in self.annotation.sharding.split_axes
         )
 
     def _splits(self, axis: Axis) -> bool:
         return self.grid.axes_size((axis,)) > 1
 
     @property
-    def outside_said(self) -> Annotation:
+    def outside_annotation(self) -> Annotation:
         """The annotation outside: replicated along manual axes that do not split the tensor."""
-        sharding = self.said.sharding
+        sharding = self.annotation.sharding
         split = tuple(
-            tuple(axis for axis in axes if self._splits(axis) or whole(axis) not in self.manual)
+            tuple(axis for axis in axes if self._splits(axis) or full_axis(axis) not in self.manual)
             for axes in sharding.split_axes
         )
         used = [axis for axes in split for axis in axes] + list(sharding.partial)
         barred = [rest for axis in self.manual for rest in _rest_of(axis, used, self.grid)]
         return replace(
-            self.said,
+            self.annotation,
             sharding=replace(sharding, split_axes=split),
-            replicated=tuple({*self.said.replicated, *barred}),
+            replicated=tuple({*self.annotation.replicated, *barred}),
         )
 
     def outside(self, inside: Sharding) -> Sharding:
@@ -74,9 +77,9 @@ class ManualBoundary:
         >>> print(boundary.outside(Sharding("g", ((1,), ()))))
         [[0, 1], []]
         """
-        split = zip(self.held, inside.split_axes, strict=True)
+        split = zip(self.manual_split_axes, inside.split_axes, strict=True)
         return replace(
-            self.said.sharding,
+            self.annotation.sharding,
             grid=inside.grid,
             split_axes=tuple(held + free for held, free in split),
             halos=(),
@@ -89,9 +92,11 @@ class ManualBoundary:
         Raises `ShardingError` if a dimension of `outside` does not begin with its manual axes.
         """
         split = []
-        for held, axes in zip(self.held, outside.split_axes, strict=True):
+        for held, axes in zip(self.manual_split_axes, outside.split_axes, strict=True):
             if axes[: len(held)] != held:
-                raise ShardingError(f"{outside} does not begin with the manual axes of {self.said}")
+                raise ShardingError(
+                    f"{outside} does not begin with the manual axes of {self.annotation}"
+                )
             split.append(axes[len(held) :])
         return Sharding(outside.grid, tuple(split))
 
@@ -102,7 +107,7 @@ class ManualBoundary:
         it.
         """
         split = []
-        for held, axes, size in zip(self.held, inside.split_axes, local, strict=True):
+        for held, axes, size in zip(self.manual_split_axes, inside.split_axes, local, strict=True):
             kept: list[Axis] = []
             for axis in axes:
                 size, rest = divmod(size, self.grid.axes_size((axis,)))
@@ -116,7 +121,7 @@ class ManualBoundary:
         """The same boundary on the finer grid; itself where `fine` is `None`."""
         if fine is None:
             return self
-        annotation = Annotation(fine.refined(self.said.sharding))
+        annotation = Annotation(fine.refined(self.annotation.sharding))
         return ManualBoundary(annotation, fine.refined_axes(self.manual), fine.fine)
 
     def rule(self, shape: Shape, into: bool) -> ShardingRule:
@@ -133,7 +138,7 @@ class ManualBoundary:
         sizes: list[int] = []
         outer: list[tuple[int, ...]] = []
         inner: list[tuple[int, ...]] = []
-        for size, held in zip(shape, self.held, strict=True):
+        for size, held in zip(shape, self.manual_split_axes, strict=True):
             count = self.grid.axes_size(held)
             dim = (len(sizes), len(sizes) + 1) if held else (len(sizes),)
             sizes += [count, size // count] if held else [size]
@@ -145,13 +150,13 @@ class ManualBoundary:
     @property
     def pinned(self) -> tuple[tuple[int, Axes], ...]:
         """The factors of `rule` that the manual axes split, each with those axes."""
-        found = []
+        pinned = []
         number = 0
-        for held in self.held:
+        for held in self.manual_split_axes:
             if held:
-                found.append((number, held))
+                pinned.append((number, held))
             number += 2 if held else 1
-        return tuple(found)
+        return tuple(pinned)
 
 
 def _rest_of(axis: Axis, used: list[Axis], grid: Grid) -> Axes:
@@ -160,8 +165,8 @@ def _rest_of(axis: Axis, used: list[Axis], grid: Grid) -> Axes:
     >>> _rest_of(0, [SubAxis(0, 2, 2)], Grid("g", (8,)))
     (SubAxis(axis=0, pre=1, size=2), SubAxis(axis=0, pre=4, size=2))
     """
-    number = whole(axis)
-    sub_axes = sorted((each for each in used if whole(each) == number), key=in_order)
+    number = full_axis(axis)
+    sub_axes = sorted((each for each in used if full_axis(each) == number), key=in_order)
     if not sub_axes:
         return (number,)
     rest: list[Axis] = []

@@ -137,15 +137,15 @@ class Shift:
         here = tuple(member // prod(sizes[dim + 1 :]) % size for dim, size in enumerate(sizes))
         to, origin = (self.moved(here, sizes, by) for by in (self.offset, -self.offset))
         return (
-            None if to is None else place_of(to, sizes),
-            None if origin is None else place_of(origin, sizes),
+            None if to is None else flat_index(to, sizes),
+            None if origin is None else flat_index(origin, sizes),
         )
 
 
 RootedStep = Broadcast | Gather | Scatter | Reduce | Shift
 
 
-def place_of(index: Index, sizes: Sequence[int]) -> int:
+def flat_index(index: Index, sizes: Sequence[int]) -> int:
     """The number within a group, in row-major order, of the member with this index.
 
     >>> place_of((1, 2), (2, 3))

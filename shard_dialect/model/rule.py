@@ -60,11 +60,12 @@ class ShardingRule:
     it is in one of
 
     * `reductions`, with the kind: splitting it makes the results partial;
-    * `whole`: the op needs all of it (to sort, say), so materialization gathers the operands first;
+    * `need_replication`: the op needs all of it (to sort, say), so materialization gathers the
+      operands first;
     * `permuted`: some of a device's results belong to another device's shard (in a slice, say).
 
-    A `whole` or `permuted` factor with `windows` may be split: they give the halo that a device
-    needs.
+    A `need_replication` or `permuted` factor with `windows` may be split: they give the halo that a
+    device needs.
 
     Propagation passes shardings along all factors that are not `blocked`. `inits` are the operands
     that the results start from, `linalg`'s outs. A split reduction would count them once per
@@ -76,7 +77,7 @@ class ShardingRule:
     operands: tuple[Dims | None, ...]
     results: tuple[Dims | None, ...]
     reductions: tuple[tuple[int, Reduction], ...] = ()
-    whole: frozenset[int] = frozenset()
+    need_replication: frozenset[int] = frozenset()
     permuted: frozenset[int] = frozenset()
     blocked: frozenset[int] = frozenset()
     inits: tuple[int, ...] = ()
@@ -142,23 +143,23 @@ class ShardingRule:
 
     @cached_property
     def unsplit(self) -> frozenset[int]:
-        """The factors that must not be split: `whole` or `permuted`, without windows."""
-        return (self.whole | self.permuted) - {window.factor for window in self.windows}
+        """The factors that must not be split: `need_replication` or `permuted`, without windows."""
+        return (self.need_replication | self.permuted) - {window.factor for window in self.windows}
 
     @cached_property
     def special(self) -> frozenset[int]:
         """The factors that are reduced, needed whole, or permuted."""
-        return self.whole | self.permuted | {factor for factor, _ in self.reductions}
+        return self.need_replication | self.permuted | {factor for factor, _ in self.reductions}
 
     @cached_property
-    def cut_operands(self) -> tuple[Dims | None, ...]:
+    def windowed_operands(self) -> tuple[Dims | None, ...]:
         """`operands`, where a dimension that is read in windows has only the windows' factor."""
-        found = [list(dims) if dims is not None else None for dims in self.operands]
+        operands = [list(dims) if dims is not None else None for dims in self.operands]
         for window in self.windows:
-            dims = found[window.operand]
+            dims = operands[window.operand]
             assert dims is not None, "windows go over tensors"
             dims[window.dim] = (window.factor,)
-        return tuple(None if dims is None else tuple(dims) for dims in found)
+        return tuple(None if dims is None else tuple(dims) for dims in operands)
 
     @cached_property
     def may_be_uneven(self) -> frozenset[int]:
@@ -172,7 +173,7 @@ class ShardingRule:
         >>> sorted(ShardingRule((2, 3, 5), (((0, 1), (2,)),), (((0,), (1,), (2,)),)).may_be_uneven)
         [2]
         """
-        tensors = [dims for dims in self.cut_operands + self.results if dims]
+        tensors = [dims for dims in self.windowed_operands + self.results if dims]
         shared = {factor for dims in tensors for dim in dims if len(dim) > 1 for factor in dim}
         kept = set(self.reduction_of)
         results = [dims for dims in self.results if dims is not None]
@@ -215,25 +216,27 @@ class ShardingRule:
         `None` for an operand that is not a tensor. Raises `ShardingError` where shards would be
         strided, or devices would read windows in different ways.
         """
-        dims = self.cut_operands[index]
+        dims = self.windowed_operands[index]
         if dims is None:
             return None
-        found = Sharding(grid.name, self._split(dims, assignment, grid))
+        sharding = Sharding(grid.name, self._split(dims, assignment, grid))
         for window in self.windows:
             if window.operand == index and assignment[window.factor]:
                 devices = grid.axes_size(assignment[window.factor])
                 halo = self._reading(window, devices).halo
-                found = found.with_halo(window.dim, halo, window.windows.fill or found.fill)
-        return found
+                sharding = sharding.with_halo(
+                    window.dim, halo, window.windows.fill or sharding.fill
+                )
+        return sharding
 
     def _reading(self, window: Window, devices: int) -> Reading:
-        found = window.windows.reading(devices)
-        if found is None:
+        reading = window.windows.reading(devices)
+        if reading is None:
             raise ShardingError(
                 f"{devices} devices would read dimension {window.dim} of operand {window.operand} "
-                "each in a way of its own"
+                "each through windows of another layout"
             )
-        return found
+        return reading
 
     def result_sharding(self, index: int, assignment: Assignment, grid: Grid) -> Sharding | None:
         """The sharding of result `index` under `assignment`, partial axes included.
@@ -259,11 +262,11 @@ class ShardingRule:
         if all(len(dim) == 1 for dim in dims):
             return {dim[0]: axes for dim, axes in zip(dims, sharding.split_axes, strict=True)}
         split = [sub_axes_of(axes, grid) for axes in sharding.split_axes]
-        found = project(dims, self.sizes, split, [False] * len(dims))
+        splits = project(dims, self.sizes, split, [False] * len(dims))
         for dim, axes in zip(dims, sharding.split_axes, strict=True):
-            if any(found[factor].overflow for factor in dim) or (axes and not dim):
+            if any(splits[factor].overflow for factor in dim) or (axes and not dim):
                 raise ShardingError(f"axes {axes_text(axes)} of {sharding} split no factor")
-        return {factor: axes_of(each.axes, grid) for factor, each in found.items()}
+        return {factor: axes_of(each.axes, grid) for factor, each in splits.items()}
 
     def _split(self, dims: Dims, assignment: Assignment, grid: Grid) -> tuple[Axes, ...]:
         """The axes that split each dimension. Raises `ShardingError` where shards are strided."""
@@ -293,8 +296,12 @@ class ShardingRule:
         if self.reductions:
             kinds = ", ".join(f"{name(factor)}: {kind}" for factor, kind in self.reductions)
             text += f" reduction={{{kinds}}}"
-        for kind in ("whole", "permuted", "blocked"):
-            factors = getattr(self, kind)
+        sets = {
+            "whole": self.need_replication,
+            "permuted": self.permuted,
+            "blocked": self.blocked,
+        }
+        for kind, factors in sets.items():
             if factors:
                 text += f" {kind}={{{', '.join(map(name, sorted(factors)))}}}"
         return text

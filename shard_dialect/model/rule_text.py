@@ -63,24 +63,24 @@ def read_rule(text: str, shapes: Sequence[Shape | None] | None = None) -> Writte
     else:
         raise ShardError(f"rule {text} has no sizes: write them behind it, as {{i=4, j=8}}")
     numbers = {name: number for number, name in enumerate(sizes)}
-    found = dict(_SET.findall(match["sets"]))
-    for name in found:
+    sets = dict(_SET.findall(match["sets"]))
+    for name in sets:
         if name not in KINDS:
             raise ShardError(f"unknown set of factors '{name}': expected {', '.join(KINDS)}")
-    reductions, *others = (_members(found.get(name, ""), name, numbers) for name in KINDS)
+    reductions, *others = (_members(sets.get(name, ""), name, numbers) for name in KINDS)
     special = [*reductions, *others[0], *others[1]]
     for name, number in numbers.items():
         if special.count(number) > 1:
             raise ShardError(f"factor {name} of rule {text} is of two kinds")
     operands, results = (tuple(_dims(names, numbers, sizes) for names in side) for side in sides)
     _check_use(text, tuple(numbers), operands, results, reductions)
-    whole, permuted, blocked = (frozenset(each) for each in others)
+    need_replication, permuted, blocked = (frozenset(each) for each in others)
     rule = ShardingRule(
         tuple(sizes.values()),
         operands,
         results,
         tuple(reductions.items()),
-        whole,
+        need_replication,
         permuted,
         blocked,
     )
@@ -98,7 +98,7 @@ def write_rule(written: WrittenRule) -> str:
     )
     others = (
         (letter(factor) for factor in sorted(factors))
-        for factors in (rule.whole, rule.permuted, rule.blocked)
+        for factors in (rule.need_replication, rule.permuted, rule.blocked)
     )
     for name, members in zip(KINDS, (reductions, *others), strict=True):
         listed = ", ".join(members)
@@ -186,7 +186,7 @@ def _members(text: str, kind: str, numbers: dict[str, int]) -> dict[int, Reducti
     """The factors of a set, each with its reduction, which only the set `reduction` uses."""
     members: dict[int, Reduction] = {}
     for each in text.split(",") if text.strip() else ():
-        name, _, reduction = (part.strip() for part in each.partition(":"))
+        name, _, reduction = (field.strip() for field in each.partition(":"))
         if not re.fullmatch(_NAME, name) or (reduction and kind != "reduction"):
             raise ShardError(f"expected factors in {kind}={{{text}}}")
         if name not in numbers:

@@ -33,9 +33,9 @@ from shard_dialect.model.axis import (
     axes_text,
     first_overlap,
     follows,
+    full_axis,
     in_order,
-    part_of,
-    whole,
+    major_sub_axis,
 )
 from shard_dialect.model.grid import Grid
 
@@ -80,7 +80,7 @@ class Sharding:
 
     def __post_init__(self) -> None:
         for axis in self.axes:
-            if whole(axis) < 0:
+            if full_axis(axis) < 0:
                 raise ShardingError(f"grid axis {axis} is negative in sharding {self}")
         both = first_overlap(self.axes)
         if both is not None and both[0] == both[1]:
@@ -102,12 +102,12 @@ class Sharding:
         """Raise `ShardingError` unless halos or offsets are valid sizes of split dimensions."""
         if self.halos and self.offsets:
             raise ShardingError(f"both halos and offsets in sharding {self}: expected one of them")
-        given = self.halos or self.offsets
-        if len(given) != self.rank:
+        sizes_by_dim = self.halos or self.offsets
+        if len(sizes_by_dim) != self.rank:
             raise ShardingError(
-                f"sizes for {len(given)} dimensions in sharding {self}: expected {self.rank}"
+                f"sizes for {len(sizes_by_dim)} dimensions in sharding {self}: expected {self.rank}"
             )
-        for axes, sizes in zip(self.split_axes, given, strict=True):
+        for axes, sizes in zip(self.split_axes, sizes_by_dim, strict=True):
             known = [size for size in sizes if size is not None]
             if sizes and not axes:
                 raise ShardingError(f"sizes of a dimension that is not split in sharding {self}")
@@ -170,9 +170,9 @@ class Sharding:
         split = (*self.split_axes[:dim], tuple(axes), *self.split_axes[dim + 1 :])
         if not self.offsets and not offsets:
             return replace(self, split_axes=split)
-        given = list(self.offsets or ((),) * self.rank)
-        given[dim] = offsets
-        return replace(self, split_axes=split, offsets=tuple(given))
+        all_offsets = list(self.offsets or ((),) * self.rank)
+        all_offsets[dim] = offsets
+        return replace(self, split_axes=split, offsets=tuple(all_offsets))
 
     def with_partial(self, axes: Sequence[Axis], reduction: Reduction = "sum") -> Sharding:
         """The same sharding with these partial axes."""
@@ -218,12 +218,16 @@ class Sharding:
         >>> str(sharding.without_needless_offsets((5, 4), Grid("g", (2,))))
         '[[0], []]'
         """
-        found = self
-        for dim, given in enumerate(self.offsets):
-            bare = found.with_dim(dim, self.split_axes[dim])
-            if given and None not in given and given == bare.bounds(dim, shape[dim], grid):
-                found = bare
-        return found
+        sharding = self
+        for dim, offsets in enumerate(self.offsets):
+            without_offsets = sharding.with_dim(dim, self.split_axes[dim])
+            if (
+                offsets
+                and None not in offsets
+                and offsets == without_offsets.bounds(dim, shape[dim], grid)
+            ):
+                sharding = without_offsets
+        return sharding
 
     def bounds(self, dim: int, size: int, grid: Grid) -> tuple[int, ...]:
         """Where each shard of dimension `dim`, of size `size`, begins, and where the last one ends.
@@ -233,9 +237,9 @@ class Sharding:
         >>> Sharding("g", ((0,),)).bounds(0, 5, Grid("g", (4,)))
         (0, 2, 4, 5, 5)
         """
-        given = self.offsets[dim] if self.offsets else ()
-        known = tuple(offset for offset in given if offset is not None)
-        if len(known) < len(given):
+        offsets = self.offsets[dim] if self.offsets else ()
+        known = tuple(offset for offset in offsets if offset is not None)
+        if len(known) < len(offsets):
             raise ShardingError(f"an offset in {self} is not known before the program runs")
         if known:
             return known
@@ -243,7 +247,7 @@ class Sharding:
         shard = -(-size // count)
         return tuple(min(shard * device, size) for device in range(count + 1))
 
-    def even_part(self, shape: Shape, grid: Grid) -> Sharding:
+    def without_uneven_axes(self, shape: Shape, grid: Grid) -> Sharding:
         """The sharding with only those major axes, or factors of axes, that divide each dimension.
 
         >>> grid = Grid("g", (4, 2))
@@ -257,7 +261,9 @@ class Sharding:
             kept: list[Axis] = []
             for axis in axes:
                 common = gcd(size, grid.axes_size((axis,)))
-                kept += [part_of(axis, common, grid.axes_size((axis,)))] if common > 1 else []
+                kept += (
+                    [major_sub_axis(axis, common, grid.axes_size((axis,)))] if common > 1 else []
+                )
                 size //= common
                 if common < grid.axes_size((axis,)):
                     break
@@ -293,12 +299,14 @@ class Sharding:
         """
         sizes = []
         for dim, (size, axes) in enumerate(zip(shape, self.split_axes, strict=True)):
-            here = [whole(axis) in manual for axis in axes]
+            here = [full_axis(axis) in manual for axis in axes]
             if here != sorted(here, reverse=True):
                 raise ShardingError(f"a manual axis after a free one in dimension {dim} of {self}")
-            count = grid.axes_size([axis for axis in axes if whole(axis) in manual])
+            count = grid.axes_size([axis for axis in axes if full_axis(axis) in manual])
             if size >= 0 and size % count:
-                raise ShardingError(f"dimension {dim} of size {size} is not cut in {count}")
+                raise ShardingError(
+                    f"dimension {dim} of size {size} cannot be split evenly into {count} shards"
+                )
             sizes.append(size if size < 0 else size // count)
         return tuple(sizes)
 
@@ -354,9 +362,9 @@ def check_axes(axes: Axes, grid: Grid, what: object) -> None:
         if follows(a, b):
             raise ShardingError(f"sub-axes {a} and {b} in {what} are one: write them as one")
     for axis in axes:
-        if whole(axis) >= grid.rank:
+        if full_axis(axis) >= grid.rank:
             raise ShardingError(
-                f"grid axis {whole(axis)} in sharding {what} is not in grid @{grid.name} "
+                f"grid axis {full_axis(axis)} in sharding {what} is not in grid @{grid.name} "
                 f"of rank {grid.rank}"
             )
         if isinstance(axis, SubAxis):

@@ -41,11 +41,11 @@ class SubCluster:
         >>> SubCluster("a", "g", (0, 0), (1, 4)).overlaps(SubCluster("b", "g", (0, 3), (2, 1)))
         True
         """
-        ours = zip(self.offsets, self.sizes, strict=True)
-        theirs = zip(other.offsets, other.sizes, strict=True)
+        ranges = zip(self.offsets, self.sizes, strict=True)
+        other_ranges = zip(other.offsets, other.sizes, strict=True)
         return all(
             a < b + count and b < a + size
-            for (a, size), (b, count) in zip(ours, theirs, strict=True)
+            for (a, size), (b, count) in zip(ranges, other_ranges, strict=True)
         )
 
     def __str__(self) -> str:

@@ -119,7 +119,8 @@ def _refuse_local(handle: ir.Operation) -> None:
             raise error_at(
                 op.location,
                 f"'{op.name}' op is a manual computation, which says what single devices do and "
-                "not what is done to whole tensors: name the unsharded program with --reference",
+                "not what is done to unsharded tensors: name the unsharded program with "
+                "--reference",
             )
         is_passed_on = op.name == "mesh.collective_permute" and (
             "mesh_axis" not in op.attributes or STAGES in op.attributes

@@ -9,14 +9,14 @@ halos           steps between shardings that differ in their halos
 device_groups   from lists of devices to grid axes
 """
 
-from shard_dialect.planner.across_grids import Passage, Transfer, plan_between
+from shard_dialect.planner.across_grids import CrossGridPlan, Transfer, plan_across_grids
 from shard_dialect.planner.device_groups import Moves, axes_of_groups, moves_of_pairs
 from shard_dialect.planner.halos import halo_steps
 from shard_dialect.planner.reshard_plan import Plan, bytes_moved, plan
 
 __all__ = [
+    "CrossGridPlan",
     "Moves",
-    "Passage",
     "Plan",
     "Transfer",
     "axes_of_groups",
@@ -24,5 +24,5 @@ __all__ = [
     "halo_steps",
     "moves_of_pairs",
     "plan",
-    "plan_between",
+    "plan_across_grids",
 ]

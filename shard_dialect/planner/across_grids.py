@@ -18,18 +18,18 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import Literal
 
-from shard_dialect.model.axis import SubAxis, whole
+from shard_dialect.model.axis import SubAxis, full_axis
 from shard_dialect.model.collectives import Mask, ReshardError, Step
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape, Sharding
 from shard_dialect.planner.greedy import greedy
 from shard_dialect.planner.layout import Layout, Problem
-from shard_dialect.planner.reshard_plan import EXACT, Plan, bytes_moved, named
+from shard_dialect.planner.reshard_plan import EXACT, Plan, bytes_moved, step_on_grid
 from shard_dialect.planner.search import (
-    Meeting,
     Path,
     SearchTooLong,
+    SplitPath,
     cheapest_with_permute,
     cheapest_without_move,
 )
@@ -39,12 +39,12 @@ Kind = Literal["same", "collective_permute", "send_recv"]
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The device of rank i on one grid sends its shard to rank `places[i]` of another grid.
+    """The device of rank i on one grid sends its shard to rank `destinations[i]` of another grid.
 
     There the sharding is `target`. Its shards are as large as before.
     """
 
-    places: tuple[int, ...]
+    destinations: tuple[int, ...]
     target: Sharding
     kind: Kind
     """It is `same` where no shard leaves its device."""
@@ -59,7 +59,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class CrossGridPlan:
     """The plan on the first grid, the transfer, and the plan on the second grid.
 
     `bytes_moved` is per device. `exact` tells whether no cheaper passage exists.
@@ -76,7 +76,7 @@ class Passage:
 
 
 @lru_cache(maxsize=65536)
-def plan_between(
+def plan_across_grids(
     source: Sharding,
     target: Sharding,
     shape: Shape,
@@ -85,7 +85,7 @@ def plan_between(
     target_grid: Grid,
     same_devices: bool = True,
     limit: int = EXACT,
-) -> Passage:
+) -> CrossGridPlan:
     """The cheapest steps from `source` on `grid` to `target` on `target_grid`, with one transfer.
 
     With `same_devices`, device i of one grid is device i of the other; else no device is in both.
@@ -103,20 +103,20 @@ def plan_between(
                 f"cannot reshard from {source} to {target}: shards with halos or offsets are not "
                 "resharded yet"
             )
-    coarse = (_on_whole_axes(source, grid), _on_whole_axes(target, target_grid))
+    coarse = (_on_full_axes(source, grid), _on_full_axes(target, target_grid))
     finest = (_finest(*coarse[0]), _finest(*coarse[1]))
     for number, ends in enumerate((finest, coarse)):
-        found = _Passing(*ends, shape, itemsize, same_devices).search(limit)
-        if found is not None:
-            return replace(found, exact=number == 0)
-    return _Passing(*coarse, shape, itemsize, same_devices).through_unsharded()
+        plan = _CrossGridSearch(*ends, shape, itemsize, same_devices).search(limit)
+        if plan is not None:
+            return replace(plan, exact=number == 0)
+    return _CrossGridSearch(*coarse, shape, itemsize, same_devices).through_unsharded()
 
 
 _End = tuple[Sharding, Grid]
 """The source or the target of a reshard."""
 
 
-def _on_whole_axes(sharding: Sharding, grid: Grid) -> _End:
+def _on_full_axes(sharding: Sharding, grid: Grid) -> _End:
     used = [axis for axis in sharding.axes if isinstance(axis, SubAxis)]
     return _refined(Refinement.of(grid, used), sharding, grid)
 
@@ -125,11 +125,13 @@ def _finest(sharding: Sharding, grid: Grid) -> _End:
     return _refined(Refinement.finest(grid), sharding, grid)
 
 
-def _refined(found: Refinement | None, sharding: Sharding, grid: Grid) -> _End:
-    return (sharding, grid) if found is None else (found.refined(sharding), found.fine)
+def _refined(refinement: Refinement | None, sharding: Sharding, grid: Grid) -> _End:
+    return (
+        (sharding, grid) if refinement is None else (refinement.refined(sharding), refinement.fine)
+    )
 
 
-class _Passing:
+class _CrossGridSearch:
     """The reshard of one tensor whose source and target use full axes of their grids."""
 
     def __init__(
@@ -143,57 +145,62 @@ class _Passing:
         self.end = self.target.with_partial(()) if self.masks_last else self.target
         self.kind = (self.source if self.source.partial else self.end).reduction
         uneven = tuple(
-            bool(size % self.grid.axes_size(have) or size % self.target_grid.axes_size(want))
-            for size, have, want in zip(
+            bool(
+                size % self.grid.axes_size(source_axes)
+                or size % self.target_grid.axes_size(target_axes)
+            )
+            for size, source_axes, target_axes in zip(
                 shape, self.source.split_axes, self.target.split_axes, strict=True
             )
         )
-        small = tuple(
-            size if odd else gcd(size, self.grid.size)
-            for size, odd in zip(shape, uneven, strict=True)
+        reduced_shape = tuple(
+            size if is_uneven else gcd(size, self.grid.size)
+            for size, is_uneven in zip(shape, uneven, strict=True)
         )
-        nothing: Layout = (((),) * len(shape), ())
+        unsharded: Layout = (((),) * len(shape), ())
         sizes = tuple(self.grid.axes_size((axis,)) for axis in range(self.grid.rank))
-        others = tuple(self.target_grid.axes_size((axis,)) for axis in range(self.target_grid.rank))
-        self.here = Problem(sizes, small, uneven, _layout(self.source), nothing)
-        self.there = Problem(others, small, uneven, nothing, _layout(self.end))
+        target_sizes = tuple(
+            self.target_grid.axes_size((axis,)) for axis in range(self.target_grid.rank)
+        )
+        self.first = Problem(sizes, reduced_shape, uneven, _layout(self.source), unsharded)
+        self.second = Problem(target_sizes, reduced_shape, uneven, unsharded, _layout(self.end))
 
-    def search(self, limit: int) -> Passage | None:
+    def search(self, limit: int) -> CrossGridPlan | None:
         try:
             same = None
             if self.same_devices:
                 same = cheapest_without_move(
-                    self.here,
-                    self.there,
+                    self.first,
+                    self.second,
                     lambda layout: _held(layout, self.grid),
                     lambda layout: _held(layout, self.target_grid),
                     limit,
                 )
             most = None if same is None else same.cost[0]
-            moving = cheapest_with_permute(self.here, self.there, most, limit)
+            moving = cheapest_with_permute(self.first, self.second, most, limit)
         except SearchTooLong:
             return None
         if same is not None and (moving is None or same.cost <= moving.cost):
-            return self._passage(same, is_same=True)
+            return self._plan(same, is_same=True)
         assert moving is not None, "an unsharded tensor can always be transferred"
-        return self._passage(moving, is_same=False)
+        return self._plan(moving, is_same=False)
 
-    def through_unsharded(self) -> Passage:
+    def through_unsharded(self) -> CrossGridPlan:
         """Gather the tensor, transfer it, and slice it: correct on any grids."""
-        nothing = self.here.target
-        to, away = (Path(tuple(greedy(each)), (0, 0, 0)) for each in (self.here, self.there))
-        meeting = Meeting(to, nothing, nothing, away, (0, 0, 0))
-        return replace(self._passage(meeting, is_same=self.same_devices), exact=False)
+        unsharded = self.first.target
+        before, after = (Path(tuple(greedy(each)), (0, 0, 0)) for each in (self.first, self.second))
+        path = SplitPath(before, unsharded, unsharded, after, (0, 0, 0))
+        return replace(self._plan(path, is_same=self.same_devices), exact=False)
 
-    def _passage(self, meeting: Meeting, is_same: bool) -> Passage:
-        before, leaves = self._steps(meeting.to.steps, self.source, self.grid)
-        enters = _sharding(meeting.target, self.target_grid)
-        if enters.partial:
-            enters = enters.with_partial(enters.partial, self.kind)
-        places = self._places(leaves, enters)
-        elsewhere: Kind = "collective_permute" if self.same_devices else "send_recv"
-        transfer = Transfer(places, enters, "same" if is_same else elsewhere)
-        after, ends = self._steps(meeting.away.steps, enters, self.target_grid)
+    def _plan(self, path: SplitPath, is_same: bool) -> CrossGridPlan:
+        before, sent = self._steps(path.before.steps, self.source, self.grid)
+        received = _sharding(path.target, self.target_grid)
+        if received.partial:
+            received = received.with_partial(received.partial, self.kind)
+        destinations = self._destinations(sent, received)
+        kind: Kind = "collective_permute" if self.same_devices else "send_recv"
+        transfer = Transfer(destinations, received, "same" if is_same else kind)
+        after, ends = self._steps(path.after.steps, received, self.target_grid)
         if self.masks_last:
             after += (Mask(self.target.partial, self.target.reduction),)
             ends = after[-1].after(ends)
@@ -202,45 +209,47 @@ class _Passing:
             Plan(steps, bytes_moved(steps, begin, self.shape, self.itemsize, grid), grid)
             for steps, begin, grid in (
                 (before, self.source, self.grid),
-                (after, enters, self.target_grid),
+                (after, received, self.target_grid),
             )
         ]
-        operand = prod(leaves.local_shape(self.shape, self.grid)) * self.itemsize
-        moved = plans[0].bytes_moved + transfer.bytes_moved(operand) + plans[1].bytes_moved
-        return Passage(plans[0], transfer, plans[1], moved)
+        operand = prod(sent.local_shape(self.shape, self.grid)) * self.itemsize
+        total_bytes = plans[0].bytes_moved + transfer.bytes_moved(operand) + plans[1].bytes_moved
+        return CrossGridPlan(plans[0], transfer, plans[1], total_bytes)
 
     def _steps(
-        self, steps: Sequence[Step], now: Sharding, grid: Grid
+        self, steps: Sequence[Step], sharding: Sharding, grid: Grid
     ) -> tuple[tuple[Step, ...], Sharding]:
-        made: list[Step] = []
+        named_steps: list[Step] = []
         for each in steps:
-            made.append(named(each, now, self.kind, tuple(range(grid.rank)), grid))
-            now = made[-1].after(now)
-        return tuple(made), now
+            named_steps.append(
+                step_on_grid(each, sharding, self.kind, tuple(range(grid.rank)), grid)
+            )
+            sharding = named_steps[-1].after(sharding)
+        return tuple(named_steps), sharding
 
-    def _places(self, source: Sharding, target: Sharding) -> tuple[int, ...]:
+    def _destinations(self, source: Sharding, target: Sharding) -> tuple[int, ...]:
         """The rank that each shard goes to; a device that already holds its target keeps it."""
-        takers: dict[object, list[int]] = defaultdict(list)
+        receivers: dict[object, list[int]] = defaultdict(list)
         for rank, shard in enumerate(_shards(_layout(target), self.target_grid)):
-            takers[shard].append(rank)
-        have = _shards(_layout(source), self.grid)
+            receivers[shard].append(rank)
+        shards = _shards(_layout(source), self.grid)
         rank_of = {_device(rank, self.target_grid): rank for rank in range(self.grid.size)}
-        places = [-1] * self.grid.size
+        destinations = [-1] * self.grid.size
         if self.same_devices:
-            for rank, shard in enumerate(have):
+            for rank, shard in enumerate(shards):
                 own = rank_of[_device(rank, self.grid)]
-                if own in takers[shard]:
-                    places[rank] = own
-                    takers[shard].remove(own)
-        for rank, shard in enumerate(have):
-            if places[rank] < 0:
-                places[rank] = takers[shard].pop(0)
-        return tuple(places)
+                if own in receivers[shard]:
+                    destinations[rank] = own
+                    receivers[shard].remove(own)
+        for rank, shard in enumerate(shards):
+            if destinations[rank] < 0:
+                destinations[rank] = receivers[shard].pop(0)
+        return tuple(destinations)
 
 
 def _layout(sharding: Sharding) -> Layout:
-    split = tuple(tuple(map(whole, run)) for run in sharding.split_axes)
-    return split, tuple(map(whole, sharding.partial))
+    split = tuple(tuple(map(full_axis, axes)) for axes in sharding.split_axes)
+    return split, tuple(map(full_axis, sharding.partial))
 
 
 def _sharding(layout: Layout, grid: Grid) -> Sharding:
@@ -259,7 +268,7 @@ def _shards(layout: Layout, grid: Grid) -> list[tuple[int, ...]]:
         first.setdefault(grid.index_along(rank, layout[1]), len(first))
     return [
         (
-            *(grid.index_along(rank, run) for run in layout[0]),
+            *(grid.index_along(rank, axes) for axes in layout[0]),
             first[grid.index_along(rank, layout[1])],
         )
         for rank in range(grid.size)
@@ -270,5 +279,5 @@ def _held(layout: Layout, grid: Grid) -> object:
     """The number of shards in each dimension, and the shard of each device, by device id."""
     shards = _shards(layout, grid)
     order = sorted(range(grid.size), key=lambda rank: _device(rank, grid))
-    counts = tuple(grid.axes_size(run) for run in (*layout[0], layout[1]))
+    counts = tuple(grid.axes_size(axes) for axes in (*layout[0], layout[1]))
     return counts, tuple(shards[rank] for rank in order)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from shard_dialect.model.axis import Axes
 from shard_dialect.model.grid import Grid
-from shard_dialect.planner.permutation import MOST_PLACES
+from shard_dialect.planner.permutation import MAX_POSITIONS
 
 Groups = Sequence[Sequence[int]]
 
@@ -36,10 +36,10 @@ def axes_of_groups(groups: Groups, grid: Grid, *, is_ordered: bool) -> Axes | No
         return None  # checked first: `grid.groups` then lists no more groups than were given
     expected = grid.groups(axes)
     if is_ordered:
-        is_alike = set(map(tuple, groups)) == set(expected)
+        is_equal = set(map(tuple, groups)) == set(expected)
     else:
-        is_alike = set(map(frozenset, groups)) == set(map(frozenset, expected))
-    return axes if is_alike else None
+        is_equal = set(map(frozenset, groups)) == set(map(frozenset, expected))
+    return axes if is_equal else None
 
 
 def _differing(members: Sequence[tuple[int, ...]], grid: Grid) -> set[int]:
@@ -49,11 +49,11 @@ def _differing(members: Sequence[tuple[int, ...]], grid: Grid) -> set[int]:
 
 def _by_first_change(members: Sequence[tuple[int, ...]]) -> Axes:
     """The axes along which these coordinates differ, the first to change as the minor one."""
-    found: list[int] = []
+    axes: list[int] = []
     for member in members:
         changed = (axis for axis, at in enumerate(member) if at != members[0][axis])
-        found += [axis for axis in changed if axis not in found]
-    return tuple(reversed(found))
+        axes += [axis for axis in changed if axis not in axes]
+    return tuple(reversed(axes))
 
 
 class Moves(NamedTuple):
@@ -90,27 +90,27 @@ def moves_of_pairs(pairs: Groups, grid: Grid, manual: Sequence[int] = ()) -> Mov
         moving |= _differing([grid.coordinates(rank) for rank in pair], grid)
     target_of = {pair[0]: pair[1] for pair in pairs}
     for axes in (sorted(moving), sorted(manual)):
-        found = _alike_along(target_of, grid, tuple(axes))
-        if found is not None:
-            return found
+        moves = _permutation_along(target_of, grid, tuple(axes))
+        if moves is not None:
+            return moves
     return None
 
 
-def _alike_along(target_of: dict[int, int], grid: Grid, axes: Axes) -> Moves | None:
+def _permutation_along(target_of: dict[int, int], grid: Grid, axes: Axes) -> Moves | None:
     """The permutation of each group along `axes`, if it is the same in all."""
     count = grid.axes_size(axes)
-    if count > MOST_PLACES or grid.size > count * len(target_of):
+    if count > MAX_POSITIONS or grid.size > count * len(target_of):
         return None  # some group sends nothing, so the groups are not alike
-    found: set[tuple[int | None, ...]] = set()
+    permutations: set[tuple[int | None, ...]] = set()
     for group in grid.groups(axes):
         member_of = {rank: member for member, rank in enumerate(group)}
         targets = [target_of.get(rank) for rank in group]
         if any(target is not None and target not in member_of for target in targets):
             return None
-        found.add(tuple(None if each is None else member_of[each] for each in targets))
-    if len(found) != 1:
+        permutations.add(tuple(None if each is None else member_of[each] for each in targets))
+    if len(permutations) != 1:
         return None
-    members = found.pop()
+    members = permutations.pop()
     unsent = [member for member in range(len(members)) if member not in members]
     left = iter(unsent)
     full = tuple(next(left) if target is None else target for target in members)

@@ -18,7 +18,7 @@ from shard_dialect.model.collectives import (
     ReduceScatter,
     Step,
 )
-from shard_dialect.planner.layout import Layout, Problem, Run, free_axes
+from shard_dialect.planner.layout import AxisNumbers, Layout, Problem, free_axes
 
 
 def greedy(problem: Problem) -> list[Step]:
@@ -35,7 +35,7 @@ def greedy(problem: Problem) -> list[Step]:
 def applied(step: Step, layout: Layout) -> Layout:
     """The layout after `step`."""
     split, partial = list(layout[0]), layout[1]
-    axes: Run = step.axes  # type: ignore[assignment]  # numbers here
+    axes: AxisNumbers = step.axes  # type: ignore[assignment]  # numbers here
     match step:
         case AllGather(dim=dim):
             split[dim] = split[dim][: -len(axes)]
@@ -73,18 +73,18 @@ def _reduce(problem: Problem, now: Layout) -> Step | None:
     if not pending:
         return None
     for dim, axes in enumerate(_missing(problem, now)):
-        run = _leading(axes, pending)
-        if run and _may_add(problem, now, dim, run):
-            return ReduceScatter(dim, run)
+        leading = _leading(axes, pending)
+        if leading and _may_add(problem, now, dim, leading):
+            return ReduceScatter(dim, leading)
     return AllReduce(pending)
 
 
 def _slice(problem: Problem, now: Layout) -> Step | None:
     free = free_axes(problem, now)
     for dim, axes in enumerate(_missing(problem, now)):
-        run = _leading(axes, free)
-        if run and _may_add(problem, now, dim, run):
-            return AllSlice(dim, run)
+        leading = _leading(axes, free)
+        if leading and _may_add(problem, now, dim, leading):
+            return AllSlice(dim, leading)
     return None
 
 
@@ -110,40 +110,42 @@ def _gather(problem: Problem, now: Layout) -> Step | None:
     return None
 
 
-def _may_add(problem: Problem, now: Layout, dim: int, axes: Run) -> bool:
+def _may_add(problem: Problem, now: Layout, dim: int, axes: AxisNumbers) -> bool:
     """Whether `axes` can split `dim` so that the target's shards nest in the new ones."""
     after = problem.count(now[0][dim] + axes)
-    goal = problem.count(problem.target[0][dim])
-    return problem.may_split(now, dim, axes) and problem.nests(dim, after, goal)
+    target_count = problem.count(problem.target[0][dim])
+    return problem.may_split(now, dim, axes) and problem.nests(dim, after, target_count)
 
 
-def _missing(problem: Problem, now: Layout) -> list[Run]:
+def _missing(problem: Problem, now: Layout) -> list[AxisNumbers]:
     """For each dimension, the axes that must still be added at its minor end.
 
     There are none while a dimension has axes that must be removed first: from [[1]] to [[0, 1]],
     axis 1 goes first.
     """
     return [
-        want[len(have) :] if not extra and want[: len(have)] == have else ()
-        for have, want, extra in zip(now[0], problem.target[0], _surplus(problem, now), strict=True)
+        target[len(current) :] if not extra and target[: len(current)] == current else ()
+        for current, target, extra in zip(
+            now[0], problem.target[0], _surplus(problem, now), strict=True
+        )
     ]
 
 
-def _surplus(problem: Problem, now: Layout) -> list[Run]:
+def _surplus(problem: Problem, now: Layout) -> list[AxisNumbers]:
     """For each dimension, the axes that must be removed: those after the common major axes.
 
     These are all its axes where uneven shards do not nest in those of the common major axes.
     """
-    found = []
-    for dim, (have, want) in enumerate(zip(now[0], problem.target[0], strict=True)):
-        kept = common_prefix(have, want)
-        outer, inner, goal = map(problem.count, (have[:kept], have, want))
-        if have != want and not (
-            problem.nests(dim, outer, inner) and problem.nests(dim, outer, goal)
+    surplus = []
+    for dim, (current, target) in enumerate(zip(now[0], problem.target[0], strict=True)):
+        kept = common_prefix(current, target)
+        outer, inner, target_count = map(problem.count, (current[:kept], current, target))
+        if current != target and not (
+            problem.nests(dim, outer, inner) and problem.nests(dim, outer, target_count)
         ):
             kept = 0
-        found.append(have[kept:])
-    return found
+        surplus.append(current[kept:])
+    return surplus
 
 
 def common_prefix(a: Sequence[object], b: Sequence[object]) -> int:
@@ -160,7 +162,7 @@ def common_prefix(a: Sequence[object], b: Sequence[object]) -> int:
     return count
 
 
-def _leading(axes: Run, allowed: Run) -> Run:
+def _leading(axes: AxisNumbers, allowed: AxisNumbers) -> AxisNumbers:
     count = 0
     while count < len(axes) and axes[count] in allowed:
         count += 1

@@ -26,13 +26,13 @@ def halo_steps(source: Sharding, target: Sharding) -> tuple[Step, ...]:
     crops: list[Step] = []
     updates: list[Step] = []
     for dim, axes in enumerate(source.split_axes):
-        have, want = source.halo(dim), target.halo(dim)
-        is_part = want[0] <= have[0] and want[1] <= have[1]
-        kept = want if is_part and source.fill == target.fill else (0, 0)
-        if kept != have:
+        source_halo, target_halo = source.halo(dim), target.halo(dim)
+        is_contained = target_halo[0] <= source_halo[0] and target_halo[1] <= source_halo[1]
+        kept = target_halo if is_contained and source.fill == target.fill else (0, 0)
+        if kept != source_halo:
             crops.append(CropHalo(dim, *kept))
-        if kept != want:
-            updates.append(UpdateHalo(dim, axes, *want, target.fill))
+        if kept != target_halo:
+            updates.append(UpdateHalo(dim, axes, *target_halo, target.fill))
     return (*crops, *updates)
 
 
@@ -65,12 +65,12 @@ def halo_messages(step: UpdateHalo, rows: int) -> tuple[HaloMessage, ...]:
     end = rows - step.high
     size = end - step.low
     messages = []
-    furthest = -(-max(step.low, step.high) // size) if size else 0
-    for distance in range(1, furthest + 1):
-        past = (distance - 1) * size  # the rows of the halo that nearer devices send
-        down, up = (min(max(halo - past, 0), size) for halo in (step.low, step.high))
+    farthest = -(-max(step.low, step.high) // size) if size else 0
+    for distance in range(1, farthest + 1):
+        nearer = (distance - 1) * size  # the rows of the halo that nearer devices send
+        down, up = (min(max(halo - nearer, 0), size) for halo in (step.low, step.high))
         if down:
-            messages.append(HaloMessage(end - down, down, step.low - past - down, distance))
+            messages.append(HaloMessage(end - down, down, step.low - nearer - down, distance))
         if up:
-            messages.append(HaloMessage(step.low, up, end + past, -distance))
+            messages.append(HaloMessage(step.low, up, end + nearer, -distance))
     return tuple(messages)

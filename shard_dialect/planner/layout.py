@@ -18,10 +18,10 @@ from math import prod
 
 from shard_dialect.model.sharding import Shape
 
-Run = tuple[int, ...]
+AxisNumbers = tuple[int, ...]
 """Axes, by their numbers in `Problem.sizes`."""
 
-Layout = tuple[tuple[Run, ...], Run]
+Layout = tuple[tuple[AxisNumbers, ...], AxisNumbers]
 """The split axes of each dimension, and the partial axes, sorted."""
 
 
@@ -52,7 +52,7 @@ class Problem:
         """The number of elements of the largest shard."""
         count = self.count
         return prod(
-            [-(-size // count(run)) for size, run in zip(self.shape, layout[0], strict=True)]
+            [-(-size // count(axes)) for size, axes in zip(self.shape, layout[0], strict=True)]
         )
 
     def nests(self, dim: int, outer: int, inner: int) -> bool:
@@ -64,18 +64,18 @@ class Problem:
             outer == 1 or self.shard(dim, outer) == self.shard(dim, inner) * (inner // outer)
         )
 
-    def may_split(self, layout: Layout, dim: int, axes: Run) -> bool:
+    def may_split(self, layout: Layout, dim: int, axes: AxisNumbers) -> bool:
         """Whether `axes` can split dimension `dim` further."""
         outer = self.count(layout[0][dim])
         return self.nests(dim, outer, outer * self.count(axes))
 
-    def may_join(self, layout: Layout, dim: int, axes: Run) -> bool:
+    def may_join(self, layout: Layout, dim: int, axes: AxisNumbers) -> bool:
         """Whether joining the shards along the minor `axes` of `dim` gives valid larger shards."""
         inner = self.count(layout[0][dim])
         return self.nests(dim, inner // self.count(axes), inner)
 
 
-def free_axes(problem: Problem, layout: Layout) -> Run:
+def free_axes(problem: Problem, layout: Layout) -> AxisNumbers:
     """The axes that `layout` does not use."""
-    used = {axis for run in layout[0] for axis in run} | set(layout[1])
+    used = {axis for axes in layout[0] for axis in axes} | set(layout[1])
     return tuple(axis for axis in range(len(problem.sizes)) if axis not in used)

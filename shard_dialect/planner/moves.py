@@ -14,7 +14,7 @@ from shard_dialect.model.collectives import (
     ReduceScatter,
     Step,
 )
-from shard_dialect.planner.layout import Layout, Problem, Run, free_axes
+from shard_dialect.planner.layout import AxisNumbers, Layout, Problem, free_axes
 
 Move = tuple[Step, Layout, int]
 """A step, the layout after it (of `backward`: before it), and its cost in the problem's unit."""
@@ -27,18 +27,22 @@ def forward(problem: Problem, layout: Layout, labels: Sequence[object]) -> Itera
     held = problem.elements(layout)
     for axes in _subsets(partial):
         n = problem.count(axes)
-        yield AllReduce(axes), _less(layout, axes), 2 * (n - 1) * held * problem.unit // n
+        yield (
+            AllReduce(axes),
+            _without_partial(layout, axes),
+            2 * (n - 1) * held * problem.unit // n,
+        )
     masks = tuple(axis for axis in problem.target[1] if axis in free)
     if masks:
         yield Mask(masks), (layout[0], tuple(sorted(partial + masks))), 0
     for dim, run in enumerate(layout[0]):
         target = problem.target[0][dim][len(run) :]
-        for axes in _runs(free, labels, target):
+        for axes in _axis_orders(free, labels, target):
             if problem.may_split(layout, dim, axes):
-                yield AllSlice(dim, axes), _with(layout, (dim, run + axes)), 0
-        for axes in _runs(partial, labels, target):
+                yield AllSlice(dim, axes), _with_dims(layout, (dim, run + axes)), 0
+        for axes in _axis_orders(partial, labels, target):
             if problem.may_split(layout, dim, axes):
-                after = _with(_less(layout, axes), (dim, run + axes))
+                after = _with_dims(_without_partial(layout, axes), (dim, run + axes))
                 cost = (problem.count(axes) - 1) * problem.elements(after) * problem.unit
                 yield ReduceScatter(dim, axes), after, cost
         yield from _from_dim(problem, layout, dim)
@@ -53,10 +57,10 @@ def _from_dim(problem: Problem, layout: Layout, dim: int) -> Iterator[Move]:
         n = problem.count(axes)
         if not problem.may_join(layout, dim, axes):
             continue
-        yield AllGather(dim, axes), _with(layout, (dim, kept)), (n - 1) * held * problem.unit
+        yield AllGather(dim, axes), _with_dims(layout, (dim, kept)), (n - 1) * held * problem.unit
         for to, there in enumerate(layout[0]):
             if to != dim and problem.may_split(layout, to, axes):
-                after = _with(layout, (dim, kept), (to, there + axes))
+                after = _with_dims(layout, (dim, kept), (to, there + axes))
                 yield AllToAll(dim, to, axes), after, _exchange(problem, layout, after, to, n)
 
 
@@ -65,15 +69,15 @@ def backward(problem: Problem, layout: Layout, labels: Sequence[object]) -> Iter
     split, partial = layout
     free = free_axes(problem, layout)
     held = problem.elements(layout)
-    for axes in _choices(free, labels):
+    for axes in _distinct_subsets(free, labels):
         n = problem.count(axes)
         before = (split, tuple(sorted(partial + axes)))
         yield AllReduce(axes), before, 2 * (n - 1) * held * problem.unit // n
     for axes in _subsets(partial):
-        yield Mask(axes), _less(layout, axes), 0
+        yield Mask(axes), _without_partial(layout, axes), 0
     for dim, run in enumerate(split):
-        for axes in _runs(free, labels, ()):
-            before = _with(layout, (dim, run + axes))
+        for axes in _axis_orders(free, labels, ()):
+            before = _with_dims(layout, (dim, run + axes))
             if problem.may_join(before, dim, axes):
                 cost = (problem.count(axes) - 1) * problem.elements(before) * problem.unit
                 yield AllGather(dim, axes), before, cost
@@ -87,43 +91,43 @@ def _to_dim(problem: Problem, layout: Layout, dim: int) -> Iterator[Move]:
     for start in range(len(run)):
         kept, axes = run[:start], run[start:]
         n = problem.count(axes)
-        before = _with(layout, (dim, kept))
+        before = _with_dims(layout, (dim, kept))
         if not problem.may_split(before, dim, axes):
             continue
         yield AllSlice(dim, axes), before, 0
         summed = (before[0], tuple(sorted(layout[1] + axes)))
         yield ReduceScatter(dim, axes), summed, (n - 1) * held * problem.unit
         for origin, there in enumerate(layout[0]):
-            other = _with(before, (origin, there + axes))
+            other = _with_dims(before, (origin, there + axes))
             if origin != dim and problem.may_join(other, origin, axes):
                 yield AllToAll(origin, dim, axes), other, _exchange(problem, other, layout, dim, n)
 
 
-def _with(layout: Layout, *dims: tuple[int, Run]) -> Layout:
+def _with_dims(layout: Layout, *dims: tuple[int, AxisNumbers]) -> Layout:
     split = list(layout[0])
     for dim, axes in dims:
         split[dim] = axes
     return tuple(split), layout[1]
 
 
-def _less(layout: Layout, axes: Run) -> Layout:
+def _without_partial(layout: Layout, axes: AxisNumbers) -> Layout:
     """The layout without the partial `axes`."""
     return layout[0], tuple(axis for axis in layout[1] if axis not in axes)
 
 
 def _exchange(problem: Problem, before: Layout, after: Layout, dim: int, n: int) -> int:
     """The cost of an all-to-all that splits `dim`: n - 1 equal slices of the padded shard."""
-    had = problem.shard(dim, problem.count(before[0][dim]))
-    gets = problem.shard(dim, problem.count(after[0][dim]))
-    return (n - 1) * (problem.elements(before) // max(had, 1)) * gets * problem.unit
+    size_before = problem.shard(dim, problem.count(before[0][dim]))
+    size_after = problem.shard(dim, problem.count(after[0][dim]))
+    return (n - 1) * (problem.elements(before) // max(size_before, 1)) * size_after * problem.unit
 
 
-def _subsets(axes: Run) -> Iterator[Run]:
+def _subsets(axes: AxisNumbers) -> Iterator[AxisNumbers]:
     for count in range(1, len(axes) + 1):
         yield from combinations(axes, count)
 
 
-def _choices(axes: Run, labels: Sequence[object]) -> Iterator[Run]:
+def _distinct_subsets(axes: AxisNumbers, labels: Sequence[object]) -> Iterator[AxisNumbers]:
     """The subsets of `axes`, one for each multiset of labels."""
     seen = set()
     for chosen in _subsets(axes):
@@ -133,25 +137,27 @@ def _choices(axes: Run, labels: Sequence[object]) -> Iterator[Run]:
             yield chosen
 
 
-_FEW = 3
-"""Up to how many axes `_runs` lists all orders."""
+_MAX_PERMUTED_AXES = 3
+"""Up to how many axes `_axis_orders` lists all orders."""
 
 
-def _runs(axes: Run, labels: Sequence[object], target: Run) -> Iterator[Run]:
+def _axis_orders(
+    axes: AxisNumbers, labels: Sequence[object], target: AxisNumbers
+) -> Iterator[AxisNumbers]:
     """Ordered choices of axes to split a dimension: all of them where there are few axes.
 
     Where there are many, only single axes, and the leading axes of `target`.
     """
     kinds = {labels[axis] for axis in axes}
-    longest = len(axes) if len(axes) <= _FEW or len(kinds) == 1 else 1
+    longest = len(axes) if len(axes) <= _MAX_PERMUTED_AXES or len(kinds) == 1 else 1
     seen = set()
     for count in range(1, longest + 1):
         orders = [axes[:count]] if len(kinds) == 1 else permutations(axes, count)
-        for run in orders:
-            key = tuple(labels[axis] for axis in run)
+        for order in orders:
+            key = tuple(labels[axis] for axis in order)
             if key not in seen:
                 seen.add(key)
-                yield run
+                yield order
     leading = next((at for at, axis in enumerate(target) if axis not in axes), len(target))
     if longest < leading:
         yield target[:leading]

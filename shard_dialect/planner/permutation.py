@@ -13,14 +13,14 @@ from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Sharding
 from shard_dialect.planner.greedy import common_prefix
 
-MOST_PLACES = 1 << 16
+MAX_POSITIONS = 1 << 16
 """The most members of a group that permutes, since a permutation lists them all. Larger groups use
 other steps, so that planning time does not grow with the number of devices."""
 
 
 def may_permute(source: Sharding, target: Sharding, grid: Grid) -> bool:
     """Whether the permutation from `source` to `target` is short enough to be listed."""
-    return grid.axes_size(_changed(source, target, grid)) <= MOST_PLACES
+    return grid.axes_size(_changed(source, target, grid)) <= MAX_POSITIONS
 
 
 @lru_cache(maxsize=256)
@@ -33,25 +33,25 @@ def permute(source: Sharding, target: Sharding, grid: Grid) -> Permute:
     """
     changed = _changed(source, target, grid)
     both = tuple(axis for axis in source.partial if axis in target.partial)
-    have, want = (_keys(each, both, changed, grid) for each in (source, target))
-    permutation = [-1] * len(want)
+    source_keys, target_keys = (_shard_keys(each, both, changed, grid) for each in (source, target))
+    permutation = [-1] * len(target_keys)
     holders: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
-    left = []
-    for member, (held, needed) in enumerate(zip(have, want, strict=True)):
+    unmatched = []
+    for member, (held, needed) in enumerate(zip(source_keys, target_keys, strict=True)):
         if held == needed:
             permutation[member] = member
         else:
             holders[held].append(member)
-            left.append(member)
-    for member in left:
-        if not holders[want[member]]:
+            unmatched.append(member)
+    for member in unmatched:
+        if not holders[target_keys[member]]:
             raise ReshardError(f"{source} and {target} are not in as many shards")
-        permutation[holders[want[member]].popleft()] = member
+        permutation[holders[target_keys[member]].popleft()] = member
     sharding = target.split_axes, target.partial, target.reduction
     return Permute(changed, tuple(permutation), *sharding)
 
 
-def leads_to(
+def permutes_into(
     permutation: Sequence[int], axes: Axes, source: Sharding, target: Sharding, grid: Grid
 ) -> bool:
     """Whether the permutation along `axes` changes the sharding `source` into `target`."""
@@ -62,53 +62,60 @@ def leads_to(
     if finer is not None:
         axes, grid = finer.refined_axes(axes), finer.fine
         source, target = finer.refined(source), finer.refined(target)
-    if not set(_changed(source, target, grid)) <= set(axes) or not _as_many(source, target, grid):
+    if not set(_changed(source, target, grid)) <= set(axes) or not _have_as_many_shards(
+        source, target, grid
+    ):
         return False
     # Unchanged axes are the major ones of each dimension on both sides, so all groups are alike.
     both = tuple(axis for axis in source.partial if axis in target.partial)
-    have, want = (_keys(each, both, axes, grid) for each in (source, target))
-    return all(have[member] == want[to] for member, to in enumerate(permutation))
+    source_keys, target_keys = (_shard_keys(each, both, axes, grid) for each in (source, target))
+    return all(source_keys[member] == target_keys[to] for member, to in enumerate(permutation))
 
 
-def _as_many(source: Sharding, target: Sharding, grid: Grid) -> bool:
+def _have_as_many_shards(source: Sharding, target: Sharding, grid: Grid) -> bool:
     both = zip(
         (*source.split_axes, source.partial), (*target.split_axes, target.partial), strict=True
     )
-    return all(grid.axes_size(have) == grid.axes_size(want) for have, want in both)
+    return all(
+        grid.axes_size(source_axes) == grid.axes_size(target_axes)
+        for source_axes, target_axes in both
+    )
 
 
-def without_ones(axes: Axes, grid: Grid) -> Axes:
+def without_size_one(axes: Axes, grid: Grid) -> Axes:
     """The axes of more than one device."""
     return tuple(axis for axis in axes if grid.axes_size((axis,)) > 1)
 
 
 def _changed(source: Sharding, target: Sharding, grid: Grid) -> Axes:
     """The axes after the common major axes of each dimension, or partial on one side only."""
-    found: set[Axis] = set(without_ones(source.partial, grid))
-    found ^= set(without_ones(target.partial, grid))
+    changed: set[Axis] = set(without_size_one(source.partial, grid))
+    changed ^= set(without_size_one(target.partial, grid))
     for before, after in zip(source.split_axes, target.split_axes, strict=True):
-        have, want = without_ones(before, grid), without_ones(after, grid)
-        kept = common_prefix(have, want)
-        found |= {*have[kept:], *want[kept:]}
-    return tuple(sorted(found, key=in_order))
+        source_axes, target_axes = without_size_one(before, grid), without_size_one(after, grid)
+        kept = common_prefix(source_axes, target_axes)
+        changed |= {*source_axes[kept:], *target_axes[kept:]}
+    return tuple(sorted(changed, key=in_order))
 
 
-def _keys(sharding: Sharding, both: Axes, axes: Axes, grid: Grid) -> list[tuple[int, ...]]:
+def _shard_keys(sharding: Sharding, both: Axes, axes: Axes, grid: Grid) -> list[tuple[int, ...]]:
     """The shard and the addend that each device of the first group along `axes` holds.
 
     Addends are numbered with the axes that stay partial as the major ones. An axis of `axes` is
     either an axis of the sharding or overlaps none of them.
     """
     partial = both + tuple(axis for axis in sharding.partial if axis not in both)
-    columns = [_indices(run, axes, grid) for run in (*sharding.split_axes, partial)]
+    columns = [_indices(split, axes, grid) for split in (*sharding.split_axes, partial)]
     return list(zip(*columns, strict=True))
 
 
-def _indices(run: Axes, axes: Axes, grid: Grid) -> list[int]:
-    """The index along `run` of each device of the first group along `axes`."""
-    found = [0]
+def _indices(split: Axes, axes: Axes, grid: Grid) -> list[int]:
+    """The index along `split` of each device of the first group along `axes`."""
+    indices = [0]
     for axis in axes:
-        number = run.index(axis) if axis in run else None
-        stride = 0 if number is None else grid.axes_size(run[number + 1 :])
-        found = [index + at * stride for index in found for at in range(grid.axes_size((axis,)))]
-    return found
+        position = split.index(axis) if axis in split else None
+        stride = 0 if position is None else grid.axes_size(split[position + 1 :])
+        indices = [
+            index + at * stride for index in indices for at in range(grid.axes_size((axis,)))
+        ]
+    return indices

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, prod
 
-from shard_dialect.model.axis import SubAxis, whole
+from shard_dialect.model.axis import SubAxis, full_axis
 from shard_dialect.model.collectives import (
     AllGather,
     AllReduce,
@@ -34,8 +34,8 @@ from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Reduction, Shape, Sharding
 from shard_dialect.planner.greedy import applied, common_prefix, greedy
 from shard_dialect.planner.halos import halo_steps
-from shard_dialect.planner.layout import Layout, Problem, Run
-from shard_dialect.planner.permutation import may_permute, permute, without_ones
+from shard_dialect.planner.layout import AxisNumbers, Layout, Problem
+from shard_dialect.planner.permutation import may_permute, permute, without_size_one
 from shard_dialect.planner.search import (
     Path,
     SearchTooLong,
@@ -108,7 +108,7 @@ def plan(
 
 def _without_ones(sharding: Sharding, grid: Grid) -> Sharding:
     """The sharding without split axes of size 1."""
-    split = tuple(without_ones(axes, grid) for axes in sharding.split_axes)
+    split = tuple(without_size_one(axes, grid) for axes in sharding.split_axes)
     return replace(sharding, split_axes=split)
 
 
@@ -149,12 +149,12 @@ def bytes_moved(
 
     For uneven shardings these are the bytes of the largest shard, padded to what a step divides.
     """
-    moved, now = 0, source
+    total, now = 0, source
     for step in steps:
         operand = operand_shape(step, now, shape, grid)
-        moved += step.bytes_moved(grid.axes_size(step.axes), operand, itemsize)
+        total += step.bytes_moved(grid.axes_size(step.axes), operand, itemsize)
         now = step.after(now)
-    return moved
+    return total
 
 
 def operand_shape(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Shape:
@@ -222,8 +222,8 @@ def _with_halos(
         between = plan(source.bare, target.bare, shape, itemsize, grid, False, limit)
         crops, updates = halo_steps(source, source.bare), halo_steps(target.bare, target)
         steps, exact = (*crops, *between.steps, *updates), between.exact
-    moved = bytes_moved(steps, source, shape, itemsize, grid)
-    return Plan(steps, moved, grid, exact)
+    total = bytes_moved(steps, source, shape, itemsize, grid)
+    return Plan(steps, total, grid, exact)
 
 
 def _on_full_axes(
@@ -234,26 +234,26 @@ def _on_full_axes(
     if source.partial and target.partial and source.reduction != target.reduction:
         between = target.with_partial(())
     problem, axes, scale = _problem(source, between, shape, grid)
-    found = _solve(problem, limit)
+    solution = _solve(problem, limit)
     steps: list[Step] = []
     now = source
     kind = source.reduction if source.partial else between.reduction
-    for each in found.steps:
-        step = named(each, now, kind, axes, grid)
+    for each in solution.steps:
+        step = step_on_grid(each, now, kind, axes, grid)
         steps.append(step)
         now = step.after(now)
     if between != target:
         steps.append(Mask(target.partial, target.reduction))
         now = steps[-1].after(now)
     assert now == target, f"the plan from {source} to {target} ends at {now}"
-    moved = bytes_moved(steps, source, shape, itemsize, grid)
-    bound = found.bound * scale * itemsize // problem.unit
-    return Plan(tuple(steps), moved, grid, found.exact), bound
+    total = bytes_moved(steps, source, shape, itemsize, grid)
+    bound = solution.bound * scale * itemsize // problem.unit
+    return Plan(tuple(steps), total, grid, solution.exact), bound
 
 
 def _problem(
     source: Sharding, target: Sharding, shape: Shape, grid: Grid
-) -> tuple[Problem, Run, int]:
+) -> tuple[Problem, AxisNumbers, int]:
     """The search problem, reduced: without unchanged axes, and with sizes as small as possible.
 
     Also the grid axes that the problem's axes stand for, and how many elements of the tensor one
@@ -261,9 +261,11 @@ def _problem(
     """
     kept: set[object] = set()
     sizes, uneven = [], []
-    for size, have, want in zip(shape, source.split_axes, target.split_axes, strict=True):
-        even = size % grid.axes_size(have) == 0 and size % grid.axes_size(want) == 0
-        common = have[: common_prefix(have, want)] if even else ()
+    for size, source_axes, target_axes in zip(
+        shape, source.split_axes, target.split_axes, strict=True
+    ):
+        even = size % grid.axes_size(source_axes) == 0 and size % grid.axes_size(target_axes) == 0
+        common = source_axes[: common_prefix(source_axes, target_axes)] if even else ()
         kept.update(common)
         sizes.append(size // grid.axes_size(common))
         uneven.append(not even)
@@ -279,10 +281,12 @@ def _problem(
 
     def layout(sharding: Sharding) -> Layout:
         split = tuple(
-            tuple(numbers[whole(axis)] for axis in run if axis not in kept)
-            for run in sharding.split_axes
+            tuple(numbers[full_axis(axis)] for axis in dim_axes if axis not in kept)
+            for dim_axes in sharding.split_axes
         )
-        return split, tuple(numbers[whole(axis)] for axis in sharding.partial if axis not in kept)
+        return split, tuple(
+            numbers[full_axis(axis)] for axis in sharding.partial if axis not in kept
+        )
 
     problem = Problem(
         tuple(grid.axes_size((axis,)) for axis in axes),
@@ -319,14 +323,16 @@ def _solve(problem: Problem, limit: int) -> _Solution:
     if path.cost[0] <= bound and len(path.steps) <= 2 and not _is_permutation(problem):
         return best
     try:
-        meeting = cheapest_with_permute(problem, problem, path.cost[0], limit)
+        split_path = cheapest_with_permute(problem, problem, path.cost[0], limit)
     except SearchTooLong:
         return replace(best, exact=False)
-    if meeting is not None and meeting.cost[:2] < path.cost[:2]:
-        begin, end = (Sharding("", *layout) for layout in (meeting.source, meeting.target))
+    if split_path is not None and split_path.cost[:2] < path.cost[:2]:
+        begin, end = (Sharding("", *layout) for layout in (split_path.source, split_path.target))
         if not may_permute(begin, end, Grid("", problem.sizes)):
             return replace(best, exact=False)
-        return replace(best, steps=(*meeting.to.steps, meeting.target, *meeting.away.steps))
+        return replace(
+            best, steps=(*split_path.before.steps, split_path.target, *split_path.after.steps)
+        )
     return best
 
 
@@ -334,42 +340,47 @@ def _is_permutation(problem: Problem) -> bool:
     """Whether one permutation leads from the source to the target."""
     (source, partial), (target, target_partial) = problem.source, problem.target
     pairs = zip((*source, partial), (*target, target_partial), strict=True)
-    return all(problem.count(have) == problem.count(want) for have, want in pairs)
+    return all(
+        problem.count(source_axes) == problem.count(target_axes)
+        for source_axes, target_axes in pairs
+    )
 
 
 def _cost(problem: Problem, steps: Sequence[Step]) -> int:
-    moved, now = 0, problem.source
+    total, now = 0, problem.source
     for step in steps:
         n = problem.count(step.axes)  # type: ignore[arg-type]  # numbers here
         after = applied(step, now)
         operand = problem.elements(now)
         if isinstance(step, ReduceScatter | AllToAll):
             dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
-            had = problem.shard(dim, problem.count(now[0][dim]))
-            operand = operand // had * problem.shard(dim, problem.count(after[0][dim])) * n
-        moved += step.bytes_moved(n, (operand,), problem.unit)
+            size_before = problem.shard(dim, problem.count(now[0][dim]))
+            operand = operand // size_before * problem.shard(dim, problem.count(after[0][dim])) * n
+        total += step.bytes_moved(n, (operand,), problem.unit)
         now = after
-    return moved
+    return total
 
 
-def named(step: Step | Layout, now: Sharding, kind: Reduction, axes: Run, grid: Grid) -> Step:
+def step_on_grid(
+    step: Step | Layout, now: Sharding, kind: Reduction, axes: AxisNumbers, grid: Grid
+) -> Step:
     """The step of a reshard for a step of the search, which numbers axes within its problem.
 
     `axes` are the grid axes of the problem's, `now` is the sharding before, `kind` the reduction.
     """
     if isinstance(step, tuple):
         return _permute(step, now, kind, axes, grid)
-    found = replace(step, axes=tuple(axes[axis] for axis in step.axes))  # type: ignore[index]
-    if isinstance(found, AllReduce | ReduceScatter | Mask):
-        return replace(found, reduction=kind)
-    return found
+    on_grid = replace(step, axes=tuple(axes[axis] for axis in step.axes))  # type: ignore[index]
+    if isinstance(on_grid, AllReduce | ReduceScatter | Mask):
+        return replace(on_grid, reduction=kind)
+    return on_grid
 
 
-def _permute(layout: Layout, now: Sharding, kind: Reduction, axes: Run, grid: Grid) -> Step:
-    fixed = [tuple(axis for axis in run if axis not in axes) for run in now.split_axes]
+def _permute(layout: Layout, now: Sharding, kind: Reduction, axes: AxisNumbers, grid: Grid) -> Step:
+    fixed = [tuple(axis for axis in split if axis not in axes) for split in now.split_axes]
     split = tuple(
-        stays + tuple(axes[axis] for axis in run)
-        for stays, run in zip(fixed, layout[0], strict=True)
+        stays + tuple(axes[axis] for axis in split)
+        for stays, split in zip(fixed, layout[0], strict=True)
     )
     partial = tuple(axis for axis in now.partial if axis not in axes)
     partial += tuple(axes[axis] for axis in layout[1])

@@ -20,7 +20,7 @@ from itertools import count as numbers
 from math import prod
 
 from shard_dialect.model.collectives import Step
-from shard_dialect.planner.layout import Layout, Problem, Run
+from shard_dialect.planner.layout import AxisNumbers, Layout, Problem
 from shard_dialect.planner.moves import Move, backward, forward
 
 Cost = tuple[int, int, int]
@@ -50,7 +50,7 @@ def cheapest(problem: Problem, limit: int) -> Path:
     bound = _Missing(problem)
     start, end = problem.source, problem.target
     best: dict[Layout, Cost] = {start: (0, 0, 0)}
-    came: dict[Layout, tuple[Layout, Step]] = {}
+    came_from: dict[Layout, tuple[Layout, Step]] = {}
     tie = numbers()
     queue = [(bound.after(start), 0, 0, next(tie), start, best[start])]
     visited = 0
@@ -59,82 +59,93 @@ def cheapest(problem: Problem, limit: int) -> Path:
         if cost != best[layout]:
             continue
         if layout == end:
-            return Path(_trace(came, start, end), cost)
+            return Path(_trace(came_from, start, end), cost)
         visited += 1
         if visited > limit:
             raise SearchTooLong
-        for step, after, found in _weighed(problem, layout, cost, forward(problem, layout, labels)):
-            if after not in best or found < best[after]:
-                best[after], came[after] = found, (layout, step)
-                least = found[0] + bound.after(after)
-                queued = (least, found[1] + (after != end), found[2], next(tie), after, found)
+        for step, after, new_cost in _with_costs(
+            problem, layout, cost, forward(problem, layout, labels)
+        ):
+            if after not in best or new_cost < best[after]:
+                best[after], came_from[after] = new_cost, (layout, step)
+                estimate = new_cost[0] + bound.after(after)
+                queued = (
+                    estimate,
+                    new_cost[1] + (after != end),
+                    new_cost[2],
+                    next(tie),
+                    after,
+                    new_cost,
+                )
                 heappush(queue, queued)
     raise AssertionError(f"no steps lead from {start} to {end}")
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """A path `to` the layout `source`, a permutation to `target`, and a path `away` from it."""
+class SplitPath:
+    """A path `before` a permutation from `source` to `target`, and a path `after` it."""
 
-    to: Path
+    before: Path
     source: Layout
     target: Layout
-    away: Path
+    after: Path
     cost: Cost
 
 
 def cheapest_with_permute(
-    here: Problem, there: Problem, most: int | None, limit: int
-) -> Meeting | None:
-    """The best path with one permutation, from `here`'s source to `there`'s target.
+    first: Problem, second: Problem, most: int | None, limit: int
+) -> SplitPath | None:
+    """The best path with one permutation, from `first`'s source to `second`'s target.
 
-    `here` and `there` are one problem, or the same tensor on two grids of the same size. `None` if
-    every such path moves more than `most`. Raises `SearchTooLong` past `limit` layouts.
+    `first` and `second` are one problem, or the same tensor on two grids of the same size. `None`
+    if every such path moves more than `most`. Raises `SearchTooLong` past `limit` layouts.
     """
-    smallest = prod(here.shard(dim, here.unit) for dim in range(len(here.shape))) * here.unit
-    ahead = _reached(here, here.source, forward, most, smallest, limit, _Shards(here))
-    back = _reached(there, there.target, backward, most, smallest, limit, _Shards(there))
-    best: Meeting | None = None
-    for shards, (layout, to) in ahead.items():
-        if shards not in back:
+    smallest = prod(first.shard(dim, first.unit) for dim in range(len(first.shape))) * first.unit
+    from_source = _reachable(first, first.source, forward, most, smallest, limit, _Shards(first))
+    from_target = _reachable(
+        second, second.target, backward, most, smallest, limit, _Shards(second)
+    )
+    best: SplitPath | None = None
+    for shards, (layout, before) in from_source.items():
+        if shards not in from_target:
             continue
-        other, away = back[shards]
-        elements = here.elements(layout)
+        other, after = from_target[shards]
+        elements = first.elements(layout)
         cost = (
-            to.cost[0] + away.cost[0] + elements * here.unit,
-            to.cost[1] + away.cost[1] + 1,
-            max(to.cost[2], away.cost[2], 2 * elements),
+            before.cost[0] + after.cost[0] + elements * first.unit,
+            before.cost[1] + after.cost[1] + 1,
+            max(before.cost[2], after.cost[2], 2 * elements),
         )
         if (most is None or cost[0] <= most) and (best is None or cost < best.cost):
-            best = Meeting(to, layout, other, away, cost)
+            best = SplitPath(before, layout, other, after, cost)
     return best
 
 
 def cheapest_without_move(
-    here: Problem,
-    there: Problem,
-    held_here: Callable[[Layout], object],
-    held_there: Callable[[Layout], object],
+    first: Problem,
+    second: Problem,
+    held_first: Callable[[Layout], object],
+    held_second: Callable[[Layout], object],
     limit: int,
-) -> Meeting | None:
+) -> SplitPath | None:
     """The best path between two grids of the same devices that changes grids without moving data.
 
-    It changes grids at two layouts for which `held_here` and `held_there` are equal: each device
+    It changes grids at two layouts for which `held_first` and `held_second` are equal: each device
     holds the same shard. `None` if there are none. Raises `SearchTooLong` past `limit` layouts.
     """
-    ahead = _reached(here, here.source, forward, None, 0, limit, _Layouts(here))
-    back = _reached(there, there.target, backward, None, 0, limit, _Layouts(there))
-    ends = {held_there(layout): (layout, away) for layout, away in back.values()}
-    best: Meeting | None = None
-    for layout, to in ahead.values():
-        found = ends.get(held_here(layout))
-        if found is None:
+    from_source = _reachable(first, first.source, forward, None, 0, limit, _Layouts(first))
+    from_target = _reachable(second, second.target, backward, None, 0, limit, _Layouts(second))
+    ends = {held_second(layout): (layout, after) for layout, after in from_target.values()}
+    best: SplitPath | None = None
+    for layout, before in from_source.values():
+        match = ends.get(held_first(layout))
+        if match is None:
             continue
-        other, away = found
-        moved, steps = to.cost[0] + away.cost[0], to.cost[1] + away.cost[1]
-        cost = (moved, steps, max(to.cost[2], away.cost[2]))
+        other, after = match
+        moved, steps = before.cost[0] + after.cost[0], before.cost[1] + after.cost[1]
+        cost = (moved, steps, max(before.cost[2], after.cost[2]))
         if best is None or cost < best.cost:
-            best = Meeting(to, layout, other, away, cost)
+            best = SplitPath(before, layout, other, after, cost)
     return best
 
 
@@ -150,7 +161,7 @@ class _Shards:
         self.labels: Sequence[object] = problem.sizes
 
     def key(self, layout: Layout) -> object:
-        return _alike(self.problem, layout)
+        return _axis_size_key(self.problem, layout)
 
     def end(self, layout: Layout) -> object:
         count = self.problem.count
@@ -173,7 +184,7 @@ class _Layouts(_Shards):
 _Moves = Callable[[Problem, Layout, Sequence[object]], Iterator[Move]]
 
 
-def _reached(
+def _reachable(
     problem: Problem,
     start: Layout,
     moves: _Moves,
@@ -186,7 +197,7 @@ def _reached(
 
     `moves` is `forward`, or `backward`: then the steps lead from the layout to `start`.
     """
-    found: dict[object, tuple[Layout, Path]] = {}
+    reached: dict[object, tuple[Layout, Path]] = {}
     done = set()
     best = {classes.key(start): (0, 0, 0)}
     tie = numbers()
@@ -200,21 +211,21 @@ def _reached(
         if len(done) > limit:
             raise SearchTooLong
         end = classes.end(layout)
-        if end not in found:
+        if end not in reached:
             path = Path(steps if moves is forward else steps[::-1], cost)
-            found[end] = (layout, path)
+            reached[end] = (layout, path)
         possible = moves(problem, layout, classes.labels)
-        for step, after, new in _weighed(problem, layout, cost, possible):
+        for step, after, new in _with_costs(problem, layout, cost, possible):
             if most is not None and new[0] + smallest > most:
                 continue
             key = classes.key(after)
             if key not in done and (key not in best or new < best[key]):
                 best[key] = new
                 heappush(queue, (new, next(tie), after, (*steps, step)))
-    return found
+    return reached
 
 
-def _weighed(
+def _with_costs(
     problem: Problem, layout: Layout, cost: Cost, moves: Iterator[Move]
 ) -> Iterator[tuple[Step, Layout, Cost]]:
     held = problem.elements(layout)
@@ -223,23 +234,25 @@ def _weighed(
         yield step, after, (cost[0] + more, cost[1] + 1, peak)
 
 
-def _alike(problem: Problem, layout: Layout) -> object:
+def _axis_size_key(problem: Problem, layout: Layout) -> object:
     sizes = problem.sizes
-    split = tuple(tuple(sizes[axis] for axis in run) for run in layout[0])
+    split = tuple(tuple(sizes[axis] for axis in axes) for axes in layout[0])
     return split, tuple(sorted(sizes[axis] for axis in layout[1]))
 
 
 def _labels(problem: Problem) -> list[object]:
     """A label for each axis; axes of equal size that neither source nor target uses share one."""
     ends = (problem.source, problem.target)
-    used = {axis for split, partial in ends for run in (*split, partial) for axis in run}
+    used = {axis for split, partial in ends for axes in (*split, partial) for axis in axes}
     return [axis if axis in used else -size for axis, size in enumerate(problem.sizes)]
 
 
-def _trace(came: dict[Layout, tuple[Layout, Step]], start: Layout, end: Layout) -> tuple[Step, ...]:
+def _trace(
+    came_from: dict[Layout, tuple[Layout, Step]], start: Layout, end: Layout
+) -> tuple[Step, ...]:
     steps: list[Step] = []
     while end != start:
-        end, step = came[end]
+        end, step = came_from[end]
         steps.append(step)
     return tuple(reversed(steps))
 
@@ -269,19 +282,19 @@ class _Missing:
         if len(self.devices) > _WITNESSES:
             self.devices = self.devices[:: len(self.devices) // _WITNESSES + 1]
         self.ends = cache(self._ends)
-        self.needs = [self.ends(dim, run) for dim, run in enumerate(problem.target[0])]
+        self.needs = [self.ends(dim, axes) for dim, axes in enumerate(problem.target[0])]
 
-    def _ends(self, dim: int, run: Run) -> list[tuple[int, int]]:
-        """Where each device's shard of `dim`, split along `run`, begins and ends."""
+    def _ends(self, dim: int, axes: AxisNumbers) -> list[tuple[int, int]]:
+        """Where each device's shard of `dim`, split along `axes`, begins and ends."""
         sizes, size = self.problem.sizes, self.problem.shape[dim]
-        shard = self.problem.shard(dim, self.problem.count(run))
-        found = []
+        shard = self.problem.shard(dim, self.problem.count(axes))
+        ends = []
         for coordinates in self.devices:
             index = 0
-            for axis in run:
+            for axis in axes:
                 index = index * sizes[axis] + coordinates[axis]
-            found.append((min(index * shard, size), min((index + 1) * shard, size)))
-        return found
+            ends.append((min(index * shard, size), min((index + 1) * shard, size)))
+        return ends
 
     def after(self, layout: Layout) -> int:
         problem = self.problem
@@ -290,18 +303,18 @@ class _Missing:
             return self._to_combine(layout, pending)
         if layout[0] == problem.target[0]:
             return 0
-        held = [self.ends(dim, run) for dim, run in enumerate(layout[0])]
+        current_ends = [self.ends(dim, axes) for dim, axes in enumerate(layout[0])]
         most = 0
         for at in range(len(self.devices)):
-            need, have = 1, 1
-            for needed, there in zip(self.needs, held, strict=True):
-                (low, high), (begin, end) = needed[at], there[at]
+            need, overlap = 1, 1
+            for needed, current in zip(self.needs, current_ends, strict=True):
+                (low, high), (begin, end) = needed[at], current[at]
                 need *= high - low
-                have *= max(0, min(high, end) - max(low, begin))
-            most = max(most, need - have)
+                overlap *= max(0, min(high, end) - max(low, begin))
+            most = max(most, need - overlap)
         return most * problem.unit
 
-    def _to_combine(self, layout: Layout, pending: Run | list[int]) -> int:
+    def _to_combine(self, layout: Layout, pending: AxisNumbers | list[int]) -> int:
         """The bound while `pending` axes must still be reduced, averaged over the devices.
 
         For each element, all addends but one are sent once, and the sum is sent to all devices that
@@ -309,7 +322,7 @@ class _Missing:
         """
         problem = self.problem
         addends = problem.count(pending)
-        stay = problem.count([axis for axis in layout[1] if axis in problem.target[1]])
+        partial_in_target = problem.count([axis for axis in layout[1] if axis in problem.target[1]])
         copies = problem.unit // prod(map(problem.count, (*problem.target[0], problem.target[1])))
-        sent = addends - 1 + (copies - 1 if stay == 1 else 0)
+        sent = addends - 1 + (copies - 1 if partial_in_target == 1 else 0)
         return prod(problem.shape) * sent

@@ -19,7 +19,7 @@ def show_tracebacks() -> None:
     _shows_tracebacks = True
 
 
-def told(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """The message for an exception: a user's mistake as it is, a bug as one line.
 
     With `--debug` a bug has its traceback. The location, and the pass or stage, are those given to
@@ -29,14 +29,14 @@ def told(error: BaseException) -> str:
         return str(error)
     if isinstance(error, KeyboardInterrupt):
         return "error: interrupted"
-    place, what = what_is_done()
-    where = f"{shown(place)}: " if place else ""
+    location, what = what_is_done()
+    where = f"{shown(location)}: " if location else ""
     if isinstance(error, MemoryError):
         return "error: there is not enough memory for the tensors of this program"
     if isinstance(error, RecursionError):
         return f"{where}error: the program is nested too deep for {shown(what)}"
-    said = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST]
-    line = f"{where}error: internal error in {shown(what)}: {shown(said)}"
+    text = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST]
+    line = f"{where}error: internal error in {shown(what)}: {shown(text)}"
     if not _shows_tracebacks:
         return f"{line} ({DEBUG} shows the traceback)"
     import traceback  # takes 2 ms, for bugs only

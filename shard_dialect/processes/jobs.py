@@ -127,17 +127,17 @@ class Hub:
         except OSError:  # it has disconnected already
             return
         link.settimeout(_TALK)
-        if is_ours(link):
+        if is_own_user(link):
             self.add(link)
         else:
             link.close()
 
     def _hear(self, member: _Member) -> None:
-        said = receive(member.link)
-        if said is None:
+        message = receive(member.link)
+        if message is None:
             self._gone(member)
             return
-        rank, kind, text = said.split("\n", 2)
+        rank, kind, text = message.split("\n", 2)
         member.rank = int(rank)
         if kind in STATES:
             self._states[member.rank] = STATES.index(kind)
@@ -231,7 +231,7 @@ def name_of(job: str) -> bytes:
     return b"\0shard-run-" + hashlib.sha256(f"{os.getuid()} {job}".encode()).hexdigest().encode()
 
 
-def take(job: str) -> socket.socket | None:
+def claim(job: str) -> socket.socket | None:
     """Listen at the address of the job's hub; `None` if another process has it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
@@ -265,7 +265,7 @@ def connect(job: str) -> socket.socket | None:
     return link
 
 
-def is_ours(link: socket.socket) -> bool:
+def is_own_user(link: socket.socket) -> bool:
     """Whether the peer belongs to the same user."""
     return user_of(link) == os.getuid()
 

@@ -98,9 +98,9 @@ def launched_by(
     True
     """
     for launcher in launchers:
-        found = launcher.read(environment)
-        if found is not None:
-            return found
+        rank = launcher.read(environment)
+        if rank is not None:
+            return rank
     return None
 
 

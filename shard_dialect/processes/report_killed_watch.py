@@ -50,12 +50,12 @@ def _wait(pipe: int, job: str, killed: str) -> None:
     os.closerange(3, pipe)
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
     last = _LEFT
-    while said := os.read(pipe, 64):
-        last = said[-1:]
+    while message := os.read(pipe, 64):
+        last = message[-1:]
     if last != _GUARDED:
         return
-    place = jobs.take(job) if job else None
-    if job and place is None:
+    claimed = jobs.claim(job) if job else None
+    if job and claimed is None:
         return  # another process has taken it, and reports
     say(killed)
     _redirect(2)

@@ -37,14 +37,14 @@ _parent: int | None = None
 _now = ("", "its start")
 
 
-def doing(what: str, place: str = "") -> None:
+def doing(what: str, location: str = "") -> None:
     """Tell the parent, if there is one, what begins, and the location to report for a crash.
 
     Without a location, the last one stays.
     """
     global _now
-    _now = (place or _now[0], what)
-    tell(place, what)
+    _now = (location or _now[0], what)
+    tell(location, what)
 
 
 def what_is_done() -> tuple[str, str]:
@@ -194,7 +194,7 @@ class _Listener:
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
         self._progress = Progress()
-        self._place, self._what = "", "its start"
+        self._location, self._what = "", "its start"
         self._partial = ""
 
     def listen(self) -> None:
@@ -204,11 +204,11 @@ class _Listener:
             if not select.select([self._pipe], [], [], seconds)[0]:
                 self._progress.look()
                 continue
-            said = os.read(self._pipe, 65536)
-            if not said:
+            data = os.read(self._pipe, 65536)
+            if not data:
                 self._progress.clear()
                 return
-            *lines, rest = (rest + said).split(b"\n")
+            *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 self._hear(*heard(line))
 
@@ -216,7 +216,7 @@ class _Listener:
         if first == WRITES:
             self._partial = second
             return
-        self._place, self._what = first or self._place, second
+        self._location, self._what = first or self._location, second
         self._progress.begin(second)
 
     def end(self) -> None:
@@ -232,7 +232,7 @@ class _Listener:
         """The message for a child that a signal has ended."""
         crash = crash_of(status)
         if crash is not None:
-            where = f"{shown(self._place)}: " if self._place else ""
+            where = f"{shown(self._location)}: " if self._location else ""
             return f"{where}error: MLIR crashed ({crash.name}) in {shown(self._what)}"
         number = os.WTERMSIG(status)
         if number == signal.SIGKILL:

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from shard_dialect.errors import flush, say, shown
 from shard_dialect.processes import jobs
-from shard_dialect.processes.exit_messages import told
+from shard_dialect.processes.exit_messages import message_of
 from shard_dialect.processes.launchers import Rank, end_job, ends_by_itself
 from shard_dialect.processes.report_killed_watch import Guard
 from shard_dialect.processes.supervise import (
@@ -102,7 +102,7 @@ def watched(rank: Rank | None, timeout: float = math.inf) -> None:
     try:
         status = _Watch(child, read, rank, guard, timeout).run()
     except Exception as error:
-        say(told(error))
+        say(message_of(error))
     finally:
         guard.left()
         flush()
@@ -138,7 +138,7 @@ class _Watch:
         self._signals: list[int] = []
         self._status: int | None = None
         """The child's status, as `os.waitpid` returns it, once it has ended."""
-        self._has_told = False
+        self._has_reported = False
         self._is_done = False
         self._is_ended = False
 
@@ -196,7 +196,7 @@ class _Watch:
         """A link to the hub of the job, which is here if nobody else has it."""
         job = self._rank.job
         while job:
-            listener = jobs.take(job)
+            listener = jobs.claim(job)
             if listener is not None:
                 return self._have_hub(listener)
             link = jobs.connect(job)
@@ -211,9 +211,9 @@ class _Watch:
         self._guard.guarded()
         left = self._guard.left
         self._hub = jobs.Hub(self._selector, self._rank, self._timeout, listener, left)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._hub.add(theirs)
-        return ours
+        own_end, hub_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._hub.add(hub_end)
+        return own_end
 
     def _give_up_meeting(self) -> None:
         """Raise if nobody has answered for too long, or this process is asked to end."""
@@ -235,14 +235,14 @@ class _Watch:
     def _listen(self) -> None:
         """Read what the child tells."""
         try:
-            said = os.read(self._pipe, 65536)
+            data = os.read(self._pipe, 65536)
         except BlockingIOError:
             return
-        if not said:
+        if not data:
             self._progress.begin("")
             self._selector.unregister(self._pipe)
             return
-        *lines, self._rest = (self._rest + said).split(b"\n")
+        *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             first, second = heard(line)
             if first == WRITES:
@@ -251,7 +251,7 @@ class _Watch:
                 self._is_done = second == "done"
                 self._say(second)
             elif first in (_FAILED, _LOST):
-                self._has_told = True
+                self._has_reported = True
                 self._say("failed" if first == _FAILED else "lost", second)
             else:
                 self._doing = (first or self._doing[0], second)
@@ -259,17 +259,17 @@ class _Watch:
 
     def _hear(self) -> None:
         """Read what the hub says: its rank, and then the end."""
-        said = jobs.receive(self._link)
-        if said == jobs.END:
+        message = jobs.receive(self._link)
+        if message == jobs.END:
             self._end()
-        elif said is not None:
+        elif message is not None:
             self._is_greeted = True
-            self._hub_rank = int(said)
+            self._hub_rank = int(message)
         elif not self._has_left:
             # The hub has gone, and its rank with it. The first that takes its place says so, be it
             # a watch or its guard.
             self._end()
-            if jobs.take(self._rank.job) is not None:
+            if jobs.claim(self._rank.job) is not None:
                 say(jobs.killed(self._hub_rank))
             end_job()
 
@@ -280,7 +280,7 @@ class _Watch:
             if child:
                 self._status = status
                 self._drain()
-                if not self._is_ended and not self._has_told:
+                if not self._is_ended and not self._has_reported:
                     self._say(*self._cause(status))
         while self._signals:
             number = self._signals.pop(0)
@@ -310,8 +310,8 @@ class _Watch:
     def _cause(self, status: int) -> tuple[str, str]:
         """What to say of a child that has ended with `status` by itself."""
         who = f"rank {self._rank.number}" if self._is_launched else "the program"
-        place, what = self._doing
-        where, what = f"{shown(place)}: " if place else "", shown(what)
+        location, what = self._doing
+        where, what = f"{shown(location)}: " if location else "", shown(what)
         if crash := crash_of(status):
             return "failed", f"{where}error: {who} crashed ({crash.name}) in {what}"
         if not os.WIFSIGNALED(status):

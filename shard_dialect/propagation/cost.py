@@ -24,7 +24,7 @@ _MOST = 64
 """The most assignments that are tried for one op."""
 
 
-class Prices:
+class Costs:
     """The costs of a graph's nodes, each computed once for the same rule and shardings."""
 
     def __init__(self, graph: Graph, grids: Mapping[str, Grid]) -> None:
@@ -33,17 +33,19 @@ class Prices:
         self._nodes: dict[tuple[object, ...], float] = {}
         self._plans: dict[tuple[object, ...], float] = {}
 
-    def node(self, form: int, values: Sequence[int], known: Sequence[Annotation | None]) -> float:
+    def node(
+        self, rule_number: int, values: Sequence[int], known: Sequence[Annotation | None]
+    ) -> float:
         """The fewest bytes that a device moves to compute a node whose values have these shardings.
 
-        `form` is the number of its prepared rule; 0 where shardings are on several grids.
+        `rule_number` is the number of its prepared rule; 0 where shardings are on several grids.
         """
         kinds = tuple(self._graph.kinds[value] for value in values)
-        key = (form, kinds, *known)
+        key = (rule_number, kinds, *known)
         if key not in self._nodes:
             names = {each.grid for each in known if each is not None}
             grid = self._grids[names.pop()] if len(names) == 1 else None
-            self._nodes[key] = self._node(self._graph.forms[form], kinds, known, grid)
+            self._nodes[key] = self._node(self._graph.rules[rule_number], kinds, known, grid)
         return self._nodes[key]
 
     def _node(
@@ -55,14 +57,14 @@ class Prices:
     ) -> float:
         if grid is None:
             return 0
-        found = min(
+        lowest = min(
             (
                 self._bytes(prepared, kinds, known, assignment, grid)
                 for assignment in _assignments(prepared, known, grid)
             ),
             default=inf,
         )
-        return 0 if found == inf else found
+        return 0 if lowest == inf else lowest
 
     def _bytes(
         self,
@@ -80,11 +82,11 @@ class Prices:
                     continue
                 result = index - prepared.results
                 if result < 0:
-                    needed = prepared.rule.operand_sharding(index, assignment, grid)
-                    total += self._plan(annotation.sharding, needed, kinds[index], grid)
+                    needed_sharding = prepared.rule.operand_sharding(index, assignment, grid)
+                    total += self._plan(annotation.sharding, needed_sharding, kinds[index], grid)
                 else:
-                    made = prepared.rule.result_sharding(result, assignment, grid)
-                    total += self._plan(made, annotation.sharding, kinds[index], grid)
+                    given_sharding = prepared.rule.result_sharding(result, assignment, grid)
+                    total += self._plan(given_sharding, annotation.sharding, kinds[index], grid)
         except ShardingError:  # the assignment is invalid, or has no reshard plan
             return inf
         return total
@@ -106,16 +108,16 @@ def _assignments(
 ) -> Iterator[Assignment]:
     """Assignments that split each factor as some tensor does, or not, and use no axis twice."""
     rule = prepared.rule
-    found: list[set[Axes]] = [{()} for _ in rule.sizes]
+    axes_by_factor: list[set[Axes]] = [{()} for _ in rule.sizes]
     for dims, annotation in zip((*rule.operands, *rule.results), known, strict=True):
         if dims is None or annotation is None:
             continue
         for dim, axes in zip(dims, annotation.sharding.split_axes, strict=True):
             if len(dim) == 1 and axes and dim[0] not in rule.unsplit:
-                found[dim[0]].add(axes)
+                axes_by_factor[dim[0]].add(axes)
     for factor, axes in prepared.pinned:
-        found[factor] = {axes}
-    choices = [sorted(each, key=lambda axes: (-len(axes), str(axes))) for each in found]
+        axes_by_factor[factor] = {axes}
+    choices = [sorted(each, key=lambda axes: (-len(axes), str(axes))) for each in axes_by_factor]
     tried = 0
     for assignment in product(*choices):
         kinds = {kind for factor, kind in rule.reductions if assignment[factor]}

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.model import Annotation, Grid, ShardingError
 from shard_dialect.model.rule import Role
-from shard_dialect.propagation.cost import Prices
-from shard_dialect.propagation.graph import NOTHING, Graph, Node
+from shard_dialect.propagation.cost import Costs
+from shard_dialect.propagation.graph import NO_TENSOR, Graph, Node
 from shard_dialect.propagation.step import Direction, Outcome, step
 from shard_dialect.propagation.visit_order import STAGES, Directions, Strategy, directions
 
@@ -44,22 +44,22 @@ class Engine:
         self._numbers: dict[Annotation | None, int] = {None: 0}
         self._states: list[Annotation | None] = [None]
         self._grid_of: list[str | None] = [None]
-        self._now = [0] * len(graph.said)
+        self._state_of = [0] * len(graph.annotations)
         self._memo: dict[tuple[int, ...], tuple[tuple[int, int], ...]] = {}
         self._turns: dict[tuple[int, Directions], int] = {}
         self._turn_list: list[tuple[int, Directions]] = [(0, ())]
         self._kinds: dict[_Kind, int] = {}
         self._node_kinds = [self._kind(node) for node in graph.nodes]
         self._exit_kinds = [self._kind(node) for node in graph.exits]
-        self._users, self._makers = _neighbours(graph)
+        self._users, self._producers = _neighbours(graph)
         self._group_of = {value: group for group in graph.groups for value in group}
-        self._prices = Prices(graph, grids) if strategy.by_cost else None
+        self._costs = Costs(graph, grids) if strategy.by_cost else None
         self._is_by_neighbours = False
         """Whether the last computed visit depends on more than the node's own values."""
         self._withheld: dict[int, list[tuple[int, int]]] = {}
-        for value, annotation in enumerate(graph.said):
+        for value, annotation in enumerate(graph.annotations):
             if annotation is not None:
-                self._now[value] = self._number(self._before_priorities(value, annotation))
+                self._state_of[value] = self._number(self._without_priorities(value, annotation))
         for group in graph.groups:
             self._agree(group)
 
@@ -83,19 +83,19 @@ class Engine:
 
     def known(self, value: int) -> Annotation | None:
         """The annotation of a value so far; `None` where no sharding has reached it."""
-        return self._states[self._now[value]]
+        return self._states[self._state_of[value]]
 
     def number(self, value: int) -> int:
         """The state of a value: values with equal numbers have equal annotations."""
-        return self._now[value]
+        return self._state_of[value]
 
     def state(self, number: int) -> Annotation | None:
         """The annotation with this number; `None` for 0."""
         return self._states[number]
 
-    def learn(self, value: int, said: Annotation) -> None:
+    def learn(self, value: int, annotation: Annotation) -> None:
         """Give a value this annotation."""
-        self._now[value] = self._number(said)
+        self._state_of[value] = self._number(annotation)
 
     def _number(self, annotation: Annotation) -> int:
         if annotation not in self._numbers:
@@ -104,7 +104,7 @@ class Engine:
             self._grid_of.append(annotation.grid)
         return self._numbers[annotation]
 
-    def _before_priorities(self, value: int, annotation: Annotation) -> Annotation:
+    def _without_priorities(self, value: int, annotation: Annotation) -> Annotation:
         """The annotation with its dimensions of later priorities closed and unsplit for now."""
         later = [dim for dim, priority in enumerate(annotation.priorities) if priority]
         if not self.strategy.priorities or not later:
@@ -126,16 +126,16 @@ class Engine:
     def _release(self, priority: int) -> None:
         """Apply the annotations of the dimensions with this priority."""
         for value, dim in self._withheld[priority]:
-            annotation, now = self.graph.said[value], self.known(value)
+            annotation, current = self.graph.annotations[value], self.known(value)
             assert annotation is not None, "withheld from an annotation"
-            assert now is not None, "known from the start"
+            assert current is not None, "known from the start"
             axes = annotation.sharding.split_axes[dim]
             try:
                 released = replace(
-                    now,
-                    sharding=now.sharding.with_dim(dim, axes),
-                    open=(*now.open, dim) if dim in annotation.open else now.open,
-                    replicated=tuple(axis for axis in now.replicated if axis not in axes),
+                    current,
+                    sharding=current.sharding.with_dim(dim, axes),
+                    open=(*current.open, dim) if dim in annotation.open else current.open,
+                    replicated=tuple(axis for axis in current.replicated if axis not in axes),
                 )
             except ShardingError:  # another member of its group now uses one of the axes
                 continue
@@ -144,26 +144,26 @@ class Engine:
 
     def _agree(self, group: Sequence[int]) -> None:
         """Give all members of a group the same annotation, if the annotated ones agree."""
-        given = {self._now[value] for value in group if self.known(value) is not None}
-        if len(given) == 1:
+        states = {self._state_of[value] for value in group if self.known(value) is not None}
+        if len(states) == 1:
             for value in group:
-                self._now[value] = next(iter(given))
+                self._state_of[value] = next(iter(states))
 
     def _kind(self, node: Node) -> int:
         """A number for all nodes with the same directions in every stage."""
-        key = (node.form, node.role, node.used_once, node.to)
+        key = (node.rule_number, node.role, node.used_once, node.to)
         return self._kinds.setdefault(key, len(self._kinds))
 
     def _turn(self, kind: _Kind, stage: int) -> int:
         """A number for the rule with its directions in a stage, the *turn*; 0 for no visit."""
-        number, role, used_once, to = kind
-        prepared = self.graph.forms[number]
-        found: Directions = (to,) * len(prepared.sizes) if to else ()
-        if not to:
-            found = directions(prepared, role, used_once, stage)
-        if all(direction == "none" for direction in found):
+        number, role, used_once, direction = kind
+        prepared = self.graph.rules[number]
+        found_directions: Directions = (direction,) * len(prepared.sizes) if direction else ()
+        if not direction:
+            found_directions = directions(prepared, role, used_once, stage)
+        if all(each == "none" for each in found_directions):
             return 0
-        key = (number, found)
+        key = (number, found_directions)
         if key not in self._turns:
             self._turns[key] = len(self._turn_list)
             self._turn_list.append(key)
@@ -179,117 +179,127 @@ class Engine:
             number = stack.pop()
             waiting[number] = 0
             for value in self._visit(nodes[number], turns[number]):
-                for near in (self._makers[value], *self._users[value]):
-                    if near >= 0 and near != number and turns[near] and not waiting[near]:
-                        waiting[near] = 1
-                        stack.append(near)
+                for neighbour in (self._producers[value], *self._users[value]):
+                    if (
+                        neighbour >= 0
+                        and neighbour != number
+                        and turns[neighbour]
+                        and not waiting[neighbour]
+                    ):
+                        waiting[neighbour] = 1
+                        stack.append(neighbour)
 
     def _visit(self, node: Node, turn: int) -> Sequence[int]:
         """Update the values of a node; returns those that changed."""
-        now = self._now
-        key = (turn, *[now[value] for value in node.values])
-        found = self._memo.get(key)
-        if found is None:
-            found = self._compute(node, turn)
+        state_of = self._state_of
+        key = (turn, *[state_of[value] for value in node.values])
+        new_states = self._memo.get(key)
+        if new_states is None:
+            new_states = self._compute(node, turn)
             if not self._is_by_neighbours:
-                self._memo[key] = found
-        if not found:
+                self._memo[key] = new_states
+        if not new_states:
             return ()
         changed = []
-        for index, state in found:
+        for index, state in new_states:
             value = node.values[index]
             for each in self._group_of.get(value, (value,)):
-                if now[each] != state:
-                    now[each] = state
+                if state_of[each] != state:
+                    state_of[each] = state
                     self.changes.append(Change(each, state, node))
                     changed.append(each)
         return changed
 
     def _compute(self, node: Node, turn: int) -> tuple[tuple[int, int], ...]:
         """The new state of each value of the node that changes, by its index in `node.values`."""
-        numbers = [self._now[value] for value in node.values]
-        form, found = self._turn_list[turn]
+        numbers = [self._state_of[value] for value in node.values]
+        rule_number, node_directions = self._turn_list[turn]
         names = {self._grid_of[number] for number in numbers}
-        names |= {self.graph.forms[form].pinned_on} if turn else set()
+        names |= {self.graph.rules[rule_number].pinned_on} if turn else set()
         names -= {None}
         grid = self.grids.get(next(iter(names)) or "") if len(names) == 1 else None
         self._is_by_neighbours = False
         if turn == 0 or grid is None:  # no shardings, or on two grids
             return ()
         known = [self._states[number] for number in numbers]
-        done = step(self.graph.forms[form], known, found, grid, self.strategy.aggressive)
-        made = done.made
-        if self._prices and done.contested:
+        outcome = step(
+            self.graph.rules[rule_number], known, node_directions, grid, self.strategy.aggressive
+        )
+        annotations = outcome.annotations
+        if self._costs and outcome.contested:
             self._is_by_neighbours = True
-            made = self._cheapest(node, found, known, grid, done)
+            annotations = self._cheapest(node, node_directions, known, grid, outcome)
         return tuple(
             (index, self._number(annotation))
-            for index, annotation in made.items()
-            if node.values[index] != NOTHING
+            for index, annotation in annotations.items()
+            if node.values[index] != NO_TENSOR
         )
 
     def _cheapest(
         self,
         node: Node,
-        found: Directions,
+        node_directions: Directions,
         known: list[Annotation | None],
         grid: Grid,
-        done: Outcome,
+        default: Outcome,
     ) -> dict[int, Annotation]:
         """The resolution of a conflict after which the node and its neighbours move fewest bytes.
 
-        Of equal ones the default, `done`.
+        Of equal ones the default, `default`.
         """
-        prepared = self.graph.forms[node.form]
+        prepared = self.graph.rules[node.rule_number]
         others = [
-            step(prepared, known, found, grid, first=first).made for first in done.contested[1:]
+            step(prepared, known, node_directions, grid, first=first).annotations
+            for first in default.contested[1:]
         ]
-        resolutions = [done.made, *others]
-        near = self._near(node, resolutions)
-        return min(resolutions, key=lambda made: self._price_near(node, made, near))
+        resolutions = [default.annotations, *others]
+        affected = self._affected(node, resolutions)
+        return min(resolutions, key=lambda resolution: self._cost_near(node, resolution, affected))
 
-    def _near(self, node: Node, resolutions: Sequence[Mapping[int, Annotation]]) -> set[int]:
+    def _affected(self, node: Node, resolutions: Sequence[Mapping[int, Annotation]]) -> set[int]:
         """The nodes whose cost may depend on the resolution, including the node itself."""
-        indices = {index for made in resolutions for index in made}
+        indices = {index for resolution in resolutions for index in resolution}
         differ = [index for index in indices if len({each.get(index) for each in resolutions}) > 1]
         return {
             number
             for index in differ
-            if (value := node.values[index]) != NOTHING
-            for number in (self._makers[value], *self._users[value])
+            if (value := node.values[index]) != NO_TENSOR
+            for number in (self._producers[value], *self._users[value])
             if number >= 0
         }
 
-    def _price_near(self, node: Node, made: Mapping[int, Annotation], near: Iterable[int]) -> float:
-        """The bytes that the nodes `near` move when this node's values change to `made`."""
-        new = {node.values[index]: annotation for index, annotation in made.items()}
-        return sum(self._price(self.graph.nodes[number], new) for number in near)
+    def _cost_near(
+        self, node: Node, annotations: Mapping[int, Annotation], nodes: Iterable[int]
+    ) -> float:
+        """The bytes that the nodes `nodes` move when this node's values change to `annotations`."""
+        new = {node.values[index]: annotation for index, annotation in annotations.items()}
+        return sum(self._cost(self.graph.nodes[number], new) for number in nodes)
 
-    def _price(self, node: Node, new: Mapping[int, Annotation]) -> float:
-        assert self._prices is not None, "asked for by a strategy by cost"
+    def _cost(self, node: Node, new: Mapping[int, Annotation]) -> float:
+        assert self._costs is not None, "asked for by a strategy by cost"
         known = [new.get(value) or self.known(value) for value in node.values]
-        return self._prices.node(node.form, node.values, known)
+        return self._costs.node(node.rule_number, node.values, known)
 
-    def price(self) -> float:
+    def cost(self) -> float:
         """The bytes that a device moves in the program, by the cost model, as values are now."""
-        prices = self._prices or Prices(self.graph, self.grids)
+        costs = self._costs or Costs(self.graph, self.grids)
         return sum(
-            prices.node(node.form, node.values, [self.known(value) for value in node.values])
+            costs.node(node.rule_number, node.values, [self.known(value) for value in node.values])
             for node in (*self.graph.nodes, *self.graph.exits)
         )
 
 
 def _neighbours(graph: Graph) -> tuple[list[list[int]], list[int]]:
     """For each value, the nodes that use it, the last one first, and its producer, or -1."""
-    users: list[list[int]] = [[] for _ in graph.said]
-    makers = [-1] * len(graph.said)
+    users: list[list[int]] = [[] for _ in graph.annotations]
+    producers = [-1] * len(graph.annotations)
     for number in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[number]
-        results = graph.forms[node.form].results
+        results = graph.rules[node.rule_number].results
         for value in node.values[:results]:
-            if value != NOTHING:
+            if value != NO_TENSOR:
                 users[value].append(number)
         for value in node.values[results:]:
-            if value != NOTHING:
-                makers[value] = number
-    return users, makers
+            if value != NO_TENSOR:
+                producers[value] = number
+    return users, producers

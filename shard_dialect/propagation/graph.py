@@ -18,7 +18,7 @@ from shard_dialect.model.rule import Role
 from shard_dialect.model.sharding import Shape
 from shard_dialect.propagation.step import Direction, PreparedRule
 
-NOTHING = 0
+NO_TENSOR = 0
 """The value that is no tensor."""
 
 
@@ -26,13 +26,13 @@ NOTHING = 0
 class Node:
     """An op or a flow. `values` are its operands and results; `origin` is the caller's op number.
 
-    `form` is the number of its prepared rule. `used_once` tells whether no other node uses its
-    operands. `to` restricts a barrier to one direction in every stage. `annotates` is set for an
-    op that annotates its result: the annotation holds for the operand too ("value"), or only for
+    `rule_number` is the number of its prepared rule. `used_once` tells whether no other node uses
+    its operands. `to` restricts a barrier to one direction in every stage. `annotates` is set for
+    an op that annotates its result: the annotation holds for the operand too ("value"), or only for
     the users of the result ("users").
     """
 
-    form: int
+    rule_number: int
     values: tuple[int, ...]
     role: Role
     used_once: bool
@@ -45,10 +45,10 @@ class Node:
 class Graph:
     """Values and nodes, in program order; `exits` are the nodes of the results of functions."""
 
-    forms: list[PreparedRule] = field(default_factory=list)
+    rules: list[PreparedRule] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     exits: list[Node] = field(default_factory=list)
-    said: list[Annotation | None] = field(default_factory=lambda: [None])
+    annotations: list[Annotation | None] = field(default_factory=lambda: [None])
     """The annotation of each value before propagation."""
     groups: list[tuple[int, ...]] = field(default_factory=list)
     """Values that have the same sharding."""
@@ -59,44 +59,44 @@ class Graph:
     _sizes: dict[tuple[Shape, int], int] = field(default_factory=dict)
     _identities: dict[tuple[Shape, int], int] = field(default_factory=dict)
 
-    def value(self, shape: Shape, itemsize: int, said: Annotation | None = None) -> int:
+    def add_value(self, shape: Shape, itemsize: int, annotation: Annotation | None = None) -> int:
         """Add a tensor of this shape, with `itemsize` bytes per element; returns its number."""
         size = (shape, itemsize)
         if size not in self._sizes:
             self._sizes[size] = len(self.sizes)
             self.sizes.append(size)
         self.kinds.append(self._sizes[size])
-        self.said.append(said)
-        return len(self.said) - 1
+        self.annotations.append(annotation)
+        return len(self.annotations) - 1
 
-    def form(
+    def add_rule(
         self,
         rule: ShardingRule,
         pinned: tuple[tuple[int, Axes], ...] = (),
         pinned_on: str | None = None,
     ) -> int:
-        """Prepare a rule for any number of nodes; returns its number in `forms`."""
-        self.forms.append(PreparedRule.of(rule, pinned, pinned_on))
-        return len(self.forms) - 1
+        """Prepare a rule for any number of nodes; returns its number in `rules`."""
+        self.rules.append(PreparedRule.of(rule, pinned, pinned_on))
+        return len(self.rules) - 1
 
-    def identity(self, shape: Shape, sources: int = 1) -> int:
+    def identity_rule(self, shape: Shape, sources: int = 1) -> int:
         """The number of the rule of a value that has the same sharding as each of its sources."""
         key = (shape, sources)
         if key not in self._identities:
             dims = tuple((dim,) for dim in range(len(shape)))
-            self._identities[key] = self.form(
+            self._identities[key] = self.add_rule(
                 ShardingRule(shape, (dims,) * sources, (dims,), role="pass")
             )
         return self._identities[key]
 
-    def flow(self, shape: Shape, sources: Sequence[int], target: int, origin: int) -> None:
+    def add_flow(self, shape: Shape, sources: Sequence[int], target: int, origin: int) -> None:
         """Add a flow from each of `sources` to `target`: a loop, a branch or a call."""
-        form = self.identity(shape, len(sources))
-        self.nodes.append(Node(form, (*sources, target), "pass", True, origin))
+        rule_number = self.identity_rule(shape, len(sources))
+        self.nodes.append(Node(rule_number, (*sources, target), "pass", True, origin))
 
-    def exit(self, shape: Shape, value: int, said: Annotation | None, origin: int) -> int:
+    def add_exit(self, shape: Shape, value: int, annotation: Annotation | None, origin: int) -> int:
         """Add a result of a function; returns the number of the value that its callers see."""
-        result = self.value(*self.sizes[self.kinds[value]], said)
-        node = Node(self.identity(shape), (value, result), "pass", True, origin)
+        result = self.add_value(*self.sizes[self.kinds[value]], annotation)
+        node = Node(self.identity_rule(shape), (value, result), "pass", True, origin)
         self.exits.append(node)
         return result

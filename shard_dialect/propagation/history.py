@@ -17,7 +17,7 @@ from math import prod
 from shard_dialect.model import Annotation, Axes, Grid
 from shard_dialect.model.factor_projection import FactorSplit, axes_of, is_prefix, overlaps
 from shard_dialect.propagation.engine import Engine
-from shard_dialect.propagation.graph import NOTHING, Node
+from shard_dialect.propagation.graph import NO_TENSOR, Node
 from shard_dialect.propagation.step import PreparedRule, factors_of
 
 
@@ -34,12 +34,12 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a conflict: tensor number `place` of the op splits dimension `dim` along `axes`.
+    """One side of a conflict: tensor number `tensor` of the op splits dimension `dim` along `axes`.
 
     Tensors are numbered from the first operand to the last result.
     """
 
-    place: int
+    tensor: int
     dim: int
     axes: Axes
     elements: int
@@ -75,11 +75,11 @@ class History:
             if change is None:
                 return [*links, Link(value, dim, axes)]
             node = self._engine.changes[change].node
-            found = self._source(node, value, dim, change)
-            if found is None:  # the op's rule gives the split
+            source = self._source(node, value, dim, change)
+            if source is None:  # the op's rule gives the split
                 return [*links, Link(value, dim, axes, node)]
-            links.append(Link(value, dim, axes, node, found[0]))
-            (value, dim), now = found, change
+            links.append(Link(value, dim, axes, node, source[0]))
+            (value, dim), now = source, change
 
     def _known(self, value: int, before: int) -> Annotation | None:
         """The annotation of a value before change number `before`."""
@@ -87,7 +87,7 @@ class History:
         if not numbers:
             if not self._changes.get(value):
                 return self._engine.known(value)
-            return self._engine.graph.said[value]
+            return self._engine.graph.annotations[value]
         return self._engine.state(self._engine.changes[numbers[-1]].state)
 
     def _axes(self, value: int, dim: int, before: int) -> Axes:
@@ -106,7 +106,7 @@ class History:
 
     def _source(self, node: Node, value: int, dim: int, change: int) -> tuple[int, int] | None:
         """The value of the node, and its dimension, that the split was taken from."""
-        prepared = self._engine.graph.forms[node.form]
+        prepared = self._engine.graph.rules[node.rule_number]
         indices = [index for index, each in enumerate(node.values) if each == value]
         if not indices:  # through a group, of which the node has another member
             group = next(each for each in self._engine.graph.groups if value in each)
@@ -115,7 +115,7 @@ class History:
         own = set(prepared.tensors[indices[0]][dim])
         best: tuple[int, int, int] | None = None
         for index, each in enumerate(node.values):
-            if each in (NOTHING, value):
+            if each in (NO_TENSOR, value):
                 continue
             for other, factors in enumerate(prepared.tensors[index]):
                 count = len(self._axes(each, other, change)) if own & set(factors) else 0
@@ -130,12 +130,12 @@ class History:
         for node in graph.nodes:
             if node.to is not None:
                 continue
-            key = (node.form, *[self._engine.number(value) for value in node.values])
+            key = (node.rule_number, *[self._engine.number(value) for value in node.values])
             if key not in seen:
-                seen[key] = self._conflict(node, graph.forms[node.form])
-            found = seen[key]
-            if found is not None:
-                yield Conflict(node, *found)
+                seen[key] = self._conflict(node, graph.rules[node.rule_number])
+            conflict = seen[key]
+            if conflict is not None:
+                yield Conflict(node, *conflict)
 
     def _conflict(
         self, node: Node, prepared: PreparedRule
@@ -205,7 +205,7 @@ def _decided(
             if index not in (pair[0][0], pair[1][0]) and factor in tensor:
                 votes[number] += tensor[factor].axes == axes
     if votes[0] == votes[1]:
-        return None, "neither gives way: the op's tensors are brought together when it is computed"
+        return None, "neither wins: the op's tensors are brought together when it is computed"
     winner, loser = sides if votes[0] > votes[1] else sides[::-1]
     if winner.elements > loser.elements:
         return (

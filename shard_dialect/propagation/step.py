@@ -43,7 +43,7 @@ from shard_dialect.model.factor_projection import (
 Direction = Literal["both", "forward", "backward", "none"]
 """Whether shardings pass to all tensors of an op, to its results, to its operands, or to none."""
 _Dims = tuple[tuple[int, ...], ...]
-_Fits = Callable[[SubAxisTriple, int], "SubAxisTriple | None"]
+_FitFunction = Callable[[SubAxisTriple, int], "SubAxisTriple | None"]
 """From a sub-axis, and the number of shards before it, to the major factor that fits."""
 
 
@@ -79,13 +79,13 @@ class PreparedRule:
         sizes = list(rule.sizes)
 
         def filled(dims: _Dims | None) -> _Dims:
-            made = []
+            filled_dims = []
             for dim in dims or ():
                 if not dim:
                     dim = (len(sizes),)  # its own, which no other tensor shares
                     sizes.append(1)
-                made.append(dim)
-            return tuple(made)
+                filled_dims.append(dim)
+            return tuple(filled_dims)
 
         tensors = tuple(filled(dims) for dims in (*rule.operands, *rule.results))
         is_elementwise = rule.role == "elementwise"
@@ -115,7 +115,7 @@ class Outcome(NamedTuple):
     A factor is contested if another factor could split the same tensor along the same axis.
     """
 
-    made: dict[int, Annotation]
+    annotations: dict[int, Annotation]
     contested: tuple[int, ...] = ()
 
 
@@ -143,12 +143,12 @@ def step(
         contested = [factor for factor in order if factor in contested]
     else:
         changed = _grow_together(prepared, tensors, candidates)
-    made = {}
+    new_annotations = {}
     for index in sorted(changed):
         new = _annotation(prepared, index, tensors[index], annotations[index], grid)
         if new is not None:
-            made[index] = new
-    return Outcome(made, tuple(contested))
+            new_annotations[index] = new
+    return Outcome(new_annotations, tuple(contested))
 
 
 def _contested(tensors: Sequence[_Tensor], candidates: Sequence[SubAxisTriples]) -> list[int]:
@@ -209,13 +209,13 @@ def _candidate(
     """
     if direction == "none":
         return ()
-    near, far = tensors[:results], tensors[results:]
+    sources, targets = tensors[:results], tensors[results:]
     if direction == "backward":
-        near, far = far, near
+        sources, targets = targets, sources
     axes: SubAxisTriples = ()
     may_grow = True
-    for side in (near, far):
-        if side is far and direction != "both":
+    for side in (sources, targets):
+        if side is targets and direction != "both":
             may_grow = False
         for tensor in side:
             if factor in tensor.factors:
@@ -230,7 +230,7 @@ def _grow_together(
     changed = set()
     for factor, axes in enumerate(candidates):
 
-        def fits(
+        def largest_fit(
             sub_axis: SubAxisTriple, before: int, factor: int = factor
         ) -> SubAxisTriple | None:
             kept: SubAxisTriple | None = sub_axis
@@ -240,7 +240,7 @@ def _grow_together(
                     kept = _fitting(kept, tensor, factor, before, prepared.sizes[factor])
             return kept
 
-        axes = _truncated(axes, fits)
+        axes = _truncated(axes, largest_fit)
         for index, tensor in enumerate(tensors):
             if _extend(tensor, factor, axes):
                 changed.add(index)
@@ -273,12 +273,12 @@ def _longest(
 ) -> SubAxisTriples:
     """The prefix of the candidate split that the tensor can take; () if it has as much already."""
 
-    def fits(sub_axis: SubAxisTriple, before: int) -> SubAxisTriple | None:
+    def largest_fit(sub_axis: SubAxisTriple, before: int) -> SubAxisTriple | None:
         return _fitting(sub_axis, tensor, factor, before, prepared.sizes[factor])
 
-    axes = _truncated(candidate, fits)
-    have = tensor.factors[factor].axes
-    if axes == have or not is_prefix(have, axes):
+    axes = _truncated(candidate, largest_fit)
+    split = tensor.factors[factor].axes
+    if axes == split or not is_prefix(split, axes):
         return ()
     return _truncated(axes, lambda sub_axis, _: _clear_of_others(sub_axis, tensor, factor))
 
@@ -293,9 +293,9 @@ def _no_further_than_results(
     """
     for result in tensors[prepared.results :]:
         if factor in result.factors:
-            have = result.factors[factor].axes
-            if have != axes and is_prefix(have, axes):
-                axes = have
+            split = result.factors[factor].axes
+            if split != axes and is_prefix(split, axes):
+                axes = split
     return axes
 
 
@@ -357,15 +357,15 @@ def _clear_of_others(sub_axis: SubAxisTriple, tensor: _Tensor, factor: int) -> S
     return kept
 
 
-def _truncated(axes: SubAxisTriples, fits: _Fits) -> SubAxisTriples:
+def _truncated(axes: SubAxisTriples, largest_fit: _FitFunction) -> SubAxisTriples:
     """The axes up to the first that does not fit, of which the fitting major factor is kept."""
     kept: list[SubAxisTriple] = []
     count = 1
     for sub_axis in axes:
-        found = fits(sub_axis, count)
-        if found is not None:
-            kept.append(found)
-        if found != sub_axis:
+        fit = largest_fit(sub_axis, count)
+        if fit is not None:
+            kept.append(fit)
+        if fit != sub_axis:
             break
         count *= sub_axis[2]
     return tuple(kept)

@@ -42,7 +42,7 @@ from shard_dialect.model.factor_projection import (
     unproject,
 )
 from shard_dialect.propagation.engine import Change, Engine
-from shard_dialect.propagation.graph import NOTHING, Graph, Node
+from shard_dialect.propagation.graph import NO_TENSOR, Graph, Node
 from shard_dialect.propagation.step import PreparedRule, factors_of
 from shard_dialect.propagation.visit_order import Strategy
 
@@ -58,8 +58,8 @@ class Upstream(Engine):
         self.traversal = traversal
         self._shardings = {
             value: annotation
-            for value, annotation in enumerate(graph.said)
-            if annotation is not None and not annotation.says_nothing
+            for value, annotation in enumerate(graph.annotations)
+            if annotation is not None and not annotation.is_unconstrained
         }
         """The annotation of each value, as the user wrote it or its op decided it."""
         self._seen: dict[tuple[int, int], Annotation] = {}
@@ -106,7 +106,7 @@ class Upstream(Engine):
 
     def _see(self, number: int, value: int, annotation: Annotation) -> None:
         """Record that an op uses a value with this annotation; the first record counts."""
-        if value != NOTHING and (number, value) not in self._seen:
+        if value != NO_TENSOR and (number, value) not in self._seen:
             self._seen[number, value] = annotation
             self._last_user[value] = number
 
@@ -115,14 +115,14 @@ class Upstream(Engine):
         return self._seen.get((self._last_user.get(value, -1), value))
 
     def _set(self, value: int, annotation: Annotation, node: Node) -> None:
-        if value != NOTHING and annotation != self.known(value):
+        if value != NO_TENSOR and annotation != self.known(value):
             self.learn(value, annotation)
             self.changes.append(Change(value, self.number(value), node))
         self._shardings[value] = annotation
 
     def _decide(self, number: int) -> None:
         node = self.graph.nodes[number]
-        prepared = self.graph.forms[node.form]
+        prepared = self.graph.rules[node.rule_number]
         requirements = list(self._requirements(node, prepared))
         names = {requirement.grid for requirement in requirements} | {prepared.pinned_on} - {None}
         if len(names) != 1:  # no shardings, or on two grids
@@ -142,7 +142,7 @@ class Upstream(Engine):
             else:
                 self._see(number, value, split)
 
-    def _requirements(self, node: Node, prepared: PreparedRule) -> Iterator[_Say]:
+    def _requirements(self, node: Node, prepared: PreparedRule) -> Iterator[_Requirement]:
         """The requirements of a node's tensors, results first, without scalar operands."""
         for index in (*range(prepared.results, len(node.values)), *range(prepared.results)):
             value = node.values[index]
@@ -153,7 +153,9 @@ class Upstream(Engine):
                 annotation = self._of_last_user(value)
             is_barred = node.to not in (None, "both", "backward" if is_result else "forward")
             if annotation is not None and not is_barred and (is_result or prepared.tensors[index]):
-                yield _Say.of(prepared, index, annotation, self.grids[annotation.grid], is_must)
+                yield _Requirement.of(
+                    prepared, index, annotation, self.grids[annotation.grid], is_must
+                )
 
     def _split(
         self, prepared: PreparedRule, index: int, value: int, loops: _Loops, grid: Grid
@@ -175,7 +177,7 @@ class Upstream(Engine):
 
 
 @dataclass(frozen=True, slots=True)
-class _Say:
+class _Requirement:
     """What the sharding of one tensor of an op requires of the loops."""
 
     grid: str
@@ -191,15 +193,15 @@ class _Say:
     @classmethod
     def of(
         cls, prepared: PreparedRule, index: int, annotation: Annotation, grid: Grid, is_must: bool
-    ) -> _Say:
-        found = factors_of(prepared, index, annotation, grid)
+    ) -> _Requirement:
+        factors = factors_of(prepared, index, annotation, grid)
         split = annotation.sharding.split_axes
         last = max((dim for dim, axes in enumerate(split) if axes), default=0)
         binding, splits = [], []
-        for dim, factors in enumerate(prepared.tensors[index]):
-            for factor in factors if split[dim] or dim not in annotation.open else ():
+        for dim, dim_factors in enumerate(prepared.tensors[index]):
+            for factor in dim_factors if split[dim] or dim not in annotation.open else ():
                 if factor not in prepared.blocked:
-                    splits.append((factor, found[factor].axes))
+                    splits.append((factor, factors[factor].axes))
                     binding += splits[-1:] if dim <= last else []
         exact = tuple(splits) if _is_plain(annotation) else None
         return cls(annotation.grid, is_must, tuple(binding), exact)
@@ -209,46 +211,49 @@ def _is_plain(annotation: Annotation) -> bool:
     return not annotation.sharding.halos and not annotation.sharding.offsets
 
 
-def _loops(requirements: Sequence[_Say], pinned: _Loops) -> _Loops | None:
+def _loops(requirements: Sequence[_Requirement], pinned: _Loops) -> _Loops | None:
     """How an op splits its loops; `None` without requirements, or if the musts contradict."""
     for may_move in (False, True):
-        taken = [requirement.is_must for requirement in requirements]
-        loops = _taken(requirements, taken, pinned, may_move)
+        included = [requirement.is_must for requirement in requirements]
+        loops = _loops_satisfying(requirements, included, pinned, may_move)
         if loops is None:
             continue
         for index in range(len(requirements)):
-            if not taken[index]:
-                taken[index] = True
-                more = _taken(requirements, taken, pinned, may_move)
-                taken[index] = more is not None
+            if not included[index]:
+                included[index] = True
+                more = _loops_satisfying(requirements, included, pinned, may_move)
+                included[index] = more is not None
                 loops = loops if more is None else more
-        return loops if pinned or any(taken) else None
+        return loops if pinned or any(included) else None
     return None
 
 
-def _taken(
-    requirements: Sequence[_Say], taken: Sequence[bool], pinned: _Loops, may_move: bool
+def _loops_satisfying(
+    requirements: Sequence[_Requirement], included: Sequence[bool], pinned: _Loops, may_move: bool
 ) -> _Loops | None:
-    """The loops that satisfy all requirements in `taken`; `None` if they contradict each other.
+    """The loops that satisfy all requirements in `included`; `None` if they contradict each other.
 
     Also `None` if a must sharding would change and `may_move` is false.
     """
     loops = dict(pinned)
-    for requirement, is_taken in zip(requirements, taken, strict=True):
+    for requirement, is_taken in zip(requirements, included, strict=True):
         for factor, axes in requirement.binding if is_taken else ():
-            have = loops.get(factor)
+            axes_before = loops.get(factor)
             others = [sub_axis for other in loops.keys() - {factor} for sub_axis in loops[other]]
-            if (have and have != axes) or any(overlaps(a, b) for a in axes for b in others):
+            if (axes_before and axes_before != axes) or any(
+                overlaps(a, b) for a in axes for b in others
+            ):
                 return None
             loops[factor] = axes
     if not may_move and any(
-        requirement.is_must and not _stays(requirement, loops) for requirement in requirements
+        requirement.is_must and not _is_unchanged(requirement, loops)
+        for requirement in requirements
     ):
         return None
     return loops
 
 
-def _stays(requirement: _Say, loops: _Loops) -> bool:
+def _is_unchanged(requirement: _Requirement, loops: _Loops) -> bool:
     return requirement.exact is not None and all(
         loops.get(f, ()) == axes for f, axes in requirement.exact
     )

@@ -62,15 +62,17 @@ _BY_ROLE: dict[Role, tuple[Direction, ...]] = {
 }
 
 
-def directions(form: PreparedRule, role: Role, used_once: bool, stage: int) -> Directions:
+def directions(prepared: PreparedRule, role: Role, used_once: bool, stage: int) -> Directions:
     """The direction in which a stage passes shardings along each factor."""
-    now = _BY_ROLE[role][stage]
-    before: Direction = "none"
+    direction = _BY_ROLE[role][stage]
+    earlier: Direction = "none"
     if stage == 0 and not used_once:
-        now = "none"
+        direction = "none"
     if stage == 2:
-        before = _BY_ROLE[role][1]
-    count = len(form.sizes)
+        earlier = _BY_ROLE[role][1]
+    count = len(prepared.sizes)
     if stage == 2 and role not in ("elementwise", "pass"):
-        return tuple(before if factor in form.special else now for factor in range(count))
-    return (now,) * count
+        return tuple(
+            earlier if factor in prepared.special else direction for factor in range(count)
+        )
+    return (direction,) * count

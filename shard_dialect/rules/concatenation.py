@@ -15,11 +15,13 @@ from shard_dialect.ir.building.masking import as_index, switch_at
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.partitioned_op import PartitionedOp, places
+from shard_dialect.rules.partitioned_op import PartitionedOp, device_indices
 from shard_dialect.rules.query import Query
 
 
-def joined_along(query: Query, along: int, kind: Kind = "whole", role: Role = "") -> ShardingRule:
+def joined_along(
+    query: Query, along: int, kind: Kind = "need_replication", role: Role = ""
+) -> ShardingRule:
     """The rule of a concatenation along dimension `along`; all other dimensions pass.
 
     The joined dimension is a factor of this `kind`, which each operand is read along in windows.
@@ -35,12 +37,12 @@ def joined_along(query: Query, along: int, kind: Kind = "whole", role: Role = ""
 
 def _windows(query: Query, dim: int) -> list[Windows | None]:
     """The windows in which the result reads each operand along `dim`."""
-    made = query.results[0]
+    result = query.results[0]
     sizes = [shape[dim] for shape in query.operands if shape is not None]
-    if made is None:
+    if result is None:
         return []
     return [
-        Windows(size, made[dim], 1, 1, begin)
+        Windows(size, result[dim], 1, 1, begin)
         for size, begin in zip(sizes, _begins(sizes), strict=True)
     ]
 
@@ -51,16 +53,16 @@ def _begins(sizes: Sequence[int]) -> list[int]:
 
 def partition_joined(partitioned: PartitionedOp, dim: int) -> None:
     """Replace the op by selects between its operands, which are as large as the result's shard."""
-    made = partitioned.result
-    if not made.is_split(dim):
+    result = partitioned.result
+    if not result.is_split(dim):
         return
-    op, size = partitioned.op, made.shape[dim]
-    sizes = [shard.whole[dim] for shard in partitioned.operands if shard is not None]
+    op, size = partitioned.op, result.shape[dim]
+    sizes = [shard.global_shape[dim] for shard in partitioned.operands if shard is not None]
     with ir.InsertionPoint(op), op.location:
         value = op.operands[0]
         for operand, begin in list(zip(op.operands, _begins(sizes), strict=True))[1:]:
-            starts = [begin - size * device for device in places(made.devices[dim])]
-            at = as_index(made.own(dim, [min(max(start, 0), size) for start in starts]))
+            starts = [begin - size * device for device in device_indices(result.devices[dim])]
+            at = as_index(result.own(dim, [min(max(start, 0), size) for start in starts]))
             value = switch_at(value, operand, dim, at)
     op.results[0].replace_all_uses_with(value)
     op.erase()

@@ -19,10 +19,11 @@ from shard_dialect.model.rule import Dims, Role
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.query import Query
 
-Kind = Reduction | Literal["passed", "whole", "permuted"]
-"""A passed factor may be split freely, a whole one must not be. Nor may a permuted one, because
-results belong to other devices' shards. Splitting a reduced one makes the results partial."""
-Places = Sequence[int | None]
+Kind = Reduction | Literal["passed", "need_replication", "permuted"]
+"""A passed factor may be split freely, one that needs replication must not be. Nor may a permuted
+one, because results belong to other devices' shards. Splitting a reduced one makes the results
+partial."""
+FactorDims = Sequence[int | None]
 """A factor's dimension in each operand, or each result; `None`, or left out, where it has none."""
 
 
@@ -37,10 +38,10 @@ class Factors:
         self.operands: tuple[Shape, ...] = tuple(shape or () for shape in query.operands)
         self.results: tuple[Shape, ...] = tuple(shape or () for shape in query.results)
         self._sizes: list[int] = []
-        self._operands = [_bare(shape) for shape in query.operands]
-        self._results = [_bare(shape) for shape in query.results]
+        self._operands = [_empty_dims(shape) for shape in query.operands]
+        self._results = [_empty_dims(shape) for shape in query.results]
         self._reductions: list[tuple[int, Reduction]] = []
-        self._whole: set[int] = set()
+        self._need_replication: set[int] = set()
         self._permuted: set[int] = set()
         self._blocked: set[int] = set()
         self._windows: list[Window] = []
@@ -48,8 +49,8 @@ class Factors:
     def add(
         self,
         size: int,
-        operands: Places,
-        results: Places = (),
+        operands: FactorDims,
+        results: FactorDims = (),
         kind: Kind = "passed",
         *,
         blocked: bool = False,
@@ -57,17 +58,17 @@ class Factors:
     ) -> None:
         """Add a factor, minor to those before it in the same dimensions.
 
-        A permuted or whole factor may be split if `windows` has the windows in which each operand
-        is read, `None` for an operand that is read without windows.
+        A factor that is permuted or needs replication may be split if `windows` has the windows in
+        which each operand is read, `None` for an operand that is read without windows.
         """
         factor = len(self._sizes)
         self._sizes.append(size)
-        for tensors, places in ((self._operands, operands), (self._results, results)):
-            for dims, dim in zip(tensors, places, strict=False):
+        for tensors, tensor_dims in ((self._operands, operands), (self._results, results)):
+            for dims, dim in zip(tensors, tensor_dims, strict=False):
                 if dims is not None and dim is not None and (size != 1 or not dims[dim]):
                     dims[dim] += (factor,)
-        if kind == "whole":
-            self._whole.add(factor)
+        if kind == "need_replication":
+            self._need_replication.add(factor)
         elif kind == "permuted":
             self._permuted.add(factor)
         elif kind != "passed":
@@ -75,9 +76,9 @@ class Factors:
         if blocked:
             self._blocked.add(factor)
         self._windows += [
-            Window(factor, number, dim, found)
-            for number, (dim, found) in enumerate(zip(operands, windows, strict=False))
-            if dim is not None and found is not None
+            Window(factor, number, dim, over)
+            for number, (dim, over) in enumerate(zip(operands, windows, strict=False))
+            if dim is not None and over is not None
         ]
 
     def add_to_all(
@@ -100,10 +101,10 @@ class Factors:
         """The sharding rule of these factors."""
         return ShardingRule(
             tuple(self._sizes),
-            tuple(map(_done, self._operands)),
-            tuple(map(_done, self._results)),
+            tuple(map(_as_tuples, self._operands)),
+            tuple(map(_as_tuples, self._results)),
             tuple(self._reductions),
-            frozenset(self._whole),
+            frozenset(self._need_replication),
             frozenset(self._permuted),
             frozenset(self._blocked),
             inits,
@@ -112,9 +113,9 @@ class Factors:
         )
 
 
-def _bare(shape: Shape | None) -> list[tuple[int, ...]] | None:
+def _empty_dims(shape: Shape | None) -> list[tuple[int, ...]] | None:
     return None if shape is None else [()] * len(shape)
 
 
-def _done(dims: list[tuple[int, ...]] | None) -> Dims | None:
+def _as_tuples(dims: list[tuple[int, ...]] | None) -> Dims | None:
     return None if dims is None else tuple(dims)

@@ -36,7 +36,7 @@ from shard_dialect.rules.partial_values import Numbers, PartialFunction, Partial
 from shard_dialect.rules.partitioned_op import PartitionFunction
 from shard_dialect.rules.query import Query
 
-_Given = TypeVar("_Given", bound="RuleFunction | str")
+_Registered = TypeVar("_Registered", bound="RuleFunction | str")
 
 RECORDS: dict[str, OpRecord] = {
     **arith_math.RECORDS,
@@ -55,25 +55,25 @@ def sharding_rule(
     padding: PaddingFunction | None = None,
     partial: PartialFunction | None = None,
     lowering: LoweringFunction | None = None,
-) -> Callable[[_Given], _Given]:
+) -> Callable[[_Registered], _Registered]:
     """Register the decorated function, or a rule as text, as the rule of the ops called `names`.
 
     `OpRecord` describes the other functions. An earlier record of the same op is replaced.
     """
 
-    def register(given: _Given) -> _Given:
-        rule: RuleFunction = (lambda _: given) if isinstance(given, str) else given
+    def register(registered: _Registered) -> _Registered:
+        rule: RuleFunction = (lambda _: registered) if isinstance(registered, str) else registered
         for name in names:
             RECORDS[name] = OpRecord(rule, partition, padding, partial, lowering)
-        return given
+        return registered
 
     return register
 
 
 def record_of(op: ir.Operation) -> OpRecord | None:
     """The record of the op's name; `linalg` ops without one get that of structured ops."""
-    found = RECORDS.get(op.name)
-    return linalg_records.STRUCTURED if found is None and op.name.startswith("linalg.") else found
+    record = RECORDS.get(op.name)
+    return linalg_records.STRUCTURED if record is None and op.name.startswith("linalg.") else record
 
 
 def rule_of(op: ir.Operation) -> ShardingRule | None:
@@ -86,10 +86,10 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
     query = Query.of(op) if function else None
     if function is None or query is None:
         return None
-    found = function(query)
-    if isinstance(found, str):
-        return read_rule(found, (*query.operands, *query.results)).rule
-    return found
+    rule = function(query)
+    if isinstance(rule, str):
+        return read_rule(rule, (*query.operands, *query.results)).rule
+    return rule
 
 
 def _function_of(op: ir.Operation) -> RuleFunction | None:
@@ -111,11 +111,11 @@ def carries(
     record = record_of(op)
     if record is None or record.partial is None or _is_bool(op):
         return None
-    found = record.partial(PartialQuery(op, rule, numbers, reduction, narrow))
-    if found is not None and op.name.startswith("linalg."):
+    partial_operands = record.partial(PartialQuery(op, rule, numbers, reduction, narrow))
+    if partial_operands is not None and op.name.startswith("linalg."):
         count = len(op.operands)
-        return found | set(range(count - len(op.results), count))
-    return found
+        return partial_operands | set(range(count - len(op.results), count))
+    return partial_operands
 
 
 def _is_bool(op: ir.Operation) -> bool:

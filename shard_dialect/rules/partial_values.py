@@ -101,10 +101,10 @@ def reduces(query: PartialQuery) -> Numbers | None:
 
 def converts(query: PartialQuery) -> Numbers | None:
     """For conversions between floats; rounding preserves maxima and minima, but not sums."""
-    given, made = query.op.operands[0], query.op.results[0]
-    if query.reduction == "product" or not (_is_float(given) and _is_float(made)):
+    source, target = query.op.operands[0], query.op.results[0]
+    if query.reduction == "product" or not (_is_float(source) and _is_float(target)):
         return None
-    widens = made.type.element_type.width > given.type.element_type.width
+    widens = target.type.element_type.width > source.type.element_type.width
     is_exact = widens or query.reduction != "sum"
     return query.numbers if is_exact or query.narrow else None
 

@@ -13,7 +13,7 @@ from shard_dialect.model.window import MOST_SHARDS
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One device's shard of a tensor: `whole` is the global shape, `shape` the local one.
+    """One device's shard of a tensor: `global_shape` is the global shape, `shape` the local one.
 
     `halos` has, for each dimension, the sizes of the halo before and after, which `shape` includes.
     `devices` has the number of shards of each dimension. In an uneven dimension the last shards are
@@ -23,7 +23,7 @@ class Shard:
     for this device's index along the dimension.
     """
 
-    whole: Shape
+    global_shape: Shape
     shape: Shape
     own: Callable[[int, Sequence[int]], ir.Value]
     halos: tuple[tuple[int, int], ...]
@@ -35,7 +35,7 @@ class Shard:
 
     def is_uneven(self, dim: int) -> bool:
         """Whether dimension `dim` is uneven."""
-        return self.devices[dim] * self.size(dim) != self.whole[dim]
+        return self.devices[dim] * self.size(dim) != self.global_shape[dim]
 
     def size(self, dim: int) -> int:
         """The local size of dimension `dim`, without halos."""
@@ -44,16 +44,19 @@ class Shard:
     def begin(self, dim: int) -> ir.Value:
         """The global index of the first element of this device's shard, a `tensor<1xi64>`."""
         size = self.size(dim)
-        return self.own(dim, [size * device for device in places(self.devices[dim])])
+        return self.own(dim, [size * device for device in device_indices(self.devices[dim])])
 
     def end(self, dim: int) -> ir.Value:
         """The local index, halos included, at which the tensor ends, a `tensor<1xi64>`."""
         size, (low, _) = self.size(dim), self.halos[dim]
-        ends = [self.whole[dim] + low - size * device for device in places(self.devices[dim])]
+        ends = [
+            self.global_shape[dim] + low - size * device
+            for device in device_indices(self.devices[dim])
+        ]
         return self.own(dim, [min(max(end, 0), self.shape[dim]) for end in ends])
 
 
-def places(count: int) -> range:
+def device_indices(count: int) -> range:
     """The indices of `count` devices along a dimension; raises `ShardingError` if too many."""
     if count > MOST_SHARDS:
         raise ShardingError(
@@ -77,16 +80,16 @@ class PartitionedOp:
 
     def operand(self, number: int) -> Shard:
         """The shard of an operand, which must be a tensor."""
-        found = self.operands[number]
-        assert found is not None, "an op is cut along tensors"
-        return found
+        shard = self.operands[number]
+        assert shard is not None, "only tensors are sharded"
+        return shard
 
     @property
     def result(self) -> Shard:
         """The shard of the first result, which must be a tensor."""
-        found = self.results[0]
-        assert found is not None, "an op is cut along tensors"
-        return found
+        shard = self.results[0]
+        assert shard is not None, "only tensors are sharded"
+        return shard
 
     def devices(self, factor: int) -> int:
         """The number of devices that split the factor, from the results that have it alone."""

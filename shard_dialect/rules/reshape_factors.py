@@ -46,7 +46,7 @@ def reshaped(operand: Shape, result: Shape) -> ShardingRule:
     first, second = ({factor for dim in side.dims for factor in dim} for side in sides)
     operands, results = ((tuple(side.dims),) for side in sides)
     return ShardingRule(
-        tuple(sizes), operands, results, whole=frozenset(first ^ second), role="pass"
+        tuple(sizes), operands, results, need_replication=frozenset(first ^ second), role="pass"
     )
 
 

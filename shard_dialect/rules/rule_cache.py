@@ -36,14 +36,14 @@ class RuleMemo:
     """The rules of one module's ops. Equal rules are one object."""
 
     def __init__(self) -> None:
-        self._found: dict[Hashable, ShardingRule | None] = {}
+        self._rules: dict[Hashable, ShardingRule | None] = {}
         self._kept: dict[ShardingRule | None, ShardingRule | None] = {}
 
     def rule_of(self, op: Op, values: Sequence[Value]) -> ShardingRule | None:
         """As `rules.rule_of`; the cache key is all that a rule may depend on."""
         if op.name in _BY_NEIGHBOURS:
-            found = rule_of(op.handle)
-            return self._kept.setdefault(found, found)
+            rule = rule_of(op.handle)
+            return self._kept.setdefault(rule, rule)
         key = (
             op.name,
             tuple([values[value].kind for value in op.operands]),
@@ -51,10 +51,10 @@ class RuleMemo:
             tuple(op.handle.attributes.items()) if op.name not in build.CONSTANTS else None,
             _body_of(op),
         )
-        if key not in self._found:
-            found = rule_of(op.handle)
-            self._found[key] = self._kept.setdefault(found, found)
-        return self._found[key]
+        if key not in self._rules:
+            rule = rule_of(op.handle)
+            self._rules[key] = self._kept.setdefault(rule, rule)
+        return self._rules[key]
 
 
 def _body_of(op: Op) -> Hashable:

@@ -16,13 +16,13 @@ from shard_dialect.rules.partitioned_op import PartitionedOp
 
 def may_be_uneven(op: ir.Operation, rule: ShardingRule) -> frozenset[int]:
     """The factors of the op that may be split unevenly."""
-    found = rule.may_be_uneven
+    factors = rule.may_be_uneven
     if op.name.startswith("linalg.") and not may_be_padded(op):
         return frozenset()
     reduced = frozenset(rule.reduction_of)
-    if not reduced & found or _padding(op, rule) is not None:
-        return found
-    return found - reduced
+    if not reduced & factors or _padding(op, rule) is not None:
+        return factors
+    return factors - reduced
 
 
 def _padding(op: ir.Operation, rule: ShardingRule) -> list[Filling] | None:
@@ -37,7 +37,7 @@ def fill_padding(partitioned: PartitionedOp) -> None:
     if not any(shard.is_uneven(dim) for shard in shards for dim in range(len(shard.shape))):
         return
     for filling in [*_past_ends(rule), *(_padding(op, rule) or ())]:
-        dims, shard = rule.cut_operands[filling.operand], partitioned.operands[filling.operand]
+        dims, shard = rule.windowed_operands[filling.operand], partitioned.operands[filling.operand]
         if dims is None or shard is None:
             continue
         along = [
@@ -58,5 +58,5 @@ def _past_ends(rule: ShardingRule) -> list[Filling]:
     return [
         Filling(each.operand, frozenset({each.factor}), each.windows.fill)
         for each in rule.windows
-        if each.windows.fill is not None and not each.windows.stay_inside
+        if each.windows.fill is not None and not each.windows.stay_in_bounds
     ]

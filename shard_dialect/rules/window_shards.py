@@ -35,18 +35,18 @@ class WindowDimension:
         is_padded = self.low != 0 or self.high != 0
         return self.size == 1 and self.stride == 1 and self.base == 1 and not is_padded
 
-    def over(self, size: int, made: int, fill: Reduction | None) -> Windows | None:
-        """`made` windows over `size` elements, with the identity of `fill` in the padding.
+    def over(self, size: int, count: int, fill: Reduction | None) -> Windows | None:
+        """`count` windows over `size` elements, with the identity of `fill` in the padding.
 
         `None` where windows read padding and `fill` is `None`.
         """
-        reach = (self.size - 1) * self.dilation + 1
-        return inside(Windows(size, made, self.stride, reach, self.low, self.base, fill))
+        extent = (self.size - 1) * self.dilation + 1
+        return inside(Windows(size, count, self.stride, extent, self.low, self.base, fill))
 
 
 def inside(windows: Windows) -> Windows | None:
     """The same windows; `None` where they read padding of unknown content."""
-    return windows if windows.fill is not None or windows.stay_inside else None
+    return windows if windows.fill is not None or windows.stay_in_bounds else None
 
 
 def read_windows(partitioned: PartitionedOp) -> None:
@@ -54,12 +54,12 @@ def read_windows(partitioned: PartitionedOp) -> None:
     for window in partitioned.rule.windows:
         reading = _reading(partitioned, window)
         value = partitioned.op.operands[window.operand]
-        if reading is None or value.type.shape[window.dim] == reading.taken:
+        if reading is None or value.type.shape[window.dim] == reading.count:
             continue
         with ir.InsertionPoint(partitioned.op), partitioned.op.location:
             begin = _begin(partitioned, window, reading.begins)
-            partitioned.op.operands[window.operand] = build.part_of(
-                value, begin, reading.taken, window.dim
+            partitioned.op.operands[window.operand] = build.extract_slice(
+                value, begin, reading.count, window.dim
             )
 
 
@@ -70,17 +70,17 @@ def _begin(partitioned: PartitionedOp, window: Window, begins: Sequence[int]) ->
 
 
 def padding_of(
-    partitioned: PartitionedOp, operand: int, dim: int, whole: tuple[int, int]
+    partitioned: PartitionedOp, operand: int, dim: int, global_padding: tuple[int, int]
 ) -> tuple[int, int]:
     """The padding before and after what a device's windows read of dimension `dim` of an operand.
 
-    `whole` is the padding of the global op, for a dimension that is not split.
+    `global_shape` is the padding of the global op, for a dimension that is not split.
     """
     for window in partitioned.rule.windows:
         if (window.operand, window.dim) == (operand, dim):
             reading = _reading(partitioned, window)
-            return (reading.lead, reading.trail) if reading else whole
-    return whole
+            return (reading.lead, reading.trail) if reading else global_padding
+    return global_padding
 
 
 def _reading(partitioned: PartitionedOp, window: Window) -> Reading | None:

@@ -39,15 +39,15 @@ def shapes_in(path: str) -> dict[str, Shape]:
 
 def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
     """The arrays `arg0`, `arg1`, ... of a `.npz` file; raise unless their types are `types`."""
-    given = _arrays(path)
+    arrays = _arrays(path)
     names = [f"arg{index}" for index in range(len(types))]
-    if sorted(given) != sorted(names):
-        found = ", ".join(sorted(given)) or "none"
+    if sorted(arrays) != sorted(names):
+        found = ", ".join(sorted(arrays)) or "none"
         raise ShardError(f"'{path}' holds {found}; expected {', '.join(names) or 'none'}")
     for name, type_ in zip(names, types, strict=True):
-        _check_type(path, name, given[name], type_)
+        _check_type(path, name, arrays[name], type_)
     return [
-        np.asarray(given[name].view(type_.dtype), order="C")
+        np.asarray(arrays[name].view(type_.dtype), order="C")
         for name, type_ in zip(names, types, strict=True)
     ]
 

@@ -41,10 +41,10 @@ class Report:
     def of(cls, calls: Sequence[Site]) -> Report:
         """The report for these collectives."""
         silent = AllSlice | Mask
-        told = [
+        entries = [
             site for site in calls if not isinstance(site.step, silent) and site.phase != "done"
         ]
-        return cls(tuple(map(_entry, told)))
+        return cls(tuple(map(_entry, entries)))
 
     @property
     def bytes_moved(self) -> int:

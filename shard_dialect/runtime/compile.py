@@ -14,7 +14,7 @@ from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.reachable_functions import keep_connected, keep_reached
 from shard_dialect.runtime.xla.xla_devices import XlaExecutable
 
-_GIVEN = Sizes()
+_NO_SIZES = Sizes()
 """The sizes for programs that leave none open."""
 
 
@@ -23,7 +23,7 @@ def parsed(source: Source, entry: str | None, sizes: Sizes) -> tuple[ir.Module, 
     module = source.parse()
     name = choose_entry(module.operation, entry)
     keep_connected(module.operation, name)
-    sizes.give(module, name)
+    sizes.apply_to(module, name)
     return module, name
 
 
@@ -32,7 +32,7 @@ def compile_sharded(
     entry: str | None = None,
     cache: Cache | None = None,
     *,
-    sizes: Sizes = _GIVEN,
+    sizes: Sizes = _NO_SIZES,
     native_mpi: bool = False,
 ) -> Executable:
     """Compile the program that each device runs, from any form, for certain sizes.
@@ -42,26 +42,28 @@ def compile_sharded(
     lower = "lower{target=mpi}" if native_mpi else "lower"
 
     def compile_it() -> Executable:
-        with source.places():
+        with source.file_locations():
             module, name = parsed(source, entry, sizes)
             run_pipeline(module, "spmd")
             keep_reached(module.operation, name)
             run_pipeline(module, lower)
-            made = Executable(module, name)
-            if made.program.handles and not native_mpi:
+            executable = Executable(module, name)
+            if executable.program.handles and not native_mpi:
                 raise ShardError("the program was lowered for MPI: run it with --backend=mpi")
-            return made
+            return executable
 
     if cache is None:
         return compile_it()
-    return cache.executable(["sharded", lower, *_parts(source, sizes), entry or ""], compile_it)
+    return cache.executable(
+        ["sharded", lower, *_cache_key_parts(source, sizes), entry or ""], compile_it
+    )
 
 
 def compile_for_xla(
-    source: Source, entry: str | None = None, *, sizes: Sizes = _GIVEN
+    source: Source, entry: str | None = None, *, sizes: Sizes = _NO_SIZES
 ) -> XlaExecutable:
     """Compile the program that each device runs by XLA, from any form but the lowered one."""
-    with source.places():
+    with source.file_locations():
         module, name = parsed(source, entry, sizes)
         run_pipeline(module, "spmd")
         keep_reached(module.operation, name)
@@ -69,17 +71,17 @@ def compile_for_xla(
 
 
 def compile_reference(
-    source: Source, entry: str, *, sizes: Sizes = _GIVEN, by: Judge | None = None
+    source: Source, entry: str, *, sizes: Sizes = _NO_SIZES, by: Judge | None = None
 ) -> Reference:
     """Compile the unsharded program, without the passes that shard, for the judge `by`."""
-    with source.places():
+    with source.file_locations():
         module, _ = parsed(source, entry, sizes)
         keep_reached(module.operation, entry)
         run_pipeline(module, "import,erase-sharding")
         return judged_by(module.operation, entry, by)
 
 
-def _parts(source: Source, sizes: Sizes) -> tuple[str | bytes, ...]:
+def _cache_key_parts(source: Source, sizes: Sizes) -> tuple[str | bytes, ...]:
     """Everything of a program on which its compilation, or a diagnostic, depends."""
     changes, key = repr(source.changes), sizes.key(source.text)
     return source.name, source.text, source.pretty or "", changes, key

@@ -82,7 +82,7 @@ class CompiledProgram:
 
     def text(self, form: Form) -> str:
         """The program in one of its forms, as text."""
-        with make_context(), self._source.places():
+        with make_context(), self._source.file_locations():
             module = self._source.parse()
             run_pipeline(module, _PIPELINES[form])
             return str(module.operation.get_asm())
@@ -115,7 +115,7 @@ class CompiledProgram:
         return suspect.error(reference, inputs, self.world, verdict.failure)
 
     def _inputs(self, arguments: Sequence[Any]) -> list[Array]:
-        types = [each.whole for each in self.program.arguments]
+        types = [each.global_type for each in self.program.arguments]
         if len(arguments) != len(types):
             raise ShardError(
                 f"@{self.program.entry} takes {len(types)} arguments, and was given "
@@ -125,7 +125,7 @@ class CompiledProgram:
         return [_checked(number, argument, type_) for number, (argument, type_) in pairs]
 
     def _drawn(self, seed: int) -> list[Array]:
-        return random_inputs([each.whole for each in self.program.arguments], seed)
+        return random_inputs([each.global_type for each in self.program.arguments], seed)
 
     def _run(self, inputs: Sequence[Array]) -> list[list[Array]]:
         shards = [self.program.scatter(inputs, rank) for rank in self.world.ranks]

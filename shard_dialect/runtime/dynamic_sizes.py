@@ -17,7 +17,7 @@ from shard_dialect.ir.function import name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.walk import body
 from shard_dialect.passes.specialize.known_shapes import written
-from shard_dialect.passes.specialize.propagate_shapes import leaves_open
+from shard_dialect.passes.specialize.propagate_shapes import has_open_sizes
 from shard_dialect.passes.specialize.specialize import Specialize
 from shard_dialect.runtime.array_files import shapes_in
 
@@ -41,17 +41,17 @@ class Sizes:
         may_be_open = isinstance(text, bytes) or "?" in text
         if not may_be_open and not self.shapes and not self.grid:
             return ""
-        given = sorted(shapes_in(self.inputs).items()) if self.inputs and not self.shapes else ()
-        return repr((self.shapes, self.grid, given, self.devices))
+        shapes = sorted(shapes_in(self.inputs).items()) if self.inputs and not self.shapes else ()
+        return repr((self.shapes, self.grid, shapes, self.devices))
 
-    def give(self, module: ir.Module, entry: str) -> None:
+    def apply_to(self, module: ir.Module, entry: str) -> None:
         """Specialize the module in place, if it leaves sizes open or sizes are given.
 
         Raises a `ShardError` for sizes that contradict the program, or are missing.
         """
         shapes = self.shapes or self._shapes(find_function(module.operation, entry))
         grid = self._grid(module.operation)
-        if shapes or grid or leaves_open(module.operation):
+        if shapes or grid or has_open_sizes(module.operation):
             Specialize(entry, shapes, grid).run(module)
 
     def _shapes(self, handle: ir.Operation) -> str:
@@ -66,15 +66,15 @@ class Sizes:
                 f"argument {number} of @{name_of(handle)} is a {types[number]}: give the shapes of "
                 "the arguments, with --shapes or by --inputs",
             )
-        found = shapes_in(self.inputs)
+        shapes = shapes_in(self.inputs)
         names = [f"arg{number}" if each else "" for number, each in enumerate(is_open)]
         for name in names:
-            if name and name not in found:
+            if name and name not in shapes:
                 raise ShardError(
-                    f"'{self.inputs}' holds {', '.join(sorted(found)) or 'none'}, and no {name}, "
+                    f"'{self.inputs}' holds {', '.join(sorted(shapes)) or 'none'}, and no {name}, "
                     "whose sizes the program leaves open"
                 )
-        return ",".join(written(found[name]) if name else "" for name in names)
+        return ",".join(written(shapes[name]) if name else "" for name in names)
 
     def _grid(self, module: ir.Operation) -> str:
         """The shape for the grid with unknown sizes; by the number of ranks if one is unknown."""

@@ -52,9 +52,9 @@ class Executable:
     @classmethod
     def of(cls, code: Code, library: Library) -> Executable:
         """The executable of code that was compiled before."""
-        made = cls.__new__(cls)
-        made._start(code, library)
-        return made
+        executable = cls.__new__(cls)
+        executable._start(code, library)
+        return executable
 
     def _start(self, code: Code, library: Library) -> None:
         self.code, self.library = code, library
@@ -89,8 +89,8 @@ class Executable:
             raise ShardError("the program calls MPI itself: run it by MPI, with --backend=mpi")
         outputs = [each.take() for each in self._results]
         frame = self._free_frame()
-        given = [np.ascontiguousarray(array) for array in inputs]
-        frame.point_at([*given, *outputs])
+        arrays = [np.ascontiguousarray(array) for array in inputs]
+        frame.point_at([*arrays, *outputs])
         self._device.communicator = communicator
         self._device.error = None
         self._entry(frame.address)

@@ -50,11 +50,11 @@ def versions() -> dict[str, str]:
 
 def digest(*parts: str | bytes) -> str:
     """A short digest of the content."""
-    found = sha256()
-    for part in parts:
-        data = part.encode(errors="surrogateescape") if isinstance(part, str) else part
-        found.update(len(data).to_bytes(8, "little") + data)
-    return found.hexdigest()[:_LENGTH]
+    hash_ = sha256()
+    for text in parts:
+        data = text.encode(errors="surrogateescape") if isinstance(text, str) else text
+        hash_.update(len(data).to_bytes(8, "little") + data)
+    return hash_.hexdigest()[:_LENGTH]
 
 
 def digest_of(source: Source) -> str:
@@ -75,25 +75,25 @@ def digest_of_inputs(path: str) -> str:
 
 
 def _content(stream: IO[bytes]) -> str:
-    found = sha256()
+    hash_ = sha256()
     with stream:
         while chunk := stream.read(_CHUNK):
-            found.update(chunk)
-    return found.hexdigest()
+            hash_.update(chunk)
+    return hash_.hexdigest()
 
 
-def agree(world: World, mine: Mapping[str, str], program: Source) -> bool:
+def agree(world: World, own_values: Mapping[str, str], program: Source) -> bool:
     """Raise unless all ranks have the same; return whether each has a program of its own.
 
     Programs of single devices are compared by `agree_on_talk`, once they are read.
     """
     text = program.text if isinstance(program.text, bytes) else program.text.encode()
     is_marked = DEVICE.encode() in text
-    shared = world.share([json.dumps([{**mine, PROGRAM: digest_of(program)}, is_marked])])
-    found = [json.loads(each) for each in shared]
-    of_all = {rank: items for rank, (items, _) in enumerate(found)}
+    shared = world.share([json.dumps([{**own_values, PROGRAM: digest_of(program)}, is_marked])])
+    values = [json.loads(each) for each in shared]
+    of_all = {rank: items for rank, (items, _) in enumerate(values)}
     differing = _differing(of_all)
-    has_own = PROGRAM in differing and all(is_marked for _, is_marked in found)
+    has_own = PROGRAM in differing and all(is_marked for _, is_marked in values)
     _refuse(of_all, [each for each in differing if not (has_own and each == PROGRAM)])
     return has_own
 
@@ -105,13 +105,13 @@ def agree_on_talk(world: World, program: Program, rank: int) -> None:
     must execute the same collectives in the same order. Point-to-point messages are not compared.
     """
     shared = world.share([json.dumps([_boundary(program), _talk(program, rank)])])
-    found = [json.loads(each) for each in shared]
-    boundaries = {number: {_BOUNDARY: boundary} for number, (boundary, _) in enumerate(found)}
+    digests = [json.loads(each) for each in shared]
+    boundaries = {number: {_BOUNDARY: boundary} for number, (boundary, _) in enumerate(digests)}
     _refuse(boundaries, _differing(boundaries))
-    for group in sorted({group for _, talk in found for group in talk}):
+    for group in sorted({group for _, talk in digests for group in talk}):
         members = [int(each) for each in group.split()]
         name = f"what ranks {', '.join(group.split())} do together"
-        talks = {each: {name: found[each][1].get(group, "nothing")} for each in members}
+        talks = {each: {name: digests[each][1].get(group, "nothing")} for each in members}
         _refuse(talks, _differing(talks))
 
 
@@ -120,7 +120,7 @@ _BOUNDARY = "what the program takes and gives"
 
 def _boundary(program: Program) -> str:
     sides = [
-        f"{each.whole} {each.sharding} {each.stage}"
+        f"{each.global_type} {each.sharding} {each.stage}"
         for each in (*program.arguments, *program.results)
     ]
     kind = "all devices" if program.device is None else "one device"
@@ -129,13 +129,13 @@ def _boundary(program: Program) -> str:
 
 def _talk(program: Program, rank: int) -> dict[str, str]:
     """The device's collectives with others, by the others' ranks."""
-    found: dict[str, list[str]] = {}
+    by_group: dict[str, list[str]] = {}
     for site in program.calls:
         if not isinstance(site.step, Send | Receive):
             group = " ".join(map(str, site.grid.group_of(rank, site.step.axes)))
-            said = f"{site.step} {site.source} {site.target} {site.phase}"
-            found.setdefault(group, []).append(said)
-    return {group: digest(*said) for group, said in found.items()}
+            description = f"{site.step} {site.source} {site.target} {site.phase}"
+            by_group.setdefault(group, []).append(description)
+    return {group: digest(*description) for group, description in by_group.items()}
 
 
 _Items = Mapping[int, Mapping[str, str]]
@@ -149,16 +149,16 @@ def _differing(of_all: _Items) -> list[str]:
 
 def _refuse(of_all: _Items, names: Iterable[str]) -> None:
     """Raise if there are any names: all ranks raise the same error."""
-    found = []
+    problems = []
     for name in names:
         having: dict[str, list[int]] = {}
         for rank, items in of_all.items():
             having.setdefault(items.get(name, "nothing"), []).append(rank)
         values = [f"{value or 'not given'} on {_ranks(ranks)}" for value, ranks in having.items()]
         more = f" and {len(values) - _SHOWN} others" if len(values) > _SHOWN else ""
-        found.append(f"{name} is {', '.join(values[:_SHOWN])}{more}")
-    if found:
-        raise ShardError(f"the ranks differ: {'; '.join(found)}")
+        problems.append(f"{name} is {', '.join(values[:_SHOWN])}{more}")
+    if problems:
+        raise ShardError(f"the ranks differ: {'; '.join(problems)}")
 
 
 def _ranks(numbers: Sequence[int]) -> str:

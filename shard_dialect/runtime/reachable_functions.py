@@ -52,14 +52,14 @@ def _named(module: ir.Operation) -> _Named:
 
 
 def _closure(names: Iterable[str], to: _Named) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             waiting += to[name]
-    return found
+    return reached
 
 
 def _keep(module: ir.Operation, names: set[str]) -> None:

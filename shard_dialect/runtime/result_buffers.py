@@ -42,16 +42,18 @@ class Frame:
 
     def __init__(self, types: Sequence[TensorType], arena: int) -> None:
         self._arena = _aligned(arena)
-        whole = [*(type_.shape for type_ in types), (arena,)]
+        shapes = [*(type_.shape for type_ in types), (arena,)]
         words: list[int] = []
-        self._places: list[int] = []
-        for shape in whole:
-            self._places.append(len(words))
+        self._descriptor_starts: list[int] = []
+        for shape in shapes:
+            self._descriptor_starts.append(len(words))
             words += [0, 0, 0, *shape, *_strides(shape)]
         self._words = np.array(words, np.int64)
         start = self._words.ctypes.data
         # The engine calls with pointers to the arguments, which are pointers to descriptors.
-        self._pointers = np.array([start + 8 * place for place in self._places], np.int64)
+        self._pointers = np.array(
+            [start + 8 * place for place in self._descriptor_starts], np.int64
+        )
         start = self._pointers.ctypes.data
         self._slots = start + 8 * np.arange(len(self._pointers), dtype=np.int64)
         self.address = self._slots.ctypes.data
@@ -63,8 +65,8 @@ class Frame:
             self._point(number, array)
 
     def _point(self, number: int, array: Array) -> None:
-        place = self._places[number]
-        self._words[place] = self._words[place + 1] = array.__array_interface__["data"][0]
+        start = self._descriptor_starts[number]
+        self._words[start] = self._words[start + 1] = array.__array_interface__["data"][0]
 
 
 def _strides(shape: Sequence[int]) -> list[int]:

@@ -13,7 +13,7 @@ from shard_dialect.testing.check_program import (
     reference_of,
     run_and_check,
 )
-from shard_dialect.testing.placement import Cut, cuts, placed
+from shard_dialect.testing.placement import ShardedSample, placed, sharded_samples
 from shard_dialect.testing.random_draws import Draws
 from shard_dialect.testing.random_program import Program, any_program
 from shard_dialect.testing.sample import Sample, Tensor
@@ -23,15 +23,14 @@ from shard_dialect.testing.strategies import grids, programs, samples, shardings
 __all__ = [
     "NOT_RUN",
     "SAMPLES",
-    "Cut",
     "Draws",
     "Outcome",
     "Program",
     "Sample",
+    "ShardedSample",
     "Tensor",
     "any_program",
     "compile_unsharded",
-    "cuts",
     "grids",
     "placed",
     "programs",
@@ -40,5 +39,6 @@ __all__ = [
     "runnable",
     "sampled",
     "samples",
+    "sharded_samples",
     "shardings",
 ]

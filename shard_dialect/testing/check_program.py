@@ -56,7 +56,7 @@ def reference_of(text: str, by: Judge | None = None) -> Reference:
         return compile_reference(Source.of(text), "main", by=by)
 
 
-def run_and_check(text: str, *parts: str, reference: Reference | None = None) -> Outcome:
+def run_and_check(text: str, *extra_arguments: str, reference: Reference | None = None) -> Outcome:
     """Run `@main` through a pipeline, or its sections with text in between, and compare.
 
     XLA runs a program that the pipeline leaves in the local form.
@@ -64,9 +64,9 @@ def run_and_check(text: str, *parts: str, reference: Reference | None = None) ->
     """
     with make_context():
         now = text
-        for part in parts:
+        for argument in extra_arguments:
             module = Source.of(now).parse()
-            run_pipeline(module, part)
+            run_pipeline(module, argument)
             now = str(module)
         is_lowered = form_of(find_function(module.operation, "main")) == "lowered"
         if not is_lowered:
@@ -93,7 +93,7 @@ def _refuse_open(module: ir.Operation) -> None:
 
 def inputs_of(executable: Runnable) -> list[Array]:
     """The inputs for a program, the same each time."""
-    return random_inputs([each.whole for each in executable.program.arguments], _SEED)
+    return random_inputs([each.global_type for each in executable.program.arguments], _SEED)
 
 
 def has_numbers_only(reference: Reference) -> bool:

@@ -151,7 +151,7 @@ def result_of(text: str, pipelines: Sequence[Pipeline]) -> Result:
         return Result("refused", error.message, pipeline)
     except Exception as error:  # any exception is reported
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(frame.filename).name}:{frame.lineno}"
-        detail = f"{type(error).__name__} at {place}: {error}\n{traceback.format_exc()}"
+        location = f"{Path(frame.filename).name}:{frame.lineno}"
+        detail = f"{type(error).__name__} at {location}: {error}\n{traceback.format_exc()}"
         return Result("raised", detail, pipeline)
     return Result("passed", collectives=collectives, judge=reference.judge)

@@ -28,19 +28,19 @@ class Fault:
     """A possible mistake of some kind at one position in a module."""
 
     kind: str
-    place: str
+    op_text: str
     make: Change
 
 
 def faults_in(module: ir.Operation) -> list[Fault]:
     """The possible mistakes in a module in the local form, in the order of its text."""
     grids = grids_of(module)
-    found = []
+    faults = []
     for function in functions_of(module):
         for op in walk(function):
             for kind, changes in _KINDS.items():
-                found += [Fault(kind, str(op), change) for change in changes(op, grids)]
-    return found
+                faults += [Fault(kind, str(op), change) for change in changes(op, grids)]
+    return faults
 
 
 def _missing_reduction(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
@@ -95,10 +95,10 @@ def _other_axis(op: ir.Operation, grids: Mapping[str, Grid]) -> Iterator[Change]
         return
     grid = grids[op.attributes["grid"].value]
     axes = list(op.attributes["grid_axes"])
-    for place, axis in enumerate(axes):
+    for number, axis in enumerate(axes):
         for other, size in enumerate(grid.shape):
             if other not in axes and size == grid.shape[axis]:
-                new = [*axes[:place], other, *axes[place + 1 :]]
+                new = [*axes[:number], other, *axes[number + 1 :]]
                 yield partial(_set_axes, op, new)
 
 
@@ -120,11 +120,14 @@ def _other_slice(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
 def _turn(op: ir.Operation) -> None:
     """Let each device take the slice after its own."""
     value, dim = op.operands[0], op.attributes["slice_axis"].value
-    size, part = value.type.shape[dim], op.results[0].type.shape[dim]
+    size, count = value.type.shape[dim], op.results[0].type.shape[dim]
     with ir.InsertionPoint(op), op.location:
-        parts = [build.part_of(value, part, size - part, dim), build.part_of(value, 0, part, dim)]
+        slices = [
+            build.extract_slice(value, count, size - count, dim),
+            build.extract_slice(value, 0, count, dim),
+        ]
         along = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
-        op.operands[0] = build.create("tensor.concat", [value.type], parts, along).results[0]
+        op.operands[0] = build.create("tensor.concat", [value.type], slices, along).results[0]
 
 
 def _halo_off_by_one(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
@@ -147,10 +150,12 @@ def _padding_read(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
     if listed is None or _is_used_by(op, "tensor.extract_slice"):
         return
     numbers = list(listed)
-    short = [place for place, number in enumerate(numbers) if number < max(numbers)]
-    if short:
-        place = short[0]
-        yield partial(_set_list, op, [*numbers[:place], numbers[place] + 1, *numbers[place + 1 :]])
+    shorter = [position for position, number in enumerate(numbers) if number < max(numbers)]
+    if shorter:
+        position = shorter[0]
+        yield partial(
+            _set_list, op, [*numbers[:position], numbers[position] + 1, *numbers[position + 1 :]]
+        )
 
 
 def _listed(op: ir.Operation) -> list[int] | None:
@@ -169,8 +174,8 @@ def _set_list(op: ir.Operation, numbers: Sequence[int]) -> None:
     type_ = op.operands[0].type
     entries = [ir.IntegerAttr.get(type_.element_type, number) for number in numbers]
     with ir.InsertionPoint(op), op.location:
-        made = build.scalar(ir.DenseElementsAttr.get(entries, type_))
-    op.operands[0] = made.results[0]
+        result = build.scalar(ir.DenseElementsAttr.get(entries, type_))
+    op.operands[0] = result.results[0]
 
 
 def _is_used_by(op: ir.Operation, name: str) -> bool:

@@ -7,8 +7,8 @@
       return %r : tensor<4x8xf32>
     }
 
-The shardings follow from an assignment of grid axes to the factors of the op's rule (`cuts`), or
-the caller draws them.
+The shardings follow from an assignment of grid axes to the factors of the op's rule
+(`sharded_samples`), or the caller draws them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shard_dialect.testing.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class ShardedSample:
     """A sample with the factors of its rule split by `assignment`: the program that requests it."""
 
     assignment: Assignment
@@ -43,7 +43,7 @@ def cluster(grid: Grid) -> str:
     )
 
 
-def said(sharding: Sharding | None) -> str:
+def encoding(sharding: Sharding | None) -> str:
     """The sharding as an attribute of an argument or a result; empty for `None`."""
     if sharding is None:
         return ""
@@ -60,14 +60,14 @@ def placed(
 
     Without a grid it has no shardings.
     """
-    places = arguments or [None] * len(sample.operands)
+    positions = arguments or [None] * len(sample.operands)
     inputs = ", ".join(
-        f"%{number}: {type_}{said(sharding)}"
-        for number, (type_, sharding) in enumerate(zip(sample.operands, places, strict=True))
+        f"%{number}: {type_}{encoding(sharding)}"
+        for number, (type_, sharding) in enumerate(zip(sample.operands, positions, strict=True))
     )
     shardings = results or [None] * len(sample.results)
     outputs = ", ".join(
-        f"{type_}{said(sharding)}"
+        f"{type_}{encoding(sharding)}"
         for type_, sharding in zip(sample.results, shardings, strict=True)
     )
     types = ", ".join(map(str, sample.results))
@@ -96,13 +96,13 @@ def assignments(rule: ShardingRule, uneven: frozenset[int], grid: Grid) -> Itera
     seen: set[Assignment] = set()
     for order in permutations(range(grid.rank)):
         for chosen in product([None, *free], repeat=grid.rank):
-            found: list[tuple[int, ...]] = [()] * len(rule.sizes)
+            options: list[tuple[int, ...]] = [()] * len(rule.sizes)
             for axis in order:
                 factor = chosen[axis]
                 if factor is not None:
-                    found[factor] += (axis,)
-            assignment = tuple(found)
-            if any(found) and assignment not in seen and _can_be(rule, uneven, assignment, grid):
+                    options[factor] += (axis,)
+            assignment = tuple(options)
+            if any(options) and assignment not in seen and _can_be(rule, uneven, assignment, grid):
                 seen.add(assignment)
                 yield assignment
 
@@ -123,7 +123,7 @@ def _can_be(rule: ShardingRule, uneven: frozenset[int], assignment: Assignment, 
     return True
 
 
-def cuts(sample: Sample, grid: Grid) -> list[Cut]:
+def sharded_samples(sample: Sample, grid: Grid) -> list[ShardedSample]:
     """For each assignment the program that requests it: by its boundary, or on the op itself.
 
     Raises `ShardError` for a sample that does not parse; there are none for an op without a rule.
@@ -134,10 +134,10 @@ def cuts(sample: Sample, grid: Grid) -> list[Cut]:
         rule = rule_of(op)
         if rule is None:
             return []
-        found = assignments(rule, may_be_uneven(op, rule), grid)
-        asked = [(each, _asking(sample, op, rule, each, grid)) for each in found]
+        choices = assignments(rule, may_be_uneven(op, rule), grid)
+        asked = [(each, _asking(sample, op, rule, each, grid)) for each in choices]
     return [
-        Cut(each, _with_loops(text, sample.op, each) if _is_dear(rule, each) else text)
+        ShardedSample(each, _with_loops(text, sample.op, each) if _is_dear(rule, each) else text)
         for each, text in asked
     ]
 
@@ -154,14 +154,14 @@ def _asking(
     block = body(op.parent) if op.parent.name == "func.func" else body(_function_of(op))
 
     def operand(value: ir.Value) -> Sharding | None:
-        places = [place for place, each in enumerate(op.operands) if each == value]
-        found = [rule.operand_sharding(place, assignment, grid) for place in places]
-        return found[0].bare if found and found[0] else None
+        positions = [number for number, each in enumerate(op.operands) if each == value]
+        shardings = [rule.operand_sharding(number, assignment, grid) for number in positions]
+        return shardings[0].bare if shardings and shardings[0] else None
 
     def result(value: ir.Value) -> Sharding | None:
-        places = [place for place, each in enumerate(op.results) if each == value]
-        found = [rule.result_sharding(place, assignment, grid) for place in places]
-        return found[0].with_partial(()) if found and found[0] else None
+        positions = [number for number, each in enumerate(op.results) if each == value]
+        shardings = [rule.result_sharding(number, assignment, grid) for number in positions]
+        return shardings[0].with_partial(()) if shardings and shardings[0] else None
 
     returned = operations(block)[-1].operands
     return placed(sample, grid, [*map(operand, block.arguments)], [*map(result, returned)])

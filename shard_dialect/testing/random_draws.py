@@ -57,13 +57,13 @@ class Draws:
 
     def any(self, element: str = "f32", least: int = 0, most: int = 3) -> Tensor:
         """A tensor type with `least` to `most` dimensions."""
-        found = [
+        existing = [
             each
             for each in self.known
             if each.element == element and least <= len(each.shape) <= most
         ]
-        if found and not self.chance(0.2):
-            return self.rng.choice(found)
+        if existing and not self.chance(0.2):
+            return self.rng.choice(existing)
         rank = self.rng.choice([each for each in _RANKS if least <= each <= most])
         return self.fits(element, *[None] * rank, anew=True)
 
@@ -74,19 +74,21 @@ class Draws:
             pairs = zip(each.shape, sizes, strict=True)
             return all(target in (None, size) for size, target in pairs)
 
-        found = [
+        existing = [
             each
             for each in self.known
             if each.element == element and len(each.shape) == len(sizes) and is_fit(each)
         ]
-        if found and not anew and None in sizes and not self.chance(0.2):
-            return self.rng.choice(found)
-        made: list[int] = []
+        if existing and not anew and None in sizes and not self.chance(0.2):
+            return self.rng.choice(existing)
+        sizes_drawn: list[int] = []
         left = _MOST
         for size in sizes:
-            made.append(min(self.sizes) if size is None and left < 12 else size or self.size())
-            left //= made[-1]
-        return Tensor(tuple(made), element)
+            sizes_drawn.append(
+                min(self.sizes) if size is None and left < 12 else size or self.size()
+            )
+            left //= sizes_drawn[-1]
+        return Tensor(tuple(sizes_drawn), element)
 
 
 def chance(rng: Random, probability: float) -> bool:

@@ -13,7 +13,7 @@ from math import prod
 from random import Random
 
 from shard_dialect.model import Grid, Sharding
-from shard_dialect.testing.placement import said
+from shard_dialect.testing.placement import encoding
 from shard_dialect.testing.random_draws import EVEN, UNEVEN, Draws, chance
 from shard_dialect.testing.random_shardings import any_grid, any_sharding
 from shard_dialect.testing.sample import Sample, Tensor
@@ -24,7 +24,7 @@ _DEEPEST = 2
 _FLAG = Tensor((), "i1")
 _MIXED = (("bf16",), ("f16",), ("bf16", "bf16"), ("f16", "bf16"))
 
-Apart = Callable[[Callable[[Random], None]], None]
+Isolated = Callable[[Callable[[Random], None]], None]
 """Runs a step of drawing with a generator of its own."""
 
 
@@ -62,7 +62,7 @@ class _Module:
     is_even: bool
     names: Sequence[str]
     """The names of the ops to draw from, all with the same probability."""
-    apart: Apart | None
+    isolated: Isolated | None
     precisions: Sequence[str] = ("f32",)
     """The float types that may replace a sample's f32."""
     ops: list[str] = field(default_factory=list)
@@ -81,7 +81,7 @@ class _Module:
 
     def step(self, take: Callable[[], None]) -> None:
         """Run a step, with a generator of its own if possible."""
-        if self.apart is None:
+        if self.isolated is None:
             take()
             return
         around = self.rng
@@ -91,18 +91,18 @@ class _Module:
             take()
             self.rng = around
 
-        self.apart(with_own)
+        self.isolated(with_own)
 
     def sharding(self, tensor: Tensor, sub_axes: bool) -> Sharding:
         return any_sharding(self.rng, tensor.shape, self.grid, even=self.is_even, sub_axes=sub_axes)
 
 
 def any_program(
-    rng: Random, ops: Sequence[str] | None = None, apart: Apart | None = None
+    rng: Random, ops: Sequence[str] | None = None, isolated: Isolated | None = None
 ) -> Program:
     """A program of samples of these ops, or of all that can be run; the same for one seed."""
     names = sorted(ops) if ops is not None else runnable()
-    module = _Module(rng, any_grid(rng), not chance(rng, 0.4), names, apart)
+    module = _Module(rng, any_grid(rng), not chance(rng, 0.4), names, isolated)
     if chance(rng, 0.35):
         module.precisions = ("f32", *rng.choice(_MIXED))
     functions = []
@@ -137,16 +137,16 @@ class _Function:
         results = results or self.values[-1:]
         if visibility:
             results = results[-1:]
-        given = ", ".join(
+        operands = ", ".join(
             f"{each.name}: {each.type}{self.on_boundary(each)}" for each in self.arguments
         )
-        made = ", ".join(f"{each.type}{self.on_boundary(each)}" for each in results)
+        result = ", ".join(f"{each.type}{self.on_boundary(each)}" for each in results)
         types = tuple(each.type for each in self.arguments), tuple(each.type for each in results)
         self.module.signatures.append(_Signature(name, *types))
         returned = f"{_names(results)} : {_types(results)}" if results else ""
         return "\n".join(
             [
-                f"func.func {visibility}@{name}({given}) -> ({made}) {{",
+                f"func.func {visibility}@{name}({operands}) -> ({result}) {{",
                 *self.lines,
                 f"return {returned}",
                 "}\n",
@@ -174,20 +174,20 @@ class _Function:
         ]
 
     def argument(self, type_: Tensor) -> _Value:
-        made = _Value(f"%a{self.module.fresh()}", type_, is_exact=True)
-        self.arguments.append(made)
-        return made
+        result = _Value(f"%a{self.module.fresh()}", type_, is_exact=True)
+        self.arguments.append(result)
+        return result
 
     def find(self, type_: Tensor, exact: bool = False) -> _Value:
         """A value of this type: one of the latest, or a new argument."""
-        found = [
+        values = [
             each
             for each in (*self.arguments, *self.values)
             if each.type == type_ and (each.is_exact or not exact)
         ]
-        others = [] if found or exact else self.in_other_precisions(type_)
-        if found and not chance(self.rng, 0.15):
-            value = self.rng.choice(found[-3:])
+        others = [] if values or exact else self.in_other_precisions(type_)
+        if values and not chance(self.rng, 0.15):
+            value = self.rng.choice(values[-3:])
         elif others and not chance(self.rng, 0.3):
             value = self.converted(self.rng.choice(others[-3:]), type_)
         else:
@@ -211,16 +211,16 @@ class _Function:
         text = f"stablehlo.convert {value.name} : ({value.type}) -> {type_}"
         self.lines.append(f"{name} = {text}")
         self.used.add(value.name)
-        return self.made([type_], name)[0]
+        return self.add_results([type_], name)[0]
 
-    def made(self, types: Sequence[Tensor], name: str, exact: bool = False) -> list[_Value]:
+    def add_results(self, types: Sequence[Tensor], name: str, exact: bool = False) -> list[_Value]:
         several = len(types) > 1
-        found = [
-            _Value(f"{name}#{place}" if several else name, type_, exact or not type_.is_float)
-            for place, type_ in enumerate(types)
+        values = [
+            _Value(f"{name}#{number}" if several else name, type_, exact or not type_.is_float)
+            for number, type_ in enumerate(types)
         ]
-        self.values += found
-        return found
+        self.values += values
+        return values
 
     # Ops
 
@@ -237,7 +237,7 @@ class _Function:
         name = f"%v{number}"
         self.lines.append(drawn.renamed([each.name for each in operands], name, f"n{number}_"))
         is_exact = op in MOVES and all(each.is_exact for each in operands)
-        self.made(drawn.results, name, is_exact)
+        self.add_results(drawn.results, name, is_exact)
         self.module.ops.append(op)
 
     def annotate(self) -> None:
@@ -268,17 +268,17 @@ class _Function:
         if not chance(self.rng, 0.5) or value.name in self.annotated:
             return ""
         self.annotated.add(value.name)
-        return said(self.module.sharding(value.type, sub_axes=True))
+        return encoding(self.module.sharding(value.type, sub_axes=True))
 
     # Control flow
 
     def region(
-        self, given: Sequence[_Value], types: Sequence[Tensor]
+        self, operands: Sequence[_Value], types: Sequence[Tensor]
     ) -> tuple[list[str], list[_Value]]:
-        """The lines of a region that knows of `given`, and values of these types to end it with."""
+        """The lines of a region that may use `operands`, and values of these types that end it."""
         lines, count, used = self.lines, len(self.values), set(self.used)
         self.lines = []
-        self.values = [*self.values, *given]
+        self.values = [*self.values, *operands]
         self.depth += 1
         self.steps(3)
         ends = []
@@ -296,9 +296,9 @@ class _Function:
         known = [each for each in self.known() if each.type.element != "index"]
         if not known:
             return [self.argument(Tensor((12, 12) if self.module.is_even else (5, 12)))]
-        found = [self.rng.choice(known[-4:]) for _ in range(self.rng.randint(1, 2))]
-        self.used |= {each.name for each in found}
-        return found
+        values = [self.rng.choice(known[-4:]) for _ in range(self.rng.randint(1, 2))]
+        self.used |= {each.name for each in values}
+        return values
 
     def block_arguments(self, inits: Sequence[_Value]) -> list[_Value]:
         return [
@@ -327,16 +327,16 @@ def _bound(function: _Function, types: Sequence[Tensor], head: str) -> None:
     name = f"%v{function.module.fresh()}"
     several = f":{len(types)}" if len(types) > 1 else ""
     function.lines.append(f"{name}{several} = {head}")
-    function.made(types, name)
+    function.add_results(types, name)
 
 
 def _for(function: _Function) -> None:
     inits = function.carried()
     types = [each.type for each in inits]
     low, high, step = (function.number(each, "index") for each in (0, function.rng.randrange(4), 1))
-    given = function.block_arguments(inits)
-    inside, ends = function.region(given, types)
-    pairs = ", ".join(f"{a.name} = {b.name}" for a, b in zip(given, inits, strict=True))
+    operands = function.block_arguments(inits)
+    inside, ends = function.region(operands, types)
+    pairs = ", ".join(f"{a.name} = {b.name}" for a, b in zip(operands, inits, strict=True))
     head = (
         f"scf.for %i{function.module.fresh()} = {low} to {high} step {step} iter_args({pairs}) -> "
         f"({_types(inits)}) {{"
@@ -366,10 +366,10 @@ def _while(function: _Function) -> None:
     zero, limit, one = (
         function.number(each, str(counter)) for each in (0, function.rng.randrange(4), 1)
     )
-    given = function.block_arguments(inits)
+    operands = function.block_arguments(inits)
     at, flag, step = (f"%{letter}{function.module.fresh()}" for letter in "ipj")
-    inside, ends = function.region(given, types)
-    pairs = ", ".join(f"{a.name} = {b.name}" for a, b in zip(given, inits, strict=True))
+    inside, ends = function.region(operands, types)
+    pairs = ", ".join(f"{a.name} = {b.name}" for a, b in zip(operands, inits, strict=True))
     text = "\n".join(
         [
             f"stablehlo.while({at} = {zero}, {pairs}) : {counter}, {_types(inits)}",
@@ -405,13 +405,13 @@ def _case(function: _Function) -> None:
 
 
 def _call(function: _Function) -> None:
-    found = [each for each in function.module.signatures if each.results]
-    if not found:
+    callable_functions = [each for each in function.module.signatures if each.results]
+    if not callable_functions:
         return
-    called = function.rng.choice(found)
+    called = function.rng.choice(callable_functions)
     operands = [function.find(type_) for type_ in called.arguments]
-    made = ", ".join(map(str, called.results))
-    text = f"func.call @{called.name}({_names(operands)}) : ({_types(operands)}) -> ({made})"
+    result = ", ".join(map(str, called.results))
+    text = f"func.call @{called.name}({_names(operands)}) : ({_types(operands)}) -> ({result})"
     _bound(function, called.results, text)
     function.module.ops.append("func.call")
 

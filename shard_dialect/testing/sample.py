@@ -114,7 +114,7 @@ class Sample:
     def result_names(self) -> tuple[str, ...]:
         """The names of the results, as in `%r#0`."""
         several = len(self.results) > 1
-        return tuple(f"%r#{place}" if several else "%r" for place in range(len(self.results)))
+        return tuple(f"%r#{number}" if several else "%r" for number in range(len(self.results)))
 
     @property
     def jumps(self) -> bool:
@@ -131,6 +131,6 @@ class Sample:
         """
         known: Mapping[str, str] = {
             "r": result,
-            **{str(place): name for place, name in enumerate(operands)},
+            **{str(number): name for number, name in enumerate(operands)},
         }
         return _NAME.sub(lambda match: known.get(match[1], f"%{prefix}{match[1]}"), self.body)

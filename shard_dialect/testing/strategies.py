@@ -48,7 +48,7 @@ def samples(op: str, *, even: bool = False) -> SearchStrategy[Sample]:
 def programs(draw: st.DrawFn, ops: Sequence[str] | None = None) -> Program:
     """Annotated programs of these ops, or of all that can be run."""
 
-    def apart(step: Callable[[Random], None]) -> None:
+    def isolated(step: Callable[[Random], None]) -> None:
         draw(_randoms().map(step))  # in one shard, so that hypothesis can leave it out
 
-    return any_program(draw(_randoms()), ops, apart)
+    return any_program(draw(_randoms()), ops, isolated)

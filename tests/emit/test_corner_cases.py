@@ -306,7 +306,7 @@ func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xi1> {
 """,
     ),
     "body of two ops": (
-        "its body joins elements in a way of its own",
+        "its body combines elements by none of the known reductions",
         """
 func.func @main(%x: tensor<4x4xf32>) -> tensor<4xf32> {
   %z = stablehlo.constant dense<0.0> : tensor<f32>

@@ -34,7 +34,7 @@ func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> attributes {mesh.form = "loc
 }
 """
 
-NOTHING = """
+NO_TENSOR = """
 shard.grid @g(shape = 1)
 func.func @main(%x: tensor<2xf32>) {
   return
@@ -75,7 +75,7 @@ def test_grids_that_differ_in_case(target: Target, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_results(target: Target, tmp_path: Path) -> None:
-    done = run_emitted(target, NOTHING, 1, tmp_path)
+    done = run_emitted(target, NO_TENSOR, 1, tmp_path)
     assert done.returncode == 0, done.stderr
 
 

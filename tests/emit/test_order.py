@@ -268,8 +268,8 @@ def test_what_is_sorted_and_found(batch: Batch) -> None:
 
 
 OWN, COMPARED = (
-    "its body joins elements in a way of its own",
-    "compares elements in a way of its own",
+    "its body combines elements by none of the known reductions",
+    "compares elements in no known order",
 )
 GREATER = LARGEST.replace("GT", "GE")
 SEARCHED = {

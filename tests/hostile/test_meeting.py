@@ -143,13 +143,13 @@ def test_both_sides_look_whose_the_other_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     job = str(tmp_path)
-    listener = jobs.take(job)
+    listener = jobs.claim(job)
     assert listener is not None
     with listener:
         link = jobs.connect(job)
         assert link is not None
         link.close()
-        assert jobs.take(job) is None
+        assert jobs.claim(job) is None
         monkeypatch.setattr(jobs, "user_of", lambda _: os.getuid() + 1)
         with pytest.raises(jobs.NoMeetingError, match="has taken the place"):
             jobs.connect(job)

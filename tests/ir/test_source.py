@@ -76,7 +76,7 @@ def test_columns_are_those_of_the_file(text: str, given: int, own: int) -> None:
 def test_parts_know_their_lines(tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("parts") / "in.mlir"
     file.write_text("first\n// -----\nsecond\nmore\n// ----- here too\nthird\n")
-    parts = Source.read_parts(str(file))
+    parts = Source.read_split_input(str(file))
     assert [part.text for part in parts] == ["first\n", "second\nmore\n", "third\n"]
     assert [part.lines_before for part in parts] == [0, 2, 5]
 

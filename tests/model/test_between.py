@@ -9,7 +9,7 @@ import pytest
 
 from shard_dialect.model import Grid, ReshardError, Sharding
 from shard_dialect.model.grid_refinement import Refinement
-from shard_dialect.planner import Passage, plan_between
+from shard_dialect.planner import CrossGridPlan, plan_across_grids
 from tests.model.exhaustive import costs_between, shardings
 from tests.model.interpreter import DTYPE, KINDS, Array, Shape, holds, lay, run, spread, whole_array
 
@@ -42,13 +42,13 @@ def start(source: Sharding, grid: Grid, shape: Shape) -> list[Array]:
 
 
 def ends_right(
-    found: Passage, source: Sharding, target: Sharding, whole: Array, same_devices: bool
+    found: CrossGridPlan, source: Sharding, target: Sharding, whole: Array, same_devices: bool
 ) -> bool:
     """Whether the steps, done on arrays, end at `target`, for the bytes that they say."""
     first, second, shape = found.before.grid, found.after.grid, whole.shape
     shards = start(source, first, shape)
     held, moved = run(found.before.steps, shards, source, shape, first)
-    places = found.transfer.places
+    places = found.transfer.destinations
     assert sorted(places) == list(range(first.size))
     if found.transfer.kind == "same":
         assert same_devices
@@ -75,7 +75,7 @@ def test_a_plan_is_right_and_nothing_is_cheaper(
     whole = whole_array(shape)
     for source in shardings(grids[0], len(shape)):
         for target in shardings(grids[1], len(shape)):
-            found = plan_between(source, target, shape, DTYPE.itemsize, *grids, same_devices)
+            found = plan_across_grids(source, target, shape, DTYPE.itemsize, *grids, same_devices)
             begin, first = fine(source, grids[0])
             end, second = fine(target, grids[1])
             assert (found.before.grid, found.after.grid) == (first, second)
@@ -91,7 +91,7 @@ def test_every_kind_of_partial_value_is_right(kind: str) -> None:
     for before, after in product(shardings(SQUARE, 2), shardings(TURNED, 2)):
         source = before.with_partial(before.partial, kind)
         for target in (after, after.with_partial(after.partial, kind)):
-            found = plan_between(source, target, (6, 24), DTYPE.itemsize, SQUARE, TURNED)
+            found = plan_across_grids(source, target, (6, 24), DTYPE.itemsize, SQUARE, TURNED)
             assert ends_right(found, source, target, whole, True), f"{source} -> {target}: {found}"
 
 
@@ -99,7 +99,7 @@ def test_every_kind_of_partial_value_is_right(kind: str) -> None:
 def test_beyond_the_search_a_plan_is_right(same_devices: bool) -> None:
     whole = whole_array((5, 24))
     for source, target in product(shardings(SQUARE, 2), shardings(LINE, 2)):
-        found = plan_between(source, target, (5, 24), 4, SQUARE, LINE, same_devices, limit=0)
+        found = plan_across_grids(source, target, (5, 24), 4, SQUARE, LINE, same_devices, limit=0)
         assert not found.exact
         assert ends_right(found, source, target, whole, same_devices), f"{found}"
 
@@ -131,7 +131,7 @@ def test_a_plan_of_an_8x8_tensor_of_4_bytes(
 ) -> None:
     source = Sharding(grids[0].name, source.split_axes)
     target = Sharding(grids[1].name, target.split_axes)
-    found = plan_between(source, target, (8, 8), 4, *grids, same_devices)
+    found = plan_across_grids(source, target, (8, 8), 4, *grids, same_devices)
     assert text in str(found)
     assert found.bytes_moved == moved
 
@@ -139,7 +139,7 @@ def test_a_plan_of_an_8x8_tensor_of_4_bytes(
 def test_grids_of_different_sizes_are_refused() -> None:
     message = "cannot reshard from @line(4) to @two(2): expected as many devices, found 4 and 2"
     with pytest.raises(ReshardError, match=re.escape(message)):
-        plan_between(
+        plan_across_grids(
             lay((0,), grid="line"), lay((0,), grid="two"), (8,), 4, LINE, Grid("two", (2,))
         )
 
@@ -147,11 +147,11 @@ def test_grids_of_different_sizes_are_refused() -> None:
 def test_halos_are_refused() -> None:
     halo = Sharding("square", ((0,),), halos=((1, 1),))
     with pytest.raises(ReshardError, match="shards with halos or offsets are not resharded yet"):
-        plan_between(halo, lay((0,), grid="line"), (8,), 4, SQUARE, LINE)
+        plan_across_grids(halo, lay((0,), grid="line"), (8,), 4, SQUARE, LINE)
 
 
 def test_a_device_keeps_what_it_has() -> None:
-    found = plan_between(
+    found = plan_across_grids(
         lay((0, 1), grid="square"), lay((0, 1), grid="turned"), (8,), 4, SQUARE, TURNED
     )
-    assert np.array_equal(found.transfer.places, (0, 1, 2, 3))
+    assert np.array_equal(found.transfer.destinations, (0, 1, 2, 3))

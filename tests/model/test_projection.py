@@ -110,4 +110,4 @@ def test_whole_axes_need_no_finer_grid() -> None:
     ],
 )
 def test_the_even_part(split: tuple[Axes, ...], shape: tuple[int, ...], even: str) -> None:
-    assert str(Sharding("g", split).even_part(shape, GRID)) == even
+    assert str(Sharding("g", split).without_uneven_axes(shape, GRID)) == even

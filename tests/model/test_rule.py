@@ -14,7 +14,7 @@ TRANSPOSE = ShardingRule.einsum("ij->ji", [(4, 8)], [(8, 4)])
 WITH_SCALAR = ShardingRule.einsum("ij,->ij", [(4, 8), None], [(4, 8)])
 TOP = ShardingRule.einsum("ij->i,i", [(4, 8)], [(4,), (4,)], {"j": "max"})
 RESHAPE = ShardingRule((4, 8), (((0, 1),),), (((0,), (1,)),))
-GATHERED = ShardingRule((4, 8), (((0,), (1,)),), (((0,), (1,)),), whole=frozenset({1}))
+GATHERED = ShardingRule((4, 8), (((0,), (1,)),), (((0,), (1,)),), need_replication=frozenset({1}))
 
 
 @pytest.mark.parametrize(

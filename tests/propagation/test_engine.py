@@ -32,11 +32,11 @@ class Program:
         self.graph = Graph()
 
     def value(self, said: Annotation | None = None) -> int:
-        return self.graph.value(SHAPE, 4, said)
+        return self.graph.add_value(SHAPE, 4, said)
 
     def op(self, rule: ShardingRule, *operands: int, used_once: bool = True) -> int:
         result = self.value()
-        form = self.graph.form(rule)
+        form = self.graph.add_rule(rule)
         self.graph.nodes.append(Node(form, (*operands, result), rule.role, used_once, 0))
         return result
 
@@ -56,7 +56,7 @@ def test_a_chain_is_followed_forward_and_backward() -> None:
     x = program.value()
     y = program.op(TURN, x)
     z = program.op(TURN, y)
-    program.graph.said[y] = lies((0,), (1,))
+    program.graph.annotations[y] = lies((0,), (1,))
     engine = program.run()
     assert [split(engine, each) for each in (x, y, z)] == [
         "[[1], [0]]",
@@ -106,8 +106,8 @@ def test_a_flow_makes_sources_and_target_lie_alike() -> None:
     state = program.value()
     turned = program.op(TURN, state)
     again = program.op(TURN, turned)
-    program.graph.flow(SHAPE, (start, again), state, 0)
-    program.graph.said[start] = lies((0,), ())
+    program.graph.add_flow(SHAPE, (start, again), state, 0)
+    program.graph.annotations[start] = lies((0,), ())
     engine = program.run()
     assert [split(engine, each) for each in (state, turned, again)] == [
         "[[0], []]",
@@ -143,9 +143,9 @@ def test_nothing_passes_between_two_grids() -> None:
 def test_a_barrier_lets_pass_one_way(to: Direction, said: int, other: str) -> None:
     program = Program()
     ends = (program.value(), program.value())
-    program.graph.flow(SHAPE, ends[:1], ends[1], 0)
+    program.graph.add_flow(SHAPE, ends[:1], ends[1], 0)
     program.graph.nodes[-1].to = to
-    program.graph.said[ends[said]] = lies((0,), ())
+    program.graph.annotations[ends[said]] = lies((0,), ())
     assert split(program.run(), ends[1 - said]) == other
 
 
@@ -158,7 +158,7 @@ def test_the_order_of_what_is_said_does_not_matter(strategy: str) -> None:
         values = [program.value() for _ in said]
         total = program.op(ADD, program.op(ADD, values[0], values[1]), values[2])
         for number in order:
-            program.graph.said[values[number]] = said[number]
+            program.graph.annotations[values[number]] = said[number]
         engine = program.run(strategy)
         found.add(tuple(split(engine, each) for each in (*values, total)))
     assert len(found) == 1
@@ -193,7 +193,7 @@ def test_alike_ops_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
         calls.clear()
         program = Program()
         value, weight = program.value(lies((0,), ())), program.value()
-        form = program.graph.form(MATMUL)
+        form = program.graph.add_rule(MATMUL)
         for _ in range(layers):
             made = program.value()
             program.graph.nodes.append(Node(form, (value, weight, made), "other", True, 0))
@@ -211,14 +211,14 @@ def test_cost_looks_at_the_neighbours() -> None:
     masks, prices = {}, {}
     for strategy in ("user-priority", "cost"):
         graph = Graph()
-        chosen = graph.value(tokens[:2], 4, lies((0,), ()))
-        x = graph.value(tokens, 4, lies((0,), (), ()))
-        y, z = graph.value(mask, 4), graph.value(sent, 4, lies((), (), (0,), ()))
-        graph.nodes.append(Node(graph.form(spread), (chosen, y), "broadcast", True, 0))
-        graph.nodes.append(Node(graph.form(dispatch), (x, y, z), "other", True, 0))
+        chosen = graph.add_value(tokens[:2], 4, lies((0,), ()))
+        x = graph.add_value(tokens, 4, lies((0,), (), ()))
+        y, z = graph.add_value(mask, 4), graph.add_value(sent, 4, lies((), (), (0,), ()))
+        graph.nodes.append(Node(graph.add_rule(spread), (chosen, y), "broadcast", True, 0))
+        graph.nodes.append(Node(graph.add_rule(dispatch), (x, y, z), "other", True, 0))
         engine = Engine(graph, GRIDS, STRATEGIES[strategy])
         engine.run()
-        masks[strategy], prices[strategy] = split(engine, y), engine.price()
+        masks[strategy], prices[strategy] = split(engine, y), engine.cost()
     assert masks == {"user-priority": "[[], [], [0], []]", "cost": "[[0], [], [], []]"}
     assert prices["cost"] < prices["user-priority"]
 
@@ -242,5 +242,5 @@ def test_a_conflict_is_found() -> None:
     program = Program()
     program.op(ADD, program.value(lies((0,), ())), program.value(lies((), (0,))))
     (conflict,) = History(program.run()).conflicts()
-    assert [side.place for side in conflict.sides] == [0, 1]
+    assert [side.tensor for side in conflict.sides] == [0, 1]
     assert conflict.winner == conflict.sides[0]

@@ -27,7 +27,7 @@ def shown(
     first: int | None = None,
 ) -> dict[int, str]:
     form = PreparedRule.of(rule)
-    made = step(form, said, [to] * len(form.sizes), GRID, aggressive, first).made
+    made = step(form, said, [to] * len(form.sizes), GRID, aggressive, first).annotations
     return {place: str(each.sharding) for place, each in made.items()}
 
 
@@ -136,15 +136,17 @@ def test_the_last_factor_may_be_split_unevenly() -> None:
 
 def test_nothing_passes_along_a_blocked_factor() -> None:
     whole = frozenset({1})
-    free = ShardingRule((8, 8), ADD.operands[:1], ADD.results, whole=whole)
+    free = ShardingRule((8, 8), ADD.operands[:1], ADD.results, need_replication=whole)
     assert shown(free, lies((0,), (1,)), None) == {1: "[[0], [1]]"}
-    blocked = ShardingRule((8, 8), ADD.operands[:1], ADD.results, whole=whole, blocked=whole)
+    blocked = ShardingRule(
+        (8, 8), ADD.operands[:1], ADD.results, need_replication=whole, blocked=whole
+    )
     assert shown(blocked, lies((0,), (1,)), None) == {1: "[[0], []]"}
 
 
 def test_a_pinned_factor_is_split_as_it_says() -> None:
     form = PreparedRule.of(MATMUL, pinned=((0, ()), (1, (0,)), (2, (1,))), pinned_on="g")
-    made = step(form, (None, None, None), ["both"] * len(form.sizes), GRID).made
+    made = step(form, (None, None, None), ["both"] * len(form.sizes), GRID).annotations
     assert [str(made[place].sharding) for place in range(3)] == [
         "[[], [0]]",
         "[[0], [1]]",

@@ -42,11 +42,11 @@ class Program:
         self.graph = Graph()
 
     def value(self, lies: Annotation | None = None) -> int:
-        return self.graph.value(SHAPE, 4, lies)
+        return self.graph.add_value(SHAPE, 4, lies)
 
     def op(self, rule: ShardingRule, *operands: int, lies: Annotation | None = None) -> int:
         result = self.value(lies)
-        self.node(self.graph.form(rule), (*operands, result), rule.role)
+        self.node(self.graph.add_rule(rule), (*operands, result), rule.role)
         return result
 
     def map(self, *operands: int, lies: Annotation | None = None) -> int:
@@ -60,7 +60,7 @@ class Program:
 
     def for_users(self, value: int, lies: Annotation) -> int:
         result = self.value(lies)
-        self.node(self.graph.identity(SHAPE), (value, result), "elementwise")
+        self.node(self.graph.identity_rule(SHAPE), (value, result), "elementwise")
         self.graph.nodes[-1].annotates = "users"
         return result
 
@@ -213,8 +213,8 @@ def test_two_grids_leave_an_op_alone() -> None:
 def test_what_a_function_returns_is_seen_by_its_callers() -> None:
     program = Program()
     y, z = program.map(program.value()), program.map(program.value(ROWS))
-    said_of = program.graph.exit(SHAPE, y, COLUMNS, 0)
-    nothing_said_of = program.graph.exit(SHAPE, z, None, 0)
+    said_of = program.graph.add_exit(SHAPE, y, COLUMNS, 0)
+    nothing_said_of = program.graph.add_exit(SHAPE, z, None, 0)
     assert program.lie(y, said_of, nothing_said_of) == ["[[], [0]]", "[[], [0]]", "[[0], []]"]
 
 
@@ -256,31 +256,33 @@ def test_an_op_of_32_operands_costs_32_times_one(
 ) -> None:
     """Where upstream tries up to 2^32 subsets of what they say."""
     tried = 0
-    taken = upstream_propagation._taken
+    taken = upstream_propagation._loops_satisfying
 
     def counted(*arguments: object) -> object:
         nonlocal tried
         tried += 1
         return taken(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(upstream_propagation, "_taken", counted)
+    monkeypatch.setattr(upstream_propagation, "_loops_satisfying", counted)
     program = Program()
     program.map(*[program.value(ROWS if each % 2 else COLUMNS) for each in range(32)], lies=lies)
     program.run(traversal)
     assert tried <= 34
 
 
-def _exhaustive(says: Sequence[upstream_propagation._Say]) -> upstream_propagation._Loops | None:
+def _exhaustive(
+    says: Sequence[upstream_propagation._Requirement],
+) -> upstream_propagation._Loops | None:
     """Upstream's search as it is described: all subsets, in order, for the first of the least kind.
 
     0: no tensor that says something moves; 1: no must does; 2: the others.
     """
     best: tuple[int, upstream_propagation._Loops] | None = None
     for choice in itertools.product(*[[True] if say.is_must else [True, False] for say in says]):
-        loops = upstream_propagation._taken(says, choice, {}, True)
+        loops = upstream_propagation._loops_satisfying(says, choice, {}, True)
         if loops is None or not any(choice):
             continue
-        moved = [say.is_must for say in says if not upstream_propagation._stays(say, loops)]
+        moved = [say.is_must for say in says if not upstream_propagation._is_unchanged(say, loops)]
         kind = 2 if any(moved) else int(bool(moved))
         if best is None or kind < best[0]:
             best = (kind, loops)
@@ -304,13 +306,13 @@ def test_one_wish_after_the_other_finds_what_all_subsets_do() -> None:
             form = PreparedRule.of(ShardingRule((8,) * 4, tuple(maps), ()))
             is_must = rng.random() < 0.3
             says.append(
-                upstream_propagation._Say.of(form, place, said(*split), GRIDS["g"], is_must)
+                upstream_propagation._Requirement.of(form, place, said(*split), GRIDS["g"], is_must)
             )
         mine, all_of_them = upstream_propagation._loops(says, {}), _exhaustive(says)
         assert _split(mine) == _split(all_of_them)
         found += mine is not None
         moved += mine is not None and any(
-            not upstream_propagation._stays(say, mine) for say in says
+            not upstream_propagation._is_unchanged(say, mine) for say in says
         )
     assert found > 2000
     assert moved > 1000

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_dialect.ir.bindings import ir, part
+from shard_dialect.ir.bindings import ir, submodule
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations
@@ -77,7 +77,7 @@ class Trial:
             reading = _reading(window, self.assignment, self.grid)
             if window.operand == operand and reading is not None:
                 device = self.grid.index_along(rank, self.assignment[window.factor])
-                read = np.arange(reading.taken) + reading.begins[device]
+                read = np.arange(reading.count) + reading.begins[device]
                 shard = np.take(shard, read, window.dim)
         result = self._result(0)
         if result.partial and operand in self.rule.inits:
@@ -223,7 +223,7 @@ def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank
         for window in rule.windows:
             reading = _reading(window, assignment, grid)
             if reading is not None:
-                shapes[window.operand][window.dim] = reading.taken
+                shapes[window.operand][window.dim] = reading.count
         for value, shape in zip((*op.operands, *op.results), shapes, strict=True):
             type_ = ir.RankedTensorType.get(shape, value.type.element_type)
             is_cut = value in arguments or value.owner == op
@@ -280,7 +280,7 @@ _END = b"-- end of these outputs --"
 
 
 def _interpreter() -> Callable[[str, list[Array]], list[Array]]:
-    stablehlo = part("_mlir_libs._stablehlo")
+    stablehlo = submodule("_mlir_libs._stablehlo")
     context = ir.Context()
     stablehlo.register_dialect(context, load=True)
     modules: dict[str, ir.Module] = {}

@@ -97,7 +97,7 @@ def rule_text(case_: Case) -> str:
 
 def split_programs(case_: Case) -> list[tuple[Assignment, str]]:
     """For each assignment the program that asks for it: by its boundary, reductions by the op."""
-    return [(each.assignment, each.text) for each in placement.cuts(case_.sample, GRID)]
+    return [(each.assignment, each.text) for each in placement.sharded_samples(case_.sample, GRID)]
 
 
 def check_is_split(case_: Case, text: str, assignment: Assignment) -> None:

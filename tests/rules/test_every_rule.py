@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import pytest
 
 from shard_dialect.errors import ShardWarning
-from shard_dialect.ir.bindings import part
+from shard_dialect.ir.bindings import submodule
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Grid
@@ -28,12 +28,12 @@ from shard_dialect.testing import (
     SAMPLES,
     Draws,
     Sample,
-    cuts,
     placed,
     reference_of,
     run_and_check,
     runnable,
     sampled,
+    sharded_samples,
 )
 from shard_dialect.testing.random_draws import EVEN, UNEVEN
 from shard_dialect.testing.random_shardings import any_sharding
@@ -63,7 +63,7 @@ def programs_of(sample: Sample, count: int) -> list[str]:
     rng = random.Random(str(sample))
     made = []
     for grid in GRIDS if INSTANCES else rng.sample(GRIDS, count):
-        found = cuts(sample, grid)
+        found = sharded_samples(sample, grid)
         made += [
             each.text for each in (found if INSTANCES else rng.sample(found, min(1, len(found))))
         ]
@@ -104,7 +104,7 @@ def test_a_rule_without_a_sample_is_found_and_one_with_it_joins(
 
 
 def test_every_op_of_linalg_has_a_sample() -> None:
-    classes = vars(part("dialects._linalg_ops_gen")).values()
+    classes = vars(submodule("dialects._linalg_ops_gen")).values()
     names = {each.OPERATION_NAME for each in classes if hasattr(each, "OPERATION_NAME")}
     assert names - set(SAMPLES) == NO_LOOPS
 

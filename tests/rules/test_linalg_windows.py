@@ -2,7 +2,7 @@
 
 import pytest
 
-from shard_dialect.ir.bindings import part
+from shard_dialect.ir.bindings import submodule
 from tests.rules import test_linalg
 from tests.rules.placed import (
     Case,
@@ -145,7 +145,7 @@ def test_the_rule_is(name: str) -> None:
 
 
 def test_every_op_of_linalg_is_tried() -> None:
-    bindings = vars(part("dialects._linalg_ops_gen")).values()
+    bindings = vars(submodule("dialects._linalg_ops_gen")).values()
     names = {getattr(each, "OPERATION_NAME", None) for each in bindings} - {None}
     tables = (CASES, test_linalg.CASES, test_linalg.ELEMENTWISE)
     tried = {each.op for table in tables for each in table.values()}

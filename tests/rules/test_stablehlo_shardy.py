@@ -57,24 +57,24 @@ TEXTS = {name: (case.name, str(case)) for name, case in CASES.items()} | {
 }
 
 STRICTER = {
-    "all_gather": {("passed", "whole")},
-    "all_reduce": {("passed", "whole")},
-    "all_to_all": {("passed", "whole")},
-    "collective_broadcast": {("passed", "whole")},
-    "collective_permute": {("passed", "whole")},
-    "convolution": {("reduction", "whole"), ("permuted", "passed")},
-    "cross-replica-sum": {("passed", "whole")},
-    "custom_call": {("passed", "whole")},
-    "dot_general": {("reduction", "whole")},
-    "dynamic_update_slice": {("passed", "whole")},
-    "gather": {("reduction", "whole")},
+    "all_gather": {("passed", "need_replication")},
+    "all_reduce": {("passed", "need_replication")},
+    "all_to_all": {("passed", "need_replication")},
+    "collective_broadcast": {("passed", "need_replication")},
+    "collective_permute": {("passed", "need_replication")},
+    "convolution": {("reduction", "need_replication"), ("permuted", "passed")},
+    "cross-replica-sum": {("passed", "need_replication")},
+    "custom_call": {("passed", "need_replication")},
+    "dot_general": {("reduction", "need_replication")},
+    "dynamic_update_slice": {("passed", "need_replication")},
+    "gather": {("reduction", "need_replication")},
     "pad": {("passed", "permuted")},
-    "reduce": {("reduction", "whole")},
-    "reduce_scatter": {("passed", "whole")},
+    "reduce": {("reduction", "need_replication")},
+    "reduce_scatter": {("passed", "need_replication")},
     "reduce_window": {("passed", "permuted")},
-    "reshape": {("passed", "whole")},
-    "rng_bit_generator": {("passed", "whole")},
-    "scatter": {("passed", "whole")},
+    "reshape": {("passed", "need_replication")},
+    "rng_bit_generator": {("passed", "need_replication")},
+    "scatter": {("passed", "need_replication")},
 }
 """Where Shardy's kind and ours differ, by op: hers says how shardings pass, ours also what may be
 computed on shards. A window of one element is `passed` to us: it needs nothing of its neighbours.
@@ -146,8 +146,8 @@ def kinds_of(rule: ShardingRule) -> list[str]:
     def kind(factor: int) -> str:
         if factor in rule.reduction_of:
             return "reduction"
-        if factor in rule.whole:
-            return "whole"
+        if factor in rule.need_replication:
+            return "need_replication"
         return "permuted" if factor in rule.permuted else "passed"
 
     return [kind(factor) for factor in relating(rule)]

@@ -22,6 +22,6 @@ def run_on(
 ) -> tuple[list[Array], list[Array]]:
     """The inputs, drawn if none are given, and what the program makes of them."""
     executable = compiled(text, entry)
-    types = [each.whole for each in executable.program.arguments]
+    types = [each.global_type for each in executable.program.arguments]
     given = random_inputs(types, 0) if inputs is None else list(inputs)
     return given, executable.run(given, Alone())

@@ -38,7 +38,7 @@ def blamed(text: str) -> ShardError:
         reference = compile_reference(source, "main")
         program = compile_sharded(source, "main").program
         suspect = Suspect.read(source, "main", Sizes())
-    inputs = random_inputs([each.whole for each in program.arguments], seed=0)
+    inputs = random_inputs([each.global_type for each in program.arguments], seed=0)
     return suspect.error(reference, inputs, InProcess(program.devices), "result0 differs")
 
 

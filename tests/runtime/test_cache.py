@@ -33,7 +33,7 @@ def compiled(cache: Cache, source: Source, entry: str | None = None) -> Executab
 
 def results(executable: Executable) -> list[list[np.ndarray]]:
     program = executable.program
-    inputs = random_inputs([each.whole for each in program.arguments], 0)
+    inputs = random_inputs([each.global_type for each in program.arguments], 0)
     world = InProcess(program.devices)
     return world.run(executable, [program.scatter(inputs, rank) for rank in world.ranks])
 

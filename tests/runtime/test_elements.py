@@ -23,7 +23,7 @@ def results_of(text: str) -> tuple[list[Array], list[Array]]:
     """The inputs that are drawn, and what the devices of the program make of them."""
     with make_context():
         executable = compile_sharded(Source.of(text))
-    inputs = random_inputs([each.whole for each in executable.program.arguments], 0)
+    inputs = random_inputs([each.global_type for each in executable.program.arguments], 0)
     return inputs, run_on_devices(executable, inputs)
 
 

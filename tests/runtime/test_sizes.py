@@ -66,7 +66,7 @@ def test_shapes_of_the_inputs_and_a_grid_of_the_ranks(tmp_path: Path) -> None:
     with make_context():
         program = compile_sharded(Source.of(NORMALIZED), sizes=sizes).program
     assert program.devices == 6
-    assert [each.whole.shape for each in program.arguments] == [(6, 4)]
+    assert [each.global_type.shape for each in program.arguments] == [(6, 4)]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_what_is_kept_is_of_the_shapes_in_the_inputs_not_of_their_file(tmp_path:
         np.savez(sizes.inputs, arg0=np.ones(shape))
         with make_context():
             program = compile_sharded(Source.of(NORMALIZED), cache=cache, sizes=sizes).program
-        found += [each.whole.shape for each in program.arguments]
+        found += [each.global_type.shape for each in program.arguments]
     assert found == [(6, 4), (4, 2)]
     closed = "func.func @main(%x: tensor<2xf32>)"
     assert sizes.key(closed) == Sizes(inputs="nowhere.npz").key(closed)

@@ -13,15 +13,15 @@ def call_blas(module: ir.Operation) -> list[str]:
     """Replace products by calls; return the names of the called functions."""
     called: list[str] = []
     for op in walk(module):
-        found = products.read(op) or convolutions.read(op)
-        gemm = Gemm.of(found.element) if found else None
-        if found is None or gemm is None:
+        product = products.read(op) or convolutions.read(op)
+        gemm = Gemm.of(product.element) if product else None
+        if product is None or gemm is None:
             continue
         if gemm.name not in called:
             gemm.declare(module)
             called.append(gemm.name)
         adds = not forget_zeros(op, op.operands[2])
         with ir.InsertionPoint(op), op.location:
-            found.write(gemm, adds=adds)
+            product.write(gemm, adds=adds)
         op.erase()
     return called

@@ -78,11 +78,11 @@ class Convolution:
 
     def strides(self, order: Loops) -> dict[int, int]:
         """The strides, in elements, of a contiguous buffer with these dimensions."""
-        found, stride = {}, 1
+        strides, stride = {}, 1
         for loop in reversed(order):
-            found[loop] = stride
+            strides[loop] = stride
             stride *= self.sizes[loop]
-        return found
+        return strides
 
     def write(self, gemm: Gemm, *, adds: bool) -> None:
         """Create the product at the insertion point; with `adds` the result accumulates."""
@@ -94,24 +94,24 @@ class Convolution:
         Those of the larger side come first, as long as the product keeps enough rows that are long
         enough.
         """
-        found: list[int] = []
+        outer: list[int] = []
         in_order = [loop for terms in self.reads for loop in terms]
         sides = {self.m: _FEWEST_ROWS, self.k: _SHORTEST_ROW}
         while True:
             inside = {
-                side: self.size([loop for loop in side if loop not in found]) for side in sides
+                side: self.size([loop for loop in side if loop not in outer]) for side in sides
             }
             if prod(inside.values()) * itemsize(self.element) <= _LARGEST:
-                return tuple(found)
+                return tuple(outer)
             candidates = [
                 (-inside[side], in_order.index(loop), loop)
                 for side, least in sides.items()
                 for loop in side
-                if loop not in found and inside[side] >= least * self.sizes[loop]
+                if loop not in outer and inside[side] >= least * self.sizes[loop]
             ]
             if not candidates:
-                return tuple(found)
-            found.append(min(candidates)[2])
+                return tuple(outer)
+            outer.append(min(candidates)[2])
 
 
 def read(op: ir.Operation) -> Convolution | None:
@@ -132,8 +132,8 @@ def read(op: ir.Operation) -> Convolution | None:
         return None
     sizes = dict(zip(kernel_loops, types[1].shape, strict=True))
     sizes |= dict(zip(result_loops, types[2].shape, strict=True))
-    found = Convolution(image, kernel, result, known, kernel_loops, result_loops, sizes)
-    return found if _is_product(found) else None
+    convolution = Convolution(image, kernel, result, known, kernel_loops, result_loops, sizes)
+    return convolution if _is_product(convolution) else None
 
 
 def _terms(expression: ir.AffineExpr) -> dict[int, int] | None:
@@ -147,20 +147,24 @@ def _terms(expression: ir.AffineExpr) -> dict[int, int] | None:
         is_multiple = len(loops) == len(factors) == 1 and factors[0] > 0
         return {loops[0]: factors[0]} if is_multiple else None
     if isinstance(expression, ir.AffineAddExpr):
-        parts = [_terms(expression.lhs), _terms(expression.rhs)]
-        left, right = parts
+        operands = [_terms(expression.lhs), _terms(expression.rhs)]
+        left, right = operands
         if left is None or right is None or left.keys() & right.keys():
             return None
         return left | right
     return None
 
 
-def _is_product(found: Convolution) -> bool:
-    read_loops = [loop for terms in found.reads for loop in terms]
-    is_one = sorted(read_loops) == sorted((*found.m, *found.k))
-    has_once = all(len(set(each)) == len(each) for each in (found.kernel_loops, found.result_loops))
-    is_large = found.size(found.n) >= _FEWEST and found.size(found.k) >= _FEWEST
-    return is_one and has_once and is_large and found.size(found.m) > 0
+def _is_product(convolution: Convolution) -> bool:
+    read_loops = [loop for terms in convolution.reads for loop in terms]
+    is_one = sorted(read_loops) == sorted((*convolution.m, *convolution.k))
+    has_once = all(
+        len(set(each)) == len(each) for each in (convolution.kernel_loops, convolution.result_loops)
+    )
+    is_large = (
+        convolution.size(convolution.n) >= _FEWEST and convolution.size(convolution.k) >= _FEWEST
+    )
+    return is_one and has_once and is_large and convolution.size(convolution.m) > 0
 
 
 @dataclass(frozen=True)
@@ -217,11 +221,11 @@ def _write(c: Convolution, gemm: Gemm, adds: bool) -> None:
     pointers = [build.address(each) for each in (patches, kernel.buffer, result.buffer)]
     m, n, k = c.size(rows), c.size(c.n), c.size(columns)
 
-    def product(places: Mapping[int, ir.Value]) -> None:
-        _copy_patches(c, order, places, patches)
+    def product(loop_indices: Mapping[int, ir.Value]) -> None:
+        _copy_patches(c, order, loop_indices, patches)
         a = pointers[0]
         b, into = (
-            _at(c, pointer, matrix.loops, places)
+            _at(c, pointer, matrix.loops, loop_indices)
             for pointer, matrix in zip(pointers[1:], (kernel, result), strict=True)
         )
         leading = (m if is_turned else k, kernel.leading, result.leading)
@@ -236,7 +240,7 @@ def _write(c: Convolution, gemm: Gemm, adds: bool) -> None:
     if result.buffer != c.result:
         build.transpose(result.buffer, c.result, permutation(result.loops, c.result_loops))
     buffers = ((kernel.buffer, c.kernel), (result.buffer, c.result))
-    copies = [made for made, given in buffers if made != given]
+    copies = [packed for packed, original in buffers if packed != original]
     for each in (patches, *copies):
         build.create("memref.dealloc", [], [each])
 
@@ -252,9 +256,9 @@ def _matrix(
     is_read: bool = True,
 ) -> _Matrix:
     """The buffer as matrices, or a copy of it in an order in which it is that."""
-    found = _Matrix.of(c, buffer, loops, rows, columns)
-    if found is not None:
-        return found
+    matrix = _Matrix.of(c, buffer, loops, rows, columns)
+    if matrix is not None:
+        return matrix
     order = (*outer, *rows, *columns)
     copy = _reordered(c, buffer, loops, order, is_read)
     return _Matrix(copy, order, False, c.size(columns))
@@ -274,52 +278,52 @@ def _reordered(
 def _nest(c: Convolution, loops: Loops, write: Callable[[Mapping[int, ir.Value]], None]) -> None:
     """Create nested loops; `write` gets the index of each."""
 
-    def inner(places: dict[int, ir.Value]) -> None:
-        if len(places) == len(loops):
-            write(places)
+    def inner(loop_indices: dict[int, ir.Value]) -> None:
+        if len(loop_indices) == len(loops):
+            write(loop_indices)
             return
-        loop = loops[len(places)]
+        loop = loops[len(loop_indices)]
         _, block = counted((0, c.sizes[loop], 1))
         with ir.InsertionPoint(block):
-            inner(places | {loop: block.arguments[0]})
+            inner(loop_indices | {loop: block.arguments[0]})
             build.create("scf.yield", [], [])
 
     inner({})
 
 
 def _at(
-    c: Convolution, pointer: ir.Value, order: Loops, places: Mapping[int, ir.Value]
+    c: Convolution, pointer: ir.Value, order: Loops, loop_indices: Mapping[int, ir.Value]
 ) -> ir.Value:
     """The pointer to the matrix at the outer loops' indices."""
     size = itemsize(c.element)
     for loop, stride in c.strides(order).items():
-        if loop in places:
-            pointer = advanced(pointer, places[loop], stride * size)
+        if loop in loop_indices:
+            pointer = advanced(pointer, loop_indices[loop], stride * size)
     return pointer
 
 
 def _copy_patches(
-    c: Convolution, loops: Loops, places: Mapping[int, ir.Value], patches: ir.Value
+    c: Convolution, loops: Loops, loop_indices: Mapping[int, ir.Value], patches: ir.Value
 ) -> None:
     """Fill `patches`, whose dimensions are `loops`, from the image at the outer loops' indices."""
-    part, kept = _part(c, loops, places)
+    patch, kept = _static_slice(c, loops, loop_indices)
     numbers = {loop: ir.AffineExpr.get_dim(number) for number, loop in enumerate(loops)}
     read = ir.AffineMap.get(len(loops), 0, [_sum(terms, numbers) for terms in kept])
     maps = [read, ir.AffineMap.get_identity(len(loops))]
     attributes = [ir.AffineMapAttr.get(each) for each in maps]
-    generic([part], patches, attributes, ["parallel"] * len(loops), lambda read, _: read)
+    generic([patch], patches, attributes, ["parallel"] * len(loops), lambda read, _: read)
 
 
 def _sum(terms: Terms, numbers: Mapping[int, ir.AffineExpr]) -> ir.AffineExpr:
-    parts = [numbers[loop] * factor for loop, factor in terms.items()]
-    total = parts[0]
-    for each in parts[1:]:
+    terms_of_sum = [numbers[loop] * factor for loop, factor in terms.items()]
+    total = terms_of_sum[0]
+    for each in terms_of_sum[1:]:
         total = total + each
     return total
 
 
-def _part(
-    c: Convolution, loops: Loops, places: Mapping[int, ir.Value]
+def _static_slice(
+    c: Convolution, loops: Loops, loop_indices: Mapping[int, ir.Value]
 ) -> tuple[ir.Value, list[Terms]]:
     """The part of the image that holds the patches, and the index of each of its dimensions."""
     strides, _ = c.image.type.get_strides_and_offset()
@@ -330,7 +334,9 @@ def _part(
     kept_strides: list[int] = []
     for terms, stride in zip(c.reads, strides, strict=True):
         inner = {loop: factor for loop, factor in terms.items() if loop in loops}
-        offset = _offset({loop: each for loop, each in terms.items() if loop in places}, places)
+        offset = _offset(
+            {loop: each for loop, each in terms.items() if loop in loop_indices}, loop_indices
+        )
         static.append(0 if offset is None else ir.ShapedType.get_dynamic_size())
         offsets += [] if offset is None else [offset]
         sizes.append(1 + sum((c.sizes[loop] - 1) * factor for loop, factor in inner.items()))
@@ -342,22 +348,24 @@ def _part(
     if not offsets:
         layout = ir.StridedLayoutAttr.get(0, kept_strides)
     type_ = ir.MemRefType.get(shape, c.element, layout)
-    place = {
+    loop_indices_of = {
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, len(offsets), 0, 0]),
         "static_offsets": ir.DenseI64ArrayAttr.get(static),
         "static_sizes": ir.DenseI64ArrayAttr.get(sizes),
         "static_strides": ir.DenseI64ArrayAttr.get([1] * len(sizes)),
     }
-    return build.create("memref.subview", [type_], [c.image, *offsets], place).results[0], kept
+    return build.create("memref.subview", [type_], [c.image, *offsets], loop_indices_of).results[
+        0
+    ], kept
 
 
-def _offset(terms: Terms, places: Mapping[int, ir.Value]) -> ir.Value | None:
+def _offset(terms: Terms, loop_indices: Mapping[int, ir.Value]) -> ir.Value | None:
     """The sum of an index's terms over the outer loops."""
     total = None
     for loop, factor in terms.items():
-        operands = [places[loop], build.index(factor)]
-        part = build.create("arith.muli", [ir.IndexType.get()], operands).results[0]
+        operands = [loop_indices[loop], build.index(factor)]
+        term = build.create("arith.muli", [ir.IndexType.get()], operands).results[0]
         if total is not None:
-            part = build.create("arith.addi", [ir.IndexType.get()], [total, part]).results[0]
-        total = part
+            term = build.create("arith.addi", [ir.IndexType.get()], [total, term]).results[0]
+        total = term
     return total

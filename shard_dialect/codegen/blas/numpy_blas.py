@@ -62,7 +62,7 @@ def gemm(element: str) -> tuple[str, int] | None:
 
 def addresses() -> dict[str, int]:
     """The addresses of all products, by their names."""
-    return dict(found for element in _LETTERS if (found := gemm(element)) is not None)
+    return dict(entry for element in _LETTERS if (entry := gemm(element)) is not None)
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Gemm:
     @classmethod
     def of(cls, element: ir.Type) -> Gemm | None:
         """The product for this element type, or `None` if BLAS has none."""
-        found = gemm(str(element))
-        return None if found is None else cls(found[0], element)
+        gemm_found = gemm(str(element))
+        return None if gemm_found is None else cls(gemm_found[0], element)
 
     def declare(self, module: ir.Operation) -> None:
         """Declare the function in `module`."""

@@ -26,10 +26,10 @@ def forget_zeros(op: ir.Operation, value: ir.Value) -> bool:
         if _only_reads(writer, value):
             is_read = True
             continue
-        found = _writes_zeros(writer, value)
-        if found and not is_read:
+        writers = _writes_zeros(writer, value)
+        if writers and not is_read:
             writer.erase()
-        return found
+        return writers
     return False
 
 
@@ -55,8 +55,8 @@ def _earlier(op: ir.Operation, value: ir.Value) -> list[ir.Operation]:
         makes_view = any(isinstance(result.type, ir.MemRefType) for result in each.results)
         if each.block != op.block or makes_view:
             return []
-    found = [each for each in users if each != op and each.is_before_in_block(op)]
-    return sorted(found, key=cmp_to_key(_compare))
+    earlier = [each for each in users if each != op and each.is_before_in_block(op)]
+    return sorted(earlier, key=cmp_to_key(_compare))
 
 
 def _compare(a: ir.Operation, b: ir.Operation) -> int:

@@ -33,67 +33,69 @@ class Buffers:
         """The deallocations to move after the run."""
         self._memory = memory
         self._function = function
-        self._made: set[ir.Value] = set()
+        self._allocated_here: set[ir.Value] = set()
 
     def rename(self) -> None:
         """Give each intermediate value of a buffer a buffer of its own."""
-        for value, places in self._places().items():
+        for value, uses_found in self._uses_of().items():
             resharded: list[list[tuple[int, int]]] = [[]]
-            for number, place in places:
-                if self._overwrites(number, place):
+            for number, access_number in uses_found:
+                if self._overwrites(number, access_number):
                     resharded.append([])
-                resharded[-1].append((number, place))
+                resharded[-1].append((number, access_number))
             for each in resharded[1:-1]:
                 self._replace(each, self._allocated(value.type, self.nests[0].op), ())
 
     def contract(self, loops: Sequence[Loop]) -> None:
         """Drop the dimensions that all accesses of a buffer index by the same loop."""
-        for value, places in self._places().items():
-            if isinstance(value.owner, ir.Block) or self._escapes(value, places):
+        for value, uses_found in self._uses_of().items():
+            if isinstance(value.owner, ir.Block) or self._escapes(value, uses_found):
                 continue
-            dropped = _dropped(self.nests, places, loops)
+            dropped = _dropped(self.nests, uses_found, loops)
             if dropped:
                 type_ = value.type
                 shape = [n for dim, n in enumerate(type_.shape) if dim not in dropped]
                 smaller = ir.MemRefType.get(shape, type_.element_type)
-                self._replace(places, self._allocated(smaller, self.nests[0].op), dropped)
-                self._made.add(value)
+                self._replace(uses_found, self._allocated(smaller, self.nests[0].op), dropped)
+                self._allocated_here.add(value)
 
     def values(self) -> set[ir.Value]:
         """All buffers that there were, and are now."""
-        return {access.value for nest in self.nests for access in nest.accesses} | self._made
+        return {
+            access.value for nest in self.nests for access in nest.accesses
+        } | self._allocated_here
 
-    def _places(self) -> dict[ir.Value, list[tuple[int, int]]]:
+    def _uses_of(self) -> dict[ir.Value, list[tuple[int, int]]]:
         """For each buffer that is written, and is accessed under one name only: its accesses.
 
         Each is a nest and an operand number. A nest's outputs come after its inputs, so that an
         in-place read reads the value before.
         """
-        found: dict[int, list[tuple[int, int]]] = {}
+        by_root: dict[int, list[tuple[int, int]]] = {}
         values: dict[int, set[ir.Value]] = {}
         for number, nest in enumerate(self.nests):
-            for place, access in enumerate(nest.accesses):
-                found.setdefault(access.root, []).append((number, place))
+            for access_number, access in enumerate(nest.accesses):
+                by_root.setdefault(access.root, []).append((number, access_number))
                 values.setdefault(access.root, set()).add(access.value)
         loaded = {access.root for nest in self.nests for access in nest.loaded}
         written = {root for nest in self.nests for root in nest.written} - loaded
         return {
-            value: found[root]
-            for root in found
+            value: by_root[root]
+            for root in by_root
             if root in written and len(values[root]) == 1
             for value in values[root]
             if self._memory.root(value) == self._memory.number(value)
         }
 
-    def _overwrites(self, number: int, place: int) -> bool:
+    def _overwrites(self, number: int, access_number: int) -> bool:
         """Whether the write sets all elements, to values that do not depend on the old ones."""
         nest = self.nests[number]
-        is_output = len(nest.inputs) <= place < len(nest.inputs) + len(nest.outputs)
-        return is_output and not list(body(nest.op).arguments[place].uses)
+        is_output = len(nest.inputs) <= access_number < len(nest.inputs) + len(nest.outputs)
+        return is_output and not list(body(nest.op).arguments[access_number].uses)
 
-    def _escapes(self, value: ir.Value, places: Sequence[tuple[int, int]]) -> bool:
+    def _escapes(self, value: ir.Value, uses_found: Sequence[tuple[int, int]]) -> bool:
         """Whether ops other than these nests use the buffer."""
-        ops = [self.nests[number].op for number, _ in places]
+        ops = [self.nests[number].op for number, _ in uses_found]
         owners = [use.owner.operation for use in value.uses]
         return any(owner.name != "memref.dealloc" and owner not in ops for owner in owners)
 
@@ -109,14 +111,14 @@ class Buffers:
             return build.create("memref.alloca", [type_], [], segments).results[0]
 
     def _replace(
-        self, places: Sequence[tuple[int, int]], value: ir.Value, dropped: Sequence[int]
+        self, uses_found: Sequence[tuple[int, int]], value: ir.Value, dropped: Sequence[int]
     ) -> None:
         root = self._memory.root(value)
-        for number, place in places:
+        for number, access_number in uses_found:
             nest = self.nests[number]
             accesses = list(nest.accesses)
-            accesses[place] = _moved(accesses[place], value, root, dropped)
-            nest.op.operands[place] = value
+            accesses[access_number] = _redirected(accesses[access_number], value, root, dropped)
+            nest.op.operands[access_number] = value
             count, end = len(nest.inputs), len(nest.inputs) + len(nest.outputs)
             self.nests[number] = replace(
                 nest, inputs=tuple(accesses[:count]), outputs=tuple(accesses[count:end])
@@ -140,7 +142,7 @@ def drop_unread(values: Iterable[ir.Value]) -> None:
             owner.erase()
 
 
-def _moved(access: Access, value: ir.Value, root: int, dropped: Sequence[int]) -> Access:
+def _redirected(access: Access, value: ir.Value, root: int, dropped: Sequence[int]) -> Access:
     kept = [dim for dim in range(len(access.loops)) if dim not in dropped]
     loops = tuple(access.loops[dim] for dim in kept)
     map_ = access.map.get_submap(kept) if access.map and dropped else access.map
@@ -148,7 +150,7 @@ def _moved(access: Access, value: ir.Value, root: int, dropped: Sequence[int]) -
 
 
 def _dropped(
-    nests: Sequence[Nest], places: Sequence[tuple[int, int]], loops: Sequence[Loop]
+    nests: Sequence[Nest], uses_found: Sequence[tuple[int, int]], loops: Sequence[Loop]
 ) -> list[int]:
     """The dimensions of a buffer that the loops around all of its accesses run over.
 
@@ -157,16 +159,16 @@ def _dropped(
 
         for k: for j: m[j] = max(m[j], x[k, j])      needs all of m
     """
-    numbers = {number for number, _ in places}
+    numbers = {number for number, _ in uses_found}
     dropped: list[int] = []
     while True:
         around = [loop for loop in loops if numbers <= loop.numbers]
         if not around:
             return dropped
         loops = around[0].inside
-        number, place = places[0]
+        number, access_number = uses_found[0]
         own = next(loop for member, loop in around[0].members if member.number == number)
-        indexed = nests[number].accesses[place].loops
+        indexed = nests[number].accesses[access_number].loops
         if own is None or own not in indexed or nests[number].tiles is not None:
             return dropped
         dropped.append(indexed.index(own))

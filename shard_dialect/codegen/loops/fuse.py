@@ -60,8 +60,8 @@ class Loop:
         self.written |= member.nest.written
         for access in member.nest.accesses:
             is_along = number is not None and number in access.loops
-            place = access.loops.index(number) if is_along else None
-            self.touched.setdefault(access.root, {})[access.view, place] = None
+            position = access.loops.index(number) if is_along else None
+            self.touched.setdefault(access.root, {})[access.view, position] = None
         return self
 
     @property
@@ -79,9 +79,9 @@ def plan(nests: Sequence[Nest]) -> list[Loop]:
 def _plan(members: Sequence[Member]) -> list[Loop]:
     loops: list[Loop] = []
     for member in members:
-        found = _to_join(member, loops)
-        if found is not None:
-            into, loop = found
+        target = _to_join(member, loops)
+        if target is not None:
+            into, loop = target
             into.add(member, loop)
         elif member.remaining:
             loops.append(_alone(member))
@@ -101,10 +101,10 @@ def _alone(member: Member) -> Loop:
 
 def _earliest(member: Member, loops: Sequence[Loop]) -> int:
     """The position for a nest without loops, so that it does not separate loops that may fuse."""
-    place = len(loops)
-    while place and not _in_order(member, loops[place - 1]):
-        place -= 1
-    return place
+    position = len(loops)
+    while position and not _in_order(member, loops[position - 1]):
+        position -= 1
+    return position
 
 
 def _in_order(member: Member, loop: Loop) -> bool:
@@ -135,13 +135,13 @@ def _to_join(member: Member, loops: Sequence[Loop]) -> tuple[Loop, int] | None:
 def _shared(member: Member, loop: Loop) -> int | None:
     """The loop of `member` that runs over the same dimension of the same buffer."""
     for access in member.nest.accesses:
-        for view, place in loop.touched.get(access.root, ()):
+        for view, position in loop.touched.get(access.root, ()):
             if (
                 view == access.view
-                and place is not None
-                and access.loops[place] in member.remaining
+                and position is not None
+                and access.loops[position] in member.remaining
             ):
-                return access.loops[place]
+                return access.loops[position]
     return None
 
 
@@ -151,7 +151,7 @@ def _may_join(member: Member, loop: int, into: Loop) -> bool:
         and member.nest.tiles is None
         and member.nest.sizes[loop] == into.size
         and _keeps_order(member, loop, into)
-        and _apart(member.nest, loop, into)
+        and _is_independent(member.nest, loop, into)
     )
 
 
@@ -162,14 +162,14 @@ def _keeps_order(member: Member, loop: int, into: Loop) -> bool:
     return all(len(other.remaining) == 1 for other, _ in into.members)
 
 
-def _apart(nest: Nest, loop: int, into: Loop) -> bool:
+def _is_independent(nest: Nest, loop: int, into: Loop) -> bool:
     """Whether iterations of the loop access disjoint memory, in the buffers that are written."""
-    for ours in nest.accesses:
-        if ours.root not in nest.written and ours.root not in into.written:
+    for access in nest.accesses:
+        if access.root not in nest.written and access.root not in into.written:
             continue
-        for view, place in into.touched.get(ours.root, ()):
-            if ours.view != view or place is None or loop not in ours.loops:
+        for view, position in into.touched.get(access.root, ()):
+            if access.view != view or position is None or loop not in access.loops:
                 return False
-            if place != ours.loops.index(loop):
+            if position != access.loops.index(loop):
                 return False
     return True

@@ -33,7 +33,7 @@ def to_loops(module: ir.Operation) -> None:
     for function in functions_of(module):
         memory = Memory(function)
         for block in list(_blocks(function)):
-            _write_runs(block, memory, function)
+            _write_nests(block, memory, function)
     PassManager.parse(_REST).run(module)
 
 
@@ -56,9 +56,9 @@ def _copies_to_linalg(module: ir.Operation) -> None:
             op.erase()
 
 
-def _write_runs(block: ir.Block, memory: Memory, function: ir.Operation) -> None:
+def _write_nests(block: ir.Block, memory: Memory, function: ir.Operation) -> None:
     """Write each longest run of nests that only ops without memory effects separate."""
-    run: list[Nest] = []
+    nests: list[Nest] = []
     freed: list[ir.Operation] = []
     values: set[ir.Value] = set()
     for op in operations(block):
@@ -66,15 +66,15 @@ def _write_runs(block: ir.Block, memory: Memory, function: ir.Operation) -> None
         if nest is not None and 0 in nest.sizes:
             op.erase()
         elif nest is not None:
-            run.append(nest)
-        elif op.name == "memref.dealloc" and run:
+            nests.append(nest)
+        elif op.name == "memref.dealloc" and nests:
             freed.append(op)
         elif not _moves_past(op):
-            if run:
-                values |= _write(Buffers(run, memory, function), op)
+            if nests:
+                values |= _write(Buffers(nests, memory, function), op)
             for each in freed:
                 each.move_before(op)
-            run, freed = [], []
+            nests, freed = [], []
     drop_unread(values)
 
 

@@ -124,8 +124,8 @@ def read(op: ir.Operation, memory: Memory) -> Nest | None:
 
 
 def _access(value: ir.Value, map_: ir.AffineMap, memory: Memory) -> Access:
-    places = zip(map_.results, _shape(value), strict=True)
-    loops = tuple(ONLY if size == 1 else _loop(each) for each, size in places)
+    indexed = zip(map_.results, _shape(value), strict=True)
+    loops = tuple(ONLY if size == 1 else _loop(each) for each, size in indexed)
     counted = [loop for loop in loops if loop != ONLY]
     if len(set(counted)) != len(counted):
         loops = (None,) * len(loops)
@@ -149,17 +149,17 @@ def _loop(expression: ir.AffineExpr) -> int | None:
 
 def _loaded(op: ir.Operation, memory: Memory) -> list[Access] | None:
     """The buffers that the body loads; `None` if the body has effects whose order matters."""
-    found = []
+    loaded = []
     for inner in walk(op):
         if inner.name == "memref.load":
             value = inner.operands[0]
             if memory.is_unknown([memory.root(value)]):
                 return None
             loops = (None,) * len(value.type.shape)
-            found.append(Access(memory.number(value), memory.root(value), value, loops))
+            loaded.append(Access(memory.number(value), memory.root(value), value, loops))
         elif inner.name.startswith(("memref.", "func.")) or inner.name in _ORDERED:
             return None
-    return found
+    return loaded
 
 
 _ORDERED = ("cf.assert", "scf.while", "scf.for")
@@ -191,9 +191,9 @@ def _stride_cost(access: Access, loop: int) -> int:
     if access.map is None or access.is_scalar:
         return 0
     mentioned = [
-        place
-        for place, each in enumerate(access.map.results)
-        if access.loops[place] != ONLY and _mentions(each, loop)
+        dim
+        for dim, each in enumerate(access.map.results)
+        if access.loops[dim] != ONLY and _mentions(each, loop)
     ]
     if not mentioned:
         return 0

@@ -21,7 +21,7 @@ VIEWS = (
     "memref.subview",
     "memref.transpose",
 )
-_APART = ("memref.alloc", "memref.alloca", "memref.get_global")
+_ALLOCATIONS = ("memref.alloc", "memref.alloca", "memref.get_global")
 _UNKNOWN, _ARGUMENTS = -1, -2
 _LARGEST, _STACK = 4096, 65536
 """The most bytes on the stack: of one buffer, and of a function. Threads may have only 512 KiB."""
@@ -49,20 +49,20 @@ class Memory:
     def root(self, value: ir.Value) -> int:
         """The memory's number: the same for all buffers that may share memory."""
         if value not in self._roots:
-            self._roots[value] = self._found(value)
+            self._roots[value] = self._root_of(value)
         return self._roots[value]
 
     def fits_on_stack(self, size: int) -> bool:
         """Whether one more buffer fits on the stack; if so, reserve it."""
-        fits = size <= _LARGEST and self._on_stack + size <= _STACK
-        self._on_stack += size if fits else 0
-        return fits
+        is_small = size <= _LARGEST and self._on_stack + size <= _STACK
+        self._on_stack += size if is_small else 0
+        return is_small
 
     def is_unknown(self, roots: Iterable[int]) -> bool:
         """Whether the memory of one of these numbers is not known."""
         return _UNKNOWN in roots
 
-    def _found(self, value: ir.Value) -> int:
+    def _root_of(self, value: ir.Value) -> int:
         if not isinstance(value.type, ir.MemRefType):
             return self.number(value)
         owner = value.owner
@@ -74,4 +74,4 @@ class Memory:
         if op.name == "memref.get_global":
             name = op.attributes["name"].value
             return self._globals.setdefault(name, self.number(value))
-        return self.number(value) if op.name in _APART else _UNKNOWN
+        return self.number(value) if op.name in _ALLOCATIONS else _UNKNOWN

@@ -54,7 +54,9 @@ class _Bound:
         assert access.map is not None, "what the body loads it indexes itself"
         count = len(self.nest.sizes)
         rounds = [self.rounds[n] if n in self.rounds else build.index(0) for n in range(count)]
-        return [_applied(access.map, place, rounds) for place in range(len(access.loops))]
+        return [
+            _applied(access.map, loop_number, rounds) for loop_number in range(len(access.loops))
+        ]
 
 
 @dataclass
@@ -131,21 +133,21 @@ class Writer:
         for (key, (bound, access, _)), result in zip(carried.items(), made.results, strict=True):
             self._store(key, access, bound, result, scope)
 
-    def _mark(self, made: ir.Operation, members: Sequence[_Bound]) -> None:
+    def _mark(self, loop_op: ir.Operation, members: Sequence[_Bound]) -> None:
         if all(bound.nest.is_straight for bound in members):
-            made.attributes[INNERMOST] = ir.Attribute.parse(_ANNOTATION)
+            loop_op.attributes[INNERMOST] = ir.Attribute.parse(_ANNOTATION)
 
     def _carried(
         self, bound: list[_Bound], scope: _Scope
     ) -> dict[Key, tuple[_Bound, Access, ir.Value]]:
         """The elements into which all iterations reduce, with their values before the loop."""
-        found = {}
+        carried_keys = {}
         for each in bound:
             for access in each.nest.outputs:
                 key = each.key(access)
                 if key is not None:
-                    found[key] = (each, access, self._load(each, access, scope))
-        return found
+                    carried_keys[key] = (each, access, self._load(each, access, scope))
+        return carried_keys
 
     def _preload(self, bound: list[_Bound], scope: _Scope) -> None:
         written = {root for each in bound for root in each.nest.written}
@@ -182,8 +184,8 @@ class Writer:
         """Write one iteration of all loops: the body, moved here."""
         block = body(bound.nest.op)
         accesses = (*bound.nest.inputs, *bound.nest.outputs)
-        places = zip(accesses, block.arguments, strict=True)
-        for access, argument in places:
+        read_values = zip(accesses, block.arguments, strict=True)
+        for access, argument in read_values:
             if next(iter(argument.uses), None) is not None:
                 argument.replace_all_uses_with(self._load(bound, access, scope))
         *ops, last = walk_body(bound.nest.op)
@@ -230,10 +232,10 @@ class Writer:
     ) -> ir.Operation:
         """Open a loop of this nest alone; return the op before which to write its body."""
         with ir.InsertionPoint(anchor):
-            made = _for(bounds, [])
+            loop_op = _for(bounds, [])
         self._count += 1
-        bound.open(loop, body(made).arguments[0], self._count)
-        return _last(made)
+        bound.open(loop, body(loop_op).arguments[0], self._count)
+        return _last(loop_op)
 
 
 _ANNOTATION = "#llvm.loop_annotation<mustProgress = true>"
@@ -246,10 +248,10 @@ def _last(op: ir.Operation) -> ir.Operation:
 
 def _for(bounds: Sequence[int | ir.Value], inits: Sequence[ir.Value]) -> ir.Operation:
     """Create an `scf.for` whose terminator yields its arguments."""
-    made, block = counted(bounds, inits)
+    loop_op, block = counted(bounds, inits)
     with ir.InsertionPoint(block):
         build.create("scf.yield", [], list(block.arguments)[1:])
-    return made
+    return loop_op
 
 
 def _end(start: ir.Value, size: int) -> ir.Value:
@@ -261,7 +263,7 @@ def _end(start: ir.Value, size: int) -> ir.Value:
     return build.create("arith.minsi", [index], [end, build.index(size)]).results[0]
 
 
-def _applied(map_: ir.AffineMap, place: int, rounds: list[ir.Value]) -> ir.Value:
-    one = ir.AffineMapAttr.get(map_.get_submap([place]))
-    made = build.create("affine.apply", [ir.IndexType.get()], rounds, {"map": one})
-    return made.results[0]
+def _applied(map_: ir.AffineMap, result_number: int, rounds: list[ir.Value]) -> ir.Value:
+    one = ir.AffineMapAttr.get(map_.get_submap([result_number]))
+    applied = build.create("affine.apply", [ir.IndexType.get()], rounds, {"map": one})
+    return applied.results[0]

@@ -158,29 +158,29 @@ def conv(
     steps = tuple(slice(None, None, each) for each in strides)
     holes = tuple(slice(None, None, each) for each in dilation)
     windows = windows[(slice(None), slice(None), *steps, *holes)]
-    parts = [
-        np.tensordot(part, kernel, ((1, *range(x.ndim, 2 * x.ndim - 2)), (1, *space)))
-        for part, kernel in zip(
+    slices = [
+        np.tensordot(shard, kernel, ((1, *range(x.ndim, 2 * x.ndim - 2)), (1, *space)))
+        for shard, kernel in zip(
             np.split(windows, groups, 1), np.split(w, groups, 0), strict=True
         )
     ]
-    return np.moveaxis(np.concatenate(parts, -1), -1, 1)
+    return np.moveaxis(np.concatenate(slices, -1), -1, 1)
 
 
 def windows(x: np.ndarray, size: list[int], strides: list[int]) -> np.ndarray:
     """The windows of `size` of `x`: the positions in one are the last dimensions."""
-    found = np.lib.stride_tricks.sliding_window_view(x, size)
-    return found[tuple(slice(None, None, each) for each in strides)]
+    values = np.lib.stride_tricks.sliding_window_view(x, size)
+    return values[tuple(slice(None, None, each) for each in strides)]
 
 
-def place_of(
-    x: np.ndarray, places: np.ndarray, at: np.ndarray, dim: int, start: float
+def least_index(
+    x: np.ndarray, positions: np.ndarray, at: np.ndarray, dim: int, start: float
 ) -> np.ndarray:
     """The least position of an element that equals `at` (NaN too); `start` has 0."""
     at = np.expand_dims(at, dim)
-    found, own = np.take_along_axis(x, at, dim), np.take_along_axis(places, at, dim)
-    least = np.where(x == found, places, own).min(dim)
-    return np.where(np.squeeze(found, dim) == start, np.minimum(least, 0), least)
+    values, own = np.take_along_axis(x, at, dim), np.take_along_axis(positions, at, dim)
+    least = np.where(x == values, positions, own).min(dim)
+    return np.where(np.squeeze(values, dim) == start, np.minimum(least, 0), least)
 
 
 def total_order(x: np.ndarray) -> np.ndarray:
@@ -189,27 +189,30 @@ def total_order(x: np.ndarray) -> np.ndarray:
     return bits ^ ((bits >> (8 * x.itemsize - 1)) & np.iinfo(bits.dtype).max)
 
 
-def place(
+def shard_slices(
     grid: tuple[int, ...], rank: int, shape: list[int], split: list[list[int]]
 ) -> tuple[slice, ...]:
     """A device's slice of a tensor whose dimensions are split along grid axes."""
-    index, found = np.unravel_index(rank, grid), []
+    index, values = np.unravel_index(rank, grid), []
     for size, axes in zip(shape, split, strict=True):
-        part, parts = 0, 1
+        shard, slices = 0, 1
         for axis in axes:
-            part, parts = part * grid[axis] + int(index[axis]), parts * grid[axis]
-        length = -(-size // parts)
-        found.append(slice(min(part * length, size), min((part + 1) * length, size)))
-    return tuple(found)
+            shard, slices = shard * grid[axis] + int(index[axis]), slices * grid[axis]
+        length = -(-size // slices)
+        values.append(slice(min(shard * length, size), min((shard + 1) * length, size)))
+    return tuple(values)
 
 
 def take(
-    whole: np.ndarray, grid: tuple[int, ...], split: list[list[int]], local: list[int]
+    global_array: np.ndarray,
+    grid: tuple[int, ...],
+    split: list[list[int]],
+    local: list[int],
 ) -> np.ndarray:
     """This device's shard, padded with zeros to the local shape."""
-    shard = np.zeros(local, whole.dtype)
-    part = whole[place(grid, rank, list(whole.shape), split)]
-    shard[tuple(map(slice, part.shape))] = part
+    shard = np.zeros(local, global_array.dtype)
+    index = global_array[shard_slices(grid, rank, list(global_array.shape), split)]
+    shard[tuple(map(slice, index.shape))] = index
     return shard
 
 
@@ -221,12 +224,12 @@ def put(
 ) -> np.ndarray:
     """The global tensor of all devices' `shards`, which are listed by rank."""
     first = next(each for each in shards if each is not None)
-    whole = np.zeros(shape, first.dtype)
+    global_array = np.zeros(shape, first.dtype)
     for rank, shard in enumerate(shards):
         if shard is not None:
-            part = place(grid, rank, shape, split)
-            whole[part] = shard[tuple(map(slice, whole[part].shape))]
-    return whole
+            index = shard_slices(grid, rank, shape, split)
+            global_array[index] = shard[tuple(map(slice, global_array[index].shape))]
+    return global_array
 
 
 def draw(shape: list[int], dtype: type, generator: np.random.Generator) -> np.ndarray:

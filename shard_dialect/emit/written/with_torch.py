@@ -43,8 +43,8 @@ def join(grid: tuple[int, ...], *axes: int) -> Group:
         handle = dist.new_group(sorted(row))
         if rank in row:
             order = [sorted(row).index(each) for each in row]
-            mine = Group(handle, row, order, row.index(rank), len(row))
-    return mine
+            own_group = Group(handle, row, order, row.index(rank), len(row))
+    return own_group
 
 
 def all_gather(x: Tensor, group: Group, dim: int) -> Tensor:
@@ -72,8 +72,8 @@ def reduce_scatter(
     x: Tensor, group: Group, dim: int, op: dist.ReduceOp = dist.ReduceOp.SUM
 ) -> Tensor:
     """This member's slice of the members' tensors, added (or what `op` does)."""
-    parts = x.chunk(group.size, dim)
-    rows = [parts[group.order.index(i)].contiguous() for i in range(group.size)]
+    slices = x.chunk(group.size, dim)
+    rows = [slices[group.order.index(i)].contiguous() for i in range(group.size)]
     result = torch.empty_like(rows[0])
     dist.reduce_scatter(result, rows, op, group=group.handle)
     return result
@@ -81,8 +81,8 @@ def reduce_scatter(
 
 def all_to_all(x: Tensor, group: Group, split: int, concat: int) -> Tensor:
     """This member's slice along `split` of each tensor, joined along `concat`."""
-    parts = x.chunk(group.size, split)
-    rows = torch.stack([parts[group.order.index(i)] for i in range(group.size)])
+    slices = x.chunk(group.size, split)
+    rows = torch.stack([slices[group.order.index(i)] for i in range(group.size)])
     result = torch.empty_like(rows)
     dist.all_to_all_single(result, rows, group=group.handle)
     return torch.cat([result[each] for each in group.order], concat)
@@ -137,17 +137,17 @@ def broadcast_from(x: Tensor, group: Group, root: int) -> Tensor:
 def gather_to(x: Tensor, group: Group, dim: int, root: int) -> Tensor:
     """To `root` the members' tensors, one after another along `dim`; else zeros."""
     rows = [torch.zeros_like(x).contiguous() for _ in range(group.size)]
-    found = rows if group.rank == root else None
-    dist.gather(x.contiguous(), found, group.ranks[root], group=group.handle)
+    values = rows if group.rank == root else None
+    dist.gather(x.contiguous(), values, group.ranks[root], group=group.handle)
     return torch.cat([rows[each] for each in group.order], dim)
 
 
 def scatter_from(x: Tensor, group: Group, dim: int, root: int) -> Tensor:
     """This member's slice, along `dim`, of the tensor of `root`."""
-    parts = x.chunk(group.size, dim)
-    rows = [parts[group.order.index(i)].contiguous() for i in range(group.size)]
-    result, given = torch.empty_like(rows[0]), rows if group.rank == root else None
-    dist.scatter(result, given, group.ranks[root], group=group.handle)
+    slices = x.chunk(group.size, dim)
+    rows = [slices[group.order.index(i)].contiguous() for i in range(group.size)]
+    result, sent = torch.empty_like(rows[0]), rows if group.rank == root else None
+    dist.scatter(result, sent, group.ranks[root], group=group.handle)
     return result
 
 
@@ -201,12 +201,14 @@ def windows(x: Tensor, size: list[int], strides: list[int]) -> Tensor:
     return x
 
 
-def place_of(x: Tensor, places: Tensor, at: Tensor, dim: int, start: float) -> Tensor:
+def least_index(
+    x: Tensor, positions: Tensor, at: Tensor, dim: int, start: float
+) -> Tensor:
     """The least position of an element that equals `at` (NaN too); `start` has 0."""
     at = at.unsqueeze(dim)
-    found, own = x.gather(dim, at), places.gather(dim, at)
-    least = torch.where(x == found, places, own).amin(dim)
-    return torch.where(found.squeeze(dim) == start, least.clamp(max=0), least)
+    values, own = x.gather(dim, at), positions.gather(dim, at)
+    least = torch.where(x == values, positions, own).amin(dim)
+    return torch.where(values.squeeze(dim) == start, least.clamp(max=0), least)
 
 
 def lexsort(keys: list[Tensor], dim: int) -> Tensor:
@@ -225,27 +227,30 @@ def total_order(x: Tensor) -> Tensor:
     return bits ^ ((bits >> (8 * x.element_size() - 1)) & torch.iinfo(dtype).max)
 
 
-def place(
+def shard_slices(
     grid: tuple[int, ...], rank: int, shape: list[int], split: list[list[int]]
 ) -> tuple[slice, ...]:
     """A device's slice of a tensor whose dimensions are split along grid axes."""
-    index, found = np.unravel_index(rank, grid), []
+    index, values = np.unravel_index(rank, grid), []
     for size, axes in zip(shape, split, strict=True):
-        part, parts = 0, 1
+        shard, slices = 0, 1
         for axis in axes:
-            part, parts = part * grid[axis] + int(index[axis]), parts * grid[axis]
-        length = -(-size // parts)
-        found.append(slice(min(part * length, size), min((part + 1) * length, size)))
-    return tuple(found)
+            shard, slices = shard * grid[axis] + int(index[axis]), slices * grid[axis]
+        length = -(-size // slices)
+        values.append(slice(min(shard * length, size), min((shard + 1) * length, size)))
+    return tuple(values)
 
 
 def take(
-    whole: Tensor, grid: tuple[int, ...], split: list[list[int]], local: list[int]
+    global_array: Tensor,
+    grid: tuple[int, ...],
+    split: list[list[int]],
+    local: list[int],
 ) -> Tensor:
     """This device's shard, padded with zeros to the local shape."""
-    shard = torch.zeros(local, dtype=whole.dtype)
-    part = whole[place(grid, rank, list(whole.shape), split)]
-    shard[tuple(map(slice, part.shape))] = part
+    shard = torch.zeros(local, dtype=global_array.dtype)
+    index = global_array[shard_slices(grid, rank, list(global_array.shape), split)]
+    shard[tuple(map(slice, index.shape))] = index
     return shard.to(device)
 
 
@@ -257,12 +262,12 @@ def put(
 ) -> Tensor:
     """The global tensor of all devices' `shards`, which are listed by rank."""
     first = next(each for each in shards if each is not None)
-    whole = torch.zeros(shape, dtype=first.dtype)
+    global_array = torch.zeros(shape, dtype=first.dtype)
     for rank, shard in enumerate(shards):
         if shard is not None:
-            part = place(grid, rank, shape, split)
-            whole[part] = shard[tuple(map(slice, whole[part].shape))]
-    return whole
+            index = shard_slices(grid, rank, shape, split)
+            global_array[index] = shard[tuple(map(slice, global_array[index].shape))]
+    return global_array
 
 
 def from_bytes(x: np.ndarray) -> Tensor:

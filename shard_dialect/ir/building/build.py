@@ -150,7 +150,7 @@ def flat(value: ir.Value) -> ir.Value:
     ).results[0]
 
 
-def unflat(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+def unflatten(value: ir.Value, shape: Sequence[int]) -> ir.Value:
     """The inverse of `flat`."""
     type_ = ir.RankedTensorType.get(list(shape), value.type.element_type)
     if len(shape) == 1:
@@ -176,7 +176,7 @@ def _all(rank: int) -> ir.ArrayAttr:
     return ir.ArrayAttr.get([dims] if rank else [])
 
 
-def part_of(value: ir.Value, start: int | ir.Value, size: int, dim: int = 0) -> ir.Value:
+def extract_slice(value: ir.Value, start: int | ir.Value, size: int, dim: int = 0) -> ir.Value:
     """The slice of `size` elements along `dim` from `start` on, an integer or an index value."""
     shape = list(value.type.shape)
     shape[dim] = size
@@ -193,8 +193,8 @@ def part_of(value: ir.Value, start: int | ir.Value, size: int, dim: int = 0) -> 
 def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
     """`linalg.copy` between tensors or buffers, with its body."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
-    made = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
-    op = create("linalg.copy", made, [value, into], segments, 1)
+    result_types = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
+    op = create("linalg.copy", result_types, [value, into], segments, 1)
     linalg_queries.fill_builtin_region(op)
     return op
 
@@ -202,42 +202,42 @@ def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
 def transpose(value: ir.Value, into: ir.Value, permutation: Sequence[int]) -> ir.Operation:
     """`linalg.transpose` of a tensor or a buffer, with its body."""
     order = {"permutation": ir.DenseI64ArrayAttr.get(list(permutation))}
-    made = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
-    op = create("linalg.transpose", made, [value, into], order, 1)
+    result_types = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
+    op = create("linalg.transpose", result_types, [value, into], order, 1)
     linalg_queries.fill_builtin_region(op)
     return op
 
 
 def address(buffer: ir.Value) -> ir.Value:
     """The address of a contiguous buffer, as an `i64`."""
-    found = create("memref.extract_aligned_pointer_as_index", [ir.IndexType.get()], [buffer])
+    pointer = create("memref.extract_aligned_pointer_as_index", [ir.IndexType.get()], [buffer])
     i64 = ir.IntegerType.get_signless(64)
-    return create("arith.index_cast", [i64], [found.results[0]]).results[0]
+    return create("arith.index_cast", [i64], [pointer.results[0]]).results[0]
 
 
 def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
     """`linalg.fill` of a tensor or a buffer, with its body."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
-    made = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
-    op = create("linalg.fill", made, [value, into], segments, 1)
+    result_types = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
+    op = create("linalg.fill", result_types, [value, into], segments, 1)
     linalg_queries.fill_builtin_region(op)
     return op
 
 
-def with_room(
+def embedded(
     value: ir.Value, into: ir.RankedTensorType, dim: int, low: int, content: ir.Value
 ) -> ir.Value:
     """A tensor of type `into` with `value` from `low` on along `dim`, and `content` around it."""
     around = fill(content, empty(into).results[0]).results[0]
-    return put_into(around, value, dim, low)
+    return insert_slice_at(around, value, dim, low)
 
 
-def put_into(value: ir.Value, part: ir.Value, dim: int, start: int) -> ir.Value:
-    """`value` with the slice `part` inserted from `start` on along `dim`."""
-    if 0 in part.type.shape:
+def insert_slice_at(value: ir.Value, inserted: ir.Value, dim: int, start: int) -> ir.Value:
+    """`value` with the slice `inserted` inserted from `start` on along `dim`."""
+    if 0 in inserted.type.shape:
         return value
-    attributes = _slice(part.type.shape, dim, start, [1, 1, 0, 0, 0])
-    return create("tensor.insert_slice", [value.type], [part, value], attributes).results[0]
+    attributes = _slice(inserted.type.shape, dim, start, [1, 1, 0, 0, 0])
+    return create("tensor.insert_slice", [value.type], [inserted, value], attributes).results[0]
 
 
 def _slice(
@@ -282,7 +282,7 @@ def splat_value(value: ir.Value) -> ir.Attribute | None:
 
     `None` if there is none, and for complex elements, which have no attributes.
     """
-    dense = behind(value)
+    dense = constant_behind(value)
     if dense is None or not is_splat(dense) or isinstance(dense.type.element_type, ir.ComplexType):
         return None
     return dense.get_splat_value()
@@ -298,7 +298,7 @@ def constant_like(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     return create(name, [type_], [], {CONSTANTS[name]: resplat(dense, type_)}).results[0]
 
 
-def behind(value: ir.Value) -> ir.Attribute | None:
+def constant_behind(value: ir.Value) -> ir.Attribute | None:
     """The attribute of the constant that makes `value`, or whose shard `value` is; else `None`."""
     while not isinstance(value.owner, ir.Block) and value.owner.name == "mesh.local_split":
         value = value.owner.operands[0]

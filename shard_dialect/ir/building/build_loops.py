@@ -13,10 +13,10 @@ def counted(
 ) -> tuple[ir.Operation, ir.Block]:
     """`scf.for` with `bounds` (begin, end and step), and its block, which has no terminator yet."""
     types = [value.type for value in inits]
-    given = [build.index(each) if isinstance(each, int) else each for each in bounds]
-    made = build.create("scf.for", types, [*given, *inits], regions=1)
-    locations = [made.location] * (1 + len(types))
-    return made, made.regions[0].blocks.append(ir.IndexType.get(), *types, arg_locs=locations)
+    bound_values = [build.index(each) if isinstance(each, int) else each for each in bounds]
+    loop = build.create("scf.for", types, [*bound_values, *inits], regions=1)
+    locations = [loop.location] * (1 + len(types))
+    return loop, loop.regions[0].blocks.append(ir.IndexType.get(), *types, arg_locs=locations)
 
 
 def elementwise(

@@ -11,7 +11,7 @@ from math import inf
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import (
-    behind,
+    constant_behind,
     constant_value,
     create,
     index,
@@ -78,7 +78,7 @@ def may_be_partial(op: ir.Operation, reduction: Reduction) -> bool:
         return True
     value = op.operands[0] if op.name == "linalg.fill" else op.results[0]
     if reduction in ("max", "min"):
-        return op.name == "linalg.fill" or is_splat(behind(value))
+        return op.name == "linalg.fill" or is_splat(constant_behind(value))
     return is_identity(reduction, value)
 
 
@@ -131,8 +131,8 @@ def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
 def identity_value(reduction: Reduction, element: ir.Type) -> ir.Value:
     """The identity of `reduction` as a value, for any element type."""
     if isinstance(element, ir.ComplexType):
-        parts = _complex_identity(reduction, element)
-        return create("complex.constant", [element], [], {"value": parts}).results[0]
+        constant = _complex_identity(reduction, element)
+        return create("complex.constant", [element], [], {"value": constant}).results[0]
     if signless(element) == element:
         return scalar(identity(reduction, element)).results[0]
     one = identity_tensor(reduction, ir.RankedTensorType.get([1], element))
@@ -150,7 +150,7 @@ def identity_tensor(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Valu
     return as_type(scalar(ir.DenseElementsAttr.get_splat(plain, one)).results[0], type_)
 
 
-def left_alone_by(value: ir.Value) -> Reduction | None:
+def reduction_with_identity(value: ir.Value) -> Reduction | None:
     """The first reduction whose identity a constant, or its repeated element, is."""
     kinds: tuple[Reduction, ...] = ("sum", "max", "min", "product")
     return next((kind for kind in kinds if _is_the_identity(kind, value)), None)
@@ -161,7 +161,7 @@ def _is_the_identity(reduction: Reduction, value: ir.Value) -> bool:
     is_tensor = isinstance(value.type, ir.RankedTensorType)
     element = value.type.element_type if is_tensor else value.type
     is_complex = isinstance(element, ir.ComplexType)
-    known = behind(value) if is_complex else _repeated(value)
+    known = constant_behind(value) if is_complex else _repeated(value)
     if known is None:
         return False
     try:
@@ -193,10 +193,10 @@ def _bits(reduction: Reduction, element: ir.Type) -> int | None:
 def _complex_identity(reduction: Reduction, type_: ir.Type) -> ir.Attribute:
     """The identity of complex numbers, as the attribute of a scalar or a tensor constant."""
     element = type_.element_type if isinstance(type_, ir.RankedTensorType) else type_
-    part = element.element_type
+    component = element.element_type
     if reduction not in ("sum", "product"):
         raise ShardingError(f"no {element} changes nothing under {reduction}")
     if type_ == element:
-        return ir.ArrayAttr.get([identity(reduction, part), identity("sum", part)])
+        return ir.ArrayAttr.get([identity(reduction, component), identity("sum", component)])
     one = "1.0" if reduction == "product" else "0.0"
     return ir.Attribute.parse(f"dense<({one}, 0.0)> : {type_}")

@@ -32,12 +32,13 @@ _WITH_THEIR_OWN = ("mesh", "shard", "sdy")
 
 @dataclass(frozen=True, slots=True)
 class AnnotationOp:
-    """An annotation op: `said` holds for its result, and unless `for_users`, for its operand too.
+    """An annotation op: `annotation` holds for its result, and unless `for_users`, for its operand
+    too.
 
     A soft constraint is not `required`.
     """
 
-    said: Annotation
+    annotation: Annotation
     for_users: bool
     required: bool
 
@@ -46,7 +47,7 @@ def read_annotation(op: ir.Operation, shardings: Shardings) -> AnnotationOp | No
     """The annotation of `op`, or `None` if it is no annotation op. Raises `ShardingError`."""
     if op.name not in OPS:
         return None
-    annotation = said_in(op, "sharding", op.operands[0].type, shardings)
+    annotation = annotation_in(op, "sharding", op.operands[0].type, shardings)
     if op.name == "mesh.reshard":
         return AnnotationOp(annotation, for_users=True, required=True)
     return AnnotationOp(
@@ -67,7 +68,7 @@ def binds(op: ir.Operation) -> Literal["value", "users"] | None:
     return "value" if is_of_value else "users"
 
 
-def said_in(op: ir.Operation, key: str, type_: ir.Type, shardings: Shardings) -> Annotation:
+def annotation_in(op: ir.Operation, key: str, type_: ir.Type, shardings: Shardings) -> Annotation:
     """The annotation in attribute `key`, for a value of `type_`. Raises `ShardingError`."""
     attribute = op.attributes[key]
     if is_sharding(attribute):

@@ -72,8 +72,8 @@ def _check_called(op: ir.Operation, shardings: Shardings) -> None:
 
 def _check_local_types(what: ir.DictAttr) -> None:
     types = expect_in(what, LOCAL_TYPES, ir.ArrayAttr, "the types of an operand and a result")
-    found = [each.value for each in types if isinstance(each, ir.TypeAttr)]
-    tensors = [each for each in found if isinstance(each, ir.RankedTensorType)]
+    types_listed = [each.value for each in types if isinstance(each, ir.TypeAttr)]
+    tensors = [each for each in types_listed if isinstance(each, ir.RankedTensorType)]
     if not len(types) == len(tensors) == 2 or not all(each.has_static_shape for each in tensors):
         raise ShardingError(f"{LOCAL_TYPES} is {types}: expected two tensors of known size")
 

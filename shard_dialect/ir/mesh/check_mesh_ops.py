@@ -72,17 +72,20 @@ def _collective(op: ir.Operation) -> None:
     if "cluster" in op.attributes:  # of the local form, on plain types
         expect(op, "cluster", ir.FlatSymbolRefAttr, "the name of a grid")
         return
-    found = read_collective(op)
-    if found.source.grid != found.target.grid:
-        raise ShardingError(f"goes from grid @{found.source.grid} to @{found.target.grid}")
-    if op.name != UPDATE_HALO and (found.source.halos or found.target.halos):
-        raise ShardingError(f"is on a tensor with halos: only '{UPDATE_HALO}' takes or makes them")
-    expected = found.source
-    for step in found.steps:
-        expected = step.after(expected)
-    if expected != found.target:
+    collective = read_collective(op)
+    if collective.source.grid != collective.target.grid:
         raise ShardingError(
-            f"gives {expected} from {found.source}, but its result type says {found.target}"
+            f"goes from grid @{collective.source.grid} to @{collective.target.grid}"
+        )
+    if op.name != UPDATE_HALO and (collective.source.halos or collective.target.halos):
+        raise ShardingError(f"is on a tensor with halos: only '{UPDATE_HALO}' takes or makes them")
+    expected = collective.source
+    for step in collective.steps:
+        expected = step.after(expected)
+    if expected != collective.target:
+        raise ShardingError(
+            f"gives {expected} from {collective.source}, but its result type says "
+            f"{collective.target}"
         )
     _same_global_tensor(op)
 
@@ -106,10 +109,10 @@ def _done(op: ir.Operation) -> None:
 
 
 def _same_global_tensor(op: ir.Operation) -> None:
-    given, made = op.operands[0].type, op.results[0].type
-    if not isinstance(given, ir.RankedTensorType) or not isinstance(made, ir.RankedTensorType):
-        raise ShardingError(f"takes and gives ranked tensors, found {given} and {made}")
-    if given.shape != made.shape or given.element_type != made.element_type:
+    source, target = op.operands[0].type, op.results[0].type
+    if not isinstance(source, ir.RankedTensorType) or not isinstance(target, ir.RankedTensorType):
+        raise ShardingError(f"takes and gives ranked tensors, found {source} and {target}")
+    if source.shape != target.shape or source.element_type != target.element_type:
         raise ShardingError("has different global tensors as its operand and its result")
 
 

@@ -25,16 +25,16 @@ from shard_dialect.model import Annotation
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedValue:
-    """The annotation `said` of `value`.
+    """The annotation `annotation` of `value`.
 
-    Its `strength` is "binding", for a constraint; "hint", for a soft constraint; or "weak", for one
-    that counts only if the value has no other annotation.
+    Its `strength` is "constraint", for a constraint; "soft_constraint", for a soft constraint; or
+    "default", for one that counts only if the value has no other annotation.
     """
 
     value: ir.Value
-    said: Annotation
+    annotation: Annotation
     location: ir.Location
-    strength: str = "binding"
+    strength: str = "constraint"
 
 
 def annotated_values(function: Function, shardings: Shardings) -> list[AnnotatedValue]:
@@ -48,24 +48,24 @@ def annotated_values(function: Function, shardings: Shardings) -> list[Annotated
 
 def merged(annotated: Iterable[AnnotatedValue]) -> dict[ir.Value, Annotation]:
     """The constraints of each value, combined. Raises a located `ShardError` where two disagree."""
-    together: dict[ir.Value, Annotation] = {}
+    by_value: dict[ir.Value, Annotation] = {}
     for each in annotated:
-        if each.strength != "binding":
+        if each.strength != "constraint":
             continue
-        have = together.get(each.value, each.said)
-        both = have.meet(each.said)
-        if both is None:
+        known = by_value.get(each.value, each.annotation)
+        combined = known.meet(each.annotation)
+        if combined is None:
             grids = [
-                f" on @{annotation.grid}" if have.grid != each.said.grid else ""
-                for annotation in (have, each.said)
+                f" on @{annotation.grid}" if known.grid != each.annotation.grid else ""
+                for annotation in (known, each.annotation)
             ]
             raise error_at(
                 each.location,
-                f"one value is annotated {have}{grids[0]} and {each.said}{grids[1]}: "
+                f"one value is annotated {known}{grids[0]} and {each.annotation}{grids[1]}: "
                 "they must agree",
             )
-        together[each.value] = both
-    return together
+        by_value[each.value] = combined
+    return by_value
 
 
 def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[AnnotatedValue]:
@@ -101,7 +101,7 @@ def _of_blocks(op: ir.Operation, shardings: Shardings) -> Iterator[AnnotatedValu
     for block, found in zip(blocks[len(blocks) - len(annotations) :], annotations, strict=True):
         for number, each in found.items():
             if _is_tensor(block.arguments[number]):
-                yield AnnotatedValue(block.arguments[number], each, op.location, "weak")
+                yield AnnotatedValue(block.arguments[number], each, op.location, "default")
 
 
 def _has_encoding(type_: ir.Type) -> bool:
@@ -116,15 +116,15 @@ def _of_op(op: ir.Operation, shardings: Shardings, is_propagated: bool) -> Itera
         annotated = read_annotation(op, shardings)
     if annotated is None:
         return
-    strength = "binding" if annotated.required else "hint"
-    annotation = annotated.said
+    strength = "constraint" if annotated.required else "soft_constraint"
+    annotation = annotated.annotation
     if not is_propagated:
         yield AnnotatedValue(op.results[0], annotation, op.location, strength)
         if not annotated.for_users:
             yield AnnotatedValue(op.operands[0], annotation, op.location, strength)
     elif annotated.required:
-        yield AnnotatedValue(op.results[0], annotation, op.location, "weak")
-        yield AnnotatedValue(op.operands[0], annotation, op.location, "weak")
+        yield AnnotatedValue(op.results[0], annotation, op.location, "default")
+        yield AnnotatedValue(op.operands[0], annotation, op.location, "default")
 
 
 def _of_manual_result(
@@ -135,15 +135,17 @@ def _of_manual_result(
     In a propagated function they are weak: the attributes have all axes, these only some.
     """
     with located(op.handle):
-        annotation = boundary_of(op.handle, shardings).outside_said
+        annotation = boundary_of(op.handle, shardings).outside_annotation
     value = op.handle.results[0]
     if _is_tensor(value):
-        yield AnnotatedValue(value, annotation, op.location, "weak" if is_propagated else "binding")
+        yield AnnotatedValue(
+            value, annotation, op.location, "default" if is_propagated else "constraint"
+        )
         for use in value.uses:
             end = use.owner.operation
             if end.name == "scf.yield" and is_manual(end.parent):
                 outside = end.parent.results[use.operand_number]
-                yield AnnotatedValue(outside, annotation, op.location, "weak")
+                yield AnnotatedValue(outside, annotation, op.location, "default")
 
 
 def annotated_results(function: ir.Operation, shardings: Shardings) -> dict[int, Annotation]:

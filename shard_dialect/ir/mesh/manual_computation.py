@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.mesh.annotation_ops import default_grid, said_in
+from shard_dialect.ir.mesh.annotation_ops import annotation_in, default_grid
 from shard_dialect.ir.mesh.attributes import MANUAL, i64_array, ints
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import body, operations, walk
@@ -24,7 +24,7 @@ from shard_dialect.model import Annotation, Axes, Grid, ManualBoundary, Sharding
 
 TO_LOCAL = "mesh.to_local"
 TO_GLOBAL = "mesh.to_global"
-EDGES = (TO_LOCAL, TO_GLOBAL)
+BOUNDARY_OPS = (TO_LOCAL, TO_GLOBAL)
 
 
 def is_manual(op: ir.Operation) -> bool:
@@ -52,14 +52,14 @@ def manual_axes_at(op: ir.Operation) -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
-def whole_of(op: ir.Operation) -> ir.Value:
+def outside_value(op: ir.Operation) -> ir.Value:
     """The tensor outside, of a boundary op."""
     return op.operands[0] if op.name == TO_LOCAL else op.results[0]
 
 
 def boundary_of(op: ir.Operation, shardings: Shardings) -> ManualBoundary:
     """The manual boundary of a boundary op. Raises `ShardingError`."""
-    annotation = said_in(op, "sharding", whole_of(op).type, shardings)
+    annotation = annotation_in(op, "sharding", outside_value(op).type, shardings)
     return ManualBoundary(
         annotation, tuple(ints(op.attributes["manual_axes"])), shardings.grid(annotation.grid)
     )
@@ -82,7 +82,7 @@ def grid_of(computation: ir.Operation, shardings: Shardings) -> Grid:
     """The grid whose axes are manual: that of its boundary ops, or of computations around it."""
     for around in (computation, *computations_around(computation)):
         for op in operations(body(around)):
-            if op.name in EDGES:
+            if op.name in BOUNDARY_OPS:
                 return boundary_of(op, shardings).grid
     names = list(shardings.grids)[:1]
     return shardings.grid(names[0] if names else default_grid(computation))

@@ -49,11 +49,11 @@ def read_collective(op: ir.Operation) -> Collective:
     Raises `ShardingError` where its attributes do not fit its types.
     """
     types = (op.operands[0].type, op.results[0].type)
-    found = [_sharding_in(type_) for type_ in types]
-    grid = next((sharding.grid for sharding in found if sharding), "")
+    shardings = [_sharding_in(type_) for type_ in types]
+    grid = next((sharding.grid for sharding in shardings if sharding), "")
     source, target = (
         sharding or Sharding.replicated(grid, type_.rank)
-        for sharding, type_ in zip(found, types, strict=True)
+        for sharding, type_ in zip(shardings, types, strict=True)
     )
     if op.name == UPDATE_HALO:
         return Collective(halo_steps(source, target), source, target)
@@ -106,16 +106,18 @@ def _read_all_to_all(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
 
 def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
     target = _lists(op, "sharding", source)
-    made = _sharding_in(op.results[0].type)
-    offsets = made.offsets if made is not None else ()
+    result_sharding = _sharding_in(op.results[0].type)
+    offsets = result_sharding.offsets if result_sharding is not None else ()
     steps: list[Step] = []
     pairs = zip(source.split_axes, target.split_axes, strict=True)
-    for dim, (have, want) in enumerate(pairs):
-        if want[: len(have)] != have:
-            raise ShardingError(f"cannot split {source} to {target}: {list(have)} is not kept")
-        if len(want) > len(have):
+    for dim, (source_axes, target_axes) in enumerate(pairs):
+        if target_axes[: len(source_axes)] != source_axes:
+            raise ShardingError(
+                f"cannot split {source} to {target}: {list(source_axes)} is not kept"
+            )
+        if len(target_axes) > len(source_axes):
             at = offsets[dim] if offsets else ()
-            steps.append(AllSlice(dim, want[len(have) :], at))
+            steps.append(AllSlice(dim, target_axes[len(source_axes) :], at))
     return tuple(steps)
 
 
@@ -132,10 +134,10 @@ def _read_mask(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
 
 def _lists(op: ir.Operation, key: str, source: Sharding) -> Sharding:
     attribute = op.attributes[key]
-    found = only_sharding(read_notation(source.grid, attribute, source.rank), attribute)
-    if found != Sharding(source.grid, found.split_axes):
+    sharding = only_sharding(read_notation(source.grid, attribute, source.rank), attribute)
+    if sharding != Sharding(source.grid, sharding.split_axes):
         raise ShardingError(f"{key} is {attribute}: expected the axes of each dimension, no more")
-    return found
+    return sharding
 
 
 def _axes(op: ir.Operation) -> Axes:

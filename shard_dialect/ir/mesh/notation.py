@@ -117,12 +117,12 @@ def _fields(entry: ir.DictAttr) -> dict[str, ir.Attribute]:
 
 
 def _partial(fields: dict[str, ir.Attribute]) -> tuple[Axes, Reduction]:
-    given = [name for name in REDUCTIONS if name in fields]
-    if len(given) > 1:
-        raise ShardingError(f"partial by {given[0]} and by {given[1]}: expected one reduction")
-    if not given:
+    kinds = [name for name in REDUCTIONS if name in fields]
+    if len(kinds) > 1:
+        raise ShardingError(f"partial by {kinds[0]} and by {kinds[1]}: expected one reduction")
+    if not kinds:
         return (), "sum"
-    return read_axes(fields[given[0]]), given[0]
+    return read_axes(fields[kinds[0]]), kinds[0]
 
 
 def _fill(fields: dict[str, ir.Attribute]) -> Reduction:
@@ -130,10 +130,10 @@ def _fill(fields: dict[str, ir.Attribute]) -> Reduction:
         return "sum"
     entry = fields["fill"]
     name = entry.value if isinstance(entry, ir.StringAttr) else None
-    found = next((each for each in REDUCTIONS if each == name), None)
-    if found is None or "halo" not in fields:
+    kind = next((each for each in REDUCTIONS if each == name), None)
+    if kind is None or "halo" not in fields:
         raise ShardingError(f"fill is {entry}: expected one of {', '.join(REDUCTIONS)}, and a halo")
-    return found
+    return kind
 
 
 def _entries(fields: dict[str, ir.Attribute], name: str) -> list[ir.Attribute]:
@@ -169,5 +169,5 @@ def _priority(entry: ir.Attribute) -> int | None:
 
 
 def _only(annotation: Annotation) -> str:
-    given = (annotation.open, annotation.priorities, annotation.replicated)
-    return " and ".join(n for n, each in zip(_ANNOTATION_ONLY, given, strict=True) if each)
+    extra_fields = (annotation.open, annotation.priorities, annotation.replicated)
+    return " and ".join(n for n, each in zip(_ANNOTATION_ONLY, extra_fields, strict=True) if each)

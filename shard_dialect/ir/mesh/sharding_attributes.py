@@ -69,11 +69,11 @@ class Shardings:
         """The sharding in a tensor type, or `None` for a plain type."""
         if type_ not in self._in_types:
             encoding = type_.encoding if isinstance(type_, ir.RankedTensorType) else None
-            is_ours = encoding is not None and is_sharding(encoding)
-            self._in_types[type_] = self.read(encoding, type_.rank) if is_ours else None
+            has_sharding = encoding is not None and is_sharding(encoding)
+            self._in_types[type_] = self.read(encoding, type_.rank) if has_sharding else None
         return self._in_types[type_]
 
-    def lies(self, type_: ir.RankedTensorType, grid: Grid) -> Sharding:
+    def sharding_of(self, type_: ir.RankedTensorType, grid: Grid) -> Sharding:
         """The sharding in a tensor type; a type without one is replicated on `grid`."""
         return self.of_type(type_) or Sharding.replicated(grid.name, type_.rank)
 
@@ -95,20 +95,20 @@ class Shardings:
             return []
         blocks = [block for region in op.regions for block in region.blocks]
         blocks = blocks[1:] if op.name == "func.func" else blocks
-        given = list(op.attributes[BLOCKS])
-        if [len(each) for each in given] != [len(block.arguments) for block in blocks]:
+        by_block = list(op.attributes[BLOCKS])
+        if [len(each) for each in by_block] != [len(block.arguments) for block in blocks]:
             return []
         return [
             self._of_values(each, block.arguments)
-            for each, block in zip(given, blocks, strict=True)
+            for each, block in zip(by_block, blocks, strict=True)
         ]
 
     def _of_values(
-        self, given: Iterable[ir.Attribute], values: Iterable[ir.Value]
+        self, attributes: Iterable[ir.Attribute], values: Iterable[ir.Value]
     ) -> dict[int, Annotation]:
         return {
             number: self.read_annotation(attribute, rank_of(value.type))
-            for number, (attribute, value) in enumerate(zip(given, values, strict=True))
+            for number, (attribute, value) in enumerate(zip(attributes, values, strict=True))
             if not isinstance(attribute, ir.UnitAttr)
         }
 

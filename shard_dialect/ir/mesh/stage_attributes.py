@@ -24,13 +24,13 @@ def stages_named(op: ir.Operation) -> tuple[str, str] | None:
 
 def stages_at(function: ir.Operation, key: str) -> list[str | None]:
     """The stage of each argument or result, from `mesh.stage`. Raises `ShardingError`."""
-    found: list[str | None] = []
+    stages: list[str | None] = []
     for entry in boundary(function, key):
         named = entry.get(STAGE)
         if named is not None and not isinstance(named, ir.FlatSymbolRefAttr):
             raise ShardingError(f"{STAGE} is {named}: expected the name of a stage")
-        found.append(None if named is None else symbol(named))
-    return found
+        stages.append(None if named is None else symbol(named))
+    return stages
 
 
 def check_stages(op: ir.Operation, module: ir.Operation) -> None:
@@ -44,7 +44,7 @@ def check_stages(op: ir.Operation, module: ir.Operation) -> None:
 
 def check_stage(name: str | None, module: ir.Operation) -> None:
     """Raise `ShardingError` unless the module declares a sub-cluster with this name."""
-    parts = sub_clusters_of(module) if name is not None else {}
-    if name is not None and name not in parts:
-        known = ", ".join(f"@{part}" for part in parts) or "none"
+    sub_clusters = sub_clusters_of(module) if name is not None else {}
+    if name is not None and name not in sub_clusters:
+        known = ", ".join(f"@{stage}" for stage in sub_clusters) or "none"
         raise ShardingError(f"stage @{name} is not declared; the parts of grids: {known}")

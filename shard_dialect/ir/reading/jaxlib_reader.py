@@ -15,7 +15,7 @@ _PRETTY = re.compile(
     r"collective_permute|reduce_scatter|constant|data_flow_edge)\b"
 )
 _CHLO = re.compile(r'(?<!["#\w.])chlo\.\w')
-_TAKEN_APART = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
+_DECOMPOSED = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
 _LOCATION = re.compile(r'"-":(\d+):(\d+)')
 
 
@@ -37,12 +37,12 @@ def to_generic(text: str, name: str, lines_before: int) -> str:
     try:
         module = bindings.Module.parse(text, context)
         if "chlo." in text:
-            pass_manager.parse(_TAKEN_APART, context).run(module.operation)
+            pass_manager.parse(_DECOMPOSED, context).run(module.operation)
     except bindings.MLIRError as error:
         start = f"{name}:{lines_before + 1}:1"
         for diagnostic in error.error_diagnostics:
-            found = _LOCATION.search(str(diagnostic.location))
-            at = f"{name}:{int(found[1]) + lines_before}:{found[2]}" if found else start
+            match = _LOCATION.search(str(diagnostic.location))
+            at = f"{name}:{int(match[1]) + lines_before}:{match[2]}" if match else start
             raise ShardError(_named(diagnostic.message), at) from None
         raise ShardError(str(error), start) from None
     generic: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
@@ -53,7 +53,7 @@ def generic_text(module: Any) -> str:
     """A module of jaxlib's bindings in generic text, with StableHLO instead of CHLO, in place."""
     _, pass_manager = _bindings()
     with module.context:
-        pass_manager.parse(_TAKEN_APART).run(module.operation)
+        pass_manager.parse(_DECOMPOSED).run(module.operation)
     text: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
     return text
 

@@ -1,7 +1,7 @@
 """Reads a module from a file: spelled as the bindings parse it, parsed, and verified.
 
-In text that is not from a file, MLIR's locations have the name `-`. Within `Source.places` they are
-mapped to those of the user's file, columns included.
+In text that is not from a file, MLIR's locations have the name `-`. Within `Source.file_locations`
+they are mapped to those of the user's file, columns included.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Source:
         return cls._read(path, split=False)[0]
 
     @classmethod
-    def read_parts(cls, path: str) -> list[Source]:
+    def read_split_input(cls, path: str) -> list[Source]:
         """The modules of a file that lines `// -----` separate. Raises `ShardError`."""
         return cls._read(path, split=True)
 
@@ -87,7 +87,7 @@ class Source:
             line = bisect_right(starts, offset)
             return line, offset - starts[line - 1]
 
-        def place(offset: int) -> str:
+        def location_at(offset: int) -> str:
             line, column = position(offset)
             return f"{name}:{line + lines_before}:{column + 1}"
 
@@ -96,11 +96,13 @@ class Source:
                 generic = jaxlib_reader.to_generic(text, name, lines_before)
                 spelled = _edited(generic, sdy_edits(generic))
                 return cls(name, spelled, lines_before=lines_before, pretty=text)
-            found = sorted([*edits(text, place), *sdy_edits(text)], key=lambda edit: edit.start)
+            edits_found = sorted(
+                [*edits(text, location_at), *sdy_edits(text)], key=lambda edit: edit.start
+            )
         except ShardError as error:
             return cls(name, text, lines_before=lines_before, problem=error)
-        changes = [(*position(e.start), e.removed, len(e.added)) for e in found]
-        return cls(name, _edited(text, found), tuple(changes), lines_before)
+        changes = [(*position(e.start), e.removed, len(e.added)) for e in edits_found]
+        return cls(name, _edited(text, edits_found), tuple(changes), lines_before)
 
     def parse(self) -> ir.Module:
         """Parse in the current context and verify. Raises a located `ShardError`."""
@@ -109,7 +111,7 @@ class Source:
         context = ir.Context.current
         allowed = context.allow_unregistered_dialects
         load_dialects_of(self.text, context)
-        with self.places(), reporting(context):
+        with self.file_locations(), reporting(context):
             try:
                 module = ir.Module.parse(self.text)
             except ir.MLIRError as error:
@@ -137,7 +139,7 @@ class Source:
         column = offset - (self.text.rfind("\n", 0, offset) + 1) + 1
         return ShardError(message, self._restore(f"-:{line}:{column}"))
 
-    def places(self) -> AbstractContextManager[None]:
+    def file_locations(self) -> AbstractContextManager[None]:
         """Map locations in the parsed text to those in the file, in a `with` block."""
         return showing_locations(self._restore)
 
@@ -154,10 +156,10 @@ class Source:
         return f"{self.name}:{line + self.lines_before}:{column}"
 
 
-def _edited(text: str, found: Sequence[Edit]) -> str:
+def _edited(text: str, edits: Sequence[Edit]) -> str:
     shards: list[str] = []
     end = 0
-    for edit in found:
+    for edit in edits:
         shards += [text[end : edit.start], edit.added]
         end = edit.start + edit.removed
     return "".join(shards) + text[end:]

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.bindings import part
+from shard_dialect.ir.bindings import submodule
 from shard_dialect.ir.reading.blank_comments import code_of
 from shard_dialect.ir.shard.check_text import refuse
 
@@ -60,20 +60,20 @@ class Edit:
     added: str
 
 
-def edits(text: str, place: Callable[[int], str]) -> list[Edit]:
-    """The edits that make `text` parse, in order; `place` gives the location of an offset.
+def edits(text: str, location_at: Callable[[int], str]) -> list[Edit]:
+    """The edits that make `text` parse, in order; `location_at` gives the location of an offset.
 
     Raises a located `ShardError` for a short form without a grid, or text that must not be parsed.
     """
     code = code_of(text)
-    refuse(code, place)
-    found = [*_short_shards(code, place)]
+    refuse(code, location_at)
+    changes = [*_short_shards(code, location_at)]
     for edits_of in (_renamed, _kinds, _types, _neighbors, _visibilities):
-        found += edits_of(code)
-    return sorted(found, key=lambda edit: edit.start)
+        changes += edits_of(code)
+    return sorted(changes, key=lambda edit: edit.start)
 
 
-def _short_shards(code: str, place: Callable[[int], str]) -> Iterator[Edit]:
+def _short_shards(code: str, location_at: Callable[[int], str]) -> Iterator[Edit]:
     shorts = list(_SHORT_SHARD.finditer(code))
     default = _default_grids(code) if shorts else None
     for match in shorts:
@@ -82,7 +82,7 @@ def _short_shards(code: str, place: Callable[[int], str]) -> Iterator[Edit]:
             raise ShardError(
                 "#mesh.shard names no grid, and its function has no mesh_cluster: "
                 "write #mesh.shard<@grid, [...]> or give the function {mesh_cluster = @grid}",
-                place(match.start()),
+                location_at(match.start()),
             )
         yield Edit(match.end(), 0, f"{grid}, ")
 
@@ -107,7 +107,7 @@ def _renamed(code: str) -> Iterator[Edit]:
 @cache
 def scatter_dim() -> str:
     """The attribute's name in the installed bindings: `scatter_axis` in LLVM 22."""
-    op = part("dialects.shard").ReduceScatterOp
+    op = submodule("dialects.shard").ReduceScatterOp
     return "scatter_dim" if hasattr(op, "scatter_dim") else "scatter_axis"
 
 
@@ -138,4 +138,4 @@ def _visibilities(code: str) -> Iterator[Edit]:
 
 @cache
 def _grid_attributes() -> list[str]:
-    return dir(part("dialects.shard").GridOp)
+    return dir(submodule("dialects.shard").GridOp)

@@ -15,35 +15,37 @@ from shard_dialect.model import Annotation, Axes, Axis, Grid, Sharding, Sharding
 from shard_dialect.model.axis import in_order
 
 
-def to_annotation(given: TensorSharding, grid: Grid, rank: int) -> Annotation:
+def to_annotation(tensor_sharding: TensorSharding, grid: Grid, rank: int) -> Annotation:
     """The annotation of a value with `rank` dimensions.
 
     Raises `ShardingError` for a sharding that Shardy's verifier would refuse.
     """
     if is_maximal(grid):
-        if given.dims or given.replicated or given.unreduced:
+        if tensor_sharding.dims or tensor_sharding.replicated or tensor_sharding.unreduced:
             raise ShardingError(
-                f"sharding {given} on the one device of mesh @{grid.name}: expected no dimensions "
+                f"sharding {tensor_sharding} on the one device of mesh @{grid.name}: expected no "
+                "dimensions "
                 "and no axes"
             )
         return Annotation(Sharding.replicated(grid.name, rank))
-    if len(given.dims) != rank:
+    if len(tensor_sharding.dims) != rank:
         raise ShardingError(
-            f"sharding {given} has {len(given.dims)} dimensions, but the tensor has {rank}"
+            f"sharding {tensor_sharding} has {len(tensor_sharding.dims)} dimensions, but the "
+            f"tensor has {rank}"
         )
-    split = tuple(_axes(dim.axes, grid, given) for dim in given.dims)
-    unreduced = _ordered(given.unreduced, "unreduced", grid, given)
-    replicated = _ordered(given.replicated, "replicated", grid, given)
-    is_open = tuple(number for number, dim in enumerate(given.dims) if dim.is_open)
-    priorities = tuple(dim.priority for dim in given.dims)
+    split = tuple(_axes(dim.axes, grid, tensor_sharding) for dim in tensor_sharding.dims)
+    unreduced = _ordered(tensor_sharding.unreduced, "unreduced", grid, tensor_sharding)
+    replicated = _ordered(tensor_sharding.replicated, "replicated", grid, tensor_sharding)
+    is_open = tuple(number for number, dim in enumerate(tensor_sharding.dims) if dim.is_open)
+    priorities = tuple(dim.priority for dim in tensor_sharding.dims)
     if not any(priority is not None for priority in priorities):
         priorities = ()
     try:
-        sharding = Sharding(grid.name, split, unreduced, given.reduction)
+        sharding = Sharding(grid.name, split, unreduced, tensor_sharding.reduction)
         annotation = Annotation(sharding, is_open, priorities, replicated)
         annotation.check(grid, rank)
     except ShardingError as error:
-        raise ShardingError(f"in {given}: {error.message}") from None
+        raise ShardingError(f"in {tensor_sharding}: {error.message}") from None
     return annotation
 
 

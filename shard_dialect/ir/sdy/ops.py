@@ -32,25 +32,29 @@ class SdyReader:
 
     grids: dict[str, Grid]
 
-    def annotation(self, given: syntax.TensorSharding, type_: ir.Type) -> Annotation:
+    def annotation(self, tensor_sharding: syntax.TensorSharding, type_: ir.Type) -> Annotation:
         """The annotation of a value of `type_`, for a sharding on its mesh.
 
         Raises `ShardingError` if the mesh is not declared, or the sharding does not fit the type.
         """
-        if isinstance(given.mesh, Grid):
-            grid = self.grid_like(given.mesh)
-        elif given.mesh in self.grids:
-            grid = self.grids[given.mesh]
+        if isinstance(tensor_sharding.mesh, Grid):
+            grid = self.grid_like(tensor_sharding.mesh)
+        elif tensor_sharding.mesh in self.grids:
+            grid = self.grids[tensor_sharding.mesh]
         else:
             known = ", ".join(f"@{name}" for name in self.grids) or "none"
-            raise ShardingError(f"mesh @{given.mesh} is not declared; the module's: {known}")
+            raise ShardingError(
+                f"mesh @{tensor_sharding.mesh} is not declared; the module's: {known}"
+            )
         if isinstance(type_, ir.UnrankedTensorType):
             raise ShardingError(f"has a sharding for a {type_}, which has no rank")
         is_tensor = isinstance(type_, ir.RankedTensorType)
-        if not is_tensor and (given.replicated or given.unreduced):
-            raise ShardingError(f"has sharding {given}, with axes, for a {type_}, no tensor")
+        if not is_tensor and (tensor_sharding.replicated or tensor_sharding.unreduced):
+            raise ShardingError(
+                f"has sharding {tensor_sharding}, with axes, for a {type_}, no tensor"
+            )
         rank = type_.rank if is_tensor else 0
-        return to_annotation(given, grid, rank)
+        return to_annotation(tensor_sharding, grid, rank)
 
     def grid_like(self, mesh: Grid) -> Grid:
         """The declared grid that equals a mesh written out in a sharding; else that mesh."""
@@ -65,12 +69,12 @@ class SdyReader:
 
         An op without results may have one, on a maximal mesh. Raises `ShardingError`.
         """
-        given = syntax.read_per_value(str(attribute))
-        if not types and len(given) == 1 and not given[0].dims:
-            return [self.annotation(given[0], ir.NoneType.get())]
-        if len(given) != len(types):
-            raise ShardingError(f"has {len(given)} shardings for {len(types)} values")
-        return [self.annotation(each, type_) for each, type_ in zip(given, types, strict=True)]
+        shardings = syntax.read_per_value(str(attribute))
+        if not types and len(shardings) == 1 and not shardings[0].dims:
+            return [self.annotation(shardings[0], ir.NoneType.get())]
+        if len(shardings) != len(types):
+            raise ShardingError(f"has {len(shardings)} shardings for {len(types)} values")
+        return [self.annotation(each, type_) for each, type_ in zip(shardings, types, strict=True)]
 
     def rule(self, op: ir.Operation) -> WrittenRule:
         """The rule in an op's `sdy.sharding_rule`. Raises `ShardError` if it does not fit."""
@@ -122,14 +126,14 @@ def verify_op(op: ir.Operation, reader: SdyReader) -> None:
 
 def _check_free(op: ir.Operation) -> None:
     """Raise `ShardingError` if a sharding in a manual computation uses one of its manual axes."""
-    given = [
+    free = [
         each
         for key, read in _SHARDINGS.items()
         if key in op.attributes and (key == SHARDING or op.name.startswith("sdy."))
         for each in read(str(op.attributes[key]))
     ]
-    outer = _manual_around(op) if given else set()
-    for each in given if outer else ():
+    outer = _manual_around(op) if free else set()
+    for each in free if outer else ():
         for ref in (
             *(ref for dim in each.dims for ref in dim.axes),
             *each.replicated,

@@ -30,8 +30,8 @@ def edits(text: str) -> list[Edit]:
     if '"sdy.' not in text:
         return []
     code = code_of(text)
-    found = [edit for match in _OP.finditer(code) for edit in _of_op(code, text, match.end())]
-    return sorted(found, key=lambda edit: edit.start)
+    changes = [edit for match in _OP.finditer(code) for edit in _of_op(code, text, match.end())]
+    return sorted(changes, key=lambda edit: edit.start)
 
 
 def _of_op(code: str, text: str, at: int) -> Iterator[Edit]:
@@ -42,7 +42,7 @@ def _of_op(code: str, text: str, at: int) -> Iterator[Edit]:
         if end is None or code[end : end + 1] != ">":
             return  # not MLIR; the parser reports it
         # The properties move to one line, and their newlines stay: locations stay valid.
-        moved = _COMMENT.sub(lambda found: found["string"] or "", text[at + 2 : end - 1])
+        moved = _COMMENT.sub(lambda match: match["string"] or "", text[at + 2 : end - 1])
         properties = moved.replace("\n", " ")
         yield Edit(at, end + 1 - at, "\n" * text.count("\n", at, end + 1))
         at = _skip(code, end + 1)

@@ -45,9 +45,9 @@ class Dim:
     priority: int | None = None
 
     def __str__(self) -> str:
-        parts = [*map(str, self.axes), *(["?"] if self.is_open else [])]
+        items = [*map(str, self.axes), *(["?"] if self.is_open else [])]
         end = "" if self.priority is None else f"p{self.priority}"
-        return "{" + ", ".join(parts) + "}" + end
+        return "{" + ", ".join(items) + "}" + end
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,11 @@ def _read_all(text: str, read: Callable[[_Tokens], T], start: str) -> T:
         raise ShardingError(f"expected {start}...>, found {text}")
     tokens = _Tokens(text)
     for _ in _TOKEN.findall(start.rstrip("<")):
-        tokens.take()
-    found = read(tokens)
+        tokens.next_token()
+    result = read(tokens)
     if tokens.kind == "symbol" or tokens.kind != "end":
         raise tokens.error("the end")
-    return found
+    return result
 
 
 class _Tokens:
@@ -136,7 +136,7 @@ class _Tokens:
     def error(self, expected: str) -> ShardingError:
         return ShardingError(f"expected {expected} at '{self.value}' in {self.text}")
 
-    def take(self) -> str:
+    def next_token(self) -> str:
         value = self.value
         self._advance()
         return value
@@ -155,12 +155,12 @@ class _Tokens:
     def number(self) -> int:
         if self.kind != "number" or len(self.value) > 18:
             raise self.error("a number")
-        return int(self.take())
+        return int(self.next_token())
 
     def string(self) -> str:
         if self.kind != "string":
             raise self.error("a name in quotes")
-        return unquoted(self.take())
+        return unquoted(self.next_token())
 
     def listed(self, end: str, item: Callable[[], T]) -> tuple[T, ...]:
         """Items separated by commas, up to `end`."""
@@ -194,7 +194,7 @@ class _Tokens:
         self.expect("<")
         mesh: str | Grid
         if self.kind == "symbol":
-            name = self.take()[1:]
+            name = self.next_token()[1:]
             mesh = unquoted(name) if name.startswith('"') else name
         elif self.accept("mesh"):
             mesh = self.mesh("")
@@ -256,18 +256,18 @@ class _Tokens:
         if self.kind == "word":
             if not re.fullmatch(r"p\d{1,18}", self.value):
                 raise self.error("a priority")
-            priority = int(self.take()[1:])
+            priority = int(self.next_token()[1:])
         return Dim(tuple(axes), is_open, priority)
 
     def per_value(self) -> tuple[TensorSharding, ...]:
         self.expect("<")
         self.expect("[")
-        found = self.listed("]", self.sharding)
+        shardings = self.listed("]", self.sharding)
         self.expect(">")
-        return found
+        return shardings
 
     def manual_axes(self) -> tuple[str, ...]:
         self.expect("{")
-        found = self.listed("}", self.string)
+        axes = self.listed("}", self.string)
         self.expect(">")
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(axes))

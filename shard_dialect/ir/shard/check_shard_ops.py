@@ -102,26 +102,26 @@ def _check_exchange(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _check_reduction(op: ir.Operation, _: Shardings) -> None:
-    given, made = (value.type.element_type for value in (op.operands[0], op.results[0]))
-    if not _widens(given, made):
+    source, target = (value.type.element_type for value in (op.operands[0], op.results[0]))
+    if not _widens(source, target):
         raise ShardingError(
-            f"reduces {given} to {made}: expected the same type, or a wider one of its kind"
+            f"reduces {source} to {target}: expected the same type, or a wider one of its kind"
         )
     kind = str(op.attributes["reduction"]) if "reduction" in op.attributes else ""
-    if "bitwise" in kind and not isinstance(given, ir.IntegerType | ir.IndexType):
+    if "bitwise" in kind and not isinstance(source, ir.IntegerType | ir.IndexType):
         name = kind.removeprefix("#shard<partial ").removesuffix(">")
-        raise ShardingError(f"has reduction {name} of {given}: expected integers")
+        raise ShardingError(f"has reduction {name} of {source}: expected integers")
 
 
-def _widens(given: ir.Type, made: ir.Type) -> bool:
-    """Whether type `made` is `given`, or a wider type of the same kind of number."""
-    if given == made:
+def _widens(source: ir.Type, target: ir.Type) -> bool:
+    """Whether type `target` is `source`, or a wider type of the same kind of number."""
+    if source == target:
         return True
     for kind in (ir.FloatType, ir.IntegerType):
-        if isinstance(given, kind) and isinstance(made, kind):
-            return bool(made.width > given.width) and _signedness(given) == _signedness(made)
-    if isinstance(given, ir.ComplexType) and isinstance(made, ir.ComplexType):
-        return _widens(given.element_type, made.element_type)
+        if isinstance(source, kind) and isinstance(target, kind):
+            return bool(target.width > source.width) and _signedness(source) == _signedness(target)
+    if isinstance(source, ir.ComplexType) and isinstance(target, ir.ComplexType):
+        return _widens(source.element_type, target.element_type)
     return False
 
 

@@ -67,11 +67,11 @@ def check_axes(split: Sequence[Sequence[int]], grid: Grid) -> None:
             raise ShardingError(f"grid axis {axis} is used twice in split axes {lists(split)}")
 
 
-def check_operands(key: str, sizes: Sizes, given: int) -> None:
+def check_operands(key: str, sizes: Sizes, operand_count: int) -> None:
     """Raise `ShardingError` unless there is an operand for each unknown number in `sizes`."""
-    if sizes.count(None) != given:
+    if sizes.count(None) != operand_count:
         raise ShardingError(
-            f"has {given} operands for the {sizes.count(None)} unknown numbers in "
+            f"has {operand_count} operands for the {sizes.count(None)} unknown numbers in "
             f"{key} = {shown(sizes)}"
         )
 
@@ -123,24 +123,24 @@ def _check_offsets(layout: Layout, grid: Grid) -> None:
 
 def check_shard(op: ir.Operation, shardings: Shardings) -> None:
     """Raise `ShardingError` for a `shard.shard` that does not fit its tensor, or others."""
-    made_by = sharding_behind(op.operands[1])
-    if made_by is None:
+    sharding_op = sharding_behind(op.operands[1])
+    if sharding_op is None:
         raise ShardingError("takes a sharding that no 'shard.sharding' op makes")
     # Upstream's canonicalization of two annotations of one value only looks at that op.
-    if made_by != owner(op.operands[1]) and len(_annotations(op.operands[0])) > 1:
+    if sharding_op != owner(op.operands[1]) and len(_annotations(op.operands[0])) > 1:
         raise ShardingError(
             "takes its sharding from another tensor, and annotates a value that is annotated "
             "twice: give it a 'shard.sharding' of its own"
         )
-    layout = Layout.of(made_by)
-    _check_fits(layout, shape_of(op.operands[0].type), grid_of(made_by, shardings))
+    layout = Layout.of(sharding_op)
+    _check_fits(layout, shape_of(op.operands[0].type), grid_of(sharding_op, shardings))
     _check_agreement(op, layout)
 
 
 def _layout_at(op: ir.Operation) -> Layout | None:
     """The layout that the annotation `op` takes; `None` if it is not known."""
-    made_by = sharding_behind(op.operands[1])
-    return None if made_by is None else Layout.of(made_by)
+    sharding_op = sharding_behind(op.operands[1])
+    return None if sharding_op is None else Layout.of(sharding_op)
 
 
 def _check_fits(layout: Layout, shape: Sizes, grid: Grid) -> None:
@@ -182,7 +182,7 @@ def _check_agreement(op: ir.Operation, layout: Layout) -> None:
     before = _annotation_before(op)
     for other in [before] if before else _earlier_twins(op):
         earlier = _layout_at(other)
-        if earlier is None or earlier.lies_like(layout):
+        if earlier is None or earlier.has_same_shards(layout):
             continue
         if _for_users(other):
             raise ShardingError(
@@ -206,7 +206,7 @@ def _annotation_before(op: ir.Operation) -> ir.Operation | None:
         if not _for_users(before) or earlier is None or earlier.name != "shard.shard":
             return before
         repeated = _layout_at(earlier)
-        if own is None or repeated is None or not own.lies_like(repeated):
+        if own is None or repeated is None or not own.has_same_shards(repeated):
             return before
         op = before
     return None
@@ -244,12 +244,12 @@ def check_shard_shape(op: ir.Operation, shardings: Shardings) -> None:
         raise ShardingError(f"has {len(op.results)} results for dims = {shown(dims)}")
     if any(size is not None and size < 0 for size in dims):
         raise ShardingError(f"has a negative size in dims = {shown(dims)}")
-    made_by = sharding_behind(op.operands[for_dims])
-    if made_by is None:
+    sharding_op = sharding_behind(op.operands[for_dims])
+    if sharding_op is None:
         return
-    grid = grid_of(made_by, shardings)
+    grid = grid_of(sharding_op, shardings)
     check_coordinates("device", device, grid, range(grid.rank))
-    _check_fits(Layout.of(made_by), dims, grid)
+    _check_fits(Layout.of(sharding_op), dims, grid)
 
 
 def check_coordinates(key: str, device: Sizes, grid: Grid, axes: Sequence[int]) -> None:

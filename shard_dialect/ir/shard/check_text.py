@@ -43,10 +43,10 @@ class _Op:
     text: str
 
 
-def refuse(code: str, place: Callable[[int], str]) -> None:
+def refuse(code: str, location_at: Callable[[int], str]) -> None:
     """Raise a located `ShardError` for text that must not be parsed; `code` has no comments.
 
-    `place` gives the location of an offset.
+    `location_at` gives the location of an offset.
     """
     if "shard." not in code:
         return
@@ -55,13 +55,13 @@ def refuse(code: str, place: Callable[[int], str]) -> None:
     for op in ops:
         problem = _problem(op, ranks, aliases)
         if problem:
-            raise ShardError(problem, place(op.start))
+            raise ShardError(problem, location_at(op.start))
 
 
 def _ops(code: str) -> Iterator[_Op]:
-    found = list(_OP.finditer(code))
-    ends = [match.start() for match in found[1:]] + [len(code)]
-    for match, end in zip(found, ends, strict=False):  # none found, one end
+    matches = list(_OP.finditer(code))
+    ends = [match.start() for match in matches[1:]] + [len(code)]
+    for match, end in zip(matches, ends, strict=False):  # none found, one end
         yield _Op(match[1], match.start(), code[match.end() : end])
 
 

@@ -61,8 +61,8 @@ def read_local(name: str, attributes: _Attributes) -> tuple[str, LocalStep] | No
     if name == "mesh.start":
         what = expect_in(attributes, "collective", ir.DictAttr, "a dictionary")
         return read_local(kind_of(what), what)
-    if name in _OURS and "cluster" in attributes and "mesh_axis" in attributes:
-        return _grid(attributes, "cluster"), _OURS[name](attributes)
+    if name in _READERS and "cluster" in attributes and "mesh_axis" in attributes:
+        return _grid(attributes, "cluster"), _READERS[name](attributes)
     if name not in _READ:
         return None
     return _grid(attributes, "grid"), _READ[name](attributes)
@@ -94,7 +94,7 @@ def local_attributes(step: Step, grid: str) -> tuple[str, dict[str, ir.Attribute
     name, attributes = _WRITE[type(step)](step)
     if isinstance(step, UpdateHalo):
         return name, attributes | {"grid": ir.FlatSymbolRefAttr.get(grid)}
-    if name in _OURS:
+    if name in _READERS:
         attributes["cluster"] = ir.FlatSymbolRefAttr.get(grid)
         attributes["mesh_axis"] = write_axes(step.axes)
         return name, attributes
@@ -112,15 +112,15 @@ def one_by_one(op: ir.Operation) -> list[ir.Operation]:
     if len(split) < 2:
         return [op]
     sizes = iter(op.attributes["static_halo_sizes"])
-    value, made = op.operands[0], []
+    value, steps = op.operands[0], []
     with ir.InsertionPoint(op), op.location:
         for dim, axes in split:
             step = UpdateHalo(dim, axes, next(sizes), next(sizes))
             value = write_local(step, symbol(op.attributes["grid"]), value, value.type)
-            made.append(value.owner.operation)
+            steps.append(value.owner.operation)
     op.results[0].replace_all_uses_with(value)
     op.erase()
-    return made
+    return steps
 
 
 def _update_halo(attributes: _Attributes) -> UpdateHalo:
@@ -138,12 +138,12 @@ def _update_halo(attributes: _Attributes) -> UpdateHalo:
 
 
 def _lists(attributes: _Attributes) -> tuple[tuple[int, ...], ...]:
-    given = attributes["split_axes"] if "split_axes" in attributes else None
-    if not str(given).startswith("#shard<axisarray"):
+    attribute = attributes["split_axes"] if "split_axes" in attributes else None
+    if not str(attribute).startswith("#shard<axisarray"):
         raise ShardingError(
-            f"attribute 'split_axes' must be a list of lists of axes, found {given}"
+            f"attribute 'split_axes' must be a list of lists of axes, found {attribute}"
         )
-    return axis_lists(given)
+    return axis_lists(attribute)
 
 
 def _axes(attributes: _Attributes) -> tuple[int, ...]:
@@ -205,7 +205,7 @@ _READ: dict[str, Callable[[_Attributes], LocalStep]] = {
 }
 
 
-_OURS: dict[str, Callable[[_Attributes], Step]] = {
+_READERS: dict[str, Callable[[_Attributes], Step]] = {
     "mesh.collective_permute": lambda a: Permute(
         read_axes(a["mesh_axis"]), tuple(_integers(a, "permutation"))
     ),

@@ -67,7 +67,7 @@ class Layout:
             offsets[dim] = sizes
         return Sharding(self.grid, split, halos=tuple(halos), offsets=tuple(offsets))
 
-    def lies_like(self, other: Layout) -> bool:
+    def has_same_shards(self, other: Layout) -> bool:
         """Whether both have the same shards; halos, which are copies, do not count."""
 
         def shards(layout: Layout) -> tuple[object, ...]:

@@ -63,17 +63,17 @@ class Instruments:
         >>> print(*show.around((Group("func.func", (Element("cse"),)), Element("inline"))))
         func.func(cse,print-ir{label={After cse}}) inline
         """
-        found: list[Node] = []
+        passes: list[Node] = []
         for node in nodes:
             if isinstance(node, Group):
-                found.append(Group(node.anchor, self.around(node.inside)))
+                passes.append(Group(node.anchor, self.around(node.inside)))
                 continue
             if node.name in self.print_ir_before:
-                found.append(_print("Before", node))
-            found.append(self._told(node))
+                passes.append(_print("Before", node))
+            passes.append(self._with_setting(node))
             if node.name in self.print_ir_after:
-                found.append(_print("After", node))
-        return tuple(found)
+                passes.append(_print("After", node))
+        return tuple(passes)
 
     def check(self, nodes: tuple[Node, ...]) -> None:
         """Raise where a flag is given that no pass of the pipeline has a use for."""
@@ -85,13 +85,13 @@ class Instruments:
                     f"(its option '{option}'), which is not in the pipeline"
                 )
 
-    def _told(self, node: Element) -> Element:
+    def _with_setting(self, node: Element) -> Element:
         """The element with the options that flags give it."""
         options = [node.options] if node.options else []
         for flag, (name, option) in _FLAGS.items():
-            given = getattr(self, flag)
-            if given and name == node.name:
-                options.append(f"{option}=true" if given is True else f"{option}='{given}'")
+            setting = getattr(self, flag)
+            if setting and name == node.name:
+                options.append(f"{option}=true" if setting is True else f"{option}='{setting}'")
         return Element(node.name, " ".join(options))
 
 

@@ -120,7 +120,7 @@ def _strings_below_fields(cls: type[Any]) -> dict[str, str]:
     except (OSError, TypeError):  # no source, as in a frozen program
         return {}
     (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef))
-    found = {}
+    texts = {}
     for node, below in pairwise(body):
         if (
             isinstance(node, ast.AnnAssign)
@@ -128,8 +128,8 @@ def _strings_below_fields(cls: type[Any]) -> dict[str, str]:
             and isinstance(below, ast.Expr)
             and isinstance(below.value, ast.Constant)
         ):
-            found[node.target.id] = inspect.cleandoc(str(below.value.value))
-    return found
+            texts[node.target.id] = inspect.cleandoc(str(below.value.value))
+    return texts
 
 
 def read_options(text: str, options: tuple[Option, ...], pass_name: str) -> dict[str, object]:

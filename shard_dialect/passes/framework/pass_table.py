@@ -85,5 +85,5 @@ def pass_class(name: str) -> type[Pass]:
     if name in _registered:
         return _registered[name]
     module, _, cls = PASSES[name].partition(":")
-    found: type[Pass] = getattr(import_module(f"shard_dialect.passes.{module}"), cls)
-    return found
+    cls_found: type[Pass] = getattr(import_module(f"shard_dialect.passes.{module}"), cls)
+    return cls_found

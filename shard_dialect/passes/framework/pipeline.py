@@ -77,7 +77,7 @@ class Pipeline:
         instruments.check(nodes)
         nodes = instruments.around(nodes)
         _Builder(instruments, nests).fill(manager, _MODULE, nodes)
-        return cls(manager, _until_ours(nodes))
+        return cls(manager, _until_python(nodes))
 
     def run(self, module: ir.Module) -> None:
         """Run all passes on `module`, in place. Raises `ShardError` where a pass refuses it."""
@@ -143,17 +143,17 @@ class _Builder:
     def fill(self, manager: PassManager, anchor: str, nodes: Sequence[Node]) -> None:
         """Add `nodes` to a manager that runs on ops called `anchor`."""
         for number, node in enumerate(nodes):
-            if not _is_ours(node):
+            if not _is_python(node):
                 self._add_upstream(manager, anchor, node)
                 continue
-            name, text, callback = self._ours(node, anchor)
+            name, text, callback = self._python_pass(node, anchor)
             if self.instruments.print_ir_after_failure and isinstance(node, Element):
                 callback = _printing_failure(callback, name)
             if anchor == _MODULE:
-                callback = _announced(callback, name, _until_ours(nodes[number + 1 :]))
+                callback = _announced(callback, name, _until_python(nodes[number + 1 :]))
             manager.add(callback, name=name, argument=text if self.described else name)
 
-    def _ours(self, node: Node, anchor: str) -> tuple[str, str, _Callback]:
+    def _python_pass(self, node: Node, anchor: str) -> tuple[str, str, _Callback]:
         """A callback for a pass in Python or a group that has one; its name, and as text."""
         if isinstance(node, Group):
             return self._group(node)
@@ -225,20 +225,20 @@ def _printing_failure(callback: _Callback, name: str) -> _Callback:
     return printing
 
 
-def _is_ours(node: Node) -> bool:
+def _is_python(node: Node) -> bool:
     return any(element.name in pass_names() for element in elements_of((node,)))
 
 
-def _until_ours(nodes: Sequence[Node]) -> str:
+def _until_python(nodes: Sequence[Node]) -> str:
     """What runs until the next pass in Python, for people."""
-    return ", ".join(map(str, takewhile(lambda node: not _is_ours(node), nodes)))
+    return ", ".join(map(str, takewhile(lambda node: not _is_python(node), nodes)))
 
 
 def _check_known(names: Sequence[str]) -> None:
     for name in names:
         if name in PIPELINES:
-            parts = ", ".join(PIPELINES[name])
-            raise ShardError(f"'{name}' is several passes: name one of {parts}")
+            passes = ", ".join(PIPELINES[name])
+            raise ShardError(f"'{name}' is several passes: name one of {passes}")
         if name not in pass_names():
             try:
                 PassManager("any").add(name)
@@ -266,5 +266,5 @@ def _refused(node: Node, error: str) -> ShardError:
 def _hint(name: str) -> str:
     import difflib  # for misspelt names only
 
-    near = difflib.get_close_matches(name, (*pass_names(), *PIPELINES, *_UPSTREAM), n=1)
-    return f": did you mean '{near[0]}'?" if near else ""
+    similar = difflib.get_close_matches(name, (*pass_names(), *PIPELINES, *_UPSTREAM), n=1)
+    return f": did you mean '{similar[0]}'?" if similar else ""

@@ -51,10 +51,10 @@ def parse_pipeline(text: str) -> tuple[Node, ...]:
     if not text.strip():
         return ()
     reader = _Reader(text)
-    found = reader.nodes(0)
+    nodes = reader.nodes(0)
     if reader.at < len(text):
         raise reader.unbalanced() if text[reader.at] == ")" else reader.unexpected("','")
-    return found
+    return nodes
 
 
 def elements_of(nodes: tuple[Node, ...]) -> Iterator[Element]:
@@ -74,10 +74,10 @@ class _Reader:
     def nodes(self, depth: int) -> tuple[Node, ...]:
         if depth > _DEEPEST:
             raise ShardError(f"the pipeline has groups more than {_DEEPEST} deep in each other")
-        found = [self.node(depth)]
+        nodes = [self.node(depth)]
         while self.next_is(","):
-            found.append(self.node(depth))
-        return tuple(found)
+            nodes.append(self.node(depth))
+        return tuple(nodes)
 
     def node(self, depth: int) -> Node:
         self.skip_space()
@@ -109,9 +109,9 @@ class _Reader:
 
     def next_is(self, letter: str) -> bool:
         self.skip_space()
-        found = self.text.startswith(letter, self.at)
-        self.at += found
-        return found
+        is_next = self.text.startswith(letter, self.at)
+        self.at += is_next
+        return is_next
 
     def skip_space(self) -> None:
         while self.text[self.at : self.at + 1].isspace():
@@ -122,5 +122,5 @@ class _Reader:
 
     def unexpected(self, expected: str) -> ShardError:
         rest = self.text[self.at :]
-        found = f"'{rest}'" if rest else "its end"
-        return ShardError(f"the pipeline '{self.text}' should have {expected} at {found}")
+        actual = f"'{rest}'" if rest else "its end"
+        return ShardError(f"the pipeline '{self.text}' should have {expected} at {actual}")

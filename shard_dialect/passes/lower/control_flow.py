@@ -29,11 +29,11 @@ from shard_dialect.ir.walk import operations, walk
 
 def to_scf(function: ir.Operation) -> None:
     """Convert StableHLO's control flow in `function`, inner ops first."""
-    found = [op for op in walk(function) if op.name in _CONVERT]
-    if found:
+    ops = [op for op in walk(function) if op.name in _CONVERT]
+    if ops:
         ir.Context.current.dialects["scf"]  # loads it
         ir.Context.current.dialects["tensor"]
-    for op in reversed(found):
+    for op in reversed(ops):
         with ir.InsertionPoint(op), op.location:
             values = _CONVERT[op.name](op)
         for old, new in zip(op.results, values, strict=True):
@@ -101,16 +101,16 @@ def switches_to_ifs(module: ir.Operation) -> None:
 
 def _ifs(op: ir.Operation, cases: Sequence[int], regions: Sequence[ir.Region]) -> ir.Operation:
     """An `scf.if` for the first of some cases of a switch, with the others in its else branch."""
-    is_it = build.compare("eq", op.operands[0], build.index(cases[0]))
+    is_case = build.compare("eq", op.operands[0], build.index(cases[0]))
     types = [result.type for result in op.results]
-    made = build.create("scf.if", types, [is_it], regions=2)
-    regions[0].blocks[0].append_to(made.regions[0])
+    if_op = build.create("scf.if", types, [is_case], regions=2)
+    regions[0].blocks[0].append_to(if_op.regions[0])
     if len(cases) == 1:
-        op.regions[0].blocks[0].append_to(made.regions[1])
-        return made
-    with ir.InsertionPoint(made.regions[1].blocks.append()):
+        op.regions[0].blocks[0].append_to(if_op.regions[1])
+        return if_op
+    with ir.InsertionPoint(if_op.regions[1].blocks.append()):
         build.create("scf.yield", [], list(_ifs(op, cases[1:], regions[1:]).results))
-    return made
+    return if_op
 
 
 def _scalar(value: ir.Value) -> ir.Value:
@@ -137,20 +137,20 @@ def _end(
 
 def _while(op: ir.Operation) -> Sequence[ir.Value]:
     types = [result.type for result in op.results]
-    made = build.create("scf.while", types, list(op.operands), regions=2)
-    _move(op, made)
-    before, after = (region.blocks[0] for region in made.regions)
+    while_op = build.create("scf.while", types, list(op.operands), regions=2)
+    _move(op, while_op)
+    before, after = (region.blocks[0] for region in while_op.regions)
     _end(before, "scf.condition", lambda given: [_scalar(given[0]), *before.arguments])
     _end(after, "scf.yield", list)
-    return list(made.results)
+    return list(while_op.results)
 
 
 def _if(op: ir.Operation) -> Sequence[ir.Value]:
     types = [result.type for result in op.results]
-    made = build.create("scf.if", types, [_scalar(op.operands[0])], regions=2)
-    _move(op, made)
-    _end_all(made)
-    return list(made.results)
+    if_op = build.create("scf.if", types, [_scalar(op.operands[0])], regions=2)
+    _move(op, if_op)
+    _end_all(if_op)
+    return list(if_op.results)
 
 
 def _case(op: ir.Operation) -> Sequence[ir.Value]:
@@ -158,19 +158,19 @@ def _case(op: ir.Operation) -> Sequence[ir.Value]:
     scalar = _scalar(op.operands[0])
     index = build.create("arith.index_cast", [ir.IndexType.get()], [scalar]).results[0]
     cases = ir.DenseI64ArrayAttr.get(list(range(len(op.regions) - 1)))
-    made = build.create(
+    switch = build.create(
         "scf.index_switch", types, [index], {"cases": cases}, regions=len(op.regions)
     )
-    default, *others = made.regions  # `scf.index_switch` has its default region first
+    default, *others = switch.regions  # `scf.index_switch` has its default region first
     for old, new in zip(op.regions, (*others, default), strict=True):
         for block in list(old.blocks):
             block.append_to(new)
-    _end_all(made)
-    return list(made.results)
+    _end_all(switch)
+    return list(switch.results)
 
 
-def _end_all(made: ir.Operation) -> None:
-    for region in made.regions:
+def _end_all(op: ir.Operation) -> None:
+    for region in op.regions:
         _end(region.blocks[0], "scf.yield", list)
 
 

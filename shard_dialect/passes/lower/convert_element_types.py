@@ -22,42 +22,46 @@ from shard_dialect.ir.building.masking import select
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.shard.local_collectives import LocalStep
 from shard_dialect.model import AllReduce, Grid, ReduceScatter
-from shard_dialect.model.rooted_collectives import Reduce, place_of
+from shard_dialect.model.rooted_collectives import Reduce, flat_index
 from shard_dialect.passes.lower.pack_collectives import of_rank, rank_of
 
 _Change = Callable[[ir.Value], ir.Value]
 
 
-def suit_runtimes(op: ir.Operation, step: LocalStep, grid: Grid, function: ir.Operation) -> None:
+def convert_element_types(
+    op: ir.Operation, step: LocalStep, grid: Grid, function: ir.Operation
+) -> None:
     """Convert the operand and result of a collective of `function`, or of a started one."""
     if isinstance(step, AllReduce | Reduce | ReduceScatter):
         _widen_before(op)
-        _use_whole_bytes(op)
+        _widen_to_bytes(op)
         _order_as_signed(op, step, grid, function)
     else:
-        _use_whole_bytes(op)
+        _widen_to_bytes(op)
 
 
 def _widen_before(op: ir.Operation) -> None:
     """Convert the operand of a reduction to the element type of its result."""
-    value, made = op.operands[0], op.results[0].type.element_type
-    given = value.type.element_type
-    if given == made:
+    value, result_element = op.operands[0], op.results[0].type.element_type
+    operand_element = value.type.element_type
+    if operand_element == result_element:
         return
     with ir.InsertionPoint(op), op.location:
-        if isinstance(given, ir.ComplexType):
-            wide = elementwise([value], lambda each: _wider(each, made), _of(made, value))
-        elif isinstance(given, ir.FloatType):
-            wide = _converted(value, "arith.extf", made)
+        if isinstance(operand_element, ir.ComplexType):
+            wide = elementwise(
+                [value], lambda each: _wider(each, result_element), _of(result_element, value)
+            )
+        elif isinstance(operand_element, ir.FloatType):
+            wide = _converted(value, "arith.extf", result_element)
         else:
-            wide = reductions.as_type(_extended(value, made), _of(made, value))
+            wide = reductions.as_type(_extended(value, result_element), _of(result_element, value))
         op.operands[0] = wide
 
 
 def _wider(value: ir.Value, type_: ir.ComplexType) -> ir.Value:
-    narrow, part = value.type.element_type, type_.element_type
-    parts = [create(f"complex.{name}", [narrow], [value]).results[0] for name in ("re", "im")]
-    wide = [create("arith.extf", [part], [each]).results[0] for each in parts]
+    narrow, component = value.type.element_type, type_.element_type
+    components = [create(f"complex.{name}", [narrow], [value]).results[0] for name in ("re", "im")]
+    wide = [create("arith.extf", [component], [each]).results[0] for each in components]
     return create("complex.create", [type_], wide).results[0]
 
 
@@ -70,7 +74,7 @@ def _extended(value: ir.Value, type_: ir.IntegerType) -> ir.Value:
     return _converted(bits, name, reductions.signless(type_))
 
 
-def _use_whole_bytes(op: ir.Operation) -> None:
+def _widen_to_bytes(op: ir.Operation) -> None:
     """Let a collective work on integers of 8, 16, 32 or 64 bits, but for i1."""
     element = op.operands[0].type.element_type
     if not isinstance(element, ir.IntegerType) or element.width in (1, 8 * itemsize(element)):
@@ -94,16 +98,16 @@ def _order_as_signed(
     if step.reduction not in ("max", "min") or not reductions.is_unsigned(element):
         return
 
-    def given(value: ir.Value) -> ir.Value:
+    def to_signed(value: ir.Value) -> ir.Value:
         return _turned(value, _first_bit(element))
 
-    def made(value: ir.Value) -> ir.Value:
+    def to_unsigned(value: ir.Value) -> ir.Value:
         bit = _first_bit(element)
         if isinstance(step, Reduce):
             bit = _at_root(bit, step, grid, function)
         return _turned(value, bit)
 
-    _wrap(op, given, made)
+    _wrap(op, to_signed, to_unsigned)
 
 
 def _wrap(op: ir.Operation, before: _Change, after: _Change) -> None:
@@ -142,7 +146,7 @@ def _first_bit(element: ir.Type) -> ir.Value:
 
 def _at_root(bit: ir.Value, step: Reduce, grid: Grid, function: ir.Operation) -> ir.Value:
     """The bit on the root, and zero elsewhere, where a reduction's result is undefined."""
-    root = place_of(step.root, grid.sizes_along(step.axes))
+    root = flat_index(step.root, grid.sizes_along(step.axes))
     is_root = [int(grid.index_along(rank, step.axes) == root) for rank in range(grid.size)]
     here = of_rank(is_root, ir.IntegerType.get_signless(1), rank_of(function, grid))
     return select(here, bit, reductions.identity_value("sum", bit.type))

@@ -30,7 +30,7 @@ _LEVELS = 6
 """The number of nested loops that upstream analyzes without a copy."""
 
 
-def copy_what_is_carried(module: ir.Operation) -> None:
+def copy_loop_carried(module: ir.Operation) -> None:
     """Insert the copies that bufferization needs."""
     for op in walk(module):
         if op.name == "scf.while":
@@ -41,11 +41,11 @@ def copy_what_is_carried(module: ir.Operation) -> None:
 
 def _depth(loop: ir.Operation) -> int:
     """The number of loops around a loop."""
-    found, around = 0, loop.parent
+    depth, around = 0, loop.parent
     while around is not None:
-        found += around.name == "scf.for"
+        depth += around.name == "scf.for"
         around = around.parent
-    return found
+    return depth
 
 
 def _copy_inits(loop: ir.Operation) -> None:
@@ -61,14 +61,14 @@ def _copy_inits(loop: ir.Operation) -> None:
 
 def _copy(loop: ir.Operation) -> None:
     before, after = (region.blocks[0] for region in loop.regions)
-    passed = list(operations(before)[-1].operands)[1:]
+    forwarded = list(operations(before)[-1].operands)[1:]
     end = operations(after)[-1]
     seen: list[ir.Value] = []
     for number, value in enumerate(end.operands):
         if not isinstance(value.type, ir.RankedTensorType):
             continue
         carried = None
-        if number < len(passed) and passed[number] == before.arguments[number]:
+        if number < len(forwarded) and forwarded[number] == before.arguments[number]:
             carried = after.arguments[number]
         if value in seen or not _has_own(value, carried, after):
             with ir.InsertionPoint(end), end.location:

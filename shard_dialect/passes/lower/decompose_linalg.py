@@ -9,11 +9,11 @@ them.
 
 from __future__ import annotations
 
-from shard_dialect.ir.bindings import ir, part
+from shard_dialect.ir.bindings import ir, submodule
 from shard_dialect.ir.walk import operations, walk
 
-_MADE_BY_PACK = ("tensor.pad", "tensor.expand_shape", "linalg.transpose")
-_MADE_BY_UNPACK = (
+_PACK_RESULTS = ("tensor.pad", "tensor.expand_shape", "linalg.transpose")
+_UNPACK_RESULTS = (
     "tensor.empty",
     "linalg.transpose",
     "tensor.collapse_shape",
@@ -22,8 +22,8 @@ _MADE_BY_UNPACK = (
 )
 _TRANSFORMS = {
     "linalg.softmax": ("decompose_interface", ()),
-    "linalg.pack": ("lower_pack", _MADE_BY_PACK),
-    "linalg.unpack": ("lower_unpack", _MADE_BY_UNPACK),
+    "linalg.pack": ("lower_pack", _PACK_RESULTS),
+    "linalg.unpack": ("lower_unpack", _UNPACK_RESULTS),
     "linalg.winograd_filter_transform": ("decompose_winograd_op", ()),
     "linalg.winograd_input_transform": ("decompose_winograd_op", ()),
     "linalg.winograd_output_transform": ("decompose_winograd_op", ()),
@@ -31,14 +31,14 @@ _TRANSFORMS = {
 """The transform for each op, and the ops that it returns handles of, if several."""
 
 
-def take_apart(module: ir.Operation) -> None:
+def decompose_linalg(module: ir.Operation) -> None:
     """Replace the ops of the table by their decompositions."""
     names = sorted({op.name for op in walk(module)} & set(_TRANSFORMS))
     if not names:
         return
     schedule = ir.Module.parse(_schedule(names))
     sequence = operations(schedule.body)[0]
-    part("dialects.transform.interpreter").apply_named_sequence(module, sequence, schedule)
+    submodule("dialects.transform.interpreter").apply_named_sequence(module, sequence, schedule)
 
 
 def _schedule(names: list[str]) -> str:
@@ -52,13 +52,13 @@ module attributes {{transform.with_named_sequence}} {{
 
 
 def _step(name: str) -> str:
-    transform, made = _TRANSFORMS[name]
-    types = ", ".join(f'!transform.op<"{each}">' for each in made) or "!transform.any_op"
-    of, found = f'!transform.op<"{name}">', f"%{name.replace('.', '_')}"
+    transform, result_ops = _TRANSFORMS[name]
+    types = ", ".join(f'!transform.op<"{each}">' for each in result_ops) or "!transform.any_op"
+    of, handle = f'!transform.op<"{name}">', f"%{name.replace('.', '_')}"
     return f"""
-    {found} = transform.structured.match ops{{["{name}"]}} in %module
+    {handle} = transform.structured.match ops{{["{name}"]}} in %module
       : (!transform.any_op) -> {of}
-    transform.foreach {found} : {of} {{
+    transform.foreach {handle} : {of} {{
     ^bb0(%each: {of}):
-      %made:{len(made) or 1} = transform.structured.{transform} %each : ({of}) -> ({types})
+      %made:{len(result_ops) or 1} = transform.structured.{transform} %each : ({of}) -> ({types})
     }}"""

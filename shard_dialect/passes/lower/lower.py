@@ -43,12 +43,12 @@ from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.lower.control_flow import keep_endless, switches_to_ifs, to_scf
-from shard_dialect.passes.lower.copy_loop_carried import copy_what_is_carried
-from shard_dialect.passes.lower.decompose_linalg import take_apart
+from shard_dialect.passes.lower.copy_loop_carried import copy_loop_carried
+from shard_dialect.passes.lower.decompose_linalg import decompose_linalg
 from shard_dialect.passes.lower.expansions import to_loops, to_other_ops
-from shard_dialect.passes.lower.lower_collectives import call_collectives, use_rows_everywhere
+from shard_dialect.passes.lower.lower_collectives import call_collectives, pack_collectives
 from shard_dialect.passes.lower.mpi.native_mpi import give_bodies
-from shard_dialect.passes.lower.separate_buffers import keep_apart
+from shard_dialect.passes.lower.separate_buffers import separate_buffers
 from shard_dialect.passes.lower.signless import drop_signs
 from shard_dialect.passes.lower.to_stablehlo.to_stablehlo import to_stablehlo
 from shard_dialect.passes.lower.wide_accumulation import accumulate_wide
@@ -118,22 +118,22 @@ class Lower(Pass):
         try:
             with collectives_kept(module):
                 to_arithmetic(module)
-                use_rows_everywhere(module)
+                pack_collectives(module)
                 _to_linalg(module)
                 switches_to_ifs(module)
-                take_apart(module)
+                decompose_linalg(module)
                 _read_scales_alike(module)
                 PassManager.parse(_TO_LINALG).run(module)
                 drop_signs(module)
                 accumulate_wide(module)
-                keep_apart(module)
-                copy_what_is_carried(module)
+                separate_buffers(module)
+                copy_loop_carried(module)
                 to_loops(module)
                 call_collectives(module)
             copies = "true" if self.copy_before_write else "false"
             PassManager.parse(_TO_BUFFERS.format(copies)).run(module)
             for handle in functions_of(module):
-                _return_apart(handle)
+                _return_copies(handle)
             PassManager.parse(_TO_ARGUMENTS).run(module)
             for handle in functions_of(module):
                 _copy_by_loops(handle)
@@ -151,10 +151,10 @@ def _check_form(function: ir.Operation) -> None:
 def _named(error: ShardError) -> ShardError:
     """The same error with a clear message, if it is that an op was not bufferized."""
     shown = error.notes[0].message if error.notes else ""
-    found, target = _OP.match(shown), _CALLED.search(shown)
-    if error.message != _NOT_BUFFERIZED or found is None:
+    op_match, target = _OP.match(shown), _CALLED.search(shown)
+    if error.message != _NOT_BUFFERIZED or op_match is None:
         return error
-    name = f"'{found[1]}' op" + (f" of @{target[1]}" if target else "")
+    name = f"'{op_match[1]}' op" + (f" of @{target[1]}" if target else "")
     return ShardError(
         f"{name} cannot be lowered: there is no code for it that a device could run",
         error.location,
@@ -200,7 +200,7 @@ def _read_scales_alike(module: ir.Operation) -> None:
         op.operands[1 + known.index(True)] = copied.results[0]
 
 
-def _return_apart(handle: ir.Operation) -> None:
+def _return_copies(handle: ir.Operation) -> None:
     """Copy a value that is returned twice, on which upstream's pass for results crashes."""
     terminator = operations(body(handle))[-1]
     seen: list[ir.Value] = []

@@ -24,14 +24,14 @@ from shard_dialect.ir.shard.local_collectives import LocalStep, described, one_b
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, AllSlice, Mask, ReduceScatter, Reduction
 from shard_dialect.model.rooted_collectives import Reduce
-from shard_dialect.passes.lower.convert_element_types import suit_runtimes
-from shard_dialect.passes.lower.pack_collectives import use_rows
+from shard_dialect.passes.lower.convert_element_types import convert_element_types
+from shard_dialect.passes.lower.pack_collectives import pack_collective
 
 _REMEMBERED = 2
 """The number of 64-bit integers that a runtime may keep between start and done."""
 
 
-def use_rows_everywhere(module: ir.Operation) -> None:
+def pack_collectives(module: ir.Operation) -> None:
     """Move collectives to the first dimension; raise for those that cannot be lowered."""
     grids = grids_of(module)
     for function in functions_of(module):
@@ -41,8 +41,8 @@ def use_rows_everywhere(module: ir.Operation) -> None:
                     grid, step = _read(each)
                     types = [each.operands[0].type, each.results[0].type]
                     if not isinstance(step, AllSlice | Mask):  # these do not communicate
-                        suit_runtimes(each, step, grids[grid], function)
-                    use_rows(each, step, grids[grid], function, types)
+                        convert_element_types(each, step, grids[grid], function)
+                    pack_collective(each, step, grids[grid], function, types)
 
 
 def call_collectives(module: ir.Operation) -> None:
@@ -79,12 +79,12 @@ def _read(op: ir.Operation) -> tuple[str, LocalStep]:
                 f"'{op.name}' op on a {each} cannot be lowered: expected a ranked tensor, whose "
                 "buffer --lower makes"
             )
-    type_, made = op.operands[0].type, op.results[0].type.element_type
+    type_, result_element = op.operands[0].type, op.results[0].type.element_type
     if not type_.has_static_shape:
         raise ShardError(f"'{op.name}' op on a tensor of unknown size cannot be lowered yet")
     if isinstance(read[1], AllReduce | Mask | Reduce | ReduceScatter):
-        _check_reduction(op.name, read[1].reduction, made)
-    elif type_.element_type != made:
+        _check_reduction(op.name, read[1].reduction, result_element)
+    elif type_.element_type != result_element:
         raise ShardError(f"'{op.name}' op gives elements of another type")
     return read
 
@@ -93,14 +93,14 @@ def _check_reduction(name: str, reduction: Reduction, element: ir.Type) -> None:
     is_float = isinstance(element, ir.FloatType)
     is_complex = isinstance(element, ir.ComplexType)
     if reduction == "average":
-        fits = is_float
+        is_supported = is_float
     elif reduction in reductions.BITWISE:
-        fits = not is_float and not is_complex
+        is_supported = not is_float and not is_complex
     elif reduction in ("max", "min"):
-        fits = str(element) != "i1" and not is_complex
+        is_supported = str(element) != "i1" and not is_complex
     else:
-        fits = str(element) != "i1"
-    if not fits:
+        is_supported = str(element) != "i1"
+    if not is_supported:
         raise ShardError(f"'{name}' op cannot reduce elements of type {element} by {reduction}")
 
 
@@ -109,7 +109,7 @@ class _Calls:
 
     def __init__(self, module: ir.Operation) -> None:
         self.declared: dict[tuple[ir.Attribute, ir.Type], str] = {}
-        self.taken = {name_of(op) for op in operations(body(module)) if "sym_name" in op.attributes}
+        self.names = {name_of(op) for op in operations(body(module)) if "sym_name" in op.attributes}
 
     def ask_rank(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` by a call for this device's rank."""
@@ -122,8 +122,8 @@ class _Calls:
 
     def replace(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` of `function` by a call; its callee is declared before the function."""
-        made = op.results[0].type
-        target = ir.MemRefType.get(made.shape, made.element_type)
+        result_type = op.results[0].type
+        target = ir.MemRefType.get(result_type.shape, result_type.element_type)
         is_started = op.name == "mesh.start"
         with ir.InsertionPoint(op), op.location:
             value = op.operands[0]
@@ -155,13 +155,13 @@ class _Calls:
         what: ir.DictAttr | None = None,
     ) -> None:
         """Call the runtime function for `op`, or for a phase of it."""
-        parts = {each.name: each.attr for each in what or described(op)}
-        kind = parts["name"].value.partition(".")[2]
+        attributes = {each.name: each.attr for each in what or described(op)}
+        kind = attributes["name"].value.partition(".")[2]
         if phase:
-            parts[PHASE] = ir.StringAttr.get(phase)
+            attributes[PHASE] = ir.StringAttr.get(phase)
             kind = f"{kind}_{phase}"
         type_ = ir.FunctionType.get([each.type for each in buffers], [])
-        name = self._declare(kind, (COLLECTIVE, ir.DictAttr.get(parts)), type_, function)
+        name = self._declare(kind, (COLLECTIVE, ir.DictAttr.get(attributes)), type_, function)
         build.call(name, buffers)
 
     def _declare(
@@ -184,9 +184,9 @@ class _Calls:
 
     def _fresh_name(self, kind: str) -> str:
         number = 0
-        while (name := f"mesh_{kind}_{number}") in self.taken:
+        while (name := f"mesh_{kind}_{number}") in self.names:
             number += 1
-        self.taken.add(name)
+        self.names.add(name)
         return name
 
 

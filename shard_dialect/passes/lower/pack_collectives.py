@@ -43,7 +43,7 @@ _Unpack = Callable[[ir.Value], ir.Value]
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Packed:
     """The operand and result of a collective that is moved to the first dimension."""
 
     operand: ir.Value
@@ -53,7 +53,7 @@ class _Rows:
     """The attributes that name dimensions."""
 
 
-def use_rows(
+def pack_collective(
     op: ir.Operation,
     step: LocalStep,
     grid: Grid,
@@ -69,26 +69,26 @@ def use_rows(
             _replace(op, _own(op.operands[0], step, grid, rank_of(function, grid)))
         return
     with ir.InsertionPoint(op), op.location:
-        rows = _rows(op.operands[0], op.results[0].type.shape, step, grid)
-        if rows is None:
+        packed = _packed(op.operands[0], op.results[0].type.shape, step, grid)
+        if packed is None:
             return
-        type_ = build.resized(op.results[0].type, rows.shape)
+        type_ = build.resized(op.results[0].type, packed.shape)
         types = ir.ArrayAttr.get([ir.TypeAttr.get(each) for each in local_types])
-        what = {each.name: each.attr for each in described(op)} | rows.attributes
+        what = {each.name: each.attr for each in described(op)} | packed.attributes
         what[LOCAL_TYPES] = types
         if op.name == "mesh.start":
             attributes = {"collective": ir.DictAttr.get(what)}
         else:
             attributes = {name: each for name, each in what.items() if name != "name"}
-        made = build.create(op.name, [type_], [rows.operand], attributes).results[0]
+        collective = build.create(op.name, [type_], [packed.operand], attributes).results[0]
         if op.name != "mesh.start":
-            _replace(op, rows.unpack(made))
+            _replace(op, packed.unpack(collective))
             return
     for use in list(op.results[0].uses):
         done = use.owner.operation
         with ir.InsertionPoint(done), done.location:
-            got = build.create("mesh.done", [type_], [made]).results[0]
-            _replace(done, rows.unpack(got))
+            received = build.create("mesh.done", [type_], [collective]).results[0]
+            _replace(done, packed.unpack(received))
     op.erase()
 
 
@@ -97,36 +97,38 @@ def _replace(op: ir.Operation, value: ir.Value) -> None:
     op.erase()
 
 
-def _rows(value: ir.Value, result: Sequence[int], step: LocalStep, grid: Grid) -> _Rows | None:
+def _packed(value: ir.Value, result: Sequence[int], step: LocalStep, grid: Grid) -> _Packed | None:
     """`None` for a collective that is along the first dimension already, or along none."""
-    shape, made = tuple(value.type.shape), tuple(result)
+    shape, result_shape = tuple(value.type.shape), tuple(result)
     count = grid.axes_size(step.axes)
     match step:
         case AllGather(dim=dim) | Gather(dim=dim) if dim:
-            return _Rows(
+            return _Packed(
                 value,
                 (count * shape[0], *shape[1:]),
-                lambda got: _joined(got, count, shape, dim),
+                lambda received: _merged(received, count, shape, dim),
                 {"gather_axis": _index(0)},
             )
         case ReduceScatter(dim=dim) | Scatter(dim=dim) if dim:
-            rows = _split(value, dim, count)
-            return _Rows(rows, made, lambda got: got, {scatter_dim(): _index(0)})
+            split = _split(value, dim, count)
+            return _Packed(
+                split, result_shape, lambda received: received, {scatter_dim(): _index(0)}
+            )
         case AllToAll(source_dim=joined, target_dim=cut) if joined or cut:
-            rows = _split(value, cut, count)
-            part = (*shape[:cut], shape[cut] // count, *shape[cut + 1 :])
-            return _Rows(
-                rows,
-                tuple(rows.type.shape),
-                lambda got: _joined(got, count, part, joined),
+            split = _split(value, cut, count)
+            slice_shape = (*shape[:cut], shape[cut] // count, *shape[cut + 1 :])
+            return _Packed(
+                split,
+                tuple(split.type.shape),
+                lambda received: _merged(received, count, slice_shape, joined),
                 {"concat_axis": _index(0), "split_axis": _index(0)},
             )
         case UpdateHalo(dim=dim) if dim:
-            first = _moved(value, dim, 0)
-            return _Rows(
+            first = _transposed_to(value, dim, 0)
+            return _Packed(
                 first,
                 tuple(first.type.shape),
-                lambda got: _moved(got, 0, dim),
+                lambda received: _transposed_to(received, 0, dim),
                 {"split_axes": ir.Attribute.parse(f"#shard<axisarray{[list(step.axes)]}>")},
             )
     return None
@@ -136,17 +138,17 @@ def _split(value: ir.Value, dim: int, count: int) -> ir.Value:
     """Split a dimension in `count` blocks, and stack them along the first dimension."""
     shape = list(value.type.shape)
     split = _reshaped(value, [*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :]])
-    rows = list((moved := _moved(split, dim, 0)).type.shape)
-    return _reshaped(moved, [rows[0] * rows[1], *rows[2:]])
+    sizes = list((first_major := _transposed_to(split, dim, 0)).type.shape)
+    return _reshaped(first_major, [sizes[0] * sizes[1], *sizes[2:]])
 
 
-def _joined(value: ir.Value, count: int, part: Shape, dim: int) -> ir.Value:
+def _merged(value: ir.Value, count: int, slice_shape: Shape, dim: int) -> ir.Value:
     """Join `count` blocks, stacked along the first dimension, along `dim`."""
-    shape = [*part[:dim], count * part[dim], *part[dim + 1 :]]
-    return _reshaped(_moved(_reshaped(value, [count, *part]), 0, dim), shape)
+    shape = [*slice_shape[:dim], count * slice_shape[dim], *slice_shape[dim + 1 :]]
+    return _reshaped(_transposed_to(_reshaped(value, [count, *slice_shape]), 0, dim), shape)
 
 
-def _moved(value: ir.Value, dim: int, to: int) -> ir.Value:
+def _transposed_to(value: ir.Value, dim: int, to: int) -> ir.Value:
     """The transposed tensor whose dimension `to` is dimension `dim` of `value`."""
     shape = list(value.type.shape)
     permutation = [each for each in range(len(shape)) if each != dim]
@@ -167,17 +169,17 @@ def _has_same_order(shape: Sequence[int], permutation: Sequence[int]) -> bool:
 def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
     if list(value.type.shape) == list(shape):
         return value
-    return build.unflat(build.flat(value), shape)
+    return build.unflatten(build.flat(value), shape)
 
 
 def _own(value: ir.Value, step: AllSlice | Mask, grid: Grid, rank: ir.Value) -> ir.Value:
     """This device's slice, or mask, of what all devices in its group hold."""
-    places = [grid.index_along(each, step.axes) for each in range(grid.size)]
+    positions = [grid.index_along(each, step.axes) for each in range(grid.size)]
     if isinstance(step, AllSlice):
         size = value.type.shape[step.dim] // grid.axes_size(step.axes)
-        begin = of_rank([place * size for place in places], ir.IndexType.get(), rank)
-        return build.part_of(value, begin, size, step.dim)
-    is_first = of_rank([int(not place) for place in places], _bit(), rank)
+        begin = of_rank([position * size for position in positions], ir.IndexType.get(), rank)
+        return build.extract_slice(value, begin, size, step.dim)
+    is_first = of_rank([int(not position) for position in positions], _bit(), rank)
     other = reductions.identity_value(step.reduction, value.type.element_type)
     return elementwise([value], lambda each: select(is_first, each, other))
 

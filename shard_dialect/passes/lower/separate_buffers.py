@@ -20,7 +20,7 @@ INTO = {"tensor.insert": 1, "tensor.insert_slice": 1}
 _EMPTY = ("bufferization.alloc_tensor", "tensor.empty")
 
 
-def keep_apart(module: ir.Operation) -> None:
+def separate_buffers(module: ir.Operation) -> None:
     """Start a new buffer after a long chain, and clone an empty tensor for each user."""
     length: dict[ir.Value, int] = {}
     for op in walk(module):
@@ -29,7 +29,7 @@ def keep_apart(module: ir.Operation) -> None:
         for number, result in _written(op):
             before = length.get(op.operands[number], 0)
             if before == _LONGEST:
-                op.operands[number] = _apart(op, number)
+                op.operands[number] = _separate(op, number)
             length[result] = before % _LONGEST + 1
 
 
@@ -49,7 +49,7 @@ def _multiply(op: ir.Operation) -> None:
         use.owner.operation.operands[use.operand_number] = copy.results[0]
 
 
-def _apart(op: ir.Operation, number: int) -> ir.Value:
+def _separate(op: ir.Operation, number: int) -> ir.Value:
     """A new buffer for an op to write to, with a copy of the operand if the op reads it."""
     value = op.operands[number]
     with ir.InsertionPoint(op), op.location:

@@ -75,9 +75,9 @@ def _length(op: ir.Operation, maps: Sequence[ir.AffineMap]) -> int:
     sizes: dict[int, int] = {}
     shapes = [list(each.type.shape) if _is_tensor(each) else [] for each in op.operands]
     for map_, shape in zip(maps, shapes, strict=True):
-        for place, size in zip(map_.results, shape, strict=True):
-            if isinstance(place, ir.AffineDimExpr):
-                sizes[place.position] = size
+        for expr, size in zip(map_.results, shape, strict=True):
+            if isinstance(expr, ir.AffineDimExpr):
+                sizes[expr.position] = size
     return prod(size for loop, size in sizes.items() if loop not in kept and size > 0)
 
 
@@ -106,11 +106,11 @@ def _rewrite(op: ir.Operation, wide: ir.Type) -> None:
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([count, len(op.results)]),
     }
     types = [each.type for each in operands[count:]]
-    made = build.create("linalg.generic", types, operands, attributes, regions=1)
+    generic = build.create("linalg.generic", types, operands, attributes, regions=1)
     block = body(op)
-    block.append_to(made.regions[0])
+    block.append_to(generic.regions[0])
     _retype(block, operands, wide)
-    for old, new in zip(op.results, made.results, strict=True):
+    for old, new in zip(op.results, generic.results, strict=True):
         old.replace_all_uses_with(_narrowed(new, old.type))
     op.erase()
 
@@ -158,9 +158,9 @@ def _extended(value: ir.Value, wide: ir.Type) -> ir.Value:
 def _retype(block: ir.Block, operands: Sequence[ir.Value], wide: ir.Type) -> None:
     """Let a body compute on floats at least as wide as `wide`; it rounds only by its own ops."""
     for argument, operand in zip(block.arguments, operands, strict=True):
-        given = operand.type.element_type if _is_tensor(operand) else operand.type
-        if given != argument.type:
-            argument.set_type(given)
+        element = operand.type.element_type if _is_tensor(operand) else operand.type
+        if element != argument.type:
+            argument.set_type(element)
         elif _is_narrow(argument.type, wide):
             _extend_uses(argument, wide, ir.InsertionPoint.at_block_begin(block))
     for op in operations(block):

@@ -23,7 +23,7 @@ from shard_dialect.ir.function import boundary, form_of, functions_of, is_privat
 from shard_dialect.ir.mesh.annotation_ops import OPS as ANNOTATIONS
 from shard_dialect.ir.mesh.attributes import MANUAL, SHARDING, i64_array, ints
 from shard_dialect.ir.mesh.manual_computation import (
-    EDGES,
+    BOUNDARY_OPS,
     TO_GLOBAL,
     TO_LOCAL,
     anything,
@@ -54,7 +54,7 @@ def open_bodies(module: ir.Operation) -> None:
             with located(region):
                 _drop_scalar_annotations(region)
                 _captures_to_operands(region, shardings)
-                _check_edges(region)
+                _check_boundary_ops(region)
     _drop_unused(module, functions, was_called)
 
 
@@ -80,27 +80,27 @@ def _inline_calls(
 def _inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
     """Replace `call` by a copy of the body of `callee`; return the calls in it."""
     copy = callee.clone(ip=ir.InsertionPoint(call)).operation
-    given = list(call.operands)
+    operands = list(call.operands)
     block = body(copy)
     with ir.InsertionPoint(call), call.location:
         for number, entry in enumerate(boundary(copy, "arg_attrs")):
             if SHARDING in entry:
-                given[number] = annotate(given[number], entry[SHARDING], as_result=False)
-    for argument, value in zip(list(block.arguments), given, strict=True):
+                operands[number] = annotate(operands[number], entry[SHARDING], as_result=False)
+    for argument, value in zip(list(block.arguments), operands, strict=True):
         argument.replace_all_uses_with(value)
     calls = [op for op in walk(copy) if op.name == "func.call"]
     if len(copy.regions[0].blocks) == 1:
         *inside, end = operations(block)
         for op in inside:
             op.move_before(call)
-        made = list(end.operands)
+        results = list(end.operands)
     else:
-        made = _blocks_to_region(call, copy)
+        results = _blocks_to_region(call, copy)
     with ir.InsertionPoint(call), call.location:
         for number, entry in enumerate(boundary(copy, "res_attrs")):
             if SHARDING in entry:
-                made[number] = annotate(made[number], entry[SHARDING], as_result=False)
-    for result, value in zip(call.results, made, strict=True):
+                results[number] = annotate(results[number], entry[SHARDING], as_result=False)
+    for result, value in zip(call.results, results, strict=True):
         result.replace_all_uses_with(value)
     call.erase()
     copy.erase()
@@ -139,34 +139,36 @@ def _drop_scalar_annotations(region: ir.Operation) -> None:
 def _captures_to_operands(region: ir.Operation, shardings: Shardings) -> None:
     """Let captured tensors enter by a `to_local` that does not split them."""
     inside = list(walk(region))
-    made = [value for op in inside for value in op.results]
-    made += [
+    defined_inside = [value for op in inside for value in op.results]
+    defined_inside += [
         argument
         for op in inside
         for each in op.regions
         for block in each.blocks
         for argument in block.arguments
     ]
-    known = set(made)
-    taken: dict[ir.Value, ir.Value] = {}
+    known = set(defined_inside)
+    arguments: dict[ir.Value, ir.Value] = {}
     for op in inside:
         if op.name == TO_LOCAL and op.parent == region:
             continue
         for number, value in enumerate(op.operands):
             if value in known or not isinstance(value.type, ir.RankedTensorType):
                 continue
-            if value not in taken:
+            if value not in arguments:
                 annotation = anything(grid_of(region, shardings), value.type.rank)
                 attributes = {
                     "sharding": shardings.write(annotation),
                     "manual_axes": i64_array(ints(region.attributes[MANUAL])),
                 }
                 with ir.InsertionPoint.at_block_begin(body(region)), op.location:
-                    taken[value] = create(TO_LOCAL, [value.type], [value], attributes).results[0]
-            op.operands[number] = taken[value]
+                    arguments[value] = create(TO_LOCAL, [value.type], [value], attributes).results[
+                        0
+                    ]
+            op.operands[number] = arguments[value]
 
 
-def _check_edges(region: ir.Operation) -> None:
+def _check_boundary_ops(region: ir.Operation) -> None:
     """Raise unless tensors enter by `to_local` and leave by `to_global` only."""
     *inside, end = operations(body(region))
     for op in inside:
@@ -188,8 +190,8 @@ def _check_edges(region: ir.Operation) -> None:
                     )
     for value in end.operands:
         owner = value.owner
-        is_made = not isinstance(owner, ir.Block) and owner.operation.name == TO_GLOBAL
-        if isinstance(value.type, ir.ShapedType) and not is_made:
+        is_from_to_global = not isinstance(owner, ir.Block) and owner.operation.name == TO_GLOBAL
+        if isinstance(value.type, ir.ShapedType) and not is_from_to_global:
             raise error_at(
                 end.location,
                 f"'{end.name}' op gives a {value.type} from the inside of a manual computation: "
@@ -228,7 +230,7 @@ def inline_bodies(function: ir.Operation) -> None:
     for region in reversed(manual_computations(function)):
         *inside, end = operations(body(region))
         for op in inside:
-            if op.name in EDGES:
+            if op.name in BOUNDARY_OPS:
                 op.results[0].replace_all_uses_with(op.operands[0])
                 op.erase()
             else:

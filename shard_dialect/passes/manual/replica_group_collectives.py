@@ -38,7 +38,7 @@ from shard_dialect.model import (
     Step,
 )
 from shard_dialect.planner import axes_of_groups, moves_of_pairs
-from shard_dialect.rules.partitioned_op import places
+from shard_dialect.rules.partitioned_op import device_indices
 from shard_dialect.rules.stablehlo.attribute_reading import integer
 from shard_dialect.rules.stablehlo.combiner import combiner
 
@@ -47,7 +47,7 @@ _OF_LOCAL_FORM = (
     "shard.process_linear_index",
     "shard.process_multi_index",
 )
-PLACES = ("mesh.idx", "stablehlo.partition_id", *_OF_LOCAL_FORM)
+POSITION_OPS = ("mesh.idx", "stablehlo.partition_id", *_OF_LOCAL_FORM)
 """Ops that return the device's position; those of the local form stay as they are."""
 
 
@@ -61,7 +61,7 @@ class DeviceCollective:
 
 def is_between_devices(op: ir.Operation) -> bool:
     """Whether an op is about single devices, so that it has no meaning on global tensors."""
-    return op.name in _READ or op.name in _UNKNOWN or op.name in PLACES or is_local(op)
+    return op.name in _READ or op.name in _UNKNOWN or op.name in POSITION_OPS or is_local(op)
 
 
 def is_local(op: ir.Operation) -> bool:
@@ -85,10 +85,10 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
     elif op.name == "mesh.idx":
         axes = _index_axes(op, grid)
     elif is_local(op):
-        found = read_local(op.name, {key: op.attributes[key] for key in op.attributes})
-        if found is None:
+        step = read_local(op.name, {key: op.attributes[key] for key in op.attributes})
+        if step is None:
             raise ShardingError(f"'{op.name}' op is not supported yet in a manual computation")
-        axes = found[1].axes
+        axes = step[1].axes
     else:
         axes = _read(op, grid, manual).step.axes
     free = sorted({axis for axis in axes if isinstance(axis, int)} - set(manual))
@@ -106,29 +106,29 @@ def write_device_collective(op: ir.Operation, grid: Grid, shardings: Shardings) 
     with ir.InsertionPoint(op), op.location:
         if op.name == "mesh.idx":
             grid = shardings.grid(grid_named_by(op, "cluster"))
-            made = [_index(_index_axes(op, grid), grid)]
+            results = [_index(_index_axes(op, grid), grid)]
         elif op.name == "stablehlo.partition_id":
-            made = [_rank(op.results[0].type, grid)]
+            results = [_rank(op.results[0].type, grid)]
         else:
-            found = _read(op, grid, manual_axes_at(op))
+            collective = _read(op, grid, manual_axes_at(op))
             pairs = zip(op.operands, op.results, strict=True)
-            made = [_written(found, value, result.type, grid) for value, result in pairs]
-    for result, value in zip(op.results, made, strict=True):
+            results = [_written(collective, value, result.type, grid) for value, result in pairs]
+    for result, value in zip(op.results, results, strict=True):
         result.replace_all_uses_with(value)
     op.erase()
 
 
-def _written(found: DeviceCollective, value: ir.Value, type_: ir.Type, grid: Grid) -> ir.Value:
-    step = found.step
+def _written(collective: DeviceCollective, value: ir.Value, type_: ir.Type, grid: Grid) -> ir.Value:
+    step = collective.step
     if grid.axes_size(step.axes) == 1:
         return value
     if isinstance(step, AllToAll) and step.source_dim == step.target_dim:
         return _exchanged_in_place(step, value, grid)
     if isinstance(step, Permute) and step.permutation == tuple(range(len(step.permutation))):
-        made = value
+        result = value
     else:
-        made = write_local(step, grid.name, value, type_)
-    return _zeroed(made, found, grid) if found.unsent else made
+        result = write_local(step, grid.name, value, type_)
+    return _zeroed(result, collective, grid) if collective.unsent else result
 
 
 def _exchanged_in_place(step: AllToAll, value: ir.Value, grid: Grid) -> ir.Value:
@@ -136,20 +136,23 @@ def _exchanged_in_place(step: AllToAll, value: ir.Value, grid: Grid) -> ir.Value
     type_ = value.type
     shape, dim, count = list(type_.shape), step.source_dim, grid.axes_size(step.axes)
     shape_by_device = [*shape[:dim], count, 1, shape[dim] // count, *shape[dim + 1 :]]
-    apart = _stablehlo("reshape", build.resized(type_, shape_by_device), value)
+    by_device = _stablehlo("reshape", build.resized(type_, shape_by_device), value)
     shape_by_device[dim : dim + 2] = [1, count]
-    moved = write_local(
-        AllToAll(dim + 1, dim, step.axes), grid.name, apart, build.resized(type_, shape_by_device)
+    exchanged = write_local(
+        AllToAll(dim + 1, dim, step.axes),
+        grid.name,
+        by_device,
+        build.resized(type_, shape_by_device),
     )
-    return _stablehlo("reshape", type_, moved)
+    return _stablehlo("reshape", type_, exchanged)
 
 
-def _zeroed(value: ir.Value, found: DeviceCollective, grid: Grid) -> ir.Value:
+def _zeroed(value: ir.Value, collective: DeviceCollective, grid: Grid) -> ir.Value:
     """Replace `value` by zeros on the devices to which nothing was sent."""
-    count = grid.axes_size(found.step.axes)
-    unsent = set(found.unsent)
-    sent = [int(position not in unsent) for position in places(count)]
-    own = _own(sent, found.step.axes, grid)
+    count = grid.axes_size(collective.step.axes)
+    unsent = set(collective.unsent)
+    sent = [int(position not in unsent) for position in device_indices(count)]
+    own = _own(sent, collective.step.axes, grid)
     bits = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     was_sent = _stablehlo("convert", bits, _scalar(own))
     type_ = value.type
@@ -159,12 +162,12 @@ def _zeroed(value: ir.Value, found: DeviceCollective, grid: Grid) -> ir.Value:
 
 def _rank(type_: ir.RankedTensorType, grid: Grid) -> ir.Value:
     """This device's rank, as a tensor of no dimensions."""
-    own = _own(places(grid.size), tuple(range(grid.rank)), grid)
+    own = _own(device_indices(grid.size), tuple(range(grid.rank)), grid)
     return _stablehlo("convert", type_, _scalar(own))
 
 
 def _index(axes: Axes, grid: Grid) -> ir.Value:
-    return as_index(_own(places(grid.axes_size(axes)), axes, grid))
+    return as_index(_own(device_indices(grid.axes_size(axes)), axes, grid))
 
 
 def _own(numbers: Sequence[int], axes: Axes, grid: Grid) -> ir.Value:
@@ -193,19 +196,22 @@ def _index_axes(op: ir.Operation, grid: Grid) -> Axes:
 
 
 def _read(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
-    found = _READ[op.name](op, grid, manual)
-    count = grid.axes_size(found.step.axes)
+    collective = _READ[op.name](op, grid, manual)
+    count = grid.axes_size(collective.step.axes)
     for operand, result in zip(op.operands, op.results, strict=True):
         shape = tuple(operand.type.shape)
-        made = found.step.local_shape_after(shape, count)
-        if isinstance(found.step, AllToAll) and found.step.source_dim == found.step.target_dim:
-            made = shape
-        if prod(made) != prod(tuple(result.type.shape)):
+        result_shape = collective.step.local_shape_after(shape, count)
+        if (
+            isinstance(collective.step, AllToAll)
+            and collective.step.source_dim == collective.step.target_dim
+        ):
+            result_shape = shape
+        if prod(result_shape) != prod(tuple(result.type.shape)):
             raise ShardingError(
                 f"'{op.name}' op makes {result.type} of {operand.type}, but among groups of "
-                f"{count} devices it would be of shape {list(made)}"
+                f"{count} devices it would be of shape {list(result_shape)}"
             )
-    return found
+    return collective
 
 
 def _groups(op: ir.Operation, grid: Grid, *, is_ordered: bool) -> Axes:
@@ -266,13 +272,13 @@ def _collective_permute(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> 
     if attribute.is_splat:
         numbers = [attribute.get_splat_value().value] * prod(attribute.type.shape)
     pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
-    found = moves_of_pairs(pairs, grid, manual)
-    if found is None:
+    moves = moves_of_pairs(pairs, grid, manual)
+    if moves is None:
         raise ShardingError(
             f"'{op.name}' op has source_target_pairs {[list(pair) for pair in pairs]}: expected "
             f"the same within all groups of devices along some axes of grid {grid}"
         )
-    return DeviceCollective(Permute(found.axes, found.permutation), found.unsent)
+    return DeviceCollective(Permute(moves.axes, moves.permutation), moves.unsent)
 
 
 _READ: dict[str, Callable[[ir.Operation, Grid, Sequence[int]], DeviceCollective]] = {

@@ -107,36 +107,40 @@ class _Problem:
     def _candidates(self) -> list[list[Axes]]:
         """The candidate splits of each factor, the longest last."""
         rule, grid = self.rule, self.resharded.grid
-        found: list[set[Axes]] = [{()} for _ in rule.sizes]
+        axes_by_factor: list[set[Axes]] = [{()} for _ in rule.sizes]
         uneven = may_be_uneven(self.op.handle, rule)
         for factor, axes in self._splits_in_use():
             if factor in rule.unsplit:
                 continue
-            found[factor].update(_prefixes_that_divide(rule.sizes[factor], axes, grid))
+            axes_by_factor[factor].update(_prefixes_that_divide(rule.sizes[factor], axes, grid))
             if factor in uneven:
-                found[factor].add(axes)
+                axes_by_factor[factor].add(axes)
         for value in self.op.results:
             if value in self.target_of:
                 partial = self.target_of[value].partial
                 for factor, _ in rule.reductions:
-                    found[factor].update(_prefixes_that_divide(rule.sizes[factor], partial, grid))
+                    axes_by_factor[factor].update(
+                        _prefixes_that_divide(rule.sizes[factor], partial, grid)
+                    )
         if self.rule.is_product:
-            self._split_results_instead(found)
-        return [sorted(each, key=lambda axes: (len(axes), axes)) for each in found]
+            self._split_results_instead(axes_by_factor)
+        return [sorted(each, key=lambda axes: (len(axes), axes)) for each in axes_by_factor]
 
-    def _split_results_instead(self, found: list[set[Axes]]) -> None:
+    def _split_results_instead(self, axes_by_factor: list[set[Axes]]) -> None:
         """Add the axes of reduced factors to the others: the result is then split, not partial."""
         rule, grid = self.rule, self.resharded.grid
-        summed = {axes[:1] for factor, _ in rule.reductions for axes in found[factor] if axes}
+        summed = {
+            axes[:1] for factor, _ in rule.reductions for axes in axes_by_factor[factor] if axes
+        }
         for factor, size in enumerate(rule.sizes):
             if factor in rule.unsplit or factor in rule.reduction_of:
                 continue
-            found[factor] |= {axes for axes in summed if size % grid.axes_size(axes) == 0}
+            axes_by_factor[factor] |= {axes for axes in summed if size % grid.axes_size(axes) == 0}
 
     def _splits_in_use(self) -> Iterator[tuple[int, Axes]]:
         """Each factor with the axes that split it in an available or target sharding."""
         for value, dims in (
-            *zip(self.op.operands, self.rule.cut_operands, strict=True),
+            *zip(self.op.operands, self.rule.windowed_operands, strict=True),
             *zip(self.op.results, self.rule.results, strict=True),
         ):
             if dims is None or value not in self.target_of:

@@ -48,14 +48,14 @@ class ManualBoundaries:
             axes = self.fine.refined_axes(tuple(ints(computation.handle.attributes[MANUAL])))
             write_manual_axes(computation.handle, MANUAL, axes)
         block = computation.blocks[0]
-        made = {op.results[0]: op for op in block.ops if op.name == TO_GLOBAL}
+        to_global_ops = {op.results[0]: op for op in block.ops if op.name == TO_GLOBAL}
         for value, result in zip(block.end.operands, computation.results, strict=True):
             if value in self.target_of:
-                with located(made[value].handle):
-                    sharding = self._as_made(made[value])
+                with located(to_global_ops[value].handle):
+                    sharding = self._produced_sharding(to_global_ops[value])
                 self.target_of[value] = self.target_of[result] = sharding
 
-    def _as_made(self, op: Op) -> Sharding:
+    def _produced_sharding(self, op: Op) -> Sharding:
         boundary = self._boundary(op)
         inside = boundary.inside(self.target_of[op.results[0]])
         return boundary.outside(boundary.fitting(inside, self.resharded.shape(op.operands[0])))
@@ -70,7 +70,7 @@ class ManualBoundaries:
         """
         boundary, (value,), (result,) = self._boundary(op), op.operands, op.results
         if result not in self.target_of:
-            write_boundary(op.handle, boundary, boundary.said.sharding, self.shardings)
+            write_boundary(op.handle, boundary, boundary.annotation.sharding, self.shardings)
             return None
         inside = boundary.fitting(self.target_of[result], self.resharded.shape(result))
         outside = boundary.outside(inside)
@@ -85,9 +85,9 @@ class ManualBoundaries:
         """
         boundary, (value,), (result,) = self._boundary(op), op.operands, op.results
         if result not in self.target_of:
-            write_boundary(op.handle, boundary, boundary.said.sharding, self.shardings)
+            write_boundary(op.handle, boundary, boundary.annotation.sharding, self.shardings)
             return None
-        outside = self._as_made(op)
+        outside = self._produced_sharding(op)
         op.handle.operands[0] = self.resharded.get(value, boundary.inside(outside), op)
         write_boundary(op.handle, boundary, outside, self.shardings)
         return outside

@@ -273,7 +273,7 @@ class _Materializer:
     def _replicate_operands(self, op: Op) -> None:
         for number, value in enumerate(op.operands):
             if value in self.target_of:
-                op.handle.operands[number] = self.resharded.whole(value, op)
+                op.handle.operands[number] = self.resharded.unsharded(value, op)
 
     def _replicate(self, op: Op) -> None:
         """Run an op without a sharding rule on replicated operands, on every device."""
@@ -300,7 +300,7 @@ class _Materializer:
         """Replicate the tensors that the regions of an op read from outside."""
         for inner, number, value in op.captures:
             if value in self.target_of:
-                inner.operands[number] = self.resharded.whole(value, op)
+                inner.operands[number] = self.resharded.unsharded(value, op)
 
     def _combine_late_inits(self, op: Op, choice: Choice) -> None:
         """Start partial results from the identity, and combine them with the init once reduced.

@@ -42,7 +42,7 @@ class _Level:
     """
 
     loop: Op | None = None
-    made: dict[int, dict[Sharding, ir.Value]] = field(default_factory=dict)
+    resharded: dict[int, dict[Sharding, ir.Value]] = field(default_factory=dict)
 
 
 class ReshardedValues:
@@ -70,10 +70,10 @@ class ReshardedValues:
         return list(self._visible(value))
 
     def _visible(self, value: int) -> dict[Sharding, ir.Value]:
-        found = dict(self._of.get(value, ()))
+        resharded = dict(self._of.get(value, ()))
         for level in self._levels:
-            found |= level.made.get(value, {})
-        return found
+            resharded |= level.resharded.get(value, {})
+        return resharded
 
     def add(self, value: int, handle: ir.Value, sharding: Sharding) -> None:
         """Record that `handle` is `value` in `sharding`."""
@@ -95,9 +95,11 @@ class ReshardedValues:
         self.add(value, handle, produced)
         if produced != target and self._uses[value] > 1:
             with ir.InsertionPoint.after(op.handle), op.location:
-                made = self._emit(value, handle, produced, target)
+                resharded_value = self._emit(value, handle, produced, target)
             self._of[value] = (
-                {target: made} if produced.partial else {produced: handle, target: made}
+                {target: resharded_value}
+                if produced.partial
+                else {produced: handle, target: resharded_value}
             )
 
     def alias(self, value: int, source: int, sharding: Sharding, op: Op) -> None:
@@ -134,14 +136,14 @@ class ReshardedValues:
             with ir.InsertionPoint(user.handle), user.location:
                 is_fresh = value in self._fresh and not target.halos
                 if is_fresh and (not target.partial or may_be_partial):
-                    made = self._recreate(self._fresh[value], target)
+                    resharded_value = self._recreate(self._fresh[value], target)
                 elif may_be_partial:
-                    made = self._splat_constant(value, target)
+                    resharded_value = self._splat_constant(value, target)
                 else:
                     source, _ = self._best(value, target, level)
-                    made = self._emit(value, resharded[source], source, target)
-            self._levels[level].made.setdefault(value, {})[target] = made
-            return made
+                    resharded_value = self._emit(value, resharded[source], source, target)
+            self._levels[level].resharded.setdefault(value, {})[target] = resharded_value
+            return resharded_value
         return resharded[target]
 
     def _insertion_point(self, value: int, before: Op) -> tuple[Op, int]:
@@ -157,7 +159,7 @@ class ReshardedValues:
             before, level = loop, level - 1
         return before, level
 
-    def whole(self, value: int, before: Op) -> ir.Value:
+    def unsharded(self, value: int, before: Op) -> ir.Value:
         """`value` replicated on every device, resharded in front of `before` if need be."""
         rank = len(self.shape(value))
         return self.get(value, Sharding.replicated(self.grid.name, rank), before)
@@ -177,8 +179,8 @@ class ReshardedValues:
         with ir.InsertionPoint(before.handle), before.location:
             if reductions.is_unsigned(type_.element_type):  # a fill would hide the identity
                 one = reductions.identity(target.reduction, type_.element_type)
-                made = {"value": ir.DenseElementsAttr.get_splat(type_, one)}
-                return build.create("stablehlo.constant", [type_], [], made).results[0]
+                attributes = {"value": ir.DenseElementsAttr.get_splat(type_, one)}
+                return build.create("stablehlo.constant", [type_], [], attributes).results[0]
             identity_value = reductions.identity_value(target.reduction, type_.element_type)
             filled = build.fill(identity_value, build.empty(type_).results[0])
         return filled.results[0]
@@ -205,7 +207,7 @@ class ReshardedValues:
         refusal: ReshardError | None = None
         sources = dict(self._of.get(value, ()))
         for each in self._levels[: len(self._levels) if level is None else level + 1]:
-            sources |= each.made.get(value, {})
+            sources |= each.resharded.get(value, {})
         for source in sources:
             try:
                 plans.append((source, self.plan(value, source, target)))
@@ -231,10 +233,10 @@ class ReshardedValues:
         return write_steps(steps, handle, source, self._attributes)
 
     def _recreate(self, op: Op, target: Sharding) -> ir.Value:
-        made = build.empty(self._attributes.typed(op.handle.results[0].type, target))
+        recreated = build.empty(self._attributes.typed(op.handle.results[0].type, target))
         if op.name == "linalg.fill":
-            made = build.fill(op.handle.operands[0], made.results[0])
-        return made.results[0]
+            recreated = build.fill(op.handle.operands[0], recreated.results[0])
+        return recreated.results[0]
 
     def _splat_constant(self, value: int, target: Sharding) -> ir.Value:
         type_ = self._attributes.typed(self.function.values[value].handle.type, target)

@@ -15,7 +15,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import walk
 
 
-def take_casts_back(function: ir.Operation) -> None:
+def remove_casts(function: ir.Operation) -> None:
     """Erase the casts in `function` that change only shardings, and restore the former types."""
     for op in walk(function):
         if op.name != "tensor.cast" or not _changes_only_sharding(op):

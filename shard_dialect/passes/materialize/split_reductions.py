@@ -39,15 +39,15 @@ class SplitReductions(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Split the searches of functions in the propagated form; raises a located `ShardError`."""
-        found = [
+        split_results = [
             function
             for function in functions_of(module)
             if form_of(function) == "propagated" and any(map(_is_search, walk(function)))
         ]
-        if not found:
+        if not split_results:
             return
         shardings = Shardings.of(module)
-        for each in read_target_shardings(module, read_functions(found), shardings):
+        for each in read_target_shardings(module, read_functions(split_results), shardings):
             for op in each.function.ops:
                 sharding = each.of.get(op.operands[0]) if _is_search(op.handle) else None
                 if sharding is not None and not sharding.offsets:

@@ -18,7 +18,7 @@ from shard_dialect.ir.function import boundary
 from shard_dialect.ir.grids import write_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import SHARDING
-from shard_dialect.ir.mesh.manual_computation import EDGES, boundary_of
+from shard_dialect.ir.mesh.manual_computation import BOUNDARY_OPS, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Block, Function, Op
 from shard_dialect.ir.walk import body
@@ -119,8 +119,8 @@ class _Reader:
             return fine.refined(sharding) if fine and sharding else sharding
 
         def loops(op: Op, rule: ShardingRule) -> Assignment | None:
-            found = bound_loops(op.handle, rule, self.shardings, self.grid)
-            return tuple(map(fine.refined_axes, found)) if fine and found else found
+            loop_axes = bound_loops(op.handle, rule, self.shardings, self.grid)
+            return tuple(map(fine.refined_axes, loop_axes)) if fine and loop_axes else loop_axes
 
         of = {value: fine.refined(each) if fine else each for value, each in self.of.items()}
         signature = Signature(
@@ -135,21 +135,21 @@ class _Reader:
         """The annotated shardings of the boundary, unchanged, because callers rely on them."""
         type_ = self.function.handle.attributes["function_type"].value
         types = type_.inputs if key == "arg_attrs" else type_.results
-        found = []
+        annotations = []
         for entry, each in zip(boundary(self.function.handle, key), types, strict=True):
             sharding = None
             if SHARDING in entry and isinstance(each, ir.RankedTensorType):
                 sharding = self.shardings.read_annotation(entry[SHARDING], each.rank).sharding
                 if each.has_static_shape:
                     sharding = self._checked(sharding, tuple(each.shape))
-            found.append(sharding)
-        return tuple(found)
+            annotations.append(sharding)
+        return tuple(annotations)
 
     def _read_annotation(self, op: Op) -> None:
         annotated = annotation_ops.read_annotation(op.handle, self.shardings)
         shape = self.function.values[op.operands[0]].shape if annotated else None
         if annotated is not None and shape is not None:
-            self._checked(annotated.said.sharding, shape)
+            self._checked(annotated.annotation.sharding, shape)
 
     def _checked(self, sharding: Sharding, shape: Shape) -> Sharding:
         """The annotated sharding without redundant offsets; notes whether it is uneven."""
@@ -163,12 +163,12 @@ class _Reader:
         for number, annotation in self.shardings.of_results(op.handle).items():
             self._set_target(op.results[number], annotation.sharding)
         self._read_blocks(op.handle, op.blocks)
-        if op.name in EDGES:
-            self.boundaries.append(boundary_of(op.handle, self.shardings).said.sharding)
+        if op.name in BOUNDARY_OPS:
+            self.boundaries.append(boundary_of(op.handle, self.shardings).annotation.sharding)
 
     def _read_blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
-        for block, found in zip(blocks, self.shardings.of_blocks(handle), strict=False):
-            for number, each in found.items():
+        for block, by_argument in zip(blocks, self.shardings.of_blocks(handle), strict=False):
+            for number, each in by_argument.items():
                 self._set_target(block.arguments[number], each.sharding)
 
     def _set_target(self, value: int, sharding: Sharding) -> None:
@@ -178,7 +178,9 @@ class _Reader:
         refuse_unknown_shards(sharding)
         grid = self.shardings.grid(sharding.grid)
         sharding = sharding.without_needless_offsets(shape, grid)
-        self.of[value] = sharding if self.has_uneven_annotation else sharding.even_part(shape, grid)
+        self.of[value] = (
+            sharding if self.has_uneven_annotation else sharding.without_uneven_axes(shape, grid)
+        )
 
     def _check_grid(self) -> None:
         """Raise unless all shardings are on one grid, whose devices are in the default order."""

@@ -12,7 +12,7 @@ from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.mesh.attributes import MANUAL, ints
 from shard_dialect.ir.mesh.manual_computation import (
-    EDGES,
+    BOUNDARY_OPS,
     TO_GLOBAL,
     TO_LOCAL,
     boundary_of,
@@ -34,7 +34,7 @@ _FREE = (*COLLECTIVES, *FLOWS, *ENDS, "func.call")
 """Ops whose operands may have any sharding here: their own verifiers or other checks apply."""
 
 
-def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
+def check_shardable(function: ir.Operation, shardings: Shardings) -> None:
     """Raise a located `ShardError` for a sharding in a type that no pass can partition yet."""
     for op in (function, *walk(function)):
         arguments = [
@@ -47,14 +47,14 @@ def check_can_be_cut(function: ir.Operation, shardings: Shardings) -> None:
                     continue
                 if any(None in each for each in sharding.offsets):
                     raise ShardingError(
-                        f"cannot cut a tensor as {sharding}: its offsets are not known yet"
+                        f"cannot shard a tensor as {sharding}: its offsets are not known yet"
                     )
                 if sharding.halos and op.name != UPDATE_HALO:
                     raise ShardingError(
-                        f"cannot cut a tensor as {sharding}: only '{UPDATE_HALO}' makes halos"
+                        f"cannot shard a tensor as {sharding}: only '{UPDATE_HALO}' makes halos"
                     )
                 if any(isinstance(axis, SubAxis) for axis in sharding.axes):
-                    raise ShardingError(f"cannot cut a tensor as {sharding}: it has sub-axes")
+                    raise ShardingError(f"cannot shard a tensor as {sharding}: it has sub-axes")
 
 
 def check_flows(function: Function, shardings: Shardings) -> None:
@@ -78,11 +78,11 @@ def check_flows(function: Function, shardings: Shardings) -> None:
         if op.name not in (*FLOWS, *ENDS) or op.name == "func.return":
             continue
         for number, value in enumerate(op.operands):
-            found = _sharding_of(function, value, shardings)
-            if found is not None and (id(op), number) not in sources:
+            sharding = _sharding_of(function, value, shardings)
+            if sharding is not None and (id(op), number) not in sources:
                 raise error_at(
                     op.location,
-                    f"'{op.name}' op operand {number} is {found}, but it must be replicated: it "
+                    f"'{op.name}' op operand {number} is {sharding}, but it must be replicated: it "
                     "chooses the control flow path",
                 )
 
@@ -105,7 +105,7 @@ def check_types(op: ir.Operation, shardings: Shardings) -> ShardingRule | None:
 
     Raises `ShardingError` unless the shardings in the op's types agree with its rule.
     """
-    if op.name in EDGES:
+    if op.name in BOUNDARY_OPS:
         _check_boundary(op, shardings)
         return None
     if op.name in _FREE:
@@ -131,16 +131,16 @@ def _check_boundary(op: ir.Operation, shardings: Shardings) -> None:
     outer, inner = types if op.name == TO_LOCAL else reversed(types)
     if not isinstance(outer, ir.RankedTensorType):
         return
-    inside = shardings.lies(inner, boundary.grid)
+    inside = shardings.sharding_of(inner, boundary.grid)
     expected = boundary.outside(inside)
-    found = shardings.lies(outer, boundary.grid)
-    if inside.partial or found != expected:
+    actual = shardings.sharding_of(outer, boundary.grid)
+    if inside.partial or actual != expected:
         raise ShardingError(
             f"'{op.name}' op is between {outer} and {inner}: by its manual axes the one outside "
             f"must be {expected}"
         )
     if boundary.fitting(inside, tuple(inner.shape)) != inside:
-        raise ShardingError(f"'{op.name}' op has shards that {inside} does not cut evenly")
+        raise ShardingError(f"'{op.name}' op has shards that {inside} does not split evenly")
 
 
 def check_manual_axes(function: ir.Operation, shardings: Shardings) -> None:
@@ -193,29 +193,31 @@ def _check(
 ) -> None:
     assignment = assignment_of(op, rule, operands, results, grid)
     _check_uneven(op, rule, assignment, grid)
-    carried, partial_operands = _carried(op, rule, operands)
-    for index, found in enumerate(results):
-        expected = partial_too(rule.result_sharding(index, assignment, grid), carried)
-        if op.name in (*FRESH, *build.CONSTANTS) and found is not None:
-            if found.partial and not reductions.may_be_partial(op, found.reduction):
+    kept_partial, partial_operands = _kept_partial(op, rule, operands)
+    for index, actual in enumerate(results):
+        expected = with_partial_axes(rule.result_sharding(index, assignment, grid), kept_partial)
+        if op.name in (*FRESH, *build.CONSTANTS) and actual is not None:
+            if actual.partial and not reductions.may_be_partial(op, actual.reduction):
                 raise ShardingError(
-                    f"'{op.name}' op gives a partial {found.reduction} whose shards would be "
+                    f"'{op.name}' op gives a partial {actual.reduction} whose shards would be "
                     "counted once a device"
                 )
             continue
         if expected is not None:
-            _expect(op, f"result {index}", found, expected)
-    for index, found in enumerate(operands):
+            _expect(op, f"result {index}", actual, expected)
+    for index, actual in enumerate(operands):
         expected = rule.operand_sharding(index, assignment, grid)
         if index in rule.inits:
             result = rule.inits.index(index)
-            expected = partial_too(rule.result_sharding(result, assignment, grid), carried)
+            expected = with_partial_axes(
+                rule.result_sharding(result, assignment, grid), kept_partial
+            )
         elif index in partial_operands:
-            expected = partial_too(expected, carried)
+            expected = with_partial_axes(expected, kept_partial)
         if op.name == "linalg.fill":
             continue
         if expected is not None:
-            _expect(op, f"operand {index}", found, expected)
+            _expect(op, f"operand {index}", actual, expected)
 
 
 def _check_uneven(op: ir.Operation, rule: ShardingRule, assignment: Assignment, grid: Grid) -> None:
@@ -229,19 +231,19 @@ def _check_uneven(op: ir.Operation, rule: ShardingRule, assignment: Assignment, 
         )
 
 
-def partial_too(made: Sharding | None, carried: Sharding | None) -> Sharding | None:
-    """`made`, partial also over the axes of `carried`; either may be `None`.
+def with_partial_axes(sharding: Sharding | None, kept_partial: Sharding | None) -> Sharding | None:
+    """`sharding`, partial also over the axes of `kept_partial`; either may be `None`.
 
     Raises `ShardingError` if the two are partial with different reductions.
     """
-    if made is None or carried is None:
-        return made
-    if made.partial and made.reduction != carried.reduction:
-        raise ShardingError(f"{made} would be partial as {carried} is, too")
-    return made.with_partial(made.partial + carried.partial, carried.reduction)
+    if sharding is None or kept_partial is None:
+        return sharding
+    if sharding.partial and sharding.reduction != kept_partial.reduction:
+        raise ShardingError(f"{sharding} would be partial as {kept_partial} is, too")
+    return sharding.with_partial(sharding.partial + kept_partial.partial, kept_partial.reduction)
 
 
-def _carried(
+def _kept_partial(
     op: ir.Operation, rule: ShardingRule, operands: list[Sharding | None]
 ) -> tuple[Sharding | None, frozenset[int]]:
     """The partial sharding that the op passes from operands to results, and those operands.
@@ -283,23 +285,23 @@ def assignment_of(
     """
     axes: dict[int, Axes] = {}
     for dims, sharding in (
-        *zip(rule.cut_operands, operands, strict=True),
+        *zip(rule.windowed_operands, operands, strict=True),
         *zip(rule.results, results, strict=True),
     ):
         if dims is None or sharding is None:
             continue
         try:
-            found = rule.factors_of(dims, sharding, grid)
+            axes_by_factor = rule.factors_of(dims, sharding, grid)
         except ShardingError:
             raise ShardingError(
-                f"'{op.name}' op splits a dimension that its rule {rule} keeps whole"
+                f"'{op.name}' op splits a dimension that its rule {rule} keeps unsplit"
             ) from None
-        for factor, split in found.items():
+        for factor, split in axes_by_factor.items():
             if split:
                 axes.setdefault(factor, split)
     unsplit = sorted(factor for factor in axes if factor in rule.unsplit)
     if unsplit:
-        raise ShardingError(f"'{op.name}' op splits a loop that its rule {rule} keeps whole")
+        raise ShardingError(f"'{op.name}' op splits a loop that its rule {rule} keeps unsplit")
     return tuple(axes.get(factor, ()) for factor in range(len(rule.sizes)))
 
 

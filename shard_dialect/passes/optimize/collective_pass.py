@@ -13,8 +13,8 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.materialize.sharding_casts import take_casts_back
-from shard_dialect.passes.materialize.type_consistency import check_can_be_cut
+from shard_dialect.passes.materialize.sharding_casts import remove_casts
+from shard_dialect.passes.materialize.type_consistency import check_shardable
 from shard_dialect.passes.optimize.reshard_op import is_used
 
 
@@ -27,8 +27,8 @@ class CollectivePass(Pass):
         shardings = Shardings.of(module)
         for handle in functions_of(module):
             if form_of(handle) == "distributed":
-                take_casts_back(handle)
-                check_can_be_cut(handle, shardings)
+                remove_casts(handle)
+                check_shardable(handle, shardings)
                 self.improve(handle, shardings)
 
     def improve(self, function: ir.Operation, shardings: Shardings) -> bool:
@@ -64,5 +64,5 @@ def drop_unused(function: ir.Operation) -> None:
 
 def sources(reshard: ir.Operation) -> tuple[Sharding, Sharding]:
     """The source and the target sharding of a reshard."""
-    found = read_collective(reshard)
-    return found.source, found.target
+    collective = read_collective(reshard)
+    return collective.source, collective.target

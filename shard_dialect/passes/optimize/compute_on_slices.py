@@ -32,15 +32,15 @@ class ComputeOnSlices(CollectivePass):
 
     def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
         """Give the op before a slice the sharding of the slice, if that is cheaper."""
-        found = read_collective(reshard)
+        collective = read_collective(reshard)
         value = reshard.operands[0]
-        is_slice = all(isinstance(step, AllSlice) for step in found.steps)
+        is_slice = all(isinstance(step, AllSlice) for step in collective.steps)
         if isinstance(value.owner, ir.Block) or not is_slice:
             return False
         op = value.owner.operation
         if is_reshard(op) or op.block != reshard.block:
             return False
-        return _reshard_op(op, list(op.results).index(value), found.target, shardings)
+        return _reshard_op(op, list(op.results).index(value), collective.target, shardings)
 
 
 def _reshard_op(op: ir.Operation, number: int, target: Sharding, shardings: Shardings) -> bool:
@@ -50,9 +50,9 @@ def _reshard_op(op: ir.Operation, number: int, target: Sharding, shardings: Shar
     if now is None or then is None:
         return False
     change = resharder.operands_change(op, now, then)
-    for result, made in zip(op.results, then.results, strict=True):
-        if made is not None:
-            change += Change(resharder.bytes_out(result, made))
+    for result, sharding in zip(op.results, then.results, strict=True):
+        if sharding is not None:
+            change += Change(resharder.bytes_out(result, sharding))
     if not change.is_better:
         return False
     resharder.do(op, then)

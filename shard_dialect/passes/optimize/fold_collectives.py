@@ -38,12 +38,12 @@ class FoldCollectives(CollectivePass):
         shape, size = tuple(value.type.shape), itemsize(value.type.element_type)
         grid = shardings.grid(first.source.grid)
         direct = plan(first.source, second.target, shape, size, grid, False)
-        moved = bytes_moved(second.steps, second.source, shape, size, grid)
+        total_bytes = bytes_moved(second.steps, second.source, shape, size, grid)
         steps = len(second.steps)
         if is_only_for(before.results[0], reshard):
-            moved += bytes_moved(first.steps, first.source, shape, size, grid)
+            total_bytes += bytes_moved(first.steps, first.source, shape, size, grid)
             steps += len(first.steps)
-        if (direct.bytes_moved, len(direct.steps)) >= (moved, steps):
+        if (direct.bytes_moved, len(direct.steps)) >= (total_bytes, steps):
             return False
         with ir.InsertionPoint(reshard), reshard.location:
             value = write_steps(direct.steps, value, first.source, shardings)

@@ -63,15 +63,15 @@ class _Region:
         while waiting and len(self.ops) < LARGEST:
             op = _first(waiting)
             waiting.remove(op)
-            found = self._shardings_of(op)
-            if found is None:
+            op_shardings = self._shardings_of(op)
+            if op_shardings is None:
                 continue
-            now, then = found
+            now, then = op_shardings
             total += self.resharder.operands_change(op, now, then, self.values)
             self.ops.append((op, now, then))
-            for result, made in zip(op.results, then.results, strict=True):
-                if made is not None:
-                    self.values[result] = made
+            for result, sharding in zip(op.results, then.results, strict=True):
+                if sharding is not None:
+                    self.values[result] = sharding
                     waiting += [each for each in self._users_of(result) if each not in waiting]
             yield len(self.ops), total + Change(self._out(len(self.ops)))
 
@@ -97,14 +97,16 @@ class _Region:
         inside = [op for op, _, _ in self.ops[:count]]
         resharded = self.reshard.results[0]
         origin = self.reshard.operands[0]
-        moved = self.resharder.bytes_between(origin, self.resharder.lies(origin), self.target)
+        extra_bytes = self.resharder.bytes_between(
+            origin, self.resharder.sharding_of(origin), self.target
+        )
         if all(user in inside for user in users(resharded)):
-            moved -= self.resharder.bytes_of(self.reshard)
+            extra_bytes -= self.resharder.bytes_of(self.reshard)
         for op in inside:
             for result in op.results:
                 if result in self.values:
-                    moved += self.resharder.bytes_out(result, self.values[result], inside)
-        return moved
+                    extra_bytes += self.resharder.bytes_out(result, self.values[result], inside)
+        return extra_bytes
 
     def do(self, count: int) -> None:
         """Rewrite the first `count` ops to their new sharding."""
@@ -121,8 +123,8 @@ class _Region:
 
 def _first(ops: list[ir.Operation]) -> ir.Operation:
     """The first of `ops` in their block."""
-    found = ops[0]
+    first = ops[0]
     for op in ops[1:]:
-        if op.is_before_in_block(found):
-            found = op
-    return found
+        if op.is_before_in_block(first):
+            first = op
+    return first

@@ -10,7 +10,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError, ShardingRule, SubAxis
 from shard_dialect.model.sharding import Shape
-from shard_dialect.passes.materialize.type_consistency import assignment_of, partial_too
+from shard_dialect.passes.materialize.type_consistency import assignment_of, with_partial_axes
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.op_table import carries
 
@@ -34,18 +34,18 @@ class OpShardingFinder:
     shardings: Shardings
     narrow: bool = False
 
-    def lies(self, value: ir.Value, grid: Grid) -> Sharding | None:
+    def sharding_of(self, value: ir.Value, grid: Grid) -> Sharding | None:
         """The sharding of a value by its type; `None` for a value that is not a tensor."""
         is_tensor = isinstance(value.type, ir.RankedTensorType)
-        return self.shardings.lies(value.type, grid) if is_tensor else None
+        return self.shardings.sharding_of(value.type, grid) if is_tensor else None
 
     def now(self, op: ir.Operation, grid: Grid) -> OpSharding | None:
         """The present sharding of `op`; `None` for a constant, and for an op without a rule."""
         rule = rule_of(op)
         if rule is None or build.is_constant(op) or op.name == "tensor.empty":
             return None
-        operands = tuple(self.lies(value, grid) for value in op.operands)
-        results = tuple(self.lies(value, grid) for value in op.results)
+        operands = tuple(self.sharding_of(value, grid) for value in op.operands)
+        results = tuple(self.sharding_of(value, grid) for value in op.results)
         return self._with_costs(op, rule, self._assignment(op, rule, grid), operands, results, grid)
 
     def with_operand(
@@ -56,14 +56,14 @@ class OpShardingFinder:
         if rule is None or rule.operands[number] is None:
             return None
         same = frozenset(i for i, v in enumerate(op.operands) if v == op.operands[number])
-        carried: frozenset[int] | None = frozenset()
+        partial_operands: frozenset[int] | None = frozenset()
         if sharding.partial:
-            carried = carries(op, rule, same, sharding.reduction, narrow=self.narrow)
-        if carried is None:
+            partial_operands = carries(op, rule, same, sharding.reduction, narrow=self.narrow)
+        if partial_operands is None:
             return None
         try:
             assignment = self._changed(op, rule, rule.operands[number], sharding, grid)
-            return self._of(op, rule, assignment, sharding, carried, grid)
+            return self._of(op, rule, assignment, sharding, partial_operands, grid)
         except ShardingError:
             return None
 
@@ -76,10 +76,10 @@ class OpShardingFinder:
             return None
         try:
             assignment = self._changed(op, rule, rule.results[number], sharding, grid)
-            found = self._of(op, rule, assignment, sharding, frozenset(), grid)
+            op_sharding = self._of(op, rule, assignment, sharding, frozenset(), grid)
         except ShardingError:
             return None
-        return found if found and found.results[number] == sharding else None
+        return op_sharding if op_sharding and op_sharding.results[number] == sharding else None
 
     def _assignment(self, op: ir.Operation, rule: ShardingRule, grid: Grid) -> list[Axes]:
         operands = [self.shardings.of_type(value.type) for value in op.operands]
@@ -101,9 +101,9 @@ class OpShardingFinder:
         assert dims is not None
         assignment = self._assignment(op, rule, grid)
         new = rule.factors_of(dims, sharding.with_partial(()), grid)
-        taken = {axis for axes in new.values() for axis in axes}
+        used = {axis for axes in new.values() for axis in axes}
         for factor, axes in enumerate(assignment):
-            assignment[factor] = tuple(takewhile(lambda axis: axis not in taken, axes))
+            assignment[factor] = tuple(takewhile(lambda axis: axis not in used, axes))
         for factor in {factor for dim in dims for factor in dim}:
             assignment[factor] = new.get(factor, ())
         for factor, axes in enumerate(assignment):
@@ -116,7 +116,7 @@ class OpShardingFinder:
         op: ir.Operation,
         rule: ShardingRule,
         assignment: list[Axes],
-        carried: Sharding,
+        partial_sharding: Sharding,
         numbers: frozenset[int],
         grid: Grid,
     ) -> OpSharding | None:
@@ -124,19 +124,19 @@ class OpShardingFinder:
         kinds = {kind for factor, kind in rule.reductions if assignment[factor]}
         if len(axes) != len(set(axes)) or len(kinds) > 1:
             return None
-        parts = carried if numbers else None
+        kept_partial = partial_sharding if numbers else None
         results = [
-            partial_too(rule.result_sharding(number, tuple(assignment), grid), parts)
+            with_partial_axes(rule.result_sharding(number, tuple(assignment), grid), kept_partial)
             for number in range(len(rule.results))
         ]
         operands = []
         for number in range(len(rule.operands)):
-            given = rule.operand_sharding(number, tuple(assignment), grid)
+            operand_sharding = rule.operand_sharding(number, tuple(assignment), grid)
             if number in rule.inits:
-                given = results[rule.inits.index(number)]
+                operand_sharding = results[rule.inits.index(number)]
             elif number in numbers:
-                given = partial_too(given, parts)
-            operands.append(given)
+                operand_sharding = with_partial_axes(operand_sharding, kept_partial)
+            operands.append(operand_sharding)
         return self._with_costs(op, rule, assignment, tuple(operands), tuple(results), grid)
 
     def _with_costs(

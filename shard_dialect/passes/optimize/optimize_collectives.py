@@ -20,8 +20,8 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.materialize.sharding_casts import take_casts_back
-from shard_dialect.passes.materialize.type_consistency import check_can_be_cut
+from shard_dialect.passes.materialize.sharding_casts import remove_casts
+from shard_dialect.passes.materialize.type_consistency import check_shardable
 from shard_dialect.passes.optimize.compute_on_slices import ComputeOnSlices
 from shard_dialect.passes.optimize.fold_collectives import FoldCollectives
 from shard_dialect.passes.optimize.reduce_to_pieces import ReduceToPieces
@@ -55,8 +55,8 @@ class OptimizeCollectives(Pass):
         for handle in functions_of(module):
             if form_of(handle) != "distributed":
                 continue
-            take_casts_back(handle)
-            check_can_be_cut(handle, shardings)
+            remove_casts(handle)
+            check_shardable(handle, shardings)
             again = True
             while again:
                 again = False

@@ -26,7 +26,7 @@ from shard_dialect.planner import Plan, bytes_moved, plan
 class Change:
     """What a rewrite adds for each device; less is better, in the order of the fields."""
 
-    moved: int = 0
+    bytes_moved: int = 0
     """The bytes moved."""
     flops: float = 0
     """The floating-point operations of products."""
@@ -35,18 +35,20 @@ class Change:
 
     def __add__(self, other: Change) -> Change:
         return Change(
-            self.moved + other.moved, self.flops + other.flops, self.elements + other.elements
+            self.bytes_moved + other.bytes_moved,
+            self.flops + other.flops,
+            self.elements + other.elements,
         )
 
     @property
     def key(self) -> tuple[float, int]:
         """The cost to compare changes by: bytes, with FLOPs as bytes, then elements."""
-        return self.moved + self.flops / FLOPS_PER_BYTE, self.elements
+        return self.bytes_moved + self.flops / FLOPS_PER_BYTE, self.elements
 
     @property
     def is_better(self) -> bool:
         """Whether the change moves no more bytes, and costs less."""
-        return self.moved <= 0 and self.key < (0, 0)
+        return self.bytes_moved <= 0 and self.key < (0, 0)
 
 
 def is_used(value: ir.Value) -> bool:
@@ -56,20 +58,22 @@ def is_used(value: ir.Value) -> bool:
 
 def users(value: ir.Value) -> list[ir.Operation]:
     """The distinct ops that use `value`, without the reshards that are already replaced."""
-    found: list[ir.Operation] = []
-    made: set[ir.Value] = set()  # first results of the found ops: looking them up is faster
+    user_ops: list[ir.Operation] = []
+    first_results: set[ir.Value] = (
+        set()
+    )  # first results of the found ops: looking them up is faster
     for use in value.uses:
         op = use.owner.operation
         if _is_replaced(op):
             continue
         if len(op.results):
-            if op.results[0] in made:
+            if op.results[0] in first_results:
                 continue
-            made.add(op.results[0])
-        elif op in found:
+            first_results.add(op.results[0])
+        elif op in user_ops:
             continue
-        found.append(op)
-    return found
+        user_ops.append(op)
+    return user_ops
 
 
 def is_only_for(value: ir.Value, op: ir.Operation) -> bool:
@@ -98,12 +102,12 @@ class Resharder:
 
     shardings: Shardings
     grid: Grid
-    _made: dict[tuple[ir.Value, Sharding], ir.Value] = field(default_factory=dict)
+    _resharded: dict[tuple[ir.Value, Sharding], ir.Value] = field(default_factory=dict)
     _bytes: dict[ir.Value, int] = field(default_factory=dict)
 
-    def lies(self, value: ir.Value) -> Sharding:
+    def sharding_of(self, value: ir.Value) -> Sharding:
         """The sharding of a value by its type."""
-        return self.shardings.lies(value.type, self.grid)
+        return self.shardings.sharding_of(value.type, self.grid)
 
     def plan(self, value: ir.Value, source: Sharding, target: Sharding) -> Plan:
         """The reshard plan of a value from `source` to `target`."""
@@ -116,22 +120,22 @@ class Resharder:
 
     def bytes_of(self, reshard: ir.Operation) -> int:
         """The bytes that an existing reshard moves."""
-        made = reshard.results[0]
-        if made not in self._bytes:
-            self._bytes[made] = self._bytes_of(reshard)
-        return self._bytes[made]
+        resharded = reshard.results[0]
+        if resharded not in self._bytes:
+            self._bytes[resharded] = self._bytes_of(reshard)
+        return self._bytes[resharded]
 
     def _bytes_of(self, reshard: ir.Operation) -> int:
-        found = read_collective(reshard)
+        collective = read_collective(reshard)
         value = reshard.operands[0]
         shape, size = tuple(value.type.shape), itemsize(value.type.element_type)
-        return bytes_moved(found.steps, found.source, shape, size, self.grid)
+        return bytes_moved(collective.steps, collective.source, shape, size, self.grid)
 
     def operands_change(
         self, op: ir.Operation, now: OpSharding, then: OpSharding, done: Container[ir.Value] = ()
     ) -> Change:
         """What resharding the operands of `op` adds; the values in `done` are resharded already."""
-        moved = 0
+        extra_bytes = 0
         needs: dict[ir.Value, set[Sharding]] = {}
         for value, sharding in zip(op.operands, then.operands, strict=True):
             if sharding is not None and value not in done:
@@ -139,15 +143,15 @@ class Resharder:
         for value, targets in needs.items():
             reshard = reshard_before(op, value)
             if reshard is not None and is_only_for(value, op):
-                moved -= self.bytes_of(reshard)
-            moved += sum(self._bytes_to(op, value, target) for target in targets)
-        return Change(moved, then.flops - now.flops, then.elements - now.elements)
+                extra_bytes -= self.bytes_of(reshard)
+            extra_bytes += sum(self._bytes_to(op, value, target) for target in targets)
+        return Change(extra_bytes, then.flops - now.flops, then.elements - now.elements)
 
     def _bytes_to(self, op: ir.Operation, value: ir.Value, target: Sharding) -> int:
         if self._may_be_created(value, target):
             return 0
         source = self._source(op, value, target)
-        return self.bytes_between(source, self.lies(source), target)
+        return self.bytes_between(source, self.sharding_of(source), target)
 
     def _source(self, op: ir.Operation, value: ir.Value, target: Sharding) -> ir.Value:
         """The value to reshard to `target` for `op`: `value`, or the source of the reshard before.
@@ -160,23 +164,23 @@ class Resharder:
         source = reshard.operands[0]
         if is_only_for(value, op):
             return source
-        here = self.bytes_between(value, self.lies(value), target)
-        there = self.bytes_between(source, self.lies(source), target)
+        here = self.bytes_between(value, self.sharding_of(value), target)
+        there = self.bytes_between(source, self.sharding_of(source), target)
         return value if here < there else source
 
     def bytes_out(
-        self, value: ir.Value, made: Sharding, inside: Sequence[ir.Operation] = ()
+        self, value: ir.Value, sharding: Sharding, inside: Sequence[ir.Operation] = ()
     ) -> int:
-        """The bytes that it adds to reshard `value` from `made` for its users not in `inside`."""
-        moved = 0
+        """The bytes added by resharding `value` from `sharding` for its users not in `inside`."""
+        extra_bytes = 0
         outside = [user for user in users(value) if user not in inside]
         if any(not is_reshard(user) for user in outside):
-            moved += self.bytes_between(value, made, self.lies(value))
+            extra_bytes += self.bytes_between(value, sharding, self.sharding_of(value))
         for user in outside:
             if is_reshard(user):
-                target = self.lies(user.results[0])
-                moved += self.bytes_between(value, made, target) - self.bytes_of(user)
-        return moved
+                target = self.sharding_of(user.results[0])
+                extra_bytes += self.bytes_between(value, sharding, target) - self.bytes_of(user)
+        return extra_bytes
 
     def do(self, op: ir.Operation, then: OpSharding) -> None:
         """Reshard the operands of `op` and set its results' types, without resharding results."""
@@ -191,8 +195,8 @@ class Resharder:
     def bring_from(self, reshard: ir.Operation, target: Sharding) -> None:
         """Reshard the source of `reshard` to `target`, at the insertion point."""
         source = reshard.operands[0]
-        made = source if self.lies(source) == target else self._write(source, target)
-        self._made[reshard.results[0], target] = made
+        resharded = source if self.sharding_of(source) == target else self._write(source, target)
+        self._resharded[reshard.results[0], target] = resharded
 
     def finish(
         self, op: ir.Operation, before: OpSharding, inside: Sequence[ir.Operation] = ()
@@ -202,32 +206,32 @@ class Resharder:
         `before` has the shardings that these users expect.
         """
         for value, old in zip(op.results, before.results, strict=True):
-            if old is None or self.lies(value) == old:
+            if old is None or self.sharding_of(value) == old:
                 continue
-            given = [user for user in users(value) if user not in inside]
+            outside_users = [user for user in users(value) if user not in inside]
             with ir.InsertionPoint.after(op), op.location:
-                if any(not is_reshard(user) for user in given):
-                    self._replace(value, [u for u in given if not is_reshard(u)], old)
-                for user in given:
+                if any(not is_reshard(user) for user in outside_users):
+                    self._replace(value, [u for u in outside_users if not is_reshard(u)], old)
+                for user in outside_users:
                     if is_reshard(user):
-                        target = self.lies(user.results[0])
+                        target = self.sharding_of(user.results[0])
                         with ir.InsertionPoint(user), user.location:
-                            made = self._write(value, target)
-                        user.results[0].replace_all_uses_with(made)
+                            resharded = self._write(value, target)
+                        user.results[0].replace_all_uses_with(resharded)
 
     def _replace(self, value: ir.Value, where: list[ir.Operation], target: Sharding) -> None:
-        made = self._write(value, target)
+        resharded = self._write(value, target)
         for user in where:
             for number, operand in enumerate(user.operands):
                 if operand == value:
-                    user.operands[number] = made
+                    user.operands[number] = resharded
 
     def _bring(self, op: ir.Operation, value: ir.Value, target: Sharding) -> ir.Value:
-        if self.lies(value) == target:
+        if self.sharding_of(value) == target:
             return value
-        if (value, target) not in self._made:
-            self._made[value, target] = self._new(op, value, target)
-        return self._made[value, target]
+        if (value, target) not in self._resharded:
+            self._resharded[value, target] = self._new(op, value, target)
+        return self._resharded[value, target]
 
     def _new(self, op: ir.Operation, value: ir.Value, target: Sharding) -> ir.Value:
         if self._may_be_created(value, target):
@@ -246,6 +250,6 @@ class Resharder:
         return not target.partial or reductions.may_be_partial(owner.operation, target.reduction)
 
     def _write(self, value: ir.Value, target: Sharding) -> ir.Value:
-        source = self.lies(value)
+        source = self.sharding_of(value)
         steps = self.plan(value, source, target).steps
         return write_steps(steps, value, source, self.shardings)

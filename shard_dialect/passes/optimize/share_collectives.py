@@ -24,15 +24,15 @@ class ShareCollectives(CollectivePass):
 
     def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
         """Use the first equal reshard of the block instead of later ones."""
-        alike = [
+        equal = [
             user
             for user in users(reshard.operands[0])
             if is_reshard(user) and user.block == reshard.block and _does_the_same(user, reshard)
         ]
-        if len(alike) < 2:
+        if len(equal) < 2:
             return False
-        first = next(op for op in operations(reshard.block) if op in alike)
-        for op in alike:
+        first = next(op for op in operations(reshard.block) if op in equal)
+        for op in equal:
             if op != first:
                 op.results[0].replace_all_uses_with(first.results[0])
         return True

@@ -36,7 +36,7 @@ def not_called(module: ir.Operation) -> list[ir.Operation]:
     return [function for function in functions if name_of(function) not in called]
 
 
-def take_whole(function: ir.Operation, shardings: Shardings) -> None:
+def unshard_arguments(function: ir.Operation, shardings: Shardings) -> None:
     """Make the arguments unsharded: each device slices its shards from them.
 
     Reshards of an argument to a larger shard become slices of the unsharded argument, too.
@@ -52,16 +52,18 @@ def take_whole(function: ir.Operation, shardings: Shardings) -> None:
         reshards = [_reshard_to(user, sharding, shardings) for user, _ in uses]
         argument.set_type(shardings.typed(argument.type, None))
         unsharded = Sharding.replicated(sharding.grid, sharding.rank)
-        taken: dict[Sharding, ir.Value] = {}
+        shards: dict[Sharding, ir.Value] = {}
         for (user, number), target in zip(uses, reshards, strict=True):
             target_sharding = target or sharding
-            if target_sharding not in taken:
+            if target_sharding not in shards:
                 with ir.InsertionPoint(first), argument.location:
-                    taken[target_sharding] = _moved(argument, unsharded, target_sharding, shardings)
+                    shards[target_sharding] = _resharded(
+                        argument, unsharded, target_sharding, shardings
+                    )
             if target is None:
-                user.operands[number] = taken[target_sharding]
+                user.operands[number] = shards[target_sharding]
                 continue
-            user.results[0].replace_all_uses_with(taken[target_sharding])
+            user.results[0].replace_all_uses_with(shards[target_sharding])
             replaced.append(user)
     for user in replaced:  # of which one may be the first op
         user.erase()
@@ -72,11 +74,11 @@ def _reshard_to(op: ir.Operation, source: Sharding, shardings: Shardings) -> Sha
     """The target of `op` if it reshards an argument, and a slice can replace it."""
     if not is_reshard(op) or source.partial:
         return None
-    target = shardings.lies(op.results[0].type, shardings.grid(source.grid))
+    target = shardings.sharding_of(op.results[0].type, shardings.grid(source.grid))
     return None if target.partial or target.halos else target
 
 
-def give_whole(function: ir.Operation, shardings: Shardings) -> None:
+def unshard_results(function: ir.Operation, shardings: Shardings) -> None:
     """Make the results unsharded: each device returns the global tensors."""
     for end in returns_of(function):
         for number, value in enumerate(list(end.operands)):
@@ -85,12 +87,14 @@ def give_whole(function: ir.Operation, shardings: Shardings) -> None:
                 continue
             unsharded = Sharding.replicated(sharding.grid, sharding.rank)
             with ir.InsertionPoint(end), end.location:
-                end.operands[number] = _moved(value, sharding, unsharded, shardings)
+                end.operands[number] = _resharded(value, sharding, unsharded, shardings)
     update_type(function)
 
 
-def _moved(value: ir.Value, source: Sharding, target: Sharding, shardings: Shardings) -> ir.Value:
+def _resharded(
+    value: ir.Value, source: Sharding, target: Sharding, shardings: Shardings
+) -> ir.Value:
     type_ = value.type
     grid = shardings.grid(source.grid)
-    found = plan(source, target, tuple(type_.shape), itemsize(type_.element_type), grid)
-    return write_steps(found.steps, value, source, shardings)
+    reshard_plan = plan(source, target, tuple(type_.shape), itemsize(type_.element_type), grid)
+    return write_steps(reshard_plan.steps, value, source, shardings)

@@ -64,14 +64,18 @@ from shard_dialect.passes.manual.replica_group_collectives import (
     is_between_devices,
     write_device_collective,
 )
-from shard_dialect.passes.materialize.sharding_casts import take_casts_back
+from shard_dialect.passes.materialize.sharding_casts import remove_casts
 from shard_dialect.passes.materialize.type_consistency import (
-    check_can_be_cut,
     check_flows,
     check_manual_axes,
+    check_shardable,
     check_types,
 )
-from shard_dialect.passes.partition.global_boundary import give_whole, not_called, take_whole
+from shard_dialect.passes.partition.global_boundary import (
+    not_called,
+    unshard_arguments,
+    unshard_results,
+)
 from shard_dialect.passes.partition.op_shards import partitioned_op
 from shard_dialect.passes.partition.partition_collectives import partition_collective
 from shard_dialect.passes.partition.stage_branches import branch_by_stage
@@ -109,8 +113,8 @@ class Partition(Pass):
                 raise refuse_form(
                     handle, ": run --propagate and --materialize first, or --spmd for all"
                 )
-            take_casts_back(handle)
-            check_can_be_cut(handle, shardings)
+            remove_casts(handle)
+            check_shardable(handle, shardings)
             check_manual_axes(handle, shardings)
             check_flows(read_function(handle), shardings)
             _partition(handle, shardings)
@@ -119,14 +123,14 @@ class Partition(Pass):
 
     def _unshard_boundary(self, handle: ir.Operation, shardings: Shardings) -> None:
         if self.arguments == "whole":
-            take_whole(handle, shardings)
+            unshard_arguments(handle, shardings)
         if self.results == "whole":
             if has_stages(handle):
                 raise ShardingError(
                     f"@{name_of(handle)} has stages, whose devices alone have the results: they "
-                    "cannot be whole on every device"
+                    "cannot be unsharded on every device"
                 )
-            give_whole(handle, shardings)
+            unshard_results(handle, shardings)
 
 
 def _partition(handle: ir.Operation, shardings: Shardings) -> None:

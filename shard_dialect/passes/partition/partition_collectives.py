@@ -45,10 +45,10 @@ def partition_collective(op: ir.Operation, collective: Collective, shardings: Sh
                 continue
             if isinstance(step, UpdateHalo):
                 content = reductions.identity_value(step.fill, type_.element_type)
-                value = build.with_room(value, type_, step.dim, step.low, content)
+                value = build.embedded(value, type_, step.dim, step.low, content)
             elif isinstance(step, CropHalo):
                 begin = before.halo(step.dim)[0] - step.low
-                value = build.part_of(value, begin, type_.shape[step.dim], step.dim)
+                value = build.extract_slice(value, begin, type_.shape[step.dim], step.dim)
             if grid.axes_size(step.axes) > 1:
                 with located(op):
                     value = _written(step, before, grid, value, global_type, type_)
@@ -71,20 +71,20 @@ def _written(
     if isinstance(step, AllSlice) and step.offsets:
         return _sliced_at_offsets(step, grid, value, type_)
     count = grid.axes_size(step.axes)
-    made = list(type_.shape)
+    local_shape = list(type_.shape)
     if isinstance(step, AllSlice | ReduceScatter | AllToAll):
         dim = step.target_dim if isinstance(step, AllToAll) else step.dim
-        value = _padded(value, dim, made[dim] * count)
+        value = _padded(value, dim, local_shape[dim] * count)
     if isinstance(step, AllGather | AllToAll):
         dim = step.source_dim if isinstance(step, AllToAll) else step.dim
-        made[dim] = value.type.shape[dim] * count
-    written = write_local(step, grid.name, value, build.resized(type_, made))
+        local_shape[dim] = value.type.shape[dim] * count
+    written = write_local(step, grid.name, value, build.resized(type_, local_shape))
     if isinstance(step, AllGather) and before.offsets and before.offsets[step.dim]:
         bounds = before.bounds(step.dim, global_type.shape[step.dim], grid)
         return _closed_up(written, step.dim, bounds, type_)
     for dim, size in enumerate(type_.shape):
-        if size != made[dim]:
-            written = build.part_of(written, 0, size, dim)
+        if size != local_shape[dim]:
+            written = build.extract_slice(written, 0, size, dim)
     return written
 
 
@@ -96,7 +96,7 @@ def _sliced_at_offsets(
     begins = [offset or 0 for offset in step.offsets[:-1]]
     value = _padded(value, step.dim, value.type.shape[step.dim] + size)
     begin = as_index(own_number(begins, step.axes, grid.name))
-    return build.part_of(value, begin, size, step.dim)
+    return build.extract_slice(value, begin, size, step.dim)
 
 
 def _closed_up(
@@ -107,8 +107,8 @@ def _closed_up(
     room = gathered.type.shape[dim] // (len(bounds) - 1)
     for device, (begin, end) in enumerate(pairwise(bounds)):
         if end > begin:
-            shard = build.part_of(gathered, device * room, end - begin, dim)
-            value = build.put_into(value, shard, dim, begin)
+            shard = build.extract_slice(gathered, device * room, end - begin, dim)
+            value = build.insert_slice_at(value, shard, dim, begin)
     return value
 
 
@@ -119,7 +119,7 @@ def _padded(value: ir.Value, dim: int, size: int) -> ir.Value:
         return value
     shape[dim] = size
     into = build.resized(value.type, shape)
-    return build.with_room(value, into, dim, 0, reductions.identity_value("sum", into.element_type))
+    return build.embedded(value, into, dim, 0, reductions.identity_value("sum", into.element_type))
 
 
 def _splat_constant(value: ir.Value) -> ir.Attribute | None:

@@ -47,14 +47,14 @@ class PickDevice(Pass):
             for op in walk(handle):
                 if op.name in _DIFFERING:
                     with located(op), ir.InsertionPoint(op), op.location:
-                        made = self._made(op, grids)
-                    op.results[0].replace_all_uses_with(made)
+                        picked = self._picked(op, grids)
+                    op.results[0].replace_all_uses_with(picked)
                     op.erase()
             handle.attributes[DEVICE] = ir.IntegerAttr.get(ir.IndexType.get(), self.rank)
         with collectives_kept(module):
             PassManager.parse("builtin.module(canonicalize)").run(module)
 
-    def _made(self, op: ir.Operation, grids: dict[str, Grid]) -> ir.Value:
+    def _picked(self, op: ir.Operation, grids: dict[str, Grid]) -> ir.Value:
         """The result of the op on the device."""
         grid = grids[symbol(op.attributes["cluster" if op.name == _MASK else "grid"])]
         if not 0 <= self.rank < grid.size:
@@ -80,4 +80,4 @@ def _slice(value: ir.Value, start: int, size: int, dim: int) -> ir.Value:
         picked = [ir.IntegerAttr.get(element, numbers[start + at]) for at in range(size)]
         type_ = ir.RankedTensorType.get([size], element)
         return build.scalar(ir.DenseElementsAttr.get(picked, type_)).results[0]
-    return build.part_of(value, start, size, dim)
+    return build.extract_slice(value, start, size, dim)

@@ -32,8 +32,8 @@ from shard_dialect.ir.mesh.stage_attributes import check_stage, stages_at, stage
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Grid, SubCluster, stage_axis
 from shard_dialect.passes.partition.op_shards import own_number
-from shard_dialect.passes.stages.assign_stages import Said, Stages
-from shard_dialect.rules.partitioned_op import places
+from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
+from shard_dialect.rules.partitioned_op import device_indices
 
 
 def branch_by_stage(
@@ -51,7 +51,7 @@ def branch_by_stage(
         if named:
             stages = [sub_clusters[name] for name in sorted(named)]
             grid = shardings.grid(stages[0].of)
-            found = Stages(function, Said(arguments, results, stages_named))
+            found = Stages(function, StageAnnotations(arguments, results, stages_named))
             _Branches(function, stages, grid, found).write()
 
 
@@ -79,7 +79,7 @@ class _Branches:
         segments = self._segments()
         with ir.InsertionPoint.at_block_begin(block), self.function.location:
             count = self.grid.axes_size((axis,))
-            self.own = as_index(own_number(places(count), (axis,), self.grid.name))
+            self.own = as_index(own_number(device_indices(count), (axis,), self.grid.name))
         for segment in segments:
             if segment.stage is None:
                 for op in segment.ops:
@@ -101,27 +101,27 @@ class _Branches:
 
     def _segments(self) -> list[_Segment]:
         """All ops but the terminator, in an order in which each still comes after its operands."""
-        shared, found = _Segment(None), []
+        shared, segments = _Segment(None), []
         latest: dict[str, _Segment] = {}
         for op, stage in self.of.of_ops()[:-1]:
-            passed = stages_named(op)
-            if passed is not None:
+            transfer = stages_named(op)
+            if transfer is not None:
                 del op.attributes[STAGES]
-                found.append(_Segment(None, [op]))
-                for name in passed:
+                segments.append(_Segment(None, [op]))
+                for name in transfer:
                     latest.pop(name, None)
             elif stage in self.index:
                 if stage not in latest:
                     latest[stage] = _Segment(stage)
-                    found.append(latest[stage])
+                    segments.append(latest[stage])
                 latest[stage].ops.append(op)
             else:
                 shared.ops.append(op)  # depends on no stage
-        return [shared, *found]
+        return [shared, *segments]
 
     def _branch(self, segment: _Segment) -> None:
         inside = set(segment.ops)
-        taken = [
+        captured = [
             (value, uses)
             for op in segment.ops
             for value in op.results
@@ -130,17 +130,17 @@ class _Branches:
         with ir.InsertionPoint(self.end), segment.ops[0].location:
             at = build.index(self.index[segment.stage or ""])
             is_own = build.compare("eq", self.own, at)
-            types = [value.type for value, _ in taken]
+            types = [value.type for value, _ in captured]
             branch = build.create("scf.if", types, [is_own], regions=2)
-        for (_, uses), result in zip(taken, branch.results, strict=True):
+        for (_, uses), result in zip(captured, branch.results, strict=True):
             for user, number in uses:
                 user.operands[number] = result
         own, others = (region.blocks.append() for region in branch.regions)
         with branch.location:
             with ir.InsertionPoint(own):
-                last = build.create("scf.yield", [], [value for value, _ in taken])
+                last = build.create("scf.yield", [], [value for value, _ in captured])
             with ir.InsertionPoint(others):
-                build.create("scf.yield", [], [_zeros(value) for value, _ in taken])
+                build.create("scf.yield", [], [_zeros(value) for value, _ in captured])
         for op in segment.ops:
             op.move_before(last)
 
@@ -148,14 +148,14 @@ class _Branches:
 def _uses_outside(
     value: ir.Value, inside: set[ir.Operation], block: ir.Block
 ) -> list[tuple[ir.Operation, int]]:
-    found = []
+    values = []
     for use in value.uses:
         around = user = use.owner.operation
         while around.block != block:
             around = around.parent
         if around not in inside:
-            found.append((user, use.operand_number))
-    return found
+            values.append((user, use.operand_number))
+    return values
 
 
 def _zeros(value: ir.Value) -> ir.Value:

@@ -34,7 +34,7 @@ class Copy:
     """A copy of the result `value` of `op` in `function`; its number in the graph is `number`.
 
     `operands` has the copies that it uses, by operand number. Its user is either another copy, or
-    the operand number `place` of `user`.
+    the operand number `operand_number` of `user`.
     """
 
     function: int
@@ -43,7 +43,7 @@ class Copy:
     number: int
     operands: dict[int, Copy] = field(default_factory=dict)
     user: Op | None = None
-    place: int = 0
+    operand_number: int = 0
 
 
 class Constants:

@@ -21,7 +21,7 @@ from shard_dialect.ir.mesh.find_annotations import (
     merged,
 )
 from shard_dialect.ir.mesh.manual_computation import (
-    EDGES,
+    BOUNDARY_OPS,
     TO_GLOBAL,
     computations_around,
     grid_of,
@@ -31,7 +31,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Grid, Sharding, ShardingError
-from shard_dialect.model.axis import whole
+from shard_dialect.model.axis import full_axis
 from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
     is_between_devices,
@@ -44,10 +44,10 @@ are values from outside."""
 
 @dataclass(frozen=True, slots=True)
 class SoftConstraint:
-    """The annotation `said` of a value, followed as far as the constraints leave it open."""
+    """An annotation of a value, followed as far as the constraints leave it open."""
 
     value: int
-    said: Annotation
+    annotation: Annotation
     location: ir.Location
 
 
@@ -75,17 +75,17 @@ def read_constraints(function: Function, shardings: Shardings) -> Constraints:
     for each in every:
         if each.value not in numbers:
             raise error_at(each.location, "an annotation inside of this region is not read yet")
-    if any(op.name in EDGES for op in function.ops):
+    if any(op.name in BOUNDARY_OPS for op in function.ops):
         _refuse_manual_axes(every)
     annotated = [each for each in every if _is_valid(each, function, numbers[each.value])]
     known = {numbers[value]: both for value, both in merged(annotated).items()}
     for each in annotated:
-        if each.strength == "weak":
-            known.setdefault(numbers[each.value], each.said)
+        if each.strength == "default":
+            known.setdefault(numbers[each.value], each.annotation)
     soft_constraints = [
-        SoftConstraint(numbers[each.value], each.said, each.location)
+        SoftConstraint(numbers[each.value], each.annotation, each.location)
         for each in annotated
-        if each.strength == "hint"
+        if each.strength == "soft_constraint"
     ]
     returned = annotated_results(function.handle, shardings)
     return Constraints(
@@ -96,17 +96,17 @@ def read_constraints(function: Function, shardings: Shardings) -> Constraints:
 def _constrained(
     function: Function, known: dict[int, Annotation], shardings: Shardings
 ) -> dict[int, Annotation]:
-    found: dict[int, set[Annotation]] = {}
+    annotations: dict[int, set[Annotation]] = {}
     for op in function.ops:
         if op.name != "mesh.annotate" or op.operands[0] in known:
             continue
         with located(op.handle):
             annotated = annotation_ops.read_annotation(op.handle, shardings)
         if annotated is not None and annotated.for_users and annotated.required:
-            found.setdefault(op.operands[0], set()).add(annotated.said)
+            annotations.setdefault(op.operands[0], set()).add(annotated.annotation)
     return {
         value: annotation
-        for value, (annotation, *others) in found.items()
+        for value, (annotation, *others) in annotations.items()
         if not others and not annotation.open and not annotation.sharding.partial
     }
 
@@ -116,16 +116,16 @@ def _is_valid(each: AnnotatedValue, function: Function, number: int) -> bool:
     try:
         _check(each, function, number)
     except ShardError as error:
-        if each.strength != "hint":
+        if each.strength != "soft_constraint":
             raise
-        warn(f"the soft constraint {each.said} cannot hold: {error.message}", each.location)
+        warn(f"the soft constraint {each.annotation} cannot hold: {error.message}", each.location)
         return False
     return True
 
 
 def _check(each: AnnotatedValue, function: Function, number: int) -> None:
     """Raise for an annotation that propagation cannot start from."""
-    sharding = each.said.sharding
+    sharding = each.annotation.sharding
     if function.values[number].shape is None:
         raise error_at(
             each.location,
@@ -148,7 +148,7 @@ def _refuse_unsupported_ops(function: Function, shardings: Shardings) -> None:
             _check_device_op(op, shardings)
         elif op.name == "mesh.collective_permute" and STAGES not in op.handle.attributes:
             raise error_at(op.location, f"'{op.name}' op is read, but not propagated yet")
-        elif op.name in EDGES:
+        elif op.name in BOUNDARY_OPS:
             _check_boundary(op, function)
         if not op.blocks and not op.name.startswith(_SCALAR_CODE) and len(op.handle.regions):
             _refuse_inside(op, walk(op.handle))
@@ -160,11 +160,12 @@ def _refuse_manual_axes(annotated: Iterable[AnnotatedValue]) -> None:
     """Raise where a tensor in a manual computation is annotated along one of the manual axes."""
     for each in annotated:
         manual = _manual_axes_of(each.value)
-        twice = sorted({whole(axis) for axis in each.said.sharding.axes} & set(manual))
+        twice = sorted({full_axis(axis) for axis in each.annotation.sharding.axes} & set(manual))
         if twice:
             raise error_at(
                 each.location,
-                f"a tensor is annotated {each.said} in a manual computation, where it is a shard "
+                f"a tensor is annotated {each.annotation} in a manual computation, where it is "
+                "a shard "
                 f"along axes {twice} already",
             )
 
@@ -194,11 +195,11 @@ def _check_boundary(op: Op, function: Function) -> None:
         raise error_at(op.location, f"'{op.name}' op is on a tensor of unknown size")
 
 
-def _refuse_inside(op: Op, found: Iterable[ir.Operation]) -> None:
+def _refuse_inside(op: Op, inner_ops: Iterable[ir.Operation]) -> None:
     """Raise for an annotation in a region of an op whose flows are not known."""
-    for inner in found:
-        is_ours = inner.name.startswith(("mesh.", "shard."))
-        if is_ours or SHARDINGS in inner.attributes or annotation_ops.has_loops(inner):
+    for inner in inner_ops:
+        has_sharding_op = inner.name.startswith(("mesh.", "shard."))
+        if has_sharding_op or SHARDINGS in inner.attributes or annotation_ops.has_loops(inner):
             raise error_at(
                 inner.location,
                 f"'{inner.name}' op is inside a region of a '{op.name}' op: that is not read yet",
@@ -236,7 +237,7 @@ def refuse_unknown_shards(sharding: Sharding) -> None:
     """Raise `ShardingError` for halos and unknown offsets, which are not supported yet."""
     if sharding.halos:
         raise ShardingError(
-            f"cannot cut a tensor as {sharding}: halos are exchanged where an op reads them"
+            f"cannot shard a tensor as {sharding}: halos are exchanged where an op reads them"
         )
     if any(None in each for each in sharding.offsets):
-        raise ShardingError(f"cannot cut a tensor as {sharding}: its offsets are not known yet")
+        raise ShardingError(f"cannot shard a tensor as {sharding}: its offsets are not known yet")

@@ -27,10 +27,10 @@ def bound_loops(
     located `ShardError` if the op cannot be split along these axes.
     """
     with located(op):
-        found = read_loops(op, shardings)
-        if found is None:
+        axes_read = read_loops(op, shardings)
+        if axes_read is None:
             return None
-        name, loops = found
+        name, loops = axes_read
         if name != grid.name:
             raise ShardError(
                 f"'{op.name}' op has {LOOPS} on grid @{name}, but its function is on @{grid.name}"

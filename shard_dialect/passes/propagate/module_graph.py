@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.mesh.annotation_ops import OPS, binds, has_loops
-from shard_dialect.ir.mesh.manual_computation import EDGES, TO_LOCAL, boundary_of
+from shard_dialect.ir.mesh.manual_computation import BOUNDARY_OPS, TO_LOCAL, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op, Value
 from shard_dialect.ir.region_flow import Flow, flows_between, flows_through
@@ -27,7 +27,7 @@ from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.propagate.constants import Constants, Copy
 from shard_dialect.passes.propagate.constraints import Constraints
 from shard_dialect.passes.propagate.loop_shardings import pinned_loops
-from shard_dialect.propagation.graph import NOTHING, Graph, Node
+from shard_dialect.propagation.graph import NO_TENSOR, Graph, Node
 from shard_dialect.rules.rule_cache import RuleMemo
 
 GROUP = "mesh.sharding_group"
@@ -55,11 +55,11 @@ class ModuleGraph:
         self._of = [{} for _ in self.functions]
 
     def number_of(self, function: int, value: int) -> int:
-        """The graph's number of a function's value; `NOTHING` if the graph does not have it."""
-        return self._of[function].get(value, NOTHING)
+        """The graph's number of a function's value; `NO_TENSOR` if the graph does not have it."""
+        return self._of[function].get(value, NO_TENSOR)
 
     def is_known(self, function: int, value: int) -> bool:
-        """Whether a function's value has a number, which may be `NOTHING`."""
+        """Whether a function's value has a number, which may be `NO_TENSOR`."""
         return value in self._of[function]
 
     def put(self, function: int, value: int, number: int) -> None:
@@ -78,36 +78,36 @@ def module_graph(
 
     With `copies_constants` each user of a constant gets a copy. Raises a located `ShardError`.
     """
-    made = ModuleGraph(functions)
-    builder = _Builder(made, constraints, grids, shardings, copies_constants)
+    result = ModuleGraph(functions)
+    builder = _Builder(result, constraints, grids, shardings, copies_constants)
     for number in range(len(functions)):
         builder.open(number)
     for number in range(len(functions)):
         builder.build(number)
     for sources, target, shape, called in builder.calls:
         builder.flow(sources, target, shape, called[0])
-    return made
+    return result
 
 
 class _Builder:
     def __init__(
         self,
-        made: ModuleGraph,
+        module_graph: ModuleGraph,
         constraints: Sequence[Constraints],
         grids: Sequence[Grid],
         shardings: Shardings,
         copies_constants: bool,
     ) -> None:
         self.copies_constants = copies_constants
-        self.made = made
-        self.graph = made.graph
+        self.module_graph = module_graph
+        self.graph = module_graph.graph
         self.constraints = constraints
         self.shardings = shardings
         self.grids = grids
         self.rules = RuleMemo()
-        self.names = {function.name: n for n, function in enumerate(made.functions)}
-        self.called = _called(made.functions)
-        self.targets = [_targets_in(function) for function in made.functions]
+        self.names = {function.name: n for n, function in enumerate(module_graph.functions)}
+        self.called = _called(module_graph.functions)
+        self.targets = [_targets_in(function) for function in module_graph.functions]
         self.calls: list[tuple[Sequence[int], int, Shape, list[int]]] = []
         """Flows into and out of called functions: sources, target, shape, origins of the calls."""
         self._called_at: dict[int, list[int]] = {}
@@ -123,7 +123,7 @@ class _Builder:
 
     def _enter(self, number: int) -> None:
         self.number = number
-        self.function = self.made.functions[number]
+        self.function = self.module_graph.functions[number]
         self.values: Sequence[Value] = self.function.values
 
     def build(self, number: int) -> None:
@@ -145,23 +145,23 @@ class _Builder:
         if self.function.name in self.called:
             called = self._called_at.setdefault(number, [])
             for index, value in enumerate(self.function.arguments):
-                target = self.made.number_of(number, value)
+                target = self.module_graph.number_of(number, value)
                 sources = self._callers.setdefault((number, index), [])
                 shape = self.values[value].shape
-                if target != NOTHING and shape is not None:
+                if target != NO_TENSOR and shape is not None:
                     self.calls.append((sources, target, shape, called))
 
     # Values
 
     def _value(self, value: int) -> int:
         """The graph's number of a value of the function; adds the value if it is new."""
-        if self.made.is_known(self.number, value):
-            return self.made.number_of(self.number, value)
-        kind = self.made.functions[self.number].values[value].kind
-        number = NOTHING
+        if self.module_graph.is_known(self.number, value):
+            return self.module_graph.number_of(self.number, value)
+        kind = self.module_graph.functions[self.number].values[value].kind
+        number = NO_TENSOR
         if kind.shape is not None:
-            number = self.graph.value(kind.shape, kind.itemsize, self._known(value))
-        self.made.put(self.number, value, number)
+            number = self.graph.add_value(kind.shape, kind.itemsize, self._known(value))
+        self.module_graph.put(self.number, value, number)
         return number
 
     def _known(self, value: int) -> Annotation | None:
@@ -175,10 +175,10 @@ class _Builder:
         """Make all targets of a flow one value of the graph."""
         first = self._value(flow.targets[0])
         for value in flow.targets[1:]:
-            self.made.put(self.number, value, first)
+            self.module_graph.put(self.number, value, first)
         annotations = [each for each in map(self._known, flow.targets) if each is not None]
-        if first != NOTHING and annotations:
-            self.graph.said[first] = annotations[-1]  # that of a result, if there is one
+        if first != NO_TENSOR and annotations:
+            self.graph.annotations[first] = annotations[-1]  # that of a result, if there is one
 
     def _redirected(self) -> dict[int, int]:
         """Each target of a flow that is annotated for its users, with the annotation's result.
@@ -186,17 +186,17 @@ class _Builder:
         The users then use that result, and the flow itself may get another sharding.
         """
         constrained = self.constraints[self.number].constrained.keys() & self.targets[self.number]
-        found: dict[int, int] = {}
+        redirected: dict[int, int] = {}
         for op in self.function.ops if constrained else ():
             if op.name == "mesh.annotate" and op.operands[0] in constrained:
-                found.setdefault(op.operands[0], op.results[0])
-        return found
+                redirected.setdefault(op.operands[0], op.results[0])
+        return redirected
 
     def _operand(self, op: Op, number: int) -> int:
         """The graph's number of the op's operand `number`; for a constant, that of a new copy."""
         value = op.operands[number]
         if self.values[value].shape is None:
-            return NOTHING
+            return NO_TENSOR
         if value in self.constants and self.values[value].shape != ():
             return self._copy(value, op, number)
         value = self.redirected.get(value, value)
@@ -205,7 +205,7 @@ class _Builder:
     def _copy(self, value: int, user: Op, number: int) -> int:
         copy = self._copy_of(value, {})
         copy.user = user
-        copy.place = number
+        copy.operand_number = number
         return copy.number
 
     def _copy_of(self, value: int, done: dict[int, Copy]) -> Copy:
@@ -222,9 +222,9 @@ class _Builder:
             numbers.append(operands[index].number if is_copied else self._value(each))
         kind = self.values[value].kind
         assert kind.shape is not None, "only tensors of static shape are copied"
-        number = self.graph.value(kind.shape, kind.itemsize, self._known(value))
+        number = self.graph.add_value(kind.shape, kind.itemsize, self._known(value))
         copy = done[value] = Copy(self.number, op, value, number, operands)
-        self.made.copies.append(copy)
+        self.module_graph.copies.append(copy)
         rule = self.rules.rule_of(op, self.values)
         if rule is not None and op.operands:
             self._node(op, rule, (*numbers, number), used_once=True)
@@ -268,7 +268,7 @@ class _Builder:
         pinned = pinned_loops(op.handle, rule, known, self.shardings, self.grids[self.number])
         key = (id(rule), pinned)
         if key not in self._prepared_rules:
-            self._prepared_rules[key] = self.graph.form(rule, *pinned)
+            self._prepared_rules[key] = self.graph.add_rule(rule, *pinned)
         node = Node(self._prepared_rules[key], values, rule.role, used_once, self._origin(op))
         self.graph.nodes.append(node)
 
@@ -284,7 +284,7 @@ class _Builder:
         dims = tuple((dim,) for dim in range(len(shape)))
         key = ("annotation", shape)
         if key not in self._prepared_rules:
-            self._prepared_rules[key] = self.graph.form(ShardingRule(shape, (dims,), (dims,)))
+            self._prepared_rules[key] = self.graph.add_rule(ShardingRule(shape, (dims,), (dims,)))
         node = Node(
             self._prepared_rules[key], (operand, result), "elementwise", used_once, self._origin(op)
         )
@@ -310,16 +310,18 @@ class _Builder:
         origin = self._origin(op)
         used_once = self._used_once(op)
         if into:
-            outside = self.graph.value(kind.shape, kind.itemsize, boundary.outside_said)
-            identity = self.graph.identity(kind.shape)
+            outside = self.graph.add_value(kind.shape, kind.itemsize, boundary.outside_annotation)
+            identity = self.graph.identity_rule(kind.shape)
             annotation = Node(identity, (source, outside), "elementwise", used_once, origin)
             annotation.annotates = "users"
             self.graph.nodes.append(annotation)
             source = outside
-        key = ("edge", op.name, boundary.held, boundary.grid.name, kind.shape)
+        key = ("edge", op.name, boundary.manual_split_axes, boundary.grid.name, kind.shape)
         if key not in self._prepared_rules:
             rule = boundary.rule(kind.shape, into)
-            self._prepared_rules[key] = self.graph.form(rule, boundary.pinned, boundary.grid.name)
+            self._prepared_rules[key] = self.graph.add_rule(
+                rule, boundary.pinned, boundary.grid.name
+            )
         self.graph.nodes.append(
             Node(self._prepared_rules[key], (source, target), "pass", used_once, origin)
         )
@@ -327,13 +329,13 @@ class _Builder:
     def _flow(self, flow: Flow, origin: int) -> None:
         target = self._value(flow.targets[0])
         shape = self.values[flow.targets[0]].shape
-        if target != NOTHING and shape is not None:
+        if target != NO_TENSOR and shape is not None:
             sources = [self._operand(op, number) for op, number in flow.sources]
             self.flow(sources, target, shape, origin)
 
     def flow(self, sources: Sequence[int], target: int, shape: Shape, origin: int) -> None:
         if sources:
-            self.graph.flow(shape, sources, target, origin)
+            self.graph.add_flow(shape, sources, target, origin)
 
     def _call(self, op: Op) -> None:
         """Add the flows from operands to the callee's arguments, and from its results back."""
@@ -341,7 +343,7 @@ class _Builder:
         results = [self._value(value) for value in op.results]
         if callee is None:
             return
-        function = self.made.functions[callee]
+        function = self.module_graph.functions[callee]
         for index in range(len(op.operands)):
             self._callers.setdefault((callee, index), []).append(self._operand(op, index))
         origin = self._origin(op)
@@ -349,11 +351,11 @@ class _Builder:
         for index, target in enumerate(results):
             sources = [end.operands[index] for end in function.returns]
             shape = self.values[op.results[index]].shape
-            if target != NOTHING and shape is not None:
+            if target != NO_TENSOR and shape is not None:
                 number, self.number = self.number, callee
-                found = [self._value(value) for value in sources]
+                numbers = [self._value(value) for value in sources]
                 self.number = number
-                self.calls.append((found, target, shape, [origin]))
+                self.calls.append((numbers, target, shape, [origin]))
 
     def _return(self, op: Op) -> None:
         for index, value in enumerate(op.operands):
@@ -362,10 +364,10 @@ class _Builder:
                 continue
             operand = self._operand(op, index)
             key = (self.number, index)
-            if self.function.name not in self.called and key not in self.made.exits:
+            if self.function.name not in self.called and key not in self.module_graph.exits:
                 annotation = self.constraints[self.number].returned.get(index)
-                exit_value = self.graph.exit(shape, operand, annotation, self._origin(op))
-                self.made.exits[key] = exit_value
+                exit_value = self.graph.add_exit(shape, operand, annotation, self._origin(op))
+                self.module_graph.exits[key] = exit_value
 
     def _member(self, op: Op) -> None:
         number = op.handle.attributes["group_id"].value
@@ -394,8 +396,8 @@ class _Builder:
         return True
 
     def _origin(self, op: Op) -> int:
-        self.made.ops.append((self.number, op))
-        return len(self.made.ops) - 1
+        self.module_graph.ops.append((self.number, op))
+        return len(self.module_graph.ops) - 1
 
 
 _VISITS: dict[str, Callable[[_Builder, Op], None]] = {
@@ -403,7 +405,7 @@ _VISITS: dict[str, Callable[[_Builder, Op], None]] = {
     "func.call": _Builder._call,
     GROUP: _Builder._member,
     **dict.fromkeys((*OPS, BARRIER), _Builder._annotation),
-    **dict.fromkeys(EDGES, _Builder._manual_boundary),
+    **dict.fromkeys(BOUNDARY_OPS, _Builder._manual_boundary),
 }
 
 

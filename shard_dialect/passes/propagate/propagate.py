@@ -52,10 +52,10 @@ from shard_dialect.passes.propagate.module_graph import ModuleGraph, module_grap
 from shard_dialect.passes.propagate.soft_constraints import followed
 from shard_dialect.passes.propagate.split_constants import SplitConstants
 from shard_dialect.passes.specialize.clone_per_call import Calls
-from shard_dialect.passes.stages.stages_to_grid import lay_stages
+from shard_dialect.passes.stages.stages_to_grid import stages_to_grid_axis
 from shard_dialect.passes.vocabularies.import_ import import_annotations
 from shard_dialect.propagation.engine import Engine
-from shard_dialect.propagation.graph import NOTHING
+from shard_dialect.propagation.graph import NO_TENSOR
 from shard_dialect.propagation.upstream_propagation import Traversal, Upstream
 from shard_dialect.propagation.visit_order import STRATEGIES
 
@@ -89,7 +89,7 @@ class Propagate(Pass):
     def rewrite(self, module: ir.Operation) -> None:
         """Propagate the functions in the annotated and propagated forms; raises `ShardError`."""
         names = import_annotations(module)
-        lay_stages(module)
+        stages_to_grid_axis(module)
         if "scf.execute_region" in names:
             Calls(module).refuse_recursion()
             open_bodies(module)
@@ -108,10 +108,10 @@ class Propagate(Pass):
             self._report(module, *done)
         calls.join()
 
-    def _report(self, module: ir.Operation, mirrored: ModuleGraph, engine: Engine) -> None:
+    def _report(self, module: ir.Operation, graph: ModuleGraph, engine: Engine) -> None:
         from shard_dialect.passes.propagate.propagation_report import Report  # rarely needed
 
-        report = Report(module, mirrored, engine)
+        report = Report(module, graph, engine)
         if self.remarks:
             report.remark_conflicts()
         if self.explain:
@@ -153,19 +153,19 @@ def complete(
         return None
     grids = [_grid_of(*each, shardings) for each in zip(functions, constraints, strict=True)]
     if traversal is None:
-        mirrored = module_graph(functions, constraints, grids, shardings)
-        engine = Engine(mirrored.graph, shardings.grids, STRATEGIES[strategy])
+        graph = module_graph(functions, constraints, grids, shardings)
+        engine = Engine(graph.graph, shardings.grids, STRATEGIES[strategy])
     else:  # users' annotations do not reach the value; no constant is copied
-        apart = [replace(each, constrained={}) for each in constraints]
-        mirrored = module_graph(functions, apart, grids, shardings, copies_constants=False)
-        engine = Upstream(mirrored.graph, shardings.grids, traversal)
+        unconstrained = [replace(each, constrained={}) for each in constraints]
+        graph = module_graph(functions, unconstrained, grids, shardings, copies_constants=False)
+        engine = Upstream(graph.graph, shardings.grids, traversal)
     engine.run()
     for number, each in enumerate(constraints):
-        _follow_soft_constraints(engine, mirrored, number, each)
-    SplitConstants(mirrored, engine, shardings, grids[0].name).run()
+        _follow_soft_constraints(engine, graph, number, each)
+    SplitConstants(graph, engine, shardings, grids[0].name).run()
     for number, function in enumerate(functions):
-        _Writer(mirrored, number, engine, grids[number], shardings).write(function)
-    return mirrored, engine
+        _Writer(graph, number, engine, grids[number], shardings).write(function)
+    return graph, engine
 
 
 def _grid_of(function: Function, constraints: Constraints, shardings: Shardings) -> Grid:
@@ -181,15 +181,15 @@ def _grid_of(function: Function, constraints: Constraints, shardings: Shardings)
 
 
 def _follow_soft_constraints(
-    engine: Engine, mirrored: ModuleGraph, number: int, constraints: Constraints
+    engine: Engine, graph: ModuleGraph, number: int, constraints: Constraints
 ) -> None:
     """Apply each soft constraint that the constraints leave open; warn of the others."""
     overruled = []
     for soft_constraint in constraints.soft_constraints:
-        value = mirrored.number_of(number, soft_constraint.value)
-        if value == NOTHING:
+        value = graph.number_of(number, soft_constraint.value)
+        if value == NO_TENSOR:
             continue  # a constant, which has a sharding for each of its users
-        both = followed(engine.known(value), soft_constraint.said)
+        both = followed(engine.known(value), soft_constraint.annotation)
         if both is None:
             overruled.append((soft_constraint, value))
         else:
@@ -201,10 +201,11 @@ def _follow_soft_constraints(
         location = location_text(soft_constraint.location)
         if location not in warned:  # one op may annotate two values
             warned.add(location)
-            found = engine.known(value)
+            annotation = engine.known(value)
             warn(
-                f"the soft constraint {soft_constraint.said} is overruled: other annotations make "
-                f"the value {found.sharding if found else 'replicated'}",
+                f"the soft constraint {soft_constraint.annotation} is overruled: other "
+                "annotations make "
+                f"the value {annotation.sharding if annotation else 'replicated'}",
                 soft_constraint.location,
             )
 
@@ -213,7 +214,7 @@ def _follow_soft_constraints(
 class _Writer:
     """Writes the shardings that propagation gave one function's values."""
 
-    mirrored: ModuleGraph
+    module_graph: ModuleGraph
     number: int
     engine: Engine
     grid: Grid
@@ -223,7 +224,9 @@ class _Writer:
     def write(self, function: Function) -> None:
         self.function = function
         self._boundary("arg_attrs", [self._known(value) for value in function.arguments])
-        exits = [self.mirrored.exits.get((self.number, index)) for index in range(self._results())]
+        exits = [
+            self.module_graph.exits.get((self.number, index)) for index in range(self._results())
+        ]
         self._boundary("res_attrs", [self._returned(*each) for each in enumerate(exits)])
         self._blocks(function.handle, function.blocks[1:])
         for op in function.ops:
@@ -257,7 +260,7 @@ class _Writer:
         shape = self.function.values[value].shape
         if shape is None:
             return ir.UnitAttr.get()
-        key = (self.engine.number(self.mirrored.number_of(self.number, value)), len(shape))
+        key = (self.engine.number(self.module_graph.number_of(self.number, value)), len(shape))
         if key not in self._attributes:
             known = self._known(value)
             assert known is not None, "a tensor of static shape"
@@ -268,8 +271,8 @@ class _Writer:
         """The sharding of a value; `None` unless it is a tensor of static shape."""
         if not self._is_sized(value):
             return None
-        found = self.engine.known(self.mirrored.number_of(self.number, value))
-        return found.sharding if found is not None else self._replicated(value)
+        annotation = self.engine.known(self.module_graph.number_of(self.number, value))
+        return annotation.sharding if annotation is not None else self._replicated(value)
 
     def _replicated(self, value: int) -> Sharding:
         return Sharding.replicated(self.grid.name, len(self.function.values[value].shape or ()))
@@ -282,8 +285,8 @@ class _Writer:
         returned = [end.operands[index] for end in self.function.returns]
         if exit_value is None or not returned:
             return self._known(returned[0]) if returned else None
-        found = self.engine.known(exit_value)
-        return found.sharding if found is not None else self._replicated(returned[0])
+        annotation = self.engine.known(exit_value)
+        return annotation.sharding if annotation is not None else self._replicated(returned[0])
 
     def _boundary(self, key: str, known: Sequence[Sharding | None]) -> None:
         entries = boundary(self.function.handle, key)
@@ -309,13 +312,13 @@ class _Writer:
         else:
             value = self.function.returns[0].operands[index]
         shape = self.function.values[value].shape or ()
-        even = sharding.even_part(shape, self.shardings.grid(sharding.grid))
+        even = sharding.without_uneven_axes(shape, self.shardings.grid(sharding.grid))
         return sharding if even != sharding and value in self._annotated() else even
 
     def _annotated(self) -> set[int]:
         """The values that annotation ops constrain, other than by soft constraints."""
-        found: set[int] = set()
+        annotated: set[int] = set()
         for op in self.function.ops:
             if op.name in annotation_ops.OPS and (bound := annotation_ops.binds(op.handle)):
-                found.update(op.results, op.operands[:1] if bound == "value" else ())
-        return found
+                annotated.update(op.results, op.operands[:1] if bound == "value" else ())
+        return annotated

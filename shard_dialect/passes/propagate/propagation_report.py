@@ -13,29 +13,29 @@ from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model.axis import axes_text
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.propagation.engine import Engine
-from shard_dialect.propagation.graph import NOTHING, Node
+from shard_dialect.propagation.graph import NO_TENSOR, Node
 from shard_dialect.propagation.history import Conflict, History, Link, Side
 
 
 class Report:
     """Emits remarks on one run of the engine over the graph of a module."""
 
-    def __init__(self, module: ir.Operation, mirrored: ModuleGraph, engine: Engine) -> None:
-        self.mirrored = mirrored
+    def __init__(self, module: ir.Operation, graph: ModuleGraph, engine: Engine) -> None:
+        self.module_graph = graph
         self.engine = engine
         self.history = History(engine)
         self._module = module
         self._first: dict[int, tuple[Function, int]] = {}
-        for number, function in enumerate(mirrored.functions):
+        for number, function in enumerate(graph.functions):
             for value in range(len(function.values)):
-                self._first.setdefault(mirrored.number_of(number, value), (function, value))
+                self._first.setdefault(graph.number_of(number, value), (function, value))
 
     def remark_conflicts(self) -> None:
         """Emit a remark for each remaining conflict: the op, both sides, and which one was kept."""
         for conflict in self.history.conflicts():
-            op = self.mirrored.ops[conflict.node.origin][1]
+            op = self.module_graph.ops[conflict.node.origin][1]
             how = (
-                f"{_described(conflict.winner, op)} has its way: {conflict.reason}"
+                f"{_described(conflict.winner, op)} wins: {conflict.reason}"
                 if conflict.winner
                 else conflict.reason
             )
@@ -48,7 +48,7 @@ class Report:
 
     def _where_from(self, conflict: Conflict) -> list[Diagnostic]:
         """The annotation from which each side came."""
-        values = [(conflict.node.values[side.place], side.dim) for side in conflict.sides]
+        values = [(conflict.node.values[side.tensor], side.dim) for side in conflict.sides]
         return [self._annotation(self.history.chain(*each)[-1]) for each in values]
 
     def explain(self, what: str) -> None:
@@ -57,23 +57,23 @@ class Report:
         `what` is the value's name in the printed result, `%3` or `@f:%3`, or the number of a line,
         for the results of the ops there. Raises `ShardError` if there is no such value.
         """
-        found = self._at_line(int(what)) if what.isdecimal() else self._named(what)
-        if not found:
+        values = self._at_line(int(what)) if what.isdecimal() else self._named(what)
+        if not values:
             raise ShardError(
                 f"there is no value {what} to explain: give its name as it is printed, as in %3, "
                 "or @f:%3 in function @f, or the number of its line"
             )
-        for function, value in found:
+        for function, value in values:
             self._explain(function, value)
 
     def _at_line(self, line: int) -> list[tuple[int, int]]:
-        found = []
-        for number, function in enumerate(self.mirrored.functions):
+        values = []
+        for number, function in enumerate(self.module_graph.functions):
             for op in function.ops:
                 location = location_text(op.location)
                 if location is not None and location.split(":")[-2:-1] == [str(line)]:
-                    found += [(number, value) for value in op.results]
-        return found
+                    values += [(number, value) for value in op.results]
+        return values
 
     def _named(self, what: str) -> list[tuple[int, int]]:
         match = re.fullmatch(r"(?:@([\w.$-]+):)?(%[\w.$#-]+)", what)
@@ -82,19 +82,19 @@ class Report:
         state = ir.AsmState(self._module)
         return [
             (number, value)
-            for number, function in enumerate(self.mirrored.functions)
+            for number, function in enumerate(self.module_graph.functions)
             if match[1] in (None, function.name)
             for value in range(len(function.values))
             if function.values[value].handle.get_name(state) == match[2]
         ][:1]
 
     def _explain(self, function: int, value: int) -> None:
-        number = self.mirrored.number_of(function, value)
+        number = self.module_graph.number_of(function, value)
         known = self.engine.known(number)
-        handle = self.mirrored.functions[function].values[value].handle
+        handle = self.module_graph.functions[function].values[value].handle
         name = handle.get_name(ir.AsmState(self._module))
-        location = _location_of(self.mirrored.functions[function], value)
-        if number == NOTHING or known is None:
+        location = _location_of(self.module_graph.functions[function], value)
+        if number == NO_TENSOR or known is None:
             remark(f"{name} is replicated: nothing has reached it", location)
             return
         notes: list[Diagnostic] = []
@@ -108,7 +108,7 @@ class Report:
     def _link(self, link: Link) -> Diagnostic:
         if link.node is None or link.source is None:
             return self._annotation(link)
-        op = self.mirrored.ops[link.node.origin][1]
+        op = self.module_graph.ops[link.node.origin][1]
         source = link.node.values.index(link.source) if link.source in link.node.values else None
         what = _tensor_of(self.engine, link.node, source)
         return note_at(
@@ -120,11 +120,11 @@ class Report:
         """A note at the annotation where a chain of links begins."""
         text = f"dimension {link.dim} along {axes_text(link.axes)}"
         if link.node is not None:
-            op = self.mirrored.ops[link.node.origin][1]
+            op = self.module_graph.ops[link.node.origin][1]
             return note_at(op.location, f"{text}: as '{op.name}' op is annotated")
-        for (index, result), number in self.mirrored.exits.items():
+        for (index, result), number in self.module_graph.exits.items():
             if number == link.value:
-                location = self.mirrored.functions[index].handle.location
+                location = self.module_graph.functions[index].handle.location
                 return note_at(location, f"{text}: annotated on result {result}")
         if link.value not in self._first:
             return Diagnostic("note", f"{text}: annotated")
@@ -133,15 +133,15 @@ class Report:
 
 
 def _tensor_of(engine: Engine, node: Node, number: int | None) -> str:
-    results = engine.graph.forms[node.form].results
+    results = engine.graph.rules[node.rule_number].results
     if number is None:
         return "a member of its group"
     return f"operand {number}" if number < results else f"result {number - results}"
 
 
 def _described(side: Side, op: Op) -> str:
-    result = side.place - len(op.operands)
-    what = f"operand {side.place}" if result < 0 else f"result {result}"
+    result = side.tensor - len(op.operands)
+    what = f"operand {side.tensor}" if result < 0 else f"result {result}"
     return f"dimension {side.dim} of {what} split along {axes_text(side.axes)}"
 
 

@@ -110,12 +110,12 @@ def _compute_before(op: ir.Operation, source: ir.Value) -> None:
     shape = source.type.shape
     with ir.InsertionPoint(op), op.location:
         operands = [_as(operand, shape) for operand in op.operands]
-        made = op.clone().operation
+        moved_op = op.clone().operation
         for number, operand in enumerate(operands):
-            made.operands[number] = operand
+            moved_op.operands[number] = operand
         result = op.results[0].type
-        made.results[0].set_type(_type(result, shape))
-        back = create(_RESHAPE, [result], [made.results[0]]).results[0]
+        moved_op.results[0].set_type(_type(result, shape))
+        back = create(_RESHAPE, [result], [moved_op.results[0]]).results[0]
     op.results[0].replace_all_uses_with(back)
     op.erase()
 

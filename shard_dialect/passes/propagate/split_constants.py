@@ -28,36 +28,36 @@ _Key = tuple[object, ...]
 class SplitConstants:
     """Makes the ops, and replaces the operands of their users."""
 
-    mirrored: ModuleGraph
+    module_graph: ModuleGraph
     engine: Engine
     shardings: Shardings
     default: str
     """The name of the grid for values without a sharding."""
-    _made: dict[_Key, ir.Value] = field(default_factory=dict)
+    _copies: dict[_Key, ir.Value] = field(default_factory=dict)
 
     def run(self) -> None:
         """Rewrite, in place, the operands of all ops that use a copied constant."""
-        for copy in self.mirrored.copies:
+        for copy in self.module_graph.copies:
             if copy.user is not None:
                 value = self._value_of(copy)
-                if copy.user.handle.operands[copy.place] != value:
-                    copy.user.handle.operands[copy.place] = value
+                if copy.user.handle.operands[copy.operand_number] != value:
+                    copy.user.handle.operands[copy.operand_number] = value
 
     def _value_of(self, copy: Copy) -> ir.Value:
         """The value that the users of a copy get."""
         values = {number: self._value_of(each) for number, each in copy.operands.items()}
         original = (copy.function, copy.value)
         key = self._key(copy)
-        if key not in self._made:
-            is_written = self.mirrored.is_known(*original)
+        if key not in self._copies:
+            is_written = self.module_graph.is_known(*original)
             if is_written and copy.op.name not in _NEVER_DUPLICATED:
-                self._made[key] = self._duplicate(copy, values)
+                self._copies[key] = self._duplicate(copy, values)
             else:
                 if not is_written:
-                    self.mirrored.put(*original, copy.number)
+                    self.module_graph.put(*original, copy.number)
                 _set_operands(copy.op.handle, values)
-                self._made[key] = copy.op.handle.results[0]
-        return self._made[key]
+                self._copies[key] = copy.op.handle.results[0]
+        return self._copies[key]
 
     def _key(self, copy: Copy) -> _Key:
         """The key of a copy; copies with the same key are one op."""
@@ -70,12 +70,12 @@ class SplitConstants:
 
     def _duplicate(self, copy: Copy, values: dict[int, ir.Value]) -> ir.Value:
         with ir.InsertionPoint.after(copy.op.handle):
-            made = copy.op.handle.clone().operation
-        _set_operands(made, values)
-        type_ = made.results[0].type
+            duplicate = copy.op.handle.clone().operation
+        _set_operands(duplicate, values)
+        type_ = duplicate.results[0].type
         sharding = self._sharding_of(copy) or Sharding.replicated(self.default, type_.rank)
-        made.attributes[SHARDINGS] = ir.ArrayAttr.get([self.shardings.write(sharding)])
-        return made.results[0]
+        duplicate.attributes[SHARDINGS] = ir.ArrayAttr.get([self.shardings.write(sharding)])
+        return duplicate.results[0]
 
 
 def _set_operands(op: ir.Operation, values: dict[int, ir.Value]) -> None:

@@ -23,9 +23,9 @@ from shard_dialect.ir.walk import operations
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.schedule.collective_blocks import (
     blocks_of,
+    defined_at,
+    first_use_at,
     local_functions,
-    made_at,
-    needed_at,
 )
 
 _KIND = "shard.all_reduce"
@@ -79,8 +79,8 @@ def _bundles(block: ir.Block, most: int) -> Iterator[Bundle]:
         bundle, size, needed, left = [first], _bytes(first.op), first.needed, []
         for each in rest:
             soonest = min(needed, each.needed)
-            fits = size + _bytes(each.op) <= most and _key(each.op) == _key(first.op)
-            if fits and max(member.ready for member in (*bundle, each)) < soonest:
+            joins = size + _bytes(each.op) <= most and _key(each.op) == _key(first.op)
+            if joins and max(member.ready for member in (*bundle, each)) < soonest:
                 bundle.append(each)
                 size, needed = size + _bytes(each.op), soonest
             else:
@@ -91,13 +91,13 @@ def _bundles(block: ir.Block, most: int) -> Iterator[Bundle]:
 
 def _members(order: Sequence[ir.Operation], most: int) -> list[_Member]:
     """The small all-reduces among the ops of a block."""
-    made, needed = made_at(order), needed_at(order)
+    defined, first_use = defined_at(order), first_use_at(order)
     return [
-        _Member(op, made.get(op.operands[0], -1), needed[op.results[0]])
+        _Member(op, defined.get(op.operands[0], -1), first_use[op.results[0]])
         for op in order
         if op.name == _KIND
         and op.operands[0].type.has_static_shape
-        and op.results[0] in needed
+        and op.results[0] in first_use
         and 0 < _bytes(op) <= most
     ]
 
@@ -124,8 +124,8 @@ def _join(bundle: Bundle) -> None:
         reduced = build.create(_KIND, [type_], [joined], attributes).results[0]
         start = 0
         for op, size in zip(ops, sizes, strict=True):
-            shard = build.part_of(reduced, start, size)
-            op.results[0].replace_all_uses_with(build.unflat(shard, op.results[0].type.shape))
+            shard = build.extract_slice(reduced, start, size)
+            op.results[0].replace_all_uses_with(build.unflatten(shard, op.results[0].type.shape))
             start += size
     for op in ops:
         op.erase()

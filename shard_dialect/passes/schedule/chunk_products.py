@@ -77,7 +77,7 @@ def _gather_by_chunks(op: ir.Operation, step: AllGather, grid: Grid) -> None:
             start = ring.number([(at - turn) % ring.count * size for at in range(ring.count)])
             result = _put(result, chunk, dim, start)
             if turn < ring.count - 1:
-                shard = ring.passed_on(shard)
+                shard = ring.sent_to_next(shard)
     product.results[0].replace_all_uses_with(result)
     product.erase()
     op.erase()
@@ -88,23 +88,27 @@ def _scatter_by_chunks(op: ir.Operation, step: ReduceScatter, grid: Grid) -> Non
     if isinstance(owner, ir.Block) or owner.name != _PRODUCT:
         return
     product = owner.operation
-    found = _operand_dim(product, step.dim)
-    if found is None or product.block != op.block or len(list(product.results[0].uses)) != 1:
+    operand_and_dim = _operand_dim(product, step.dim)
+    if (
+        operand_and_dim is None
+        or product.block != op.block
+        or len(list(product.results[0].uses)) != 1
+    ):
         return
-    number, dim = found
+    number, dim = operand_and_dim
     ring = _Ring(grid, step.axes)
     full = product.operands[number]
     size = full.type.shape[dim] // ring.count
     total: ir.Value | None = None
     with ir.InsertionPoint(op), op.location:
         for turn in range(ring.count):
-            so_far = None if total is None else ring.passed_on(total)
+            received = None if total is None else ring.sent_to_next(total)
             positions = range(ring.count)
             start = ring.number([(at - 1 - turn) % ring.count * size for at in positions])
-            chunk = _product_of(product, number, _taken(full, dim, start, size), step.dim)
+            chunk = _product_of(product, number, _slice_at(full, dim, start, size), step.dim)
             total = chunk
-            if so_far is not None:
-                total = build.create("stablehlo.add", [chunk.type], [so_far, chunk]).results[0]
+            if received is not None:
+                total = build.create("stablehlo.add", [chunk.type], [received, chunk]).results[0]
     assert total is not None, "a group has devices"
     op.results[0].replace_all_uses_with(total)
     op.erase()
@@ -122,7 +126,7 @@ class _Ring:
     def count(self) -> int:
         return self.grid.axes_size(self.axes)
 
-    def passed_on(self, shard: ir.Value) -> ir.Value:
+    def sent_to_next(self, shard: ir.Value) -> ir.Value:
         """The `shard` of the previous device."""
         permutation = tuple((at + 1) % self.count for at in range(self.count))
         return write_local(Permute(self.axes, permutation), self.grid.name, shard, shard.type)
@@ -134,9 +138,9 @@ class _Ring:
         table = ir.DenseElementsAttr.get(numbers, ir.RankedTensorType.get([self.count], i64))
         constant = build.create("stablehlo.constant", [table.type], [], {"value": table})
         one = ir.RankedTensorType.get([1], i64)
-        mine = write_local(AllSlice(0, self.axes), self.grid.name, constant.results[0], one)
+        own_position = write_local(AllSlice(0, self.axes), self.grid.name, constant.results[0], one)
         scalar = ir.RankedTensorType.get([], i64)
-        return build.create("stablehlo.reshape", [scalar], [mine]).results[0]
+        return build.create("stablehlo.reshape", [scalar], [own_position]).results[0]
 
 
 def _product_of(product: ir.Operation, number: int, shard: ir.Value, dim: int) -> ir.Value:
@@ -166,7 +170,7 @@ def _put(into: ir.Value, chunk: ir.Value, dim: int, start: ir.Value) -> ir.Value
     return build.create(name, [into.type], [into, chunk, *starts]).results[0]
 
 
-def _taken(full: ir.Value, dim: int, start: ir.Value, size: int) -> ir.Value:
+def _slice_at(full: ir.Value, dim: int, start: ir.Value, size: int) -> ir.Value:
     shape = list(full.type.shape)
     shape[dim] = size
     type_ = ir.RankedTensorType.get(shape, full.type.element_type)

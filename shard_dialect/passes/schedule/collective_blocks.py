@@ -29,12 +29,12 @@ def blocks_of(
     return blocks
 
 
-def made_at(order: Sequence[ir.Operation]) -> dict[ir.Value, int]:
+def defined_at(order: Sequence[ir.Operation]) -> dict[ir.Value, int]:
     """For each value that `order`, the ops of a block, defines, the position of the op."""
     return {result: position for position, op in enumerate(order) for result in op.results}
 
 
-def needed_at(order: Sequence[ir.Operation]) -> dict[ir.Value, int]:
+def first_use_at(order: Sequence[ir.Operation]) -> dict[ir.Value, int]:
     """For each value, the position of the first op of `order` that uses it, also in regions."""
     needed: dict[ir.Value, int] = {}
     for position, op in enumerate(order):

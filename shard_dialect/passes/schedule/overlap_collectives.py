@@ -22,9 +22,9 @@ from shard_dialect.model.point_to_point import Receive, Send
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.schedule.collective_blocks import (
     blocks_of,
+    defined_at,
+    first_use_at,
     local_functions,
-    made_at,
-    needed_at,
 )
 
 _IDLE = (*build.CONSTANTS, "tensor.empty", "mesh.start", "mesh.done")
@@ -54,8 +54,8 @@ def _communicates(op: ir.Operation) -> bool:
 def _overlap(block: ir.Block) -> None:
     ops = list(operations(block))
     order: list[ir.Operation | None] = [*ops]
-    after = {value: at + 1 for value, at in made_at(ops).items()}
-    needed = needed_at(ops)
+    after = {value: at + 1 for value, at in defined_at(ops).items()}
+    needed = first_use_at(ops)
     for at, op in enumerate(ops):
         if not _communicates(op):
             continue

@@ -43,7 +43,7 @@ class Calls:
     def separate(self) -> None:
         """Give each call of a private function a copy of its own; raise for recursion."""
         self.refuse_recursion()
-        taken = {name_of(op) for op in operations(body(self.module)) if "sym_name" in op.attributes}
+        names = {name_of(op) for op in operations(body(self.module)) if "sym_name" in op.attributes}
         called = {callee_of(call) for calls in self.calls.values() for call in calls}
         waiting = deque(
             name for name, op in self.functions.items() if name not in called or not is_private(op)
@@ -57,17 +57,17 @@ class Calls:
                 if callee in claimed:
                     if len(self.original) == _MOST:
                         continue
-                    callee = self._copy(callee, taken)
+                    callee = self._copy(callee, names)
                     call.attributes["callee"] = ir.FlatSymbolRefAttr.get(callee)
                 claimed.add(callee)
                 waiting.append(callee)
 
-    def _copy(self, callee: str, taken: set[str]) -> str:
+    def _copy(self, callee: str, names: set[str]) -> str:
         origin = self.original.get(callee, callee)
         last, number = self._last.get(origin, (origin, 1))
-        while (name := f"{origin}_{number}") in taken:
+        while (name := f"{origin}_{number}") in names:
             number += 1
-        taken.add(name)
+        names.add(name)
         self._last[origin] = name, number + 1
         with ir.InsertionPoint.after(self.functions[last]):
             copy = self.functions[callee].clone().operation
@@ -77,12 +77,12 @@ class Calls:
         self.original[name] = origin
         return name
 
-    def join(self, alike: Callable[[ir.Operation], Hashable] | None = None) -> None:
+    def join(self, key_of: Callable[[ir.Operation], Hashable] | None = None) -> None:
         """Merge equal copies into the first of them, callees before callers.
 
-        Copies are equal if `alike` returns equal keys: by default, if their shardings are equal.
+        Copies are equal if `key_of` returns equal keys: by default, if their shardings are equal.
         """
-        alike = alike or _shardings_of
+        key_of = key_of or _shardings_of
         if not self.original:
             return
         kept: dict[tuple[str, Hashable], str] = {}
@@ -95,7 +95,7 @@ class Calls:
                     call.attributes["callee"] = callee
             if name not in copied:
                 continue
-            key = (self.original.get(name, name), alike(self.functions[name]))
+            key = (self.original.get(name, name), key_of(self.functions[name]))
             if name in self.original and key in kept:
                 became[name] = kept[key]
                 self.functions[name].erase()

@@ -38,19 +38,19 @@ def to_arithmetic(module: ir.Operation) -> None:
     )
 
 
-_Made = Callable[[ir.Operation, Grid], list[ir.Value]]
+_Replacement = Callable[[ir.Operation, Grid], list[ir.Value]]
 
 
-def _replace(module: ir.Operation, by: dict[str, _Made]) -> None:
-    found = [op for op in walk(module) if op.name in by]
-    grids = grids_of(module) if found else {}
-    for op in found:
+def _replace(module: ir.Operation, by: dict[str, _Replacement]) -> None:
+    ops = [op for op in walk(module) if op.name in by]
+    grids = grids_of(module) if ops else {}
+    for op in ops:
         grid = grids[symbol(op.attributes["grid"])]
         if not grid.is_static:
             continue
         with located(op), ir.InsertionPoint(op), op.location:
-            made = by[op.name](op, grid)
-        for old, new in zip(op.results, made, strict=True):
+            values = by[op.name](op, grid)
+        for old, new in zip(op.results, values, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
 
@@ -84,27 +84,27 @@ def _neighbors(op: ir.Operation, grid: Grid) -> list[ir.Value]:
     count = grid.axes_size(axes)
     position = _linear([coordinates[axis] for axis in axes], grid.sizes_along(axes))
     one, none = _number(1), _number(-1)
-    found = []
+    ranks = []
     for other, is_one in (
         (_arith("subi", position, one), _compare("sge", position, one)),
         (_arith("addi", position, one), _compare("slt", position, _number(count - 1))),
     ):
-        moved = list(coordinates)
+        neighbor = list(coordinates)
         for number, axis in enumerate(axes):
             below = grid.axes_size(axes[number + 1 :])
             digit = _arith("divsi", other, _number(below))
-            moved[axis] = _arith("remsi", digit, _number(grid.axes_size((axis,))))
-        rank = _linear(moved, grid.sizes_along(range(grid.rank)))
-        found.append(build.create("arith.select", [rank.type], [is_one, rank, none]).results[0])
-    return found
+            neighbor[axis] = _arith("remsi", digit, _number(grid.axes_size((axis,))))
+        rank = _linear(neighbor, grid.sizes_along(range(grid.rank)))
+        ranks.append(build.create("arith.select", [rank.type], [is_one, rank, none]).results[0])
+    return ranks
 
 
 def _linear(positions: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
     """The row-major index of `positions` in an array of `sizes`."""
-    found = _number(0)
+    index = _number(0)
     for position, size in zip(positions, sizes, strict=True):
-        found = _arith("addi", _arith("muli", found, _number(size)), position)
-    return found
+        index = _arith("addi", _arith("muli", index, _number(size)), position)
+    return index
 
 
 def _number(value: int) -> ir.Value:

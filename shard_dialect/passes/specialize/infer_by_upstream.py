@@ -34,7 +34,7 @@ _PASSES = {
 }
 """The pass pipeline for each family of ops."""
 _OF_SIZES = ("affine", "arith", "index", "tensor")
-_APART = (
+_NOT_GROUPED = (
     "stablehlo.case",
     "stablehlo.composite",
     "stablehlo.custom_call",
@@ -62,7 +62,7 @@ _MOST = 64
 def family_of(op: ir.Operation) -> str | None:
     """The family in whose pipeline an op is inferred; `None` for an op that no pipeline handles."""
     dialect = op.name.partition(".")[0]
-    if op.name in _APART or (
+    if op.name in _NOT_GROUPED or (
         dialect == "arith" and any(map(is_ranked, (*op.operands, *op.results)))
     ):
         return None
@@ -81,7 +81,7 @@ class Inference:
         """Infer for `ops`, consecutive ops of one family, and replace them if something is new."""
         is_exact = family == "sizes"
         for op in ops if not is_exact else ():
-            self._known.take_what_is_known(op)
+            self._known.infer_from(op)
         if not any(map(_is_open, ops)):
             return
         outline = _Outline(is_exact)
@@ -89,8 +89,8 @@ class Inference:
             outline.add(op)
         self._manager(family).run(outline.finished())
         results = [result for op in ops for result in op.results]
-        if any(map(_is_new, outline.made(), results)):
-            outline.put_in_place_of(ops)
+        if any(map(_is_new, outline.results_inferred(), results)):
+            outline.replace_ops(ops)
             self._known.changed = True
 
     def _manager(self, family: str) -> PassManager:
@@ -140,23 +140,23 @@ def _is_open(op: ir.Operation) -> bool:
     return op.name in _ASKS or all(map(is_constant, op.operands))
 
 
-def _is_new(made: ir.Value, result: ir.Value) -> bool:
-    """Whether `made`, the copy of `result`, has a more exact shape or became a constant."""
-    if is_ranked(result) and adds(shape_behind(made), result):
+def _is_new(inferred: ir.Value, result: ir.Value) -> bool:
+    """Whether `inferred`, the copy of `result`, has a more exact shape or became a constant."""
+    if is_ranked(result) and adds(shape_behind(inferred), result):
         return True
-    is_folded = is_constant(behind(made)) and not is_constant(result)
+    is_folded = is_constant(behind(inferred)) and not is_constant(result)
     return is_folded and _is_sizes(result) and _has_uses(result)
 
 
 def _captured(op: ir.Operation) -> list[ir.Value]:
     """The values from outside that the regions of `op` read."""
     inside = walk(op) if len(op.regions) else []
-    made = {result for each in inside for result in each.results}
+    defined = {result for each in inside for result in each.results}
     for each in (op, *inside):
-        made |= {
+        defined |= {
             argument for region in each.regions for block in region for argument in block.arguments
         }
-    return [value for each in inside for value in each.operands if value not in made]
+    return [value for each in inside for value in each.operands if value not in defined]
 
 
 class _Outline:
@@ -215,21 +215,21 @@ class _Outline:
         self._function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
         return self._module.operation
 
-    def made(self) -> list[ir.Value]:
+    def results_inferred(self) -> list[ir.Value]:
         """The copies of the ops' results, in order."""
         return list(operations(body(self._function))[-1].operands)
 
-    def put_in_place_of(self, ops: Sequence[ir.Operation]) -> None:
+    def replace_ops(self, ops: Sequence[ir.Operation]) -> None:
         point = ir.InsertionPoint.after(ops[-1])
-        found: dict[ir.Value, ir.Value] = {}
+        copies: dict[ir.Value, ir.Value] = {}
         for argument, value in zip(body(self._function).arguments, self._read, strict=True):
-            found[argument] = _as(argument.type, value, point)
+            copies[argument] = _as(argument.type, value, point)
         *inside, _ = operations(body(self._function))
         for each in inside:
-            _clone_into(each, point, found)
+            _clone_into(each, point, copies)
         results = [result for op in ops for result in op.results]
-        for result, made in zip(results, self.made(), strict=True):
-            result.replace_all_uses_with(_as(result.type, found[made], point))
+        for result, inferred in zip(results, self.results_inferred(), strict=True):
+            result.replace_all_uses_with(_as(result.type, copies[inferred], point))
         for op in reversed(ops):
             op.erase()
 

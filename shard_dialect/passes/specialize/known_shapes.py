@@ -80,7 +80,7 @@ def merged(shapes: Iterable[Shape], op: ir.Operation) -> Shape:
 
     Raises a located `ShardError` where two sizes differ.
     """
-    found = []
+    merged_shape = []
     for sizes in zip(*shapes, strict=True):
         known = sorted({each for each in sizes if each is not None})
         if len(known) > 1:
@@ -88,8 +88,8 @@ def merged(shapes: Iterable[Shape], op: ir.Operation) -> Shape:
                 op.location,
                 f"'{op.name}' op is on tensors of {known[0]} and of {known[1]} elements",
             )
-        found.append(known[0] if known else None)
-    return tuple(found)
+        merged_shape.append(known[0] if known else None)
+    return tuple(merged_shape)
 
 
 def common(shapes: Iterable[Shape]) -> Shape:
@@ -144,7 +144,7 @@ class Known:
         op.operands[number] = source
         self.changed = True
 
-    def take_what_is_known(self, op: ir.Operation) -> None:
+    def infer_from(self, op: ir.Operation) -> None:
         """Replace the operands of `op` by the sources of their casts."""
         for number, operand in enumerate(op.operands):
             if is_ranked(operand):

@@ -43,7 +43,7 @@ _BARRIER, _HIDES = "mesh.propagation_barrier", "mesh.hides"
 """The mark on a barrier that blocks a pattern and is not in the program."""
 
 
-def leaves_open(module: ir.Operation) -> bool:
+def has_open_sizes(module: ir.Operation) -> bool:
     """Whether any tensor has a dynamic size."""
     return any(
         is_ranked(each) and not each.type.has_static_shape
@@ -98,8 +98,8 @@ def _hidden_starts(module: ir.Operation) -> Iterator[None]:
         for number, value in enumerate(op.operands) if op.name == "scf.for" else ():
             if is_ranked(value) and not value.type.has_static_shape:
                 with ir.InsertionPoint(op), op.location:
-                    made = build.create(_BARRIER, [value.type], [value], direction)
-                op.operands[number] = made.results[0]
+                    barrier = build.create(_BARRIER, [value.type], [value], direction)
+                op.operands[number] = barrier.results[0]
     yield
     for op in walk(module):
         if _HIDES in op.attributes:
@@ -115,11 +115,11 @@ class _Walk:
         self._entry = entry
         self._known = Known()
         self._inference = Inference(self._known)
-        self._row: tuple[str | None, list[ir.Operation]] = (None, [])
+        self._pending: tuple[str | None, list[ir.Operation]] = (None, [])
         """The family and the consecutive ops of it that were visited last."""
         self._calls: list[ir.Operation] = []
-        found = [op for function in self._functions.values() for op in walk(function)]
-        names = (op.attributes[key] for op in found for key in op.attributes)
+        all_ops = [op for function in self._functions.values() for op in walk(function)]
+        names = (op.attributes[key] for op in all_ops for key in op.attributes)
         self._times = Counter(
             each.value for each in names if isinstance(each, ir.FlatSymbolRefAttr)
         )
@@ -164,13 +164,13 @@ class _Walk:
 
     def _note(self, family: str | None, op: ir.Operation) -> None:
         """Add an op to the current row if it has its family; else infer the row and start anew."""
-        before, row = self._row
+        before, row = self._pending
         if family != before:
             if before is not None:
                 self._inference.of(before, row)
-            self._row = (family, [])
+            self._pending = (family, [])
         if family is not None:
-            self._row[1].append(op)
+            self._pending[1].append(op)
 
     def _give_to(self, callee: ir.Operation, call: ir.Operation) -> None:
         """Give the arguments the shapes of the call's operands, and replace them by constants."""
@@ -229,6 +229,6 @@ def _check(module: ir.Operation) -> None:
         if op.name == PROMISE:
             raise refuse_promise(op)
         if op.name == "tensor.cast":
-            source, made = behind(op.operands[0]).type, op.results[0].type
-            if differ(source, made):
-                raise error_at(op.location, f"'tensor.cast' op makes a {made} of a {source}")
+            source, result_type = behind(op.operands[0]).type, op.results[0].type
+            if differ(source, result_type):
+                raise error_at(op.location, f"'tensor.cast' op makes a {result_type} of a {source}")

@@ -123,7 +123,7 @@ def _concat(op: ir.Operation, known: Known) -> None:
 def _reshape(op: ir.Operation, known: Known) -> None:
     """The result of a reshape has the constant sizes in its shape operand."""
     sizes = op.operands[1]
-    known.take_what_is_known(op)
+    known.infer_from(op)
     constant = build.constant_value(sizes)
     if isinstance(constant, ir.DenseIntElementsAttr):
         known.set(op.results[0], tuple(constant))
@@ -141,8 +141,8 @@ def _splat(op: ir.Operation, known: Known) -> None:
         return
     kept = [each for each in operands if _size(each) is None]
     with ir.InsertionPoint(op), op.location:
-        made = build.create(op.name, [with_shape(before, shape)], [element, *kept])
-        cast = build.create("tensor.cast", [before], made.results)
+        splat = build.create(op.name, [with_shape(before, shape)], [element, *kept])
+        cast = build.create("tensor.cast", [before], splat.results)
     op.results[0].replace_all_uses_with(cast.results[0])
     op.erase()
     known.changed = True
@@ -164,7 +164,7 @@ def _edge(op: ir.Operation, known: Known) -> None:
         module = module.parent.operation
     with located(op):
         edge = boundary_of(op, Shardings(grids_of(module)))
-        counts = [edge.grid.axes_size(axes) for axes in edge.held]
+        counts = [edge.grid.axes_size(axes) for axes in edge.manual_split_axes]
         made = tuple(
             None if size is None else _shard(size, count) if op.name == TO_LOCAL else size * count
             for size, count in zip(shape, counts, strict=True)
@@ -175,7 +175,7 @@ def _edge(op: ir.Operation, known: Known) -> None:
 
 def _shard(size: int, count: int) -> int:
     if size % count:
-        raise ShardError(f"a dimension of size {size} is not cut in {count}")
+        raise ShardError(f"a dimension of size {size} cannot be split evenly into {count} shards")
     return size // count
 
 
@@ -301,7 +301,7 @@ _RULES: dict[str, _Rule] = {
     PROMISE: _keep,
     TO_GLOBAL: _edge,
     TO_LOCAL: _edge,
-    "mesh.sharding_group": lambda op, known: known.take_what_is_known(op),
+    "mesh.sharding_group": lambda op, known: known.infer_from(op),
     "cf.br": _jump,
     "cf.cond_br": _jump,
     "cf.switch": _jump,

@@ -38,7 +38,7 @@ from shard_dialect.passes.specialize.known_shapes import (
     shape_of,
     written,
 )
-from shard_dialect.passes.specialize.propagate_shapes import leaves_open, spread
+from shard_dialect.passes.specialize.propagate_shapes import has_open_sizes, spread
 from shard_dialect.passes.vocabularies.import_ import import_annotations
 
 
@@ -65,7 +65,7 @@ class Specialize(Pass):
             )
             _size_operands(module, handle)
         fold_grid_shapes(module)
-        if leaves_open(module):
+        if has_open_sizes(module):
             import_annotations(module)
             _annotations_to_ops(module)
             spread(module, self.entry)
@@ -79,15 +79,15 @@ def _read(text: str, option: str) -> tuple[int, ...]:
             f"option '{option}' of pass 'specialize' has '{text}': "
             "expected sizes with an x between them, as in 4x8"
         )
-    found = tuple(map(int, sizes))
-    if prod(each or 1 for each in found) > MOST:
+    shape = tuple(map(int, sizes))
+    if prod(each or 1 for each in shape) > MOST:
         raise ShardError(f"option '{option}' of pass 'specialize' has '{text}': too many elements")
-    return found
+    return shape
 
 
 def _size_grid(module: ir.Operation, sizes: tuple[int, ...]) -> None:
-    found = [op for op in operations(body(module)) if op.name in GRIDS]
-    open_ = [(op, grid) for op in found if (grid := read_grid(op)) and not grid.is_static]
+    grid_ops = [op for op in operations(body(module)) if op.name in GRIDS]
+    open_ = [(op, grid) for op in grid_ops if (grid := read_grid(op)) and not grid.is_static]
     if len(open_) != 1:
         names = ", ".join(f"@{grid.name}" for _, grid in open_) or "none"
         raise ShardError(f"one grid is to have the shape {written(sizes)}, of {names}")

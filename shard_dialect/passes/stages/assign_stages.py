@@ -22,22 +22,22 @@ from shard_dialect.ir.walk import body, operations, walk
 
 
 @dataclass(frozen=True)
-class Said:
+class StageAnnotations:
     """The stages that annotations give, before any is inferred.
 
     `arguments` and `results` give the stages of the function's boundary. `by` returns the stages
     that an op names, `for_users` the stage on which only the users of its result read it, and
-    `passed_to` the source (if known) and target of an op that passes its operand on.
+    `transfer_of` the source (if known) and target of an op that passes its operand on.
     """
 
     arguments: Sequence[str | None]
     results: Sequence[str | None]
-    passed_to: Callable[[ir.Operation], tuple[str | None, str] | None]
+    transfer_of: Callable[[ir.Operation], tuple[str | None, str] | None]
     by: Callable[[ir.Operation], Sequence[str]] = lambda op: ()
     for_users: Callable[[ir.Operation], str | None] = lambda op: None
 
 
-def taken_by(op: ir.Operation) -> Iterator[ir.Value]:
+def operands_of(op: ir.Operation) -> Iterator[ir.Value]:
     """Yield the operands of an op, and of the ops in its regions."""
     yield from op.operands
     for inner in walk(op) if len(op.regions) else ():
@@ -53,7 +53,7 @@ class Stages:
     """
 
     function: ir.Operation
-    said: Said
+    annotations: StageAnnotations
     crossings: list[ir.Operation] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -63,16 +63,16 @@ class Stages:
         self._unit = {value: at for at, value in enumerate(block.arguments)}
         for at, op in enumerate(self._ops):
             for inner in (op, *(walk(op) if len(op.regions) else ())):
-                for value in _made_by(inner):
+                for value in _defined_by(inner):
                     self._unit[value] = self._arguments + at
         count = self._arguments + len(self._ops)
         self._parent = list(range(count))
-        self._stage: list[str | None] = [*self.said.arguments, *[None] * len(self._ops)]
+        self._stage: list[str | None] = [*self.annotations.arguments, *[None] * len(self._ops)]
         # Every device gets the arguments that are not tensors.
         scalars = [not isinstance(value.type, ir.ShapedType) for value in block.arguments]
         self._is_free = [*scalars, *[False] * len(self._ops)]
         self._join()
-        self._settle_free()
+        self._assign_unconstrained()
 
     def of_argument(self, number: int) -> str | None:
         """The stage of an argument, or `None`."""
@@ -90,35 +90,35 @@ class Stages:
 
     def _join(self) -> None:
         for at, op in enumerate(self._ops, self._arguments):
-            passed, seen_on = self.said.passed_to(op), self.said.for_users(op)
+            transfer, users_stage = self.annotations.transfer_of(op), self.annotations.for_users(op)
             if op.name == "func.return":
                 self._return(op)
-            elif passed is not None:
-                source, target = passed
+            elif transfer is not None:
+                source, target = transfer
                 if source is not None:
                     self._put(self._unit[op.operands[0]], source, op)
                 self._put(at, target, op)
-            elif seen_on is not None:
-                self._put(at, seen_on, op)
+            elif users_stage is not None:
+                self._put(at, users_stage, op)
             else:
-                self._take(op, at)
+                self._join_operands(op, at)
         for at, op in enumerate(self._ops, self._arguments):
-            seen_on = self.said.for_users(op)
-            if seen_on is not None:
-                self._see(op, at, seen_on)
+            users_stage = self.annotations.for_users(op)
+            if users_stage is not None:
+                self._note_users_stage(op, at, users_stage)
 
-    def _take(self, op: ir.Operation, at: int) -> None:
+    def _join_operands(self, op: ir.Operation, at: int) -> None:
         """Put an op on the stage of its operands, and on the stage that it names."""
-        named = self.said.by(op)
+        named = self.annotations.by(op)
         for stage in named:
             self._put(at, stage, op)
-        units = {self._unit[value] for value in taken_by(op)} - {at}
+        units = {self._unit[value] for value in operands_of(op)} - {at}
         bound = [unit for unit in units if not self._is_free[unit]]
         self._is_free[at] = not named and not bound
         for unit in bound:
             self._unite(unit, at, op)
 
-    def _see(self, op: ir.Operation, at: int, stage: str) -> None:
+    def _note_users_stage(self, op: ir.Operation, at: int, stage: str) -> None:
         """Unite an annotation for users with its operand, or note a crossing to another stage."""
         unit = self._unit[op.operands[0]]
         if self._stage[self._root(unit)] not in (None, stage):
@@ -127,11 +127,11 @@ class Stages:
             self._unite(unit, at, op)
 
     def _return(self, op: ir.Operation) -> None:
-        for value, stage in zip(op.operands, self.said.results, strict=True):
+        for value, stage in zip(op.operands, self.annotations.results, strict=True):
             if stage is not None and not self._is_free[self._unit[value]]:
                 self._put(self._unit[value], stage, op)
 
-    def _settle_free(self) -> None:
+    def _assign_unconstrained(self) -> None:
         """Put an op that depends on constants alone on the stage of its users, if they have one."""
         users: dict[int, set[str | None]] = {}
         for at in range(len(self._parent) - 1, self._arguments - 1, -1):
@@ -139,11 +139,11 @@ class Stages:
             if self._is_free[at]:
                 stages = users.get(at, {None})
                 self._stage[at] = next(iter(stages)) if len(stages) == 1 else None
-            passed = self.said.passed_to(op)
-            stage = passed[0] if passed else self._stage[self._root(at)]
-            for number, value in enumerate(taken_by(op)):
+            transfer = self.annotations.transfer_of(op)
+            stage = transfer[0] if transfer else self._stage[self._root(at)]
+            for number, value in enumerate(operands_of(op)):
                 if op.name == "func.return":
-                    stage = self.said.results[number]
+                    stage = self.annotations.results[number]
                 users.setdefault(self._unit[value], set()).add(stage)
 
     def _root(self, unit: int) -> int:
@@ -154,9 +154,9 @@ class Stages:
 
     def _put(self, unit: int, stage: str, op: ir.Operation) -> None:
         root = self._root(unit)
-        found = self._stage[root]
-        if found is not None and found != stage:
-            raise _meet(op, found, stage)
+        stage_before = self._stage[root]
+        if stage_before is not None and stage_before != stage:
+            raise _meet(op, stage_before, stage)
         self._stage[root] = stage
 
     def _unite(self, a: int, b: int, op: ir.Operation) -> None:
@@ -167,12 +167,12 @@ class Stages:
         self._parent[first] = second
 
 
-def _made_by(op: ir.Operation) -> list[ir.Value]:
-    made = list(op.results)
+def _defined_by(op: ir.Operation) -> list[ir.Value]:
+    values = list(op.results)
     for region in op.regions if len(op.regions) else ():
         for block in region.blocks:
-            made += block.arguments
-    return made
+            values += block.arguments
+    return values
 
 
 def _meet(op: ir.Operation, a: str, b: str) -> ShardError:

@@ -50,13 +50,13 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.mesh.stage_attributes import stages_at, stages_named
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axes, Grid, SubCluster, stage_axis
-from shard_dialect.model.axis import whole
-from shard_dialect.passes.stages.assign_stages import Said, Stages
+from shard_dialect.model.axis import full_axis
+from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
 
 PERMUTE = "mesh.collective_permute"
 
 
-def lay_stages(module: ir.Operation) -> None:
+def stages_to_grid_axis(module: ir.Operation) -> None:
     """Rewrite the annotated functions with stages; raise a located `ShardError` if it fails."""
     sub_clusters = sub_clusters_of(module)
     if not sub_clusters:
@@ -78,16 +78,20 @@ def _grids_in(function: ir.Operation, shardings: Shardings) -> Iterator[str]:
     """Yield the names of the grids in a function's annotations."""
     for key in BOUNDARY:
         yield from (
-            annotation.grid for annotation in _said_at(function, key, shardings) if annotation
+            annotation.grid
+            for annotation in _boundary_annotations(function, key, shardings)
+            if annotation
         )
     for op in (function, *walk(function)):
         yield from _named_by(op, shardings)
-        passed = _passed_to(op)
-        if passed is not None:
-            yield passed[1]
+        transfer = _transfer_of(op)
+        if transfer is not None:
+            yield transfer[1]
 
 
-def _said_at(function: ir.Operation, key: str, shardings: Shardings) -> list[Annotation | None]:
+def _boundary_annotations(
+    function: ir.Operation, key: str, shardings: Shardings
+) -> list[Annotation | None]:
     """The annotation of each argument or result at a function's boundary."""
     type_ = function.attributes["function_type"].value
     types = type_.inputs if key == "arg_attrs" else type_.results
@@ -103,18 +107,20 @@ def _grid_of(annotation: Annotation | None) -> str | None:
 
 def _named_by(op: ir.Operation, shardings: Shardings) -> list[str]:
     """The grids of the shardings on an op, and on the ops in its regions."""
-    found = []
+    grids = []
     for inner in (op, *walk(op)) if op.name != "func.func" else (op,):
         with located(inner):
             annotation = [*shardings.of_results(inner).values()]
             for block in shardings.of_blocks(inner):
                 annotation += block.values()
             annotated = annotation_ops.read_annotation(inner, shardings)
-        found += [each.grid for each in (*annotation, *([annotated.said] if annotated else []))]
-    return found
+        grids += [
+            each.grid for each in (*annotation, *([annotated.annotation] if annotated else []))
+        ]
+    return grids
 
 
-def _passed_to(op: ir.Operation) -> tuple[str | None, str] | None:
+def _transfer_of(op: ir.Operation) -> tuple[str | None, str] | None:
     """The source (if known) and target stage of an op that passes its operand on, or `None`.
 
     Such an op is a permutation that names a cluster and no axis.
@@ -138,14 +144,16 @@ class _StagesToGrid:
         self.grid = self._common_grid()
         self.axis = stage_axis(self.stages, self.grid)
         self.index = {stage.name: stage.offsets[self.axis] for stage in self.stages}
-        self._refuse_what_has_no_stage()
-        arguments, results = (_said_at(self.function, key, self.shardings) for key in BOUNDARY)
+        self._refuse_without_stage()
+        arguments, results = (
+            _boundary_annotations(self.function, key, self.shardings) for key in BOUNDARY
+        )
         self.of = Stages(
             self.function,
-            Said(
+            StageAnnotations(
                 list(map(_grid_of, arguments)),
                 list(map(_grid_of, results)),
-                _passed_to,
+                _transfer_of,
                 self._named_by,
                 self._for_users,
             ),
@@ -186,7 +194,7 @@ class _StagesToGrid:
             )
         return grid
 
-    def _refuse_what_has_no_stage(self) -> None:
+    def _refuse_without_stage(self) -> None:
         if len(self.function.regions[0].blocks) > 1:
             raise ShardError(
                 f"function @{name_of(self.function)} has stages, and branches between blocks: "
@@ -203,7 +211,7 @@ class _StagesToGrid:
                     f"'{op.name}' op is a manual computation in a function with stages: their "
                     "collectives would be on another grid",
                 )
-            if _passed_to(op) is not None and op.parent != self.function:
+            if _transfer_of(op) is not None and op.parent != self.function:
                 raise error_at(
                     op.location,
                     f"'{op.name}' op passes a tensor on inside of a '{op.parent.name}'"
@@ -216,20 +224,20 @@ class _StagesToGrid:
     def _for_users(self, op: ir.Operation) -> str | None:
         with located(op):
             annotated = annotation_ops.read_annotation(op, self.shardings)
-        return annotated.said.grid if annotated and annotated.for_users else None
+        return annotated.annotation.grid if annotated and annotated.for_users else None
 
     def _pass_all(self) -> None:
         """Turn ops that pass tensors on, and crossings, to permutations along the stages' axis."""
         for op, _ in self.of.of_ops():
-            passed = _passed_to(op)
-            if passed is not None:
+            transfer = _transfer_of(op)
+            if transfer is not None:
                 with located(op):
-                    self._pass(op, passed[1])
+                    self._pass(op, transfer[1])
         for op in self.of.crossings:
             with ir.InsertionPoint(op), located(op), op.location:
-                made = create(PERMUTE, [op.operands[0].type], [op.operands[0]])
-                self._pass(made, str(self._for_users(op)))
-            op.operands[0] = made.results[0]
+                permute = create(PERMUTE, [op.operands[0].type], [op.operands[0]])
+                self._pass(permute, str(self._for_users(op)))
+            op.operands[0] = permute.results[0]
 
     def _pass(self, op: ir.Operation, target: str) -> None:
         source = self.of.of_value(op.operands[0])
@@ -272,7 +280,7 @@ class _StagesToGrid:
             op.attributes[BLOCKS] = ir.ArrayAttr.get([self._list(*each) for each in lists])
         annotated = annotation_ops.read_annotation(op, self.shardings)
         if annotated is not None:
-            op.attributes["sharding"] = self._on_grid(annotated.said)
+            op.attributes["sharding"] = self._on_grid(annotated.annotation)
         loops = annotation_ops.read_loops(op, self.shardings)
         if loops is not None and loops[0] in self.index:
             axes = [write_axes(self._kept(each)) for each in loops[1]]
@@ -298,7 +306,7 @@ class _StagesToGrid:
         )
 
     def _kept(self, axes: Axes) -> Axes:
-        return tuple(axis for axis in axes if whole(axis) != self.axis)
+        return tuple(axis for axis in axes if full_axis(axis) != self.axis)
 
 
 def _refuse_calls(module: ir.Operation) -> None:
@@ -314,7 +322,7 @@ def _refuse_calls(module: ir.Operation) -> None:
 
 
 def has_stages(function: ir.Operation) -> bool:
-    """Whether a function that `lay_stages` rewrote has stages."""
+    """Whether a function that `stages_to_grid_axis` rewrote has stages."""
     return any(stage for key in BOUNDARY for stage in stages_at(function, key)) or any(
         STAGES in op.attributes for op in operations(body(function))
     )

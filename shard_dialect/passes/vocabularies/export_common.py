@@ -45,7 +45,7 @@ def all_annotations(
 ) -> Iterator[tuple[ir.Location, Annotation]]:
     """Yield every annotation of a module with its location: of ops, of results, of the boundary."""
     for op, annotated in annotations_by_op(module, shardings):
-        yield op.location, annotated.said
+        yield op.location, annotated.annotation
     for op in walk(module):
         with located(op):
             for annotation in shardings.of_results(op).values():

@@ -19,7 +19,7 @@ from shard_dialect.ir.building.build import create
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
 from shard_dialect.ir.grids import read_grid
-from shard_dialect.ir.mesh.annotation_ops import read_annotation, said_in
+from shard_dialect.ir.mesh.annotation_ops import annotation_in, read_annotation
 from shard_dialect.ir.mesh.attributes import MANUAL, NAMED, RULE, SHARDING, SHARDINGS
 from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
 from shard_dialect.ir.mesh.notation import read_axes
@@ -30,7 +30,7 @@ from shard_dialect.ir.sdy.convert import to_sdy
 from shard_dialect.ir.sdy.syntax import mesh_body
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Sharding, ShardingError
-from shard_dialect.model.axis import whole
+from shard_dialect.model.axis import full_axis
 from shard_dialect.model.rule_text import write_rule
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.vocabularies.export_common import (
@@ -123,14 +123,14 @@ class _Exporter:
         if not len(op.results):  # on the one device of a maximal mesh
             annotation = self.shardings.read_annotation(op.attributes[SHARDINGS][0], 0)
             return self._list([self._text(annotation)])
-        found = self.shardings.of_results(op)
-        grid = next((annotation.grid for annotation in found.values()), None)
+        annotations = self.shardings.of_results(op)
+        grid = next((annotation.grid for annotation in annotations.values()), None)
         grid = grid or next(iter(self.shardings.grids))
         texts = []
         for number, result in enumerate(op.results):
             rank = rank_of(result.type)
             nothing = Annotation(Sharding.replicated(grid, rank), open=tuple(range(rank)))
-            texts.append(self._text(found.get(number, nothing)))
+            texts.append(self._text(annotations.get(number, nothing)))
         return self._list(texts)
 
     def cluster(self, op: ir.Operation) -> None:
@@ -146,10 +146,10 @@ class _Exporter:
         annotated = read_annotation(op, self.shardings)
         assert annotated is not None, f"{op.name} is an annotation"
         if not annotated.required:
-            raise refuse(op.location, f"the soft constraint {annotated.said}", _TARGET)
+            raise refuse(op.location, f"the soft constraint {annotated.annotation}", _TARGET)
         value = op.operands[0]
         name = "sdy.reshard" if op.name == "mesh.reshard" else "sdy.sharding_constraint"
-        attributes = {"sharding": self._sharding(annotated.said)}
+        attributes = {"sharding": self._sharding(annotated.annotation)}
         if sdy.SHARDING in op.attributes:
             attributes[sdy.SHARDING] = op.attributes[sdy.SHARDING]
         new = create(name, [value.type], [value], attributes).results[0]
@@ -182,7 +182,7 @@ class _Exporter:
     def _manual(self, op: ir.Operation) -> None:
         inside = operations(body(op))
         into = [each for each in inside if each.name == "mesh.to_local"]
-        out = [value.owner.operation for value in inside[-1].operands if _is_made(value)]
+        out = [value.owner.operation for value in inside[-1].operands if _is_new(value)]
         if len(out) != len(op.results) or any(each.name != "mesh.to_global" for each in out):
             raise ShardingError("has a manual computation that gives what no 'mesh.to_global' made")
         for each in inside[:-1]:
@@ -192,7 +192,7 @@ class _Exporter:
                 raise ShardingError("has a manual computation that reads a 'mesh.to_global'")
         _take_constants_in(op)
         _refuse_captures(op, [each.operands[0] for each in into])
-        manual = [whole(axis) for axis in read_axes(op.attributes[MANUAL])]
+        manual = [full_axis(axis) for axis in read_axes(op.attributes[MANUAL])]
         attributes = {
             "in_shardings": self._list([self._crossing(each, 0) for each in into]),
             "out_shardings": self._list([self._crossing(each, 1) for each in out]),
@@ -206,13 +206,15 @@ class _Exporter:
     def _crossing(self, op: ir.Operation, side: int) -> str:
         """The annotation that a `to_local` or `to_global` has for the global tensor."""
         global_type = (op.operands[0] if side == 0 else op.results[0]).type
-        return self._text(said_in(op, "sharding", global_type, self.shardings))
+        return self._text(annotation_in(op, "sharding", global_type, self.shardings))
 
     def _manual_axes(self, crossings: Sequence[ir.Operation], axes: Sequence[int]) -> ir.Attribute:
         names = []
         for op in crossings:
             global_type = (op.operands[0] if op.name == "mesh.to_local" else op.results[0]).type
-            grid = self.shardings.grid(said_in(op, "sharding", global_type, self.shardings).grid)
+            grid = self.shardings.grid(
+                annotation_in(op, "sharding", global_type, self.shardings).grid
+            )
             if grid.rank:
                 names = [grid.axis_name(axis) for axis in axes]
                 break
@@ -259,8 +261,8 @@ class _Exporter:
         for each in moved:
             if each.name in ("mesh.to_global", "mesh.to_local"):
                 each.erase()
-        for old, made in zip(op.results, new.results, strict=True):
-            old.replace_all_uses_with(made)
+        for old, new_result in zip(op.results, new.results, strict=True):
+            old.replace_all_uses_with(new_result)
         op.erase()
 
 
@@ -268,7 +270,7 @@ _OUT = "mesh.out_shardings"
 """Temporary on a named region: the annotations of its results."""
 
 
-def _is_made(value: ir.Value) -> bool:
+def _is_new(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block)
 
 
@@ -278,12 +280,12 @@ def _captured(op: ir.Operation) -> list[ir.Value]:
     for each in walk(op):
         for region in each.regions:
             inside |= {argument for block in region.blocks for argument in block.arguments}
-    found: dict[ir.Value, None] = {}
+    values: dict[ir.Value, None] = {}
     for each in walk(op):
         for operand in each.operands:
             if operand not in inside:
-                found[operand] = None
-    return list(found)
+                values[operand] = None
+    return list(values)
 
 
 def _refuse_calls(op: ir.Operation) -> None:
@@ -311,8 +313,8 @@ def _take_constants_in(op: ir.Operation) -> None:
                 each.replace_uses_of_with(value, copy)
 
 
-def _refuse_captures(op: ir.Operation, given: Sequence[ir.Value]) -> None:
-    allowed = set(given)
+def _refuse_captures(op: ir.Operation, captures: Sequence[ir.Value]) -> None:
+    allowed = set(captures)
     for value in _captured(op):
         if value not in allowed:
             raise ShardingError(

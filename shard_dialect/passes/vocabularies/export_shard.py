@@ -61,11 +61,11 @@ class ExportShard(Pass):
             _export_boundary(function, shardings)
         for op, annotated in annotations_by_op(module, shardings):
             if not annotated.required:
-                raise refuse(op.location, f"the soft constraint {annotated.said}", _TARGET)
+                raise refuse(op.location, f"the soft constraint {annotated.annotation}", _TARGET)
             with ir.InsertionPoint(op), op.location:
                 new = _shard(
                     op.operands[0],
-                    annotated.said,
+                    annotated.annotation,
                     list(op.operands)[1:],
                     for_users=annotated.for_users,
                     stands_for="reshard" if op.name == "mesh.reshard" else None,
@@ -92,9 +92,9 @@ def _export_results(op: ir.Operation, shardings: Shardings) -> None:
     if SHARDINGS not in op.attributes:
         return
     with located(op):
-        found = shardings.of_results(op)
+        annotations = shardings.of_results(op)
     del op.attributes[SHARDINGS]
-    for number, annotation in found.items():
+    for number, annotation in annotations.items():
         with ir.InsertionPoint.after(op), op.location:
             _interpose(op.results[number], annotation, "op")
 
@@ -151,8 +151,8 @@ def _shard(
         attributes["annotate_for_users"] = ir.UnitAttr.get()
     if stands_for:
         attributes[STANDS_FOR] = ir.StringAttr.get(stands_for)
-    made = write_sharding_op(annotation.sharding, sizes or [])
-    return create("shard.shard", [value.type], [value, made], attributes).results[0]
+    sharding_op = write_sharding_op(annotation.sharding, sizes or [])
+    return create("shard.shard", [value.type], [value, sharding_op], attributes).results[0]
 
 
 def _refuse_what_upstream_lacks(annotation: Annotation) -> None:

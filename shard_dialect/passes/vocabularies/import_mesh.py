@@ -123,24 +123,24 @@ def _declared_types_to_attributes(op: ir.Operation, shardings: Shardings) -> Non
 
 
 def _results_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
-    found = {}
+    by_result = {}
     for number, result in enumerate(op.results):
         sharding = shardings.of_type(result.type)
         if sharding is not None:
-            found[number] = Annotation(sharding)
-    if not found and SHARDINGS not in op.attributes:
+            by_result[number] = Annotation(sharding)
+    if not by_result and SHARDINGS not in op.attributes:
         return
     annotation = shardings.of_results(op)
-    if not found and not annotation:
+    if not by_result and not annotation:
         return
-    if found and is_constant(op):
+    if by_result and is_constant(op):
         raise error_at(op.location, "a constant's type has a sharding: annotate its result instead")
-    if op.name == "mesh.collective_permute" and "mesh_axis" not in op.attributes and found:
-        op.attributes["cluster"] = ir.FlatSymbolRefAttr.get(found[0].grid)
-    for number, each in found.items():
+    if op.name == "mesh.collective_permute" and "mesh_axis" not in op.attributes and by_result:
+        op.attributes["cluster"] = ir.FlatSymbolRefAttr.get(by_result[0].grid)
+    for number, each in by_result.items():
         annotation[number] = _both(each, annotation[number], op) if number in annotation else each
         op.results[number].set_type(shardings.typed(op.results[number].type, None))
-    informative = {number: each for number, each in annotation.items() if not each.says_nothing}
+    informative = {number: each for number, each in annotation.items() if not each.is_unconstrained}
     op.attributes[SHARDINGS] = ir.ArrayAttr.get(
         [
             shardings.write(informative[number]) if number in informative else ir.UnitAttr.get()

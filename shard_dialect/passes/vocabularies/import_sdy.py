@@ -34,11 +34,11 @@ from shard_dialect.passes.vocabularies.import_mesh import replace_uses_after
 
 def import_sdy(module: ir.Operation, ops: Sequence[ir.Operation]) -> bool:
     """Import Shardy's `ops` of `module` in place; return whether there were any."""
-    found = [op for op in ops if _is_sdys(op)]
-    if not found:
+    sdy_ops = [op for op in ops if _is_sdy(op)]
+    if not sdy_ops:
         return False
     importer = _Importer(module)
-    for op in found:  # outer ops before the ops inside them
+    for op in sdy_ops:  # outer ops before the ops inside them
         with located(op):
             importer.convert(op)
     for op in reversed(importer.done):
@@ -46,7 +46,7 @@ def import_sdy(module: ir.Operation, ops: Sequence[ir.Operation]) -> bool:
     return True
 
 
-def _is_sdys(op: ir.Operation) -> bool:
+def _is_sdy(op: ir.Operation) -> bool:
     """Whether the op is Shardy's, or has an attribute of Shardy's."""
     name, attributes = op.name, op.attributes
     return (
@@ -80,14 +80,14 @@ class _Declaring(sdy.SdyReader):
 
     def grid_like(self, mesh: Grid) -> Grid:
         """Return the declared grid equal to `mesh`; declare one if there is none."""
-        found = super().grid_like(mesh)
-        if found is mesh:
+        grid = super().grid_like(mesh)
+        if grid is mesh:
             names = (f"inlined_mesh_{number}" for number in count())
-            found = replace(mesh, name=next(name for name in names if name not in self.grids))
-            self.grids[found.name] = found
+            grid = replace(mesh, name=next(name for name in names if name not in self.grids))
+            self.grids[grid.name] = grid
             with ir.InsertionPoint.at_block_begin(body(self.module)), self.module.location:
-                write_cluster(found)
-        return found
+                write_cluster(grid)
+        return grid
 
 
 def _is_empty(grid: Grid) -> bool:
@@ -129,7 +129,7 @@ class _Importer:
 
         def is_empty(number: int, each: Annotation) -> bool:
             is_scalar = number < len(types) and self._is_of_scalar(each, types[number])
-            return each.says_nothing or is_scalar
+            return each.is_unconstrained or is_scalar
 
         return ir.ArrayAttr.get(
             [
@@ -221,7 +221,7 @@ class _Importer:
             with ir.InsertionPoint.at_block_begin(body(region)):
                 inside = [
                     annotate(value, self.shardings.write(each), as_result=False)
-                    if isinstance(value.type, ir.RankedTensorType) and not each.says_nothing
+                    if isinstance(value.type, ir.RankedTensorType) and not each.is_unconstrained
                     else value
                     for value, each in zip(inside, annotation, strict=True)
                 ]

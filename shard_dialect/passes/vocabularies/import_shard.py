@@ -21,32 +21,32 @@ _SHARDINGS = ("shard.get_sharding", "shard.sharding")
 
 def import_shard(module: ir.Operation, ops: Sequence[ir.Operation]) -> bool:
     """Import upstream's `ops` of `module` in place; return whether there were any."""
-    ours = [op for op in ops if op.name.startswith("shard.")]
-    if not ours:
+    shard_ops = [op for op in ops if op.name.startswith("shard.")]
+    if not shard_ops:
         return False
     shardings = Shardings.of(module)
     annotations, others = [], []
-    for op in ours:
+    for op in shard_ops:
         if op.name == "shard.shard":
             with located(op):
-                annotations.append((op, _made_by(op)))
+                annotations.append((op, _sharding_op_of(op)))
         else:
             others.append(op)
     importer = _Importer(shardings)
     # Those that stand for an attribute go last, when the op that gets it is imported.
-    for op, made in sorted(annotations, key=lambda each: STANDS_FOR in each[0].attributes):
+    for op, sharding_op in sorted(annotations, key=lambda each: STANDS_FOR in each[0].attributes):
         with located(op):
-            importer.convert(op, made)
+            importer.convert(op, sharding_op)
     importer.write_boundaries()
     _import_grids(module, _without_unused(others))
     return True
 
 
-def _made_by(op: ir.Operation) -> ir.Operation:
-    made = sharding_behind(op.operands[1])
-    if made is None:
+def _sharding_op_of(op: ir.Operation) -> ir.Operation:
+    sharding_op = sharding_behind(op.operands[1])
+    if sharding_op is None:
         raise ShardingError("takes a sharding that no 'shard.sharding' op makes")
-    return made
+    return sharding_op
 
 
 class _Importer:
@@ -57,10 +57,12 @@ class _Importer:
         self.boundaries: dict[tuple[str, str], list[dict[str, ir.Attribute]]] = {}
         self.functions: dict[str, ir.Operation] = {}
 
-    def convert(self, op: ir.Operation, made: ir.Operation) -> None:
+    def convert(self, op: ir.Operation, sharding_op: ir.Operation) -> None:
         source = op.operands[0]
         rank = source.type.rank
-        sharding = Layout.of(made).sharding(rank, self.shardings.grid(grid_name(made)))
+        sharding = Layout.of(sharding_op).sharding(
+            rank, self.shardings.grid(grid_name(sharding_op))
+        )
         attribute = self.shardings.write(self.shardings.checked(Annotation(sharding), rank))
         stands_for = op.attributes[STANDS_FOR].value if STANDS_FOR in op.attributes else None
         restore = _RESTORE.get(stands_for) if stands_for else None
@@ -72,7 +74,9 @@ class _Importer:
                 new = source
             else:
                 for_users = "annotate_for_users" in op.attributes
-                new = annotate(source, attribute, list(made.operands), as_result=not for_users)
+                new = annotate(
+                    source, attribute, list(sharding_op.operands), as_result=not for_users
+                )
         op.results[0].replace_all_uses_with(new)
         op.erase()
 
@@ -111,11 +115,11 @@ class _Importer:
         if isinstance(value.owner, ir.Block):
             return False
         owner = value.owner.operation
-        given = [ir.UnitAttr.get()] * len(owner.results)
+        annotations = [ir.UnitAttr.get()] * len(owner.results)
         if SHARDINGS in owner.attributes:
-            given = list(owner.attributes[SHARDINGS])
-        given[value.result_number] = sharding
-        owner.attributes[SHARDINGS] = ir.ArrayAttr.get(given)
+            annotations = list(owner.attributes[SHARDINGS])
+        annotations[value.result_number] = sharding
+        owner.attributes[SHARDINGS] = ir.ArrayAttr.get(annotations)
         return True
 
 

@@ -39,12 +39,12 @@ def partition_body(partitioned: PartitionedOp) -> None:
 
 
 def _split_loops(partitioned: PartitionedOp) -> _Loops:
-    found: _Loops = {}
+    split_loops: _Loops = {}
     for map_, shard in zip(_maps(partitioned.op), partitioned.operands, strict=True):
         for dim, expr in enumerate(map_.results):
             if shard is not None and isinstance(expr, ir.AffineDimExpr) and shard.is_split(dim):
-                found.setdefault(expr.position, (shard, dim))
-    return found
+                split_loops.setdefault(expr.position, (shard, dim))
+    return split_loops
 
 
 def _maps(op: ir.Operation) -> list[ir.AffineMap]:
@@ -64,8 +64,8 @@ def _add_begins(op: ir.Operation, loops: _Loops) -> None:
                 begins[loop] = as_index(shard.begin(dim))
         with ir.InsertionPoint.after(inner), inner.location:
             index = inner.results[0]
-            moved = create("arith.addi", [index.type], [index, begins[loop]])
-        index.replace_all_uses_except(moved.results[0], moved)
+            shifted = create("arith.addi", [index.type], [index, begins[loop]])
+        index.replace_all_uses_except(shifted.results[0], shifted)
 
 
 def _leave_padding(partitioned: PartitionedOp, uneven: _Loops) -> None:
@@ -94,10 +94,10 @@ def _leave_padding(partitioned: PartitionedOp, uneven: _Loops) -> None:
 
 def _avoid(op: ir.Operation, is_held: ir.Value) -> None:
     """Give an op a harmless second operand in padding, where it could end the program."""
-    given = op.operands[1]
+    divisor = op.operands[1]
     with ir.InsertionPoint(op), op.location:
-        harmless = scalar(ir.IntegerAttr.get(given.type, HARMLESS[op.name])).results[0]
-        op.operands[1] = select(is_held, given, harmless)
+        harmless = scalar(ir.IntegerAttr.get(divisor.type, HARMLESS[op.name])).results[0]
+        op.operands[1] = select(is_held, divisor, harmless)
 
 
 _LOADS = ("tensor.extract", "memref.load")
@@ -133,7 +133,7 @@ def _is_product(op: ir.Operation, rule: ShardingRule) -> bool:
     names = [inner.name for inner in _inside(op)]
     reduced = frozenset(rule.reduction_of)
     inputs = [dims or () for number, dims in enumerate(rule.operands) if number not in rule.inits]
-    have = all(reduced <= {factor for dim in dims for factor in dim} for dims in inputs)
+    covers_all = all(reduced <= {factor for dim in dims for factor in dim} for dims in inputs)
     computing = [name for name in names if name not in _CASTS]
     products = (["arith.mulf", "arith.addf"], ["arith.muli", "arith.addi"])
-    return have and computing[:-1] in products
+    return covers_all and computing[:-1] in products

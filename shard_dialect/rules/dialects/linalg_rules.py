@@ -39,17 +39,17 @@ def structured(query: Query) -> ShardingRule | None:
         for number, (map_, shape) in enumerate(zip(affine, query.operands, strict=True))
     )
     if not has_own_body(query.op.name):
-        loops.whole |= _read_indices(query.op)
+        loops.need_replication |= _read_indices(query.op)
     first = len(operands) - len(query.results)
     rule = ShardingRule(
         tuple(loops.sizes),
         operands,
         operands[first:],
         loops.reductions(query.op, affine[first:]),
-        frozenset(loops.whole),
-        frozenset(loops.permuted - loops.whole),
+        frozenset(loops.need_replication),
+        frozenset(loops.permuted - loops.need_replication),
         inits=tuple(range(first, len(operands))),
-        windows=tuple(each for each in loops.windows if each.factor not in loops.whole),
+        windows=tuple(each for each in loops.windows if each.factor not in loops.need_replication),
     )
     return replace(rule, role="broadcast") if _repeats(query.op, rule) else rule
 
@@ -59,7 +59,7 @@ class _Loops:
 
     def __init__(self, maps: Sequence[ir.AffineMap], query: Query) -> None:
         self.sizes = [1] * maps[0].n_dims
-        self.whole: set[int] = set()
+        self.need_replication: set[int] = set()
         self.permuted: set[int] = set()
         self.windows: list[Window] = []
         self.outer = plain_loops(maps[len(maps) - len(query.results) :])
@@ -77,7 +77,7 @@ class _Loops:
         ]
         used = Counter(loop for dim in dims for loop in dim)
         twice = {loop for loop, count in used.items() if count > 1}
-        self.whole |= twice
+        self.need_replication |= twice
         return tuple(() if twice & set(dim) else dim for dim in dims)
 
     def _factors(self, at: tuple[int, int], expr: ir.AffineExpr, size: int) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ class _Loops:
             return (expr.position,)
         terms = _terms(expr)
         if terms is None:
-            self.whole |= _loops_in(expr)
+            self.need_replication |= _loops_in(expr)
             return ()
         scales = {loop: scale for loop, scale in terms.items() if loop >= 0}
         major = sorted(scales, key=lambda loop: -scales[loop])
@@ -98,14 +98,14 @@ class _Loops:
             unit *= self.sizes[loop]
         if are_digits and unit == size:
             return tuple(moving)
-        found = set(moving)
-        outer = found & self.outer
+        loops = set(moving)
+        outer = loops & self.outer
         if len(outer) != 1:
-            self.whole |= found
+            self.need_replication |= loops
             return ()
         [loop] = outer
         self.permuted.add(loop)
-        self.whole |= found - outer
+        self.need_replication |= loops - outer
         self._note_windows(loop, at, terms, size)
         return (loop,)
 
@@ -116,9 +116,9 @@ class _Loops:
         scales = [(self.sizes[each], scale) for each, scale in terms.items() if each >= 0]
         last = sum((count - 1) * scale for count, scale in scales)
         stride, begin = terms[loop], terms.get(_CONSTANT, 0)
-        reach = begin + last - (self.sizes[loop] - 1) * stride + 1
-        windows = Windows(size, self.sizes[loop], stride, reach, 0)
-        if begin >= 0 and all(scale > 0 for _, scale in scales) and windows.stay_inside:
+        extent = begin + last - (self.sizes[loop] - 1) * stride + 1
+        windows = Windows(size, self.sizes[loop], stride, extent, 0)
+        if begin >= 0 and all(scale > 0 for _, scale in scales) and windows.stay_in_bounds:
             self.windows.append(Window(loop, *at, windows))
 
     def reductions(
@@ -126,11 +126,11 @@ class _Loops:
     ) -> tuple[tuple[int, Reduction], ...]:
         """The reduction loops; loops that index only some of the results are whole."""
         for map_ in results:
-            self.whole |= self.outer - plain_loops([map_])
+            self.need_replication |= self.outer - plain_loops([map_])
         kind = _reduction(op)
-        summed = set(range(len(self.sizes))) - self.outer - self.whole - self.permuted
+        summed = set(range(len(self.sizes))) - self.outer - self.need_replication - self.permuted
         if kind is None:
-            self.whole |= summed
+            self.need_replication |= summed
             return ()
         return tuple((loop, kind) for loop in sorted(summed))
 
@@ -219,20 +219,20 @@ def softmax(query: Query) -> ShardingRule | None:
     summed = query.op.attributes["dimension"].value
     factors = Factors(query)
     for dim, size in enumerate(shape):
-        factors.add_to_all(dim, size, "whole" if dim == summed else "passed")
+        factors.add_to_all(dim, size, "need_replication" if dim == summed else "passed")
     return factors.rule()
 
 
 def pack(query: Query) -> ShardingRule | None:
     """`[8, 6]` in tiles of 4: `([ab, c], [a, c, b]) -> ([a, c, b])`, where tiles are whole."""
-    source, made = query.operands[0], query.results[0]
-    return None if source is None or made is None else _tiled(query, source, made, packs=True)
+    source, result = query.operands[0], query.results[0]
+    return None if source is None or result is None else _tiled(query, source, result, packs=True)
 
 
 def unpack(query: Query) -> ShardingRule | None:
     """The inverse of `pack`: `([a, c, b], [ab, c]) -> ([ab, c])`."""
-    source, made = query.operands[0], query.results[0]
-    return None if source is None or made is None else _tiled(query, made, source, packs=False)
+    source, result = query.operands[0], query.results[0]
+    return None if source is None or result is None else _tiled(query, result, source, packs=False)
 
 
 def _tiled(query: Query, plain: Shape, tiled: Shape, *, packs: bool) -> ShardingRule | None:
@@ -244,8 +244,8 @@ def _tiled(query: Query, plain: Shape, tiled: Shape, *, packs: bool) -> Sharding
     factors = Factors(query)
 
     def add(dim: int, of_tiled: int, kind: Kind) -> None:
-        source, made = (dim, of_tiled) if packs else (of_tiled, dim)
-        factors.add(tiled[of_tiled], (source, made), (made,), kind)
+        source, result = (dim, of_tiled) if packs else (of_tiled, dim)
+        factors.add(tiled[of_tiled], (source, result), (result,), kind)
 
     for dim, size in enumerate(plain):
         outer = order.index(dim)
@@ -253,7 +253,7 @@ def _tiled(query: Query, plain: Shape, tiled: Shape, *, packs: bool) -> Sharding
         if tiled[outer] * (tiled[inner] if inner else 1) == size:
             add(dim, outer, "passed")
             if inner:
-                add(dim, inner, "whole")
+                add(dim, inner, "need_replication")
     return factors.rule("pass")
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import constant_value, create, scalar
 from shard_dialect.ir.building.masking import as_index
-from shard_dialect.ir.building.reductions import left_alone_by
+from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.rules.concatenation import joined_along, partition_joined
@@ -32,8 +32,8 @@ _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 def reshape(query: Query) -> ShardingRule | None:
     """The rule of `collapse_shape` and `expand_shape`."""
-    source, made = query.operands[0], query.results[0]
-    return None if source is None or made is None else reshaped(source, made)
+    source, target = query.operands[0], query.results[0]
+    return None if source is None or target is None else reshaped(source, target)
 
 
 def reshape_to_operand(query: Query) -> ShardingRule | None:
@@ -43,7 +43,7 @@ def reshape_to_operand(query: Query) -> ShardingRule | None:
         return None
     rule = replace(rule, operands=(*rule.operands, ((),)))
     is_known = constant_value(query.op.operands[1]) is not None
-    return rule if is_known else replace(rule, whole=frozenset(range(len(rule.sizes))))
+    return rule if is_known else replace(rule, need_replication=frozenset(range(len(rule.sizes))))
 
 
 def extract_slice(query: Query) -> ShardingRule:
@@ -56,14 +56,14 @@ def extract_slice(query: Query) -> ShardingRule:
     sizes = _static(query.op, "static_sizes")
     at = dict(zip(_kept(sizes), _kept(factors.results[0]), strict=True))
     begins, strides = (_static(query.op, f"static_{name}") for name in ("offsets", "strides"))
-    for dim, (size, taken) in enumerate(zip(source, sizes, strict=True)):
-        if size == taken:
+    for dim, (size, count) in enumerate(zip(source, sizes, strict=True)):
+        if size == count:
             factors.add(size, (dim,), (at.get(dim),))
         elif begins[dim] == _DYNAMIC:
-            factors.add(size, (dim,), (at.get(dim),), "whole", blocked=True)
+            factors.add(size, (dim,), (at.get(dim),), "need_replication", blocked=True)
         else:
             is_known = dim in at and strides[dim] != _DYNAMIC
-            read = Windows(size, taken, strides[dim], 1, -begins[dim]) if is_known else None
+            read = Windows(size, count, strides[dim], 1, -begins[dim]) if is_known else None
             factors.add(size, (dim,), (at.get(dim),), "permuted", windows=[read])
     moves = _DYNAMIC in begins
     is_pass = list(source) == sizes
@@ -76,11 +76,11 @@ def insert_slice(query: Query) -> ShardingRule:
     into = factors.operands[1]
     sizes = _static(query.op, "static_sizes")
     at = dict(zip(_kept(sizes), _kept(factors.operands[0]), strict=True))
-    for dim, (size, taken) in enumerate(zip(into, sizes, strict=True)):
-        if size == taken:
+    for dim, (size, count) in enumerate(zip(into, sizes, strict=True)):
+        if size == count:
             factors.add(size, (at.get(dim), dim), (dim,))
         else:
-            factors.add(size, (None, dim), (dim,), "whole")
+            factors.add(size, (None, dim), (dim,), "need_replication")
     return factors.rule()
 
 
@@ -96,7 +96,7 @@ def _kept(sizes: Sequence[int]) -> list[int]:
 def partition_slice(partitioned: PartitionedOp) -> None:
     """Set local sizes and offset 0 in split dimensions: an operand's shard is just what is read."""
     sizes, begins = (_static(partitioned.op, f"static_{name}") for name in ("sizes", "offsets"))
-    for dim, of_result in zip(_kept(sizes), _kept(partitioned.result.whole), strict=True):
+    for dim, of_result in zip(_kept(sizes), _kept(partitioned.result.global_shape), strict=True):
         if partitioned.result.is_split(of_result):
             sizes[dim], begins[dim] = partitioned.result.shape[of_result], 0
     partitioned.op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
@@ -105,10 +105,10 @@ def partition_slice(partitioned: PartitionedOp) -> None:
 
 def partition_insertion(partitioned: PartitionedOp) -> None:
     """Set local sizes in dimensions that the slice fills."""
-    sizes, made = _static(partitioned.op, "static_sizes"), partitioned.result
+    sizes, result = _static(partitioned.op, "static_sizes"), partitioned.result
     changed = [
         new if size == old else size
-        for size, old, new in zip(sizes, made.whole, made.shape, strict=True)
+        for size, old, new in zip(sizes, result.global_shape, result.shape, strict=True)
     ]
     partitioned.op.attributes["static_sizes"] = ir.DenseI64ArrayAttr.get(changed)
 
@@ -121,12 +121,12 @@ def pad(query: Query) -> ShardingRule:
     low, high = (_static(query.op, f"static_{end}") for end in ("low", "high"))
     indices = _read_indices(query.op)
     end = operations(body(query.op))[-1]
-    fill = left_alone_by(end.operands[0])
+    fill = reduction_with_identity(end.operands[0])
     factors = Factors(query)
     sizes = zip(factors.operands[0], factors.results[0], strict=True)
-    for dim, (size, made) in enumerate(sizes):
+    for dim, (size, padded) in enumerate(sizes):
         if low[dim] or high[dim] or dim in indices:
-            windows = inside(Windows(size, made, 1, 1, low[dim], fill=fill))
+            windows = inside(Windows(size, padded, 1, 1, low[dim], fill=fill))
             is_known = _DYNAMIC not in (low[dim], high[dim]) and dim not in indices
             read = windows if is_known else None
             factors.add(size, (dim,), (dim,), "permuted", windows=[read])
@@ -174,8 +174,8 @@ def partition_generate(partitioned: PartitionedOp) -> None:
         with ir.InsertionPoint(op), op.location:
             begin = as_index(partitioned.result.begin(dim))
         with ir.InsertionPoint.at_block_begin(block), op.location:
-            moved = create("arith.addi", [index.type], [index, begin])
-        index.replace_all_uses_except(moved.results[0], moved)
+            shifted = create("arith.addi", [index.type], [index, begin])
+        index.replace_all_uses_except(shifted.results[0], shifted)
 
 
 def _read_indices(op: ir.Operation) -> set[int]:
@@ -188,7 +188,7 @@ def insert(query: Query) -> ShardingRule:
     """All dimensions are whole, since the device that holds the element is unknown."""
     factors = Factors(query)
     for dim, size in enumerate(factors.results[0]):
-        factors.add_to_all(dim, size, "whole")
+        factors.add_to_all(dim, size, "need_replication")
     return factors.rule()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.building.reductions import left_alone_by
+from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.rules.concatenation import joined_along, partition_joined
 from shard_dialect.rules.factors import Factors
@@ -24,11 +24,11 @@ def slice_(query: Query) -> ShardingRule:
     """Dimensions taken in full pass; sliced ones are permuted, and read in windows."""
     begins = shape_in(query.op.operands[1])
     factors = Factors(query)
-    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
-        if size == made:
+    for dim, (size, sliced) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
+        if size == sliced:
             factors.add(size, (dim,), (dim,))
         else:
-            read = Windows(size, made, 1, 1, -begins[dim]) if begins else None
+            read = Windows(size, sliced, 1, 1, -begins[dim]) if begins else None
             factors.add(size, (dim,), (dim,), "permuted", windows=[read])
     return factors.rule("")
 
@@ -36,14 +36,16 @@ def slice_(query: Query) -> ShardingRule:
 def pad(query: Query) -> ShardingRule:
     """Padded dimensions are permuted; read in windows if the value is a reduction's identity."""
     padding = shape_in(query.op.operands[1])
-    fill = left_alone_by(query.op.operands[2])
+    fill = reduction_with_identity(query.op.operands[2])
     factors = Factors(query)
-    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
-        if size == made:
+    for dim, (size, padded) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
+        if size == padded:
             factors.add(size, (dim,), (dim,))
         else:
             read = (
-                inside(Windows(size, made, 1, 1, padding[2 * dim], fill=fill)) if padding else None
+                inside(Windows(size, padded, 1, 1, padding[2 * dim], fill=fill))
+                if padding
+                else None
             )
             factors.add(size, (dim,), (dim,), "permuted", windows=[read])
     return factors.rule("")
@@ -89,23 +91,25 @@ def partition_concat(partitioned: PartitionedOp) -> None:
     partition_joined(partitioned, partitioned.op.attributes["axis"].value)
 
 
-def partition_shape(place: int) -> PartitionFunction:
-    """A partition function that sets operand number `place`, the result's shape."""
+def partition_shape(operand_number: int) -> PartitionFunction:
+    """A partition function that sets operand number `operand_number`, the result's shape."""
 
     def partition_at(partitioned: PartitionedOp) -> None:
-        set_shape(partitioned.op, place, partitioned.result.shape)
+        set_shape(partitioned.op, operand_number, partitioned.result.shape)
 
     return partition_at
 
 
-def set_shape(op: ir.Operation, place: int, shape: Sequence[int]) -> None:
-    """Replace operand number `place` by a constant shape."""
+def set_shape(op: ir.Operation, operand_number: int, shape: Sequence[int]) -> None:
+    """Replace operand number `operand_number` by a constant shape."""
     index = ir.IndexType.get()
     values = [ir.IntegerAttr.get(index, size) for size in shape]
     dense = ir.DenseElementsAttr.get(values, ir.RankedTensorType.get([len(shape)], index))
     with ir.InsertionPoint(op), op.location:
-        made = create("tosa.const_shape", [op.operands[place].type], [], {"values": dense})
-    op.operands[place] = made.results[0]
+        constant = create(
+            "tosa.const_shape", [op.operands[operand_number].type], [], {"values": dense}
+        )
+    op.operands[operand_number] = constant.results[0]
 
 
 RECORDS: dict[str, OpRecord] = {

@@ -69,7 +69,7 @@ def reduction(kind: Reduction) -> Callable[[Query], ShardingRule]:
 
     def rule(query: Query) -> ShardingRule:
         axis = query.op.attributes["axis"].value
-        of_axis: Kind = "whole" if _ignores_nan(query.op) else kind
+        of_axis: Kind = "need_replication" if _ignores_nan(query.op) else kind
         factors = Factors(query)
         for dim, size in enumerate(factors.operands[0]):
             if dim == axis:
@@ -92,7 +92,7 @@ def argmax(query: Query) -> ShardingRule:
     factors = Factors(query)
     for dim, size in enumerate(factors.operands[0]):
         if dim == axis:
-            factors.add(size, (dim,), kind="whole")
+            factors.add(size, (dim,), kind="need_replication")
         else:
             factors.add(size, (dim,), (dim - (dim > axis),))
     return factors.rule()
@@ -113,17 +113,17 @@ def along_axis(kind: Kind) -> Callable[[Query], ShardingRule]:
 
 def reshape(query: Query) -> ShardingRule | None:
     """The rule of a reshape, whose second operand is a shape."""
-    source, made = query.operands[0], query.results[0]
-    rule = None if source is None or made is None else reshaped(source, made)
+    source, target = query.operands[0], query.results[0]
+    rule = None if source is None or target is None else reshaped(source, target)
     return rule and replace(rule, operands=(*rule.operands, None))
 
 
 def tile(query: Query) -> ShardingRule:
     """`[4] -> [12]` is `([b]) -> ([ab])`: repetitions are major, the operand's elements minor."""
     factors = Factors(query)
-    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
-        if size and made != size:
-            factors.add(made // size, (), (dim,))
+    for dim, (size, tiled) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
+        if size and tiled != size:
+            factors.add(tiled // size, (), (dim,))
         factors.add(size, (dim,), (dim,))
     return factors.rule("broadcast" if factors.operands[0] != factors.results[0] else "")
 
@@ -131,8 +131,8 @@ def tile(query: Query) -> ShardingRule:
 def transpose(query: Query) -> ShardingRule:
     """One factor per dimension of the result, permuted by `perms`."""
     factors = Factors(query)
-    for made, dim in enumerate(query.op.attributes["perms"]):
-        factors.add(factors.operands[0][dim], (dim,), (made,))
+    for result_dim, dim in enumerate(query.op.attributes["perms"]):
+        factors.add(factors.operands[0][dim], (dim,), (result_dim,))
     return factors.rule("")
 
 
@@ -141,10 +141,10 @@ def gather(query: Query) -> ShardingRule:
     factors = Factors(query)
     (count, keys, channels), (_, indices) = factors.operands[0], factors.operands[1]
     factors.add(count, (0, 0), (0,))
-    factors.add(keys, (1,), kind="whole")
+    factors.add(keys, (1,), kind="need_replication")
     factors.add(indices, (None, 1), (1,))
     if factors.results[0][1] != indices:
-        factors.add(factors.results[0][1] // indices, (), (1,), "whole")
+        factors.add(factors.results[0][1] // indices, (), (1,), "need_replication")
     factors.add(channels, (2,), (2,))
     return factors.rule()
 
@@ -154,8 +154,8 @@ def scatter(query: Query) -> ShardingRule:
     factors = Factors(query)
     (count, keys, channels), (_, indices) = factors.operands[0], factors.operands[1]
     factors.add(count, (0, 0, 0), (0,))
-    factors.add(keys, (1,), (1,), "whole")
-    factors.add(indices, (None, 1, 1), kind="whole")
+    factors.add(keys, (1,), (1,), "need_replication")
+    factors.add(indices, (None, 1, 1), kind="need_replication")
     factors.add(channels, (2, None, 2), (2,))
     return factors.rule()
 
@@ -164,7 +164,7 @@ def fourier(query: Query) -> ShardingRule:
     """The batch passes; the other dimensions are whole."""
     factors = Factors(query)
     for dim, size in enumerate(factors.operands[0]):
-        factors.add_to_all(dim, size, "whole" if dim else "passed")
+        factors.add_to_all(dim, size, "need_replication" if dim else "passed")
     return factors.rule()
 
 

@@ -35,12 +35,12 @@ class _Attributes:
     dilations: list[int]
     padding: list[int]
 
-    def are_disjoint(self, number: int, size: int, made: int) -> bool:
+    def are_disjoint(self, number: int, size: int, windows: int) -> bool:
         """Whether adjacent, disjoint windows cover dimension `number` of the image."""
         window, stride = self.sizes[number], self.strides[number]
         is_dense = window == 1 or self.dilations[number] == 1
         is_bare = not any(self.padding[2 * number : 2 * number + 2])
-        return is_dense and is_bare and window == stride and size == made * window
+        return is_dense and is_bare and window == stride and size == windows * window
 
     def along(self, number: int) -> WindowDimension:
         low, high = self.padding[2 * number : 2 * number + 2]
@@ -67,14 +67,14 @@ def _go_over_image(
     """
     for number, window in enumerate(windows.sizes):
         dim = number + 1
-        size, made = factors.operands[0][dim], factors.results[0][dim]
+        size, result_size = factors.operands[0][dim], factors.results[0][dim]
         of_kernel = None if kernel is None else kernel + number
-        if windows.are_disjoint(number, size, made):
-            factors.add(made, (dim,), (dim,))
-            factors.add(window, (dim, of_kernel), kind="whole")
+        if windows.are_disjoint(number, size, result_size):
+            factors.add(result_size, (dim,), (dim,))
+            factors.add(window, (dim, of_kernel), kind="need_replication")
             continue
-        read = windows.along(number).over(size, made, fill)
-        factors.add(made if read else size, (dim,), (dim,), "permuted", windows=[read])
+        read = windows.along(number).over(size, result_size, fill)
+        factors.add(result_size if read else size, (dim,), (dim,), "permuted", windows=[read])
 
 
 def _zero_padding(query: Query) -> Reduction | None:
@@ -95,7 +95,7 @@ def _is_zero(value: ir.Value) -> bool:
 
 def _summed(query: Query) -> Kind:
     """The kind of the input channels' factor: a sum if the bias is zero, else whole."""
-    return "sum" if _is_zero(query.op.operands[2]) else "whole"
+    return "sum" if _is_zero(query.op.operands[2]) else "need_replication"
 
 
 def _bias(query: Query) -> int | None:

@@ -46,7 +46,7 @@ _ON_ALL_DEVICES = ("all_reduce", "collective_broadcast", "collective_permute", "
 
 RECORDS: dict[str, OpRecord] = {
     **alike("stablehlo", _ELEMENTWISE, OpRecord(data_movement.elementwise)),
-    **alike("stablehlo", _ON_ALL_DEVICES, OpRecord(data_movement.all_whole)),
+    **alike("stablehlo", _ON_ALL_DEVICES, OpRecord(data_movement.all_replicated)),
     "stablehlo.add": OpRecord(data_movement.elementwise, partial=adds),
     "stablehlo.all_gather": OpRecord(collective_rules.changing("all_gather_dim")),
     "stablehlo.all_to_all": OpRecord(

@@ -10,10 +10,13 @@ from __future__ import annotations
 from typing import Literal
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.scalar_expressions import Term, commuted, made
+from shard_dialect.ir.scalar_expressions import Term, commuted, yielded_terms
 from shard_dialect.ir.walk import body
 
-_FOUND: dict[Literal["max", "min"], Term] = {"max": ("lt", "b", "a"), "min": ("lt", "a", "b")}
+_SMALLER_INDEX: dict[Literal["max", "min"], Term] = {
+    "max": ("lt", "b", "a"),
+    "min": ("lt", "a", "b"),
+}
 """The condition for `a`, of two elements `a` and `b`, to be found."""
 
 
@@ -25,8 +28,8 @@ def search_kind(op: ir.Operation) -> Literal["max", "min"] | None:
     if len(op.operands) != 4:
         return None
     element = op.operands[0].type.element_type
-    joined = made(body(op), ("a", "i", "b", "j"))
-    for kind, is_found in _FOUND.items():
+    joined = yielded_terms(body(op), ("a", "i", "b", "j"))
+    for kind, is_found in _SMALLER_INDEX.items():
         if joined == _searching(is_found, is_float=isinstance(element, ir.FloatType)):
             return kind
     return None

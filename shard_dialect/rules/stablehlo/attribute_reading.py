@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shard_dialect.ir.bindings import ir, part
+from shard_dialect.ir.bindings import ir, submodule
 
 
 def numbers(op: ir.Operation, name: str, kind: str) -> Any:
     """The attribute `name` as the bindings' class `kind`, with a field for each of its lists."""
-    return getattr(part("_mlir_libs._stablehlo"), kind)(op.attributes[name])
+    return getattr(submodule("_mlir_libs._stablehlo"), kind)(op.attributes[name])
 
 
 def integers(op: ir.Operation, name: str, default: Sequence[int] = ()) -> list[int]:

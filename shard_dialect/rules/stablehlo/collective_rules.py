@@ -18,7 +18,9 @@ from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attribute_reading import integer
 
 
-def changing(*names: str, staying: Kind = "whole") -> Callable[[Query], ShardingRule | None]:
+def changing(
+    *names: str, staying: Kind = "need_replication"
+) -> Callable[[Query], ShardingRule | None]:
     """A rule function for collectives that change the dimensions given by attributes `names`.
 
     The other dimensions have a factor of kind `staying`.
@@ -26,15 +28,15 @@ def changing(*names: str, staying: Kind = "whole") -> Callable[[Query], Sharding
 
     def rule(query: Query) -> ShardingRule | None:
         factors = Factors(query)
-        shape, made = factors.operands[0], factors.results[0]
+        shape, result = factors.operands[0], factors.results[0]
         changed = dict.fromkeys(integer(query.op, name) for name in names)
         operands, results = len(factors.operands), len(factors.results)
         for dim, size in enumerate(shape):
             if dim not in changed:
                 factors.add_to_all(dim, size, staying)
         for dim in changed:
-            factors.add(shape[dim], (dim,) * operands, (), "whole")
-            factors.add(made[dim], (), (dim,) * results, "whole")
+            factors.add(shape[dim], (dim,) * operands, (), "need_replication")
+            factors.add(result[dim], (), (dim,) * results, "need_replication")
         return factors.rule()
 
     return rule

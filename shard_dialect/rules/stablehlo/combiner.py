@@ -36,13 +36,15 @@ def combiner(op: ir.Operation, count: int) -> Reduction | None:
     `None` if the region computes something else, or combines pairs by different reductions.
     """
     block = body(op)
-    made = list(operations(block)[-1].operands)
+    returned = list(operations(block)[-1].operands)
     arguments = list(block.arguments)
-    found = {
+    reductions = {
         _joining(value, pair)
-        for value, pair in zip(made, zip(arguments, arguments[count:], strict=False), strict=True)
+        for value, pair in zip(
+            returned, zip(arguments, arguments[count:], strict=False), strict=True
+        )
     }
-    return found.pop() if len(found) == 1 else None
+    return reductions.pop() if len(reductions) == 1 else None
 
 
 def _joining(value: ir.Value, pair: tuple[ir.Value, ir.Value]) -> Reduction | None:
@@ -54,21 +56,21 @@ def _joining(value: ir.Value, pair: tuple[ir.Value, ir.Value]) -> Reduction | No
         return None
     name, element = owner.operation.name, value.type.element_type
     if isinstance(element, ir.IntegerType):
-        found = _OF_BITS.get(name) or (_OF_ONE_BIT.get(name) if element.width == 1 else None)
-        if found is not None:
-            return found
+        reduction = _OF_BITS.get(name) or (_OF_ONE_BIT.get(name) if element.width == 1 else None)
+        if reduction is not None:
+            return reduction
     if isinstance(element, ir.ComplexType) and name in ("stablehlo.maximum", "stablehlo.minimum"):
         return None  # StableHLO compares the real parts first
-    return _COMBINERS.get(name) if can_be_added_up(element) else None
+    return _COMBINERS.get(name) if is_additive(element) else None
 
 
-def can_be_added_up(element: ir.Type) -> bool:
+def is_additive(element: ir.Type) -> bool:
     """Whether partial sums add up to the sum: not for i1, whose addition is `or`."""
     if isinstance(element, ir.IntegerType):
         return element.width > 1
     return isinstance(element, (ir.FloatType, ir.ComplexType))
 
 
-def may_start_often(kind: Reduction, inits: Iterable[ir.Value]) -> bool:
+def may_repeat_inits(kind: Reduction, inits: Iterable[ir.Value]) -> bool:
     """Whether `kind` still combines partial results if every device starts from `inits`."""
     return kind in _REPEATABLE or all(is_identity(kind, init) for init in inits)

@@ -13,7 +13,7 @@ from functools import partial
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
-from shard_dialect.rules.stablehlo.data_movement import alike, all_whole, of_matrices
+from shard_dialect.rules.stablehlo.data_movement import alike, all_replicated, of_matrices
 
 
 def custom_call(query: Query) -> ShardingRule | None:
@@ -36,8 +36,8 @@ def eigh(query: Query) -> ShardingRule | None:
     factors = _batched(query)
     shape = factors.operands[0]
     row, column = len(shape) - 2, len(shape) - 1
-    factors.add(shape[row], (row,), (row,), "whole")
-    factors.add(shape[column], (column,), (column, row), "whole")
+    factors.add(shape[row], (row,), (row,), "need_replication")
+    factors.add(shape[column], (column,), (column, row), "need_replication")
     return factors.rule()
 
 
@@ -46,9 +46,9 @@ def qr(query: Query) -> ShardingRule | None:
     factors = _batched(query)
     shape, other = factors.operands[0], factors.results[1]
     row, column = len(shape) - 2, len(shape) - 1
-    factors.add(shape[row], (row,), (row,), "whole")
-    factors.add(shape[column], (column,), (column,), "whole")
-    factors.add(other[row], (), (None, row), "whole")
+    factors.add(shape[row], (row,), (row,), "need_replication")
+    factors.add(shape[column], (column,), (column,), "need_replication")
+    factors.add(other[row], (), (None, row), "need_replication")
     return factors.rule()
 
 
@@ -57,9 +57,9 @@ def householder_product(query: Query) -> ShardingRule | None:
     factors = _batched(query)
     shape, taus = factors.operands
     row, column = len(shape) - 2, len(shape) - 1
-    factors.add(shape[row], (row,), (row,), "whole")
-    factors.add(shape[column], (column,), (column,), "whole")
-    factors.add(taus[row], (None, row), (), "whole")
+    factors.add(shape[row], (row,), (row,), "need_replication")
+    factors.add(shape[column], (column,), (column,), "need_replication")
+    factors.add(taus[row], (None, row), (), "need_replication")
     return factors.rule()
 
 
@@ -74,27 +74,27 @@ def _batched(query: Query) -> Factors:
 def top_k(query: Query) -> ShardingRule | None:
     """The largest elements along the last dimension, which is whole."""
     factors = Factors(query)
-    shape, made = factors.operands[0], factors.results[0]
-    if len(shape) != len(made):
+    shape, result = factors.operands[0], factors.results[0]
+    if len(shape) != len(result):
         return None
     for dim, size in enumerate(shape):
-        kind: Kind = "passed" if dim < len(shape) - 1 else "whole"
-        factors.add_to_all(dim, size, kind, blocked=size != made[dim])
+        kind: Kind = "passed" if dim < len(shape) - 1 else "need_replication"
+        factors.add_to_all(dim, size, kind, blocked=size != result[dim])
     return factors.rule()
 
 
 def approximate_top_k(query: Query) -> ShardingRule | None:
     """The largest elements along one dimension, which is unknown if no dimension shrinks."""
     factors = Factors(query)
-    shape, made = factors.operands[0], factors.results[0]
-    if len(shape) != len(made):
+    shape, result = factors.operands[0], factors.results[0]
+    if len(shape) != len(result):
         return None
-    for dim, (size, kept) in enumerate(zip(shape, made, strict=True)):
+    for dim, (size, kept) in enumerate(zip(shape, result, strict=True)):
         if size == kept:
-            factors.add_to_all(dim, size, "whole" if shape == made else "passed")
+            factors.add_to_all(dim, size, "need_replication" if shape == result else "passed")
         else:
-            factors.add(size, (dim, dim), (), "whole")
-            factors.add(kept, (), (dim, dim), "whole", blocked=True)
+            factors.add(size, (dim, dim), (), "need_replication")
+            factors.add(kept, (), (dim, dim), "need_replication", blocked=True)
     return factors.rule()
 
 
@@ -107,7 +107,7 @@ def combine_words(query: Query) -> ShardingRule | None:
     if not makes_state:
         return alike(query)
     factors = Factors(query)
-    factors.add_to_all(0, factors.results[0][0], "whole", blocked=True)
+    factors.add_to_all(0, factors.results[0][0], "need_replication", blocked=True)
     return factors.rule()
 
 
@@ -147,7 +147,7 @@ _TARGETS: dict[str, Callable[[Query], ShardingRule | None]] = {
             "_SPMDInternalOp_Wrap",
             "xla.megascale.provide_metadata",
         ),
-        all_whole,
+        all_replicated,
     ),
     "Eigh": eigh,
     "ProductOfElementaryHouseholderReflectors": householder_product,

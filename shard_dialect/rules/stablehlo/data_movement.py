@@ -16,7 +16,7 @@ from functools import partial
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.building.reductions import left_alone_by
+from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.rules.concatenation import joined_along, partition_joined
@@ -50,11 +50,11 @@ def alike(query: Query, needed: int | None = 0, role: Role = "other") -> Shardin
     shape = factors.results[0]
     free = 0 if needed is None else len(shape) - needed
     for dim, size in enumerate(shape):
-        factors.add_to_all(dim, size, "passed" if dim < free else "whole")
+        factors.add_to_all(dim, size, "passed" if dim < free else "need_replication")
     return factors.rule(role)
 
 
-all_whole = partial(alike, needed=None)
+all_replicated = partial(alike, needed=None)
 of_matrices = partial(alike, needed=2)
 
 
@@ -66,9 +66,9 @@ def bitcast_convert(query: Query) -> ShardingRule | None:
     for dim in range(common):
         factors.add_to_all(dim, source[dim])
     if len(target) > common:
-        factors.add(target[-1], (), (common,), "whole")
+        factors.add(target[-1], (), (common,), "need_replication")
     elif len(source) > common:
-        factors.add(source[-1], (common,), (), "whole")
+        factors.add(source[-1], (common,), (), "need_replication")
     return factors.rule("elementwise" if source == target else "other")
 
 
@@ -114,7 +114,7 @@ def concatenate(query: Query) -> ShardingRule | None:
     The joined dimension is whole, or permuted if all operands are slices (one tensor rolled around,
     say).
     """
-    kind: Kind = "permuted" if _rolls(list(query.op.operands)) else "whole"
+    kind: Kind = "permuted" if _rolls(list(query.op.operands)) else "need_replication"
     return joined_along(query, integer(query.op, "dimension"), kind, "other")
 
 
@@ -143,11 +143,11 @@ def slice_(query: Query) -> ShardingRule | None:
     """Dimensions taken in full pass; sliced ones are permuted, and read in windows."""
     factors = Factors(query)
     begins, strides = (integers(query.op, name) for name in ("start_indices", "strides"))
-    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
-        if size == made:
+    for dim, (size, sliced) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
+        if size == sliced:
             factors.add_to_all(dim, size)
         else:
-            read = Windows(size, made, strides[dim], 1, -begins[dim])
+            read = Windows(size, sliced, strides[dim], 1, -begins[dim])
             factors.add_to_all(dim, size, "permuted", windows=[read])
     return factors.rule()
 
@@ -170,13 +170,13 @@ def pad(query: Query) -> ShardingRule | None:
     Padded ones are read in windows if the padding value is the identity of a reduction.
     """
     factors = Factors(query)
-    fill = left_alone_by(query.op.operands[1])
+    fill = reduction_with_identity(query.op.operands[1])
     lows, highs, between = (integers(query.op, name) for name in _PADDING)
-    for dim, (size, made) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
-        if size == made and not lows[dim] and not highs[dim]:
+    for dim, (size, padded) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
+        if size == padded and not lows[dim] and not highs[dim]:
             factors.add_to_all(dim, size)
         else:
-            read = inside(Windows(size, made, 1, 1, lows[dim], between[dim] + 1, fill))
+            read = inside(Windows(size, padded, 1, 1, lows[dim], between[dim] + 1, fill))
             factors.add_to_all(dim, size, "permuted", windows=[read])
     return factors.rule()
 

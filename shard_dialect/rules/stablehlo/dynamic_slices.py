@@ -20,7 +20,7 @@ from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors
 from shard_dialect.rules.partitioned_op import PartitionedOp, Shard
 from shard_dialect.rules.query import Query
-from shard_dialect.rules.stablehlo.combiner import can_be_added_up
+from shard_dialect.rules.stablehlo.combiner import is_additive
 from shard_dialect.rules.stablehlo.index_arithmetic import (
     clamped,
     converted,
@@ -35,13 +35,15 @@ from shard_dialect.rules.stablehlo.index_arithmetic import (
 def dynamic_slice(query: Query) -> ShardingRule | None:
     """Dimensions taken in full pass. A sliced one is a sum over the operand's shards."""
     factors = Factors(query)
-    is_sum = can_be_added_up(query.op.results[0].type.element_type)
-    for dim, (size, taken) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
-        if size == taken:
+    is_sum = is_additive(query.op.results[0].type.element_type)
+    for dim, (size, slice_size) in enumerate(
+        zip(factors.operands[0], factors.results[0], strict=True)
+    ):
+        if size == slice_size:
             factors.add_to_all(dim, size)
         else:
-            factors.add(size, (dim,), (), "sum" if is_sum else "whole")
-            factors.add(taken, (), (dim,), "whole")
+            factors.add(size, (dim,), (), "sum" if is_sum else "need_replication")
+            factors.add(slice_size, (), (dim,), "need_replication")
     return factors.rule("forward")
 
 
@@ -53,7 +55,7 @@ def dynamic_update_slice(query: Query) -> ShardingRule | None:
             factors.add_to_all(dim, size)
         else:
             factors.add(size, (dim,), (dim,))
-            factors.add(new, (None, dim), (), "whole")
+            factors.add(new, (None, dim), (), "need_replication")
     return factors.rule("forward")
 
 
@@ -73,10 +75,10 @@ def partition_dynamic_update_slice(partitioned: PartitionedOp) -> None:
         return
     result.set_type(op.operands[0].type)
     with ir.InsertionPoint.after(op), op.location:
-        parts = [result]
+        slices = [result]
         for dim in roomy:
-            parts.append(sliced(parts[-1], dim, update.shape[dim], partitioned.result.shape[dim]))
-    result.replace_all_uses_except(parts[-1], parts[1].owner.operation)
+            slices.append(sliced(slices[-1], dim, update.shape[dim], partitioned.result.shape[dim]))
+    result.replace_all_uses_except(slices[-1], slices[1].owner.operation)
 
 
 def _make_room(partitioned: PartitionedOp, slices: Shard, first: int) -> list[int]:
@@ -85,15 +87,15 @@ def _make_room(partitioned: PartitionedOp, slices: Shard, first: int) -> list[in
     The operands from `first` on are the offsets, which become offsets in the padded shard.
     """
     op, shard = partitioned.op, partitioned.operand(0)
-    sizes = list(enumerate(slices.whole))
-    split = [dim for dim, size in sizes if shard.is_split(dim) and size != shard.whole[dim]]
+    sizes = list(enumerate(slices.global_shape))
+    split = [dim for dim, size in sizes if shard.is_split(dim) and size != shard.global_shape[dim]]
     if not split:
         return []
     with ir.InsertionPoint(op), op.location:
         rooms = [size if dim in split else 0 for dim, size in sizes]
         op.operands[0] = padded(op.operands[0], rooms)
         for dim, size in sizes:
-            begin = _clamped(op.operands[first + dim], shard.whole[dim] - size)
+            begin = _clamped(op.operands[first + dim], shard.global_shape[dim] - size)
             if dim in split:
                 here = joined(begin, reshaped(shard.begin(dim), []), "subtract")
                 begin = joined(here, repeated(size, here.type), "add")

@@ -18,7 +18,7 @@ from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attribute_reading import numbers
-from shard_dialect.rules.stablehlo.combiner import can_be_added_up, combiner
+from shard_dialect.rules.stablehlo.combiner import combiner, is_additive
 
 
 @dataclass(frozen=True)
@@ -43,27 +43,27 @@ class Numbers:
     @classmethod
     def of_gather(cls, op: ir.Operation) -> Numbers:
         """The dimension numbers of a `gather`."""
-        given = numbers(op, "dimension_numbers", "GatherDimensionNumbers")
+        dims = numbers(op, "dimension_numbers", "GatherDimensionNumbers")
         return cls(
-            given.offset_dims,
-            given.collapsed_slice_dims,
-            given.operand_batching_dims,
-            given.start_indices_batching_dims,
-            given.start_index_map,
-            given.index_vector_dim,
+            dims.offset_dims,
+            dims.collapsed_slice_dims,
+            dims.operand_batching_dims,
+            dims.start_indices_batching_dims,
+            dims.start_index_map,
+            dims.index_vector_dim,
         )
 
     @classmethod
     def of_scatter(cls, op: ir.Operation) -> Numbers:
         """The dimension numbers of a `scatter`."""
-        given = numbers(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
+        dims = numbers(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
         return cls(
-            given.update_window_dims,
-            given.inserted_window_dims,
-            given.input_batching_dims,
-            given.scatter_indices_batching_dims,
-            given.scattered_dims_to_operand_dims,
-            given.index_vector_dim,
+            dims.update_window_dims,
+            dims.inserted_window_dims,
+            dims.input_batching_dims,
+            dims.scatter_indices_batching_dims,
+            dims.scattered_dims_to_operand_dims,
+            dims.index_vector_dim,
         )
 
     def windows(self, rank: int) -> dict[int, int]:
@@ -86,14 +86,14 @@ def gather(query: Query) -> ShardingRule | None:
     """The rule of a gather: a looked-up dimension is a sum, to which other shards add zeros."""
     factors = Factors(query)
     (operand, indices), slices = factors.operands, factors.results[0]
-    given = Numbers.of_gather(query.op)
-    can_be_split = can_be_added_up(query.op.results[0].type.element_type)
-    looked_up: Collection[int] = given.indexed if can_be_split else ()
+    dims = Numbers.of_gather(query.op)
+    can_be_split = is_additive(query.op.results[0].type.element_type)
+    looked_up: Collection[int] = dims.indexed if can_be_split else ()
 
     def add_looked_up(dim: int) -> None:
-        factors.add(operand[dim], (dim,), (), "sum" if dim in looked_up else "whole")
+        factors.add(operand[dim], (dim,), (), "sum" if dim in looked_up else "need_replication")
 
-    windows, batches = given.windows(len(operand)), given.batches(slices, indices)
+    windows, batches = dims.windows(len(operand)), dims.batches(slices, indices)
     for dim, size in enumerate(slices):
         if dim in batches:
             factors.add(size, batches[dim], (dim,))
@@ -101,13 +101,15 @@ def gather(query: Query) -> ShardingRule | None:
             factors.add(size, (windows[dim],), (dim,))
         elif size == 1:
             add_looked_up(windows[dim])
-            factors.add(size, (), (dim,), "whole")
+            factors.add(size, (), (dim,), "need_replication")
         else:
-            factors.add(operand[windows[dim]], (windows[dim],), (dim,), "whole", blocked=True)
-    for dim in given.dropped:
+            factors.add(
+                operand[windows[dim]], (windows[dim],), (dim,), "need_replication", blocked=True
+            )
+    for dim in dims.dropped:
         add_looked_up(dim)
-    if given.index_vector < len(indices):
-        factors.add(indices[given.index_vector], (None, given.index_vector), (), "whole")
+    if dims.index_vector < len(indices):
+        factors.add(indices[dims.index_vector], (None, dims.index_vector), (), "need_replication")
     return factors.rule()
 
 
@@ -119,8 +121,8 @@ def scatter(query: Query) -> ShardingRule | None:
     factors = Factors(query)
     count = len(factors.results)
     operand, indices, slices = (factors.operands[number] for number in (0, count, count + 1))
-    given = Numbers.of_scatter(query.op)
-    windows, batches = given.windows(len(operand)), given.batches(slices, indices)
+    scatter_dims = Numbers.of_scatter(query.op)
+    windows, batches = scatter_dims.windows(len(operand)), scatter_dims.batches(slices, indices)
     joined = combiner(query.op, count)
 
     def add(
@@ -132,19 +134,31 @@ def scatter(query: Query) -> ShardingRule | None:
     for dim, size in enumerate(slices):
         if dim in batches:
             of_operand, of_indices = batches[dim]
-            kind: Kind = joined or "whole" if of_operand is None else "passed"
+            kind: Kind = joined or "need_replication" if of_operand is None else "passed"
             add(size, of_operand, of_indices, dim, kind)
             continue
         of_operand = windows[dim]
         if operand[of_operand] == size:
             # An index past 0 would push a part of the slice over the edge.
-            is_moved = of_operand in given.indexed
-            add(size, of_operand, None, dim, "whole" if is_moved else "passed")
+            is_moved = of_operand in scatter_dims.indexed
+            add(size, of_operand, None, dim, "need_replication" if is_moved else "passed")
         else:
-            add(operand[of_operand], of_operand, None, None, "whole")
-            add(size, None, None, dim, "whole")
-    for dim in given.dropped:
-        add(operand[dim], dim, None, None, "passed" if dim in given.indexed else "whole")
-    if given.index_vector < len(indices):
-        add(indices[given.index_vector], None, given.index_vector, None, "whole")
+            add(operand[of_operand], of_operand, None, None, "need_replication")
+            add(size, None, None, dim, "need_replication")
+    for dim in scatter_dims.dropped:
+        add(
+            operand[dim],
+            dim,
+            None,
+            None,
+            "passed" if dim in scatter_dims.indexed else "need_replication",
+        )
+    if scatter_dims.index_vector < len(indices):
+        add(
+            indices[scatter_dims.index_vector],
+            None,
+            scatter_dims.index_vector,
+            None,
+            "need_replication",
+        )
     return factors.rule(inits=tuple(range(count)) if joined else ())

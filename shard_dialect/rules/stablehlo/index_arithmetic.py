@@ -110,7 +110,7 @@ def sliced(value: ir.Value, dim: int, begin: int, size: int) -> ir.Value:
     return create("stablehlo.slice", [type_], [value], attributes).results[0]
 
 
-def taken(value: ir.Value, dim: int, index: int) -> ir.Value:
+def element_at(value: ir.Value, dim: int, index: int) -> ir.Value:
     """The slice at `index` along a dimension, without that dimension."""
     shape = list(value.type.shape)
     return reshaped(sliced(value, dim, index, 1), [*shape[:dim], *shape[dim + 1 :]])

@@ -30,22 +30,22 @@ def triangular_solve(query: Query) -> ShardingRule | None:
     shared_b, shared_x = (last, first) if is_left == transposed else (first, last)
     side, other = (first, last) if is_left else (last, first)
     if not is_left:
-        factors.add(b[other], (None, other), (other,), "whole")
-    factors.add(a[shared_b], (shared_b, side), (), "whole")
+        factors.add(b[other], (None, other), (other,), "need_replication")
+    factors.add(a[shared_b], (shared_b, side), (), "need_replication")
     if is_left:
-        factors.add(b[other], (None, other), (other,), "whole")
-    factors.add(a[shared_x], (shared_x, None), (side,), "whole")
+        factors.add(b[other], (None, other), (other,), "need_replication")
+    factors.add(a[shared_x], (shared_x, None), (side,), "need_replication")
     return factors.rule()
 
 
 def fft(query: Query) -> ShardingRule | None:
     """The transformed dimensions, the last ones, are whole; a real transform resizes the last."""
     factors = Factors(query)
-    shape, made = factors.operands[0], factors.results[0]
+    shape, result = factors.operands[0], factors.results[0]
     batch = len(shape) - len(integers(query.op, "fft_length"))
     for dim, size in enumerate(shape):
-        kind: Kind = "passed" if dim < batch else "whole"
-        factors.add_to_all(dim, size, kind, blocked=size != made[dim] and dim == len(shape) - 1)
+        kind: Kind = "passed" if dim < batch else "need_replication"
+        factors.add_to_all(dim, size, kind, blocked=size != result[dim] and dim == len(shape) - 1)
     return factors.rule()
 
 
@@ -57,7 +57,7 @@ def sort(query: Query) -> ShardingRule | None:
     is_alone = all(size == 1 for dim, size in enumerate(shape) if dim != along)
     for dim, size in enumerate(shape):
         if dim == along:
-            factors.add_to_all(dim, size, "whole", blocked=is_alone)
+            factors.add_to_all(dim, size, "need_replication", blocked=is_alone)
         else:
             factors.add_to_all(dim, size)
     return factors.rule()
@@ -70,7 +70,7 @@ def batch_norm_inference(query: Query) -> ShardingRule | None:
 
 def batch_norm(query: Query) -> ShardingRule | None:
     """Training, and its gradient: features pass, the elements of a feature are whole."""
-    return _batch_norm(query, "whole")
+    return _batch_norm(query, "need_replication")
 
 
 def _batch_norm(query: Query, elements: Kind) -> ShardingRule | None:
@@ -92,7 +92,7 @@ def rng(query: Query) -> ShardingRule | None:
     """All dimensions are whole, since a value drawn depends on its index."""
     factors = Factors(query)
     for dim, size in enumerate(factors.results[0]):
-        factors.add(size, (), (dim,), "whole")
+        factors.add(size, (), (dim,), "need_replication")
     return factors.rule()
 
 
@@ -100,7 +100,7 @@ def rng_bit_generator(query: Query) -> ShardingRule | None:
     """As `rng`; the generator's state is whole too."""
     factors = Factors(query)
     for dim, size in enumerate(factors.operands[0]):
-        factors.add(size, (dim,), (dim, None), "whole", blocked=True)
+        factors.add(size, (dim,), (dim, None), "need_replication", blocked=True)
     for dim, size in enumerate(factors.results[1]):
-        factors.add(size, (), (None, dim), "whole")
+        factors.add(size, (), (None, dim), "need_replication")
     return factors.rule()

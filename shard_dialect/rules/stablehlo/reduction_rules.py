@@ -16,7 +16,7 @@ from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.partitioned_op import PartitionedOp
 from shard_dialect.rules.query import Query
 from shard_dialect.rules.stablehlo.attribute_reading import integers
-from shard_dialect.rules.stablehlo.combiner import combiner, may_start_often
+from shard_dialect.rules.stablehlo.combiner import combiner, may_repeat_inits
 from shard_dialect.rules.stablehlo.window_attributes import windows_of, write_padding
 from shard_dialect.rules.window_shards import WindowDimension, padding_of
 
@@ -28,7 +28,7 @@ def reduce(query: Query) -> ShardingRule | None:
     gone = integers(query.op, "dimensions")
     joined = combiner(query.op, count)
     inits = list(query.op.operands)[count:]
-    kind: Kind = joined if joined and may_start_often(joined, inits) else "whole"
+    kind: Kind = joined if joined and may_repeat_inits(joined, inits) else "need_replication"
     kept = 0
     for dim, size in enumerate(factors.operands[0]):
         if dim in gone:
@@ -49,14 +49,14 @@ def reduce_window(query: Query) -> ShardingRule | None:
     count = len(factors.results)
     joined = combiner(query.op, count)
     inits = list(query.op.operands)[count:]
-    fill = joined if joined and may_start_often(joined, inits) else None
+    fill = joined if joined and may_repeat_inits(joined, inits) else None
     for dim, along in enumerate(_windows(query.op)):
-        size, made = factors.operands[0][dim], factors.results[0][dim]
+        size, result_size = factors.operands[0][dim], factors.results[0][dim]
         if along.are_elements:
-            factors.add_to_all(dim, made)
+            factors.add_to_all(dim, result_size)
         else:
-            read = along.over(size, made, fill)
-            factors.add_to_all(dim, made, "permuted", windows=[read] * count)
+            read = along.over(size, result_size, fill)
+            factors.add_to_all(dim, result_size, "permuted", windows=[read] * count)
     return factors.rule()
 
 
@@ -73,12 +73,12 @@ def select_and_scatter(query: Query) -> ShardingRule | None:
     """Dimensions with windows: permuted in operand and result, and whole in the source."""
     factors = Factors(query)
     operand, source = factors.operands[:2]
-    beside = _windows(query.op)
+    windows_by_dim = _windows(query.op)
     for dim, (size, windows) in enumerate(zip(operand, source, strict=True)):
-        if beside[dim].are_elements:
+        if windows_by_dim[dim].are_elements:
             factors.add_to_all(dim, size)
         else:
-            factors.add(windows, (None, dim), (), "whole")
+            factors.add(windows, (None, dim), (), "need_replication")
             factors.add(size, (dim,), (dim,), "permuted")
     return factors.rule()
 

@@ -42,8 +42,8 @@ class OwnFolder:
     @contextmanager
     def below(self, name: str) -> Iterator[OwnFolder]:
         """Open a folder in this one, as `opened` does."""
-        with _opened(self.path / name, name, self.handle) as found:
-            yield found
+        with _opened(self.path / name, name, self.handle) as folder:
+            yield folder
 
     def read(self, name: str, most: int) -> bytes:
         """Return a file's bytes.
@@ -83,8 +83,8 @@ class OwnFolder:
 @contextmanager
 def opened(path: Path) -> Iterator[OwnFolder]:
     """Open the folder for the `with` body. Raises `OSError` if there is none, or `NotOwnError`."""
-    with _opened(path, str(path), None) as found:
-        yield found
+    with _opened(path, str(path), None) as folder:
+        yield folder
 
 
 @contextmanager

@@ -33,7 +33,7 @@ import platformdirs
 
 from shard_dialect.codegen.machine_code import Code, Engine, SharedLibrary
 from shard_dialect.errors import Diagnostic
-from shard_dialect.ir.bindings import part
+from shard_dialect.ir.bindings import submodule
 from shard_dialect.ir.diagnostics import give, listening
 from shard_dialect.runtime.cache.own_folder import NotOwnError, OwnFolder, opened
 from shard_dialect.runtime.cache.typed_json import MisfitError, from_json, to_json
@@ -47,7 +47,7 @@ _ABANDONED = 3600.0
 _ENTRY = re.compile(r"shard-[0-9a-f]{64}\.(so|json)")
 _BEGUN = re.compile(r"shard-[0-9a-f]{16}\.tmp")
 _LIBRARY, _DESCRIBED = "code.so", "code.json"
-_MADE = (_LIBRARY, _DESCRIBED, "code.o")
+_FILES = (_LIBRARY, _DESCRIBED, "code.o")
 """The files in the temporary folder of an entry."""
 
 
@@ -61,15 +61,15 @@ class _Known:
     """The description of the code, without the program's calls."""
     calls: tuple[str, ...]
     """The names of the collectives that the program calls."""
-    told: tuple[Diagnostic, ...]
+    diagnostics: tuple[Diagnostic, ...]
     """The warnings of the compilation."""
 
     @classmethod
-    def of(cls, code: Code, library: bytes, told: Iterable[Diagnostic]) -> _Known:
+    def of(cls, code: Code, library: bytes, diagnostics: Iterable[Diagnostic]) -> _Known:
         names = {id(site): name for name, site in code.program.sites.items()}
         calls = tuple(names[id(site)] for site in code.program.calls)
         bare = replace(code, program=replace(code.program, calls=()))
-        return cls(sha256(library).hexdigest(), bare, calls, tuple(told))
+        return cls(sha256(library).hexdigest(), bare, calls, tuple(diagnostics))
 
     @classmethod
     def read(cls, text: bytes) -> _Known:
@@ -84,7 +84,7 @@ class _Known:
         known = to_json(self)
         return json.dumps({"digest": _digest(known), "known": known}).encode()
 
-    def whole(self) -> Code:
+    def with_calls(self) -> Code:
         """The description of the code, with the program's calls."""
         sites = self.code.program.sites
         return replace(
@@ -106,7 +106,7 @@ class Cache:
 
     folder: Path
     parts: tuple[str | bytes, ...] = ()
-    _said: list[str] = field(default_factory=list, compare=False)
+    _warnings: list[str] = field(default_factory=list, compare=False)
 
     @classmethod
     def of_user(cls, parts: Iterable[str | bytes] = ()) -> Cache | None:
@@ -128,16 +128,16 @@ class Cache:
         The warnings of the compilation are repeated.
         """
         name = f"shard-{_key([*self.parts, *parts])}"
-        found = self._load(name)
-        if found is not None:
-            made, told = found
-            for each in told:
+        entry = self._load(name)
+        if entry is not None:
+            executable, diagnostics = entry
+            for each in diagnostics:
                 give(each)
-            return made
+            return executable
         with listening() as heard:
-            made = compile_it()
-        self._store(name, made, heard)
-        return made
+            executable = compile_it()
+        self._store(name, executable, heard)
+        return executable
 
     def _load(self, name: str) -> tuple[Executable, tuple[Diagnostic, ...]] | None:
         try:
@@ -163,10 +163,10 @@ class Cache:
 
     def _say(self, error: NotOwnError) -> None:
         """Warn once that a folder is not used."""
-        if not self._said:
+        if not self._warnings:
             soft_constraint = f"make it yours alone, or name another folder with {VARIABLE}"
             give(Diagnostic("warning", f"what is kept is not used: {error}: {soft_constraint}"))
-            self._said.append(str(error))
+            self._warnings.append(str(error))
 
 
 _loaded: WeakValueDictionary[int, Executable] = WeakValueDictionary()
@@ -178,26 +178,28 @@ def _load(folder: OwnFolder, name: str) -> tuple[Executable, tuple[Diagnostic, .
     known = _Known.read(folder.read(f"{name}.json", _MOST_DESCRIBED))
     if sha256(folder.read(f"{name}.so", _MOST_BYTES)).hexdigest() != known.library:
         raise ValueError("the library is another entry's")
-    code = known.whole()
+    code = known.with_calls()
     library = SharedLibrary(folder.fixed(f"{name}.so"))
-    made = _loaded.get(library.handle) or Executable.of(code, library)
-    if made.code != code:
+    executable = _loaded.get(library.handle) or Executable.of(code, library)
+    if executable.code != code:
         raise ValueError("it says something else of a library than before")
-    _loaded[library.handle] = made
-    return made, known.told
+    _loaded[library.handle] = executable
+    return executable, known.diagnostics
 
 
-def _store(folder: OwnFolder, name: str, made: Executable, told: Iterable[Diagnostic]) -> None:
-    if not isinstance(made.library, Engine):
+def _store(
+    folder: OwnFolder, name: str, executable: Executable, diagnostics: Iterable[Diagnostic]
+) -> None:
+    if not isinstance(executable.library, Engine):
         return
-    with _begun(folder) as beside:
-        if not made.library.write_library(beside.path / _LIBRARY):
+    with _begun(folder) as temporary:
+        if not executable.library.write_library(temporary.path / _LIBRARY):
             return
-        os.chmod(_LIBRARY, 0o600, dir_fd=beside.handle)  # the umask may let others write
-        known = _Known.of(made.code, beside.read(_LIBRARY, _MOST_BYTES), told)
-        beside.write(_DESCRIBED, known.write())
-        beside.move(_LIBRARY, folder, f"{name}.so")
-        beside.move(_DESCRIBED, folder, f"{name}.json")
+        os.chmod(_LIBRARY, 0o600, dir_fd=temporary.handle)  # the umask may let others write
+        known = _Known.of(executable.code, temporary.read(_LIBRARY, _MOST_BYTES), diagnostics)
+        temporary.write(_DESCRIBED, known.write())
+        temporary.move(_LIBRARY, folder, f"{name}.so")
+        temporary.move(_DESCRIBED, folder, f"{name}.json")
 
 
 @contextmanager
@@ -206,8 +208,8 @@ def _begun(folder: OwnFolder) -> Iterator[OwnFolder]:
     name = f"shard-{token_hex(8)}.tmp"
     os.mkdir(name, 0o700, dir_fd=folder.handle)
     try:
-        with folder.below(name) as beside:
-            yield beside
+        with folder.below(name) as temporary:
+            yield temporary
     finally:
         _remove(folder, name)
 
@@ -215,10 +217,10 @@ def _begun(folder: OwnFolder) -> Iterator[OwnFolder]:
 def _remove(folder: OwnFolder, name: str) -> None:
     """Remove a folder of `_begun`, unless it holds other files."""
     with suppress(OSError, NotOwnError):
-        with folder.below(name) as beside:
-            for each in _MADE:
+        with folder.below(name) as temporary:
+            for each in _FILES:
                 with suppress(FileNotFoundError):
-                    os.unlink(each, dir_fd=beside.handle)
+                    os.unlink(each, dir_fd=temporary.handle)
         os.rmdir(name, dir_fd=folder.handle)
 
 
@@ -252,7 +254,7 @@ def _key(parts: Iterable[str | bytes]) -> str:
 def _surroundings() -> tuple[str, ...]:
     """What compiles, and the processor that it compiles for."""
     package = Path(__file__).parents[2]
-    bindings = Path(part("_mlir_libs._mlir").__file__ or "")
+    bindings = Path(submodule("_mlir_libs._mlir").__file__ or "")
     files = [*sorted(package.rglob("*.py")), *sorted(bindings.parent.iterdir())]
     states = [(each, each.stat()) for each in files if each.is_file()]
     described = [f"{each}:{stat.st_size}:{stat.st_mtime_ns}" for each, stat in states]

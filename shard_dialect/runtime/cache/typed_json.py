@@ -42,8 +42,8 @@ def to_json(value: object) -> object:
     if isinstance(value, Sequence):
         return [to_json(each) for each in value]
     assert is_dataclass(value), f"a {type(value).__name__} has no JSON"
-    found = {each.name: to_json(getattr(value, each.name)) for each in fields(value)}
-    return {_IS: type(value).__name__, **found}
+    fields_written = {each.name: to_json(getattr(value, each.name)) for each in fields(value)}
+    return {_IS: type(value).__name__, **fields_written}
 
 
 def from_json(type_: Any, data: object) -> Any:
@@ -121,12 +121,12 @@ def _dataclass(type_: Any, data: object) -> Any:
         or data[_IS] != type_.__name__
     ):
         raise _misfit(data, type_)
-    found = {
+    values = {
         name: from_json(soft_constraint, data[name])
         for name, soft_constraint in soft_constraints.items()
     }
     try:
-        return type_(**found)
+        return type_(**values)
     except Exception as error:  # whatever its own checks raise
         raise MisfitError(f"no {type_.__name__}: {error}") from None
 

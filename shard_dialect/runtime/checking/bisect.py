@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from shard_dialect.codegen.array_types import Array, can_be_run
+from shard_dialect.codegen.array_types import Array, has_numpy_type
 from shard_dialect.codegen.lowered_program import find_function
 from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
 from shard_dialect.ir.bindings import ir
@@ -72,7 +72,7 @@ class Suspect:
     @classmethod
     def read(cls, source: Source, entry: str, sizes: Sizes, by: Judge | None = None) -> Suspect:
         """Raises a located `ShardError` for a program that is past the distributed form."""
-        with source.places():
+        with source.file_locations():
             module, _ = parsed(source, entry, sizes)
             with _silent():
                 run_pipeline(module, ",".join(_TO_DISTRIBUTED))
@@ -92,16 +92,16 @@ class Suspect:
 
         If no value differs, the process that has the reference, and speaks, reports that.
         """
-        with self.module.context, ir.Location.unknown(), self.source.places(), _silent():
+        with self.module.context, ir.Location.unknown(), self.source.file_locations(), _silent():
             note = Diagnostic("note", failure)
             count = len(_values(find_function(self.module.operation, self.entry)))
             for start in range(0, count, _AT_ONCE):
                 numbers = range(start, min(start + _AT_ONCE, count))
-                found = self._first_difference(numbers, inputs, world)
-                if found is not None:
-                    place, message = found
+                difference = self._first_difference(numbers, inputs, world)
+                if difference is not None:
+                    number, message = difference
                     function = find_function(self.module.operation, self.entry)
-                    value = ir.OpResult(_values(function)[place])
+                    value = ir.OpResult(_values(function)[number])
                     return error_at(value.owner.location, f"{_described(value)} {message}", note)
             where = self._elsewhere(reference, inputs) if reference else failure
             return ShardError(where, None, [note])
@@ -110,9 +110,9 @@ class Suspect:
         self, numbers: range, inputs: Sequence[Array], world: World
     ) -> tuple[int, str] | None:
         """The first value that differs on any device, by its index, and how."""
-        sharded = world.compile_local(self._giving(numbers, "partition"), self.entry)
+        sharded = world.compile_local(self._with_results(numbers, "partition"), self.entry)
         unsharded = judged_by(
-            self._giving(numbers, "erase-sharding").operation, self.entry, self.by
+            self._with_results(numbers, "erase-sharding").operation, self.entry, self.by
         )
         expected = Expected.of(unsharded, inputs)
         program = sharded.program
@@ -121,7 +121,7 @@ class Suspect:
         own = len(program.results) - len(numbers)
         wrong: dict[int, Compared] = {}
         for each in compared(program, expected, world.ranks, outputs):
-            if not each.found.passed and each.number >= own:
+            if not each.difference.passed and each.number >= own:
                 wrong.setdefault(each.number, each)
         # Devices may be in other processes: all need the same first index.
         firsts = [int(text) for text in world.share([str(min(wrong))] if wrong else [])]
@@ -131,13 +131,13 @@ class Suspect:
         messages = world.share([str(wrong[first])] if first in wrong else [])
         return numbers[first - own], messages[0]
 
-    def _giving(self, numbers: range, pipeline: str) -> ir.Module:
+    def _with_results(self, numbers: range, pipeline: str) -> ir.Module:
         """The program after `pipeline`, with the values numbered `places` as further results."""
         module = ir.Module.parse(self.module.operation.get_asm(enable_debug_info=True))
         keep_reached(module.operation, self.entry)  # callers have its old type
         function = find_function(module.operation, self.entry)
         shardings = Shardings.of(module.operation)
-        _give_too(function, [_values(function)[place] for place in numbers], shardings)
+        _add_results(function, [_values(function)[number_] for number_ in numbers], shardings)
         _write_all(module.operation, shardings)
         run_pipeline(module, pipeline)
         return module
@@ -194,25 +194,25 @@ def _values(function: ir.Operation) -> list[ir.Value]:
         for op in operations(body(function))
         if not build.is_constant(op) and op.name not in _UNWRITTEN
         for result in op.results
-        if _can_be_given(result.type)
+        if _can_be_result(result.type)
     ]
 
 
-def _can_be_given(type_: ir.Type) -> bool:
+def _can_be_result(type_: ir.Type) -> bool:
     if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
         return False
-    return can_be_run(type_.element_type)
+    return has_numpy_type(type_.element_type)
 
 
-def _give_too(function: ir.Operation, values: Sequence[ir.Value], shardings: Shardings) -> None:
+def _add_results(function: ir.Operation, values: Sequence[ir.Value], shardings: Shardings) -> None:
     """Return `values` as further results, reduced and without halos."""
     last = operations(body(function))[-1]
     with ir.InsertionPoint(last), last.location:
-        given = [_settled(value, shardings) for value in values]
+        added = [_settled(value, shardings) for value in values]
     results = boundary(function, "res_attrs") + [{} for _ in values]
     for end in returns_of(function):
         with ir.InsertionPoint(end), end.location:
-            build.create("func.return", [], [*end.operands, *given])
+            build.create("func.return", [], [*end.operands, *added])
         end.erase()
     update_type(function)
     set_boundary(function, "res_attrs", results)
@@ -231,12 +231,12 @@ def _settled(value: ir.Value, shardings: Shardings) -> ir.Value:
 def _write_all(module: ir.Operation, shardings: Shardings) -> None:
     """Initialize every tensor: uninitialized elements differ from device to device."""
     for op in walk(module):
-        if op.name not in _UNWRITTEN or op.operands or not _can_be_given(op.results[0].type):
+        if op.name not in _UNWRITTEN or op.operands or not _can_be_result(op.results[0].type):
             continue
         type_ = op.results[0].type
-        lies = shardings.of_type(type_)
-        reduction = lies.reduction if lies is not None and lies.partial else "sum"
+        sharding = shardings.of_type(type_)
+        reduction = sharding.reduction if sharding is not None and sharding.partial else "sum"
         with ir.InsertionPoint(op), op.location:
-            made = reductions.identity_tensor(reduction, type_)
-        op.results[0].replace_all_uses_with(made)
+            constant = reductions.identity_tensor(reduction, type_)
+        op.results[0].replace_all_uses_with(constant)
         op.erase()

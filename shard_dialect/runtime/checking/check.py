@@ -14,8 +14,8 @@ from shard_dialect.processes.supervise import doing
 from shard_dialect.runtime.checking.reference import Reference
 from shard_dialect.runtime.checking.tolerance import (
     Allowed,
+    Deviations,
     Difference,
-    Spread,
     compare,
     is_narrow,
     least_allowed,
@@ -50,14 +50,14 @@ class Verdict:
 
     def as_json(self) -> dict[str, object]:
         """The verdict for `--json`."""
-        found: dict[str, object] = {
+        entries: dict[str, object] = {
             "passed": self.passed,
             "reference": self.judge,
             "error_over_tolerance": self.largest_error,
         }
         if self.origin is None:
-            return found
-        return {**found, "origin": self.origin.message, "location": self.origin.location}
+            return entries
+        return {**entries, "origin": self.origin.message, "location": self.origin.location}
 
     def __str__(self) -> str:
         if self.passed:
@@ -97,17 +97,19 @@ class Expected:
                 np.maximum(own, other, out=own)
 
         for units, count in _PERTURBATIONS if reference.takes_wide else ():
-            spread = Spread(results)
+            deviations = Deviations(results)
             for seed in range(count):
                 doing("the unsharded program on inputs that are moved a little")
-                spread.add(reference.run_nearby(inputs, seed, units))
-            allow(spread.by_order(units))
+                deviations.add(reference.run_nearby(inputs, seed, units))
+            allow(deviations.by_order(units))
         if reference.takes_narrow(move_inputs=narrow_sums):
-            spread = Spread(results)
+            deviations = Deviations(results)
             for seed in range(_ROUNDED_OTHERWISE):
                 doing("the unsharded program with other roundings to 16 bits")
-                spread.add(reference.run_rounding_otherwise(inputs, seed, move_inputs=narrow_sums))
-            allow(spread.by_rounding())
+                deviations.add(
+                    reference.run_rounding_otherwise(inputs, seed, move_inputs=narrow_sums)
+                )
+            allow(deviations.by_rounding())
         shaped = zip(allowed, results, strict=True)
         return cls(results, [own.reshape(each.shape) for own, each in shaped])
 
@@ -119,13 +121,14 @@ class Compared:
     rank: int
     number: int
     index: tuple[int, ...]
-    found: Difference
+    difference: Difference
 
     def __str__(self) -> str:
-        found = self.found
+        difference = self.difference
         return (
-            f"on device {self.rank} at {list(self.index)} is {found.actual}, expected "
-            f"{found.expected}: the difference {found.error:.3g} is more than {found.tolerance:.3g}"
+            f"on device {self.rank} at {list(self.index)} is {difference.actual}, expected "
+            f"{difference.expected}: the difference {difference.error:.3g} is more than "
+            f"{difference.tolerance:.3g}"
         )
 
 
@@ -137,15 +140,19 @@ def compared(
 ) -> Iterator[Compared]:
     """Compare each result's shard on each of the devices `ranks` with the unsharded program's."""
     for rank, shards in zip(ranks, outputs, strict=True):
-        for number, (shard, whole) in enumerate(zip(shards, expected.results, strict=True)):
+        for number, (shard, expected_array) in enumerate(
+            zip(shards, expected.results, strict=True)
+        ):
             if not program.results[number].is_on(rank, program.grids):
                 continue
-            place = program.results[number].shard(rank, program.grids)
-            held = shard[tuple(map(slice, whole[place].shape))]
-            found = compare(held, whole[place], expected.allowed[number][place])
-            starts = [each.start or 0 for each in place][: len(found.index)]
-            index = tuple(at + start for at, start in zip(found.index, starts, strict=True))
-            yield Compared(rank, number, index, found)
+            shard_slice = program.results[number].shard(rank, program.grids)
+            held = shard[tuple(map(slice, expected_array[shard_slice].shape))]
+            difference = compare(
+                held, expected_array[shard_slice], expected.allowed[number][shard_slice]
+            )
+            starts = [each.start or 0 for each in shard_slice][: len(difference.index)]
+            index = tuple(at + start for at, start in zip(difference.index, starts, strict=True))
+            yield Compared(rank, number, index, difference)
 
 
 def check(
@@ -177,8 +184,8 @@ def _verdict(
     expected = Expected.of(reference, inputs, narrow_sums=_adds_narrow(program))
     failure, largest = "", 0.0
     for each in compared(program, expected, range(program.devices), outputs):
-        largest = max(largest, each.found.error / (each.found.tolerance or 1.0))
-        if not each.found.passed and not failure:
+        largest = max(largest, each.difference.error / (each.difference.tolerance or 1.0))
+        if not each.difference.passed and not failure:
             failure = f"result{each.number} {each}"
     return Verdict(failure, largest, reference.judge)
 
@@ -196,10 +203,10 @@ _ADDS = ("sum", "product", "average")
 
 def _check_same_types(program: Program, reference: Reference) -> None:
     for what in ("arguments", "results"):
-        ours = [str(each.whole) for each in getattr(program, what)]
-        theirs = [str(each) for each in getattr(reference, what)]
-        if ours != theirs:
+        types = [str(each.global_type) for each in getattr(program, what)]
+        reference_types = [str(each) for each in getattr(reference, what)]
+        if types != reference_types:
             raise ShardError(
-                f"the reference program's {what} are {', '.join(theirs)}, "
-                f"but the program's are {', '.join(ours)}"
+                f"the reference program's {what} are {', '.join(reference_types)}, "
+                f"but the program's are {', '.join(types)}"
             )

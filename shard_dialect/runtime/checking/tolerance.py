@@ -61,14 +61,14 @@ def perturbed(array: Array, seed: int, units: int = 1) -> Array:
     if not is_float(array.dtype) or is_narrow(array.dtype):
         return array
     generator = np.random.default_rng(seed)
-    given, made = array.reshape(-1), np.empty(array.size, array.dtype)
+    flat, result = array.reshape(-1), np.empty(array.size, array.dtype)
     for block in _blocks(array.size):
         steps = generator.uniform(-units, units, block.stop - block.start)
-        made[block] = _widened(given[block]) * (1 + steps * _epsilon(array.dtype))
-    return made.reshape(array.shape)
+        result[block] = _widened(flat[block]) * (1 + steps * _epsilon(array.dtype))
+    return result.reshape(array.shape)
 
 
-class Spread:
+class Deviations:
     """How much results change from run to run: a root mean square per element."""
 
     def __init__(self, expected: Sequence[Array]) -> None:
@@ -82,10 +82,13 @@ class Spread:
         for expected, other, moves in zip(self._expected, others, self._moves, strict=True):
             if not is_float(expected.dtype):
                 continue
-            mine, theirs = expected.reshape(-1), np.ascontiguousarray(other).reshape(-1)
+            expected_flat, other_flat = (
+                expected.reshape(-1),
+                np.ascontiguousarray(other).reshape(-1),
+            )
             with np.errstate(all="ignore"):
-                for block in _blocks(mine.size):
-                    move = np.abs(_widened(theirs[block]) - _widened(mine[block]))
+                for block in _blocks(expected_flat.size):
+                    move = np.abs(_widened(other_flat[block]) - _widened(expected_flat[block]))
                     np.hypot(moves[block], move, out=moves[block], casting="same_kind")
 
     def by_order(self, units: int) -> Iterator[Allowed]:
@@ -96,19 +99,19 @@ class Spread:
     def by_rounding(self) -> Iterator[Allowed]:
         """The tolerance for other roundings to 16 bits, after runs that rounded to neighbours."""
         for moves in self._moves:
-            spread = moves / np.float32(max(1, self._runs) ** 0.5)
-            yield np.float32(_DEVIATIONS) * np.maximum(spread, _around(spread) / 2)
+            deviations = moves / np.float32(max(1, self._runs) ** 0.5)
+            yield np.float32(_DEVIATIONS) * np.maximum(deviations, _around(deviations) / 2)
 
 
-def _around(spread: Allowed) -> Allowed:
+def _around(deviations: Allowed) -> Allowed:
     """The root mean square over each element's neighbourhood."""
-    if not spread.size:
-        return spread
-    length = min(_NEIGHBOURS, spread.size)
-    starts = np.arange(0, spread.size, length)
+    if not deviations.size:
+        return deviations
+    length = min(_NEIGHBOURS, deviations.size)
+    starts = np.arange(0, deviations.size, length)
     with np.errstate(over="ignore", invalid="ignore"):
-        sums = np.add.reduceat(np.square(spread, dtype=np.float64), starts)
-        counts = np.minimum(length, spread.size - starts)
+        sums = np.add.reduceat(np.square(deviations, dtype=np.float64), starts)
+        counts = np.minimum(length, deviations.size - starts)
         means = np.sqrt(sums / counts).astype(np.float32)
     return np.repeat(means, counts)
 
@@ -149,13 +152,13 @@ def compare(actual: Array, expected: Array, allowed: NDArray[np.floating]) -> Di
     flat = [np.ascontiguousarray(each).reshape(-1) for each in (actual, expected, allowed)]
     for block in _blocks(actual.size):
         excess, error, may = _excess(*(each[block] for each in flat))
-        place = int(np.argmax(excess))
-        if excess[place] > largest:
-            largest = float(excess[place])
-            index = np.unravel_index(block.start + place, actual.shape)
+        position = int(np.argmax(excess))
+        if excess[position] > largest:
+            largest = float(excess[position])
+            index = np.unravel_index(block.start + position, actual.shape)
             a, e = actual[index], expected[index]
             at = tuple(map(int, index))
-            worst = Difference(at, a, e, float(error[place]), float(may[place]))
+            worst = Difference(at, a, e, float(error[position]), float(may[position]))
     return worst
 
 

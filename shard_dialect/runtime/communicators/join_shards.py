@@ -25,19 +25,19 @@ _JOIN: dict[Reduction, np.ufunc] = {
 _NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
-def join(parts: Iterable[Array], into: Array, reduction: Reduction) -> None:
-    """Reduce the devices' `parts`, in their order, into another array.
+def join(addends: Iterable[Array], into: Array, reduction: Reduction) -> None:
+    """Reduce the devices' `addends`, in their order, into another array.
 
     As compiled code, this does not warn of overflow or NaN. Floats of 16 bits are reduced in f32
     and rounded once.
     """
     if into.dtype in _NARROW:
         wide = np.empty(into.shape, np.float32)
-        join((each.astype(np.float32) for each in parts), wide, reduction)
+        join((each.astype(np.float32) for each in addends), wide, reduction)
         with np.errstate(all="ignore"):
             into[...] = wide.astype(into.dtype)
         return
-    first, *others = parts
+    first, *others = addends
     with np.errstate(all="ignore"):
         if others:
             _JOIN[reduction](first, others[0], out=into)
@@ -49,18 +49,18 @@ def join(parts: Iterable[Array], into: Array, reduction: Reduction) -> None:
             np.divide(into, into.dtype.type(1 + len(others)), out=into)
 
 
-def all_reduce_by_parts(group: Group, send: Array, into: Array, reduction: Reduction) -> None:
+def all_reduce_in_chunks(group: Group, send: Array, into: Array, reduction: Reduction) -> None:
     """Each member reduces its block of the elements, then all gather the blocks."""
-    part = -(-send.size // group.size)
-    padded = np.zeros(part * group.size, send.dtype)
+    chunk = -(-send.size // group.size)
+    padded = np.zeros(chunk * group.size, send.dtype)
     padded[: send.size] = send.reshape(-1)
-    joined = np.empty(part, send.dtype)
-    reduce_scatter_by_parts(group, padded, joined, reduction)
+    joined = np.empty(chunk, send.dtype)
+    reduce_scatter_in_chunks(group, padded, joined, reduction)
     group.all_gather(joined, padded)
     into.reshape(-1)[...] = padded[: send.size]
 
 
-def reduce_scatter_by_parts(group: Group, send: Array, into: Array, reduction: Reduction) -> None:
+def reduce_scatter_in_chunks(group: Group, send: Array, into: Array, reduction: Reduction) -> None:
     """Each member receives its block of all members' elements, and reduces them."""
     rows = np.empty_like(send)
     group.all_to_all(send, rows)

@@ -94,5 +94,5 @@ class Mailbox:
         return len(stuck) == self._size and all(each() for each in stuck)
 
 
-def _named(group: _Ranks, place: int | None) -> str:
-    return "any other device" if place is None else f"device {group[place]}"
+def _named(group: _Ranks, member: int | None) -> str:
+    return "any other device" if member is None else f"device {group[member]}"

@@ -21,9 +21,9 @@ from shard_dialect.model.point_to_point import TAG
 from shard_dialect.passes.lower.mpi.mpi_code import FAILED, FUNCTIONS
 from shard_dialect.processes import watch
 from shard_dialect.runtime.communicators.join_shards import (
-    all_reduce_by_parts,
+    all_reduce_in_chunks,
     reduce_by_rows,
-    reduce_scatter_by_parts,
+    reduce_scatter_in_chunks,
 )
 from shard_dialect.runtime.communicators.world import Launched, Runnable, Shards
 from shard_dialect.runtime.executable import Executable
@@ -71,12 +71,12 @@ class MpiWorld(Launched):
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
             atexit.register(_finalize)
         super().__init__(MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size())
-        self._made: list[MPI.Comm] = []
+        self._communicators: list[MPI.Comm] = []
 
     def join(self, grid: Grid, axes: Axes) -> _Group:
         """As `Member.join`."""
         group = _Group(grid.group_of(self.rank, axes), self.rank)
-        self._made.append(group.communicator)
+        self._communicators.append(group.communicator)
         return group
 
     def run(self, executable: Runnable, inputs: Sequence[Shards]) -> list[list[Array]]:
@@ -110,7 +110,7 @@ class MpiWorld(Launched):
 
     def share(self, messages: Sequence[str]) -> list[str]:
         """As `World.share`."""
-        return [each for found in MPI.COMM_WORLD.allgather(list(messages)) for each in found]
+        return [each for texts in MPI.COMM_WORLD.allgather(list(messages)) for each in texts]
 
     def has_lost_others(self, error: BaseException) -> bool:
         """As `Launched.has_lost_others`."""
@@ -119,7 +119,7 @@ class MpiWorld(Launched):
     def close(self) -> None:
         """Leave all together: another rank may still be receiving what this one has sent."""
         MPI.COMM_WORLD.Barrier()
-        for communicator in self._made:
+        for communicator in self._communicators:
             communicator.Free()
 
     def abort(self) -> NoReturn:
@@ -150,13 +150,13 @@ class _Group:
         if _knows(send, reduction):
             self.communicator.Allreduce(send, into, op=_OPERATIONS[reduction])
         else:
-            all_reduce_by_parts(self, send, into, reduction)
+            all_reduce_in_chunks(self, send, into, reduction)
 
     def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
         if _knows(send, reduction):
             self.communicator.Reduce_scatter_block(send, into, op=_OPERATIONS[reduction])
         else:
-            reduce_scatter_by_parts(self, send, into, reduction)
+            reduce_scatter_in_chunks(self, send, into, reduction)
 
     def all_to_all(self, send: Array, into: Array) -> None:
         self.communicator.Alltoall(_raw(send), _raw(into))
@@ -180,10 +180,10 @@ class _Group:
         self.communicator.Scatter(_raw(send), _raw(into), root)
 
     def send(self, send: Array, to: int) -> None:
-        given = _raw(send).copy()  # MPI reads it until it has been received
-        request = self.communicator.Isend(given, to, TAG)
+        copy = _raw(send).copy()  # MPI reads it until it has been received
+        request = self.communicator.Isend(copy, to, TAG)
         self._sent = [each for each in self._sent if not each[0].Test()]
-        self._sent.append((request, given))
+        self._sent.append((request, copy))
 
     def receive(self, into: Array, source: int | None) -> None:
         self.communicator.Recv(_raw(into), MPI.ANY_SOURCE if source is None else source, TAG)

@@ -30,7 +30,7 @@ from shard_dialect.model.rooted_collectives import (
     Reduce,
     Scatter,
     Shift,
-    place_of,
+    flat_index,
 )
 from shard_dialect.planner.halos import halo_messages
 from shard_dialect.runtime.communicators.group import Group
@@ -110,8 +110,8 @@ def _update_halo(step: UpdateHalo, group: Group, source: Array, target: Array) -
 
 
 def _at(group: Group, distance: int) -> int | None:
-    place = group.index + distance
-    return place if 0 <= place < group.size else None
+    member = group.index + distance
+    return member if 0 <= member < group.size else None
 
 
 def _shift(step: Shift, grid: Grid, group: Group, source: Array, target: Array) -> None:
@@ -120,18 +120,18 @@ def _shift(step: Shift, grid: Grid, group: Group, source: Array, target: Array) 
 
 
 def _send(step: Send, grid: Grid, group: Group, source: Array, target: Array) -> None:
-    group.send(source, place_of(step.destination, grid.sizes_along(step.axes)))
+    group.send(source, flat_index(step.destination, grid.sizes_along(step.axes)))
     target[...] = source
 
 
 def _receive(step: Receive, grid: Grid, group: Group, _: Array, target: Array) -> None:
     origin = step.source
     sizes = grid.sizes_along(step.axes)
-    group.receive(target, None if origin is None else place_of(origin, sizes))
+    group.receive(target, None if origin is None else flat_index(origin, sizes))
 
 
 def _root(step: Broadcast | Gather | Reduce | Scatter, grid: Grid) -> int:
-    return place_of(step.root, grid.sizes_along(step.axes))
+    return flat_index(step.root, grid.sizes_along(step.axes))
 
 
 _PERFORM: dict[type, Callable[..., None]] = {

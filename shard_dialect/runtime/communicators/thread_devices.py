@@ -226,5 +226,5 @@ class _Group:
 
     def _own(self, rows: Array) -> Array:
         """This member's block of those along the first dimension."""
-        part = len(rows) // self.size
-        return rows[self.index * part : (self.index + 1) * part]
+        size = len(rows) // self.size
+        return rows[self.index * size : (self.index + 1) * size]

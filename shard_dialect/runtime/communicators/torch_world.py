@@ -17,9 +17,9 @@ from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.model.point_to_point import TAG
 from shard_dialect.runtime.communicators.join_shards import (
-    all_reduce_by_parts,
+    all_reduce_in_chunks,
     reduce_by_rows,
-    reduce_scatter_by_parts,
+    reduce_scatter_in_chunks,
 )
 from shard_dialect.runtime.communicators.world import Launched, Shards
 
@@ -65,20 +65,22 @@ class TorchWorld(Launched):
     def join(self, grid: Grid, axes: Axes) -> _Group:
         """As `Member.join`."""
         ranks = grid.group_of(self.rank, axes)
-        made = {each: dist.new_group(sorted(each), timeout=_FOREVER) for each in grid.groups(axes)}
-        return _Group(made[ranks], ranks, self.rank, self._device)
+        process_groups = {
+            each: dist.new_group(sorted(each), timeout=_FOREVER) for each in grid.groups(axes)
+        }
+        return _Group(process_groups[ranks], ranks, self.rank, self._device)
 
     def gather(self, shards: Sequence[Shards]) -> list[Shards]:
         """As `World.gather`."""
-        found: list[Shards] = [()] * self.size
-        dist.all_gather_object(found, list(shards[0]), group=self._all)
-        return found if self.speaks else []
+        outputs: list[Shards] = [()] * self.size
+        dist.all_gather_object(outputs, list(shards[0]), group=self._all)
+        return outputs if self.speaks else []
 
     def share(self, messages: Sequence[str]) -> list[str]:
         """As `World.share`."""
-        found: list[Sequence[str]] = [()] * self.size
-        dist.all_gather_object(found, list(messages), group=self._all)
-        return [each for given in found for each in given]
+        gathered: list[Sequence[str]] = [()] * self.size
+        dist.all_gather_object(gathered, list(messages), group=self._all)
+        return [each for texts in gathered for each in texts]
 
     def has_lost_others(self, error: BaseException) -> bool:
         """As `Launched.has_lost_others`."""
@@ -100,7 +102,8 @@ class TorchWorld(Launched):
 class _Group:
     """A process group of the ranks of one device group.
 
-    torch orders a group's members by rank; `_place_of` has each one's position in the device group.
+    torch orders a group's members by rank; `_position_of` has each one's position in the device
+    group.
     """
 
     def __init__(
@@ -112,17 +115,17 @@ class _Group:
         self._ranks = ranks
         self._device = device
         self._sent: list[tuple[dist.Work, torch.Tensor]] = []
-        self._place_of = [ranks.index(each) for each in sorted(ranks)]
+        self._position_of = [ranks.index(each) for each in sorted(ranks)]
 
     def all_gather(self, send: Array, into: Array) -> None:
-        given = self._bytes(send)
+        sent = self._bytes(send)
         rows = self._rows(into)
-        dist.all_gather([rows[place] for place in self._place_of], given, group=self._group)
+        dist.all_gather([rows[position] for position in self._position_of], sent, group=self._group)
         self._fill(into, rows)
 
     def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
         if not _knows(send, reduction):
-            all_reduce_by_parts(self, send, into, reduction)
+            all_reduce_in_chunks(self, send, into, reduction)
             return
         into[...] = send
         tensor = torch.from_numpy(into).to(self._device)
@@ -131,22 +134,22 @@ class _Group:
 
     def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
         if not _knows(send, reduction):
-            reduce_scatter_by_parts(self, send, into, reduction)
+            reduce_scatter_in_chunks(self, send, into, reduction)
             return
         rows = torch.from_numpy(send.reshape(self.size, *into.shape)).to(self._device)
         result = torch.from_numpy(into).to(self._device)
-        given = [rows[place] for place in self._place_of]
-        dist.reduce_scatter(result, given, _operation(reduction), group=self._group)
+        sent = [rows[position] for position in self._position_of]
+        dist.reduce_scatter(result, sent, _operation(reduction), group=self._group)
         self._fill(into, result)
 
     def all_to_all(self, send: Array, into: Array) -> None:
-        given, rows = self._rows(send), self._rows(into)
-        if self._place_of == list(range(self.size)):
-            dist.all_to_all_single(rows, given, group=self._group)
+        sent, rows = self._rows(send), self._rows(into)
+        if self._position_of == list(range(self.size)):
+            dist.all_to_all_single(rows, sent, group=self._group)
         else:
-            got = torch.empty_like(rows)
-            dist.all_to_all_single(got, given[self._place_of], group=self._group)
-            rows[self._place_of] = got
+            received = torch.empty_like(rows)
+            dist.all_to_all_single(received, sent[self._position_of], group=self._group)
+            rows[self._position_of] = received
         self._fill(into, rows)
 
     def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
@@ -154,48 +157,48 @@ class _Group:
             into[...] = send
             return
         talk = []
-        got = self._bytes(into)
+        received = self._bytes(into)
         if to is not None:
-            given = self._bytes(send)
-            talk.append(dist.P2POp(dist.isend, given, self._ranks[to], group=self._group))
+            sent = self._bytes(send)
+            talk.append(dist.P2POp(dist.isend, sent, self._ranks[to], group=self._group))
         if source is not None:
-            talk.append(dist.P2POp(dist.irecv, got, self._ranks[source], group=self._group))
+            talk.append(dist.P2POp(dist.irecv, received, self._ranks[source], group=self._group))
         for work in dist.batch_isend_irecv(talk) if talk else ():
             work.wait()
-        self._fill(into, got)
+        self._fill(into, received)
 
     def broadcast(self, send: Array, into: Array, root: int) -> None:
         if self.index == root:
             into[...] = send
-        found = self._bytes(into)
-        dist.broadcast(found, self._ranks[root], group=self._group)
-        self._fill(into, found)
+        outputs = self._bytes(into)
+        dist.broadcast(outputs, self._ranks[root], group=self._group)
+        self._fill(into, outputs)
 
     def gather(self, send: Array, into: Array, root: int) -> None:
         into[...] = 0
         rows = self._rows(into)
-        found = [rows[place] for place in self._place_of] if self.index == root else None
-        dist.gather(self._bytes(send), found, self._ranks[root], group=self._group)
+        outputs = [rows[position] for position in self._position_of] if self.index == root else None
+        dist.gather(self._bytes(send), outputs, self._ranks[root], group=self._group)
         self._fill(into, rows)
 
     def scatter(self, send: Array, into: Array, root: int) -> None:
-        rows, got = self._rows(send), self._bytes(into)
-        given = [rows[place] for place in self._place_of] if self.index == root else None
-        dist.scatter(got, given, self._ranks[root], group=self._group)
-        self._fill(into, got)
+        rows, received = self._rows(send), self._bytes(into)
+        sent = [rows[position] for position in self._position_of] if self.index == root else None
+        dist.scatter(received, sent, self._ranks[root], group=self._group)
+        self._fill(into, received)
 
     def send(self, send: Array, to: int) -> None:
-        given = self._bytes(send).clone()  # torch reads it until it is received
-        work = dist.isend(given, self._ranks[to], group=self._group, tag=TAG)
-        self._sent.append((work, given))
+        sent = self._bytes(send).clone()  # torch reads it until it is received
+        work = dist.isend(sent, self._ranks[to], group=self._group, tag=TAG)
+        self._sent.append((work, sent))
         if len(self._sent) > _ON_THEIR_WAY:
             self._sent.pop(0)[0].wait()
 
     def receive(self, into: Array, source: int | None) -> None:
-        got = self._bytes(into)
+        received = self._bytes(into)
         origin = None if source is None else self._ranks[source]
-        dist.recv(got, origin, group=self._group, tag=TAG)
-        self._fill(into, got)
+        dist.recv(received, origin, group=self._group, tag=TAG)
+        self._fill(into, received)
 
     def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
         if not _knows(send, reduction):
@@ -219,8 +222,8 @@ class _Group:
     def _fill(self, into: Array, tensor: torch.Tensor) -> None:
         """Copy a tensor to the code's buffer, unless it is that buffer."""
         if self._device.type != "cpu":
-            got = tensor.cpu().numpy().reshape(-1)
-            into.reshape(-1).view(got.dtype)[...] = got
+            received = tensor.cpu().numpy().reshape(-1)
+            into.reshape(-1).view(received.dtype)[...] = received
 
 
 def _operation(reduction: Reduction) -> dist.ReduceOp:

@@ -16,7 +16,7 @@ from shard_dialect.errors import ShardError, first_line_of, flush, say
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.processes import watch
-from shard_dialect.processes.exit_messages import told
+from shard_dialect.processes.exit_messages import message_of
 from shard_dialect.processes.supervise import is_watched
 from shard_dialect.runtime.communicators.announce_failures import AnnouncingCommunicator
 from shard_dialect.runtime.communicators.perform_collectives import Member
@@ -122,7 +122,7 @@ class Launched(World, Member):
         text = (
             f"error: rank {self.rank} has lost the others: {first_line_of(error)}"
             if is_lost
-            else told(error)
+            else message_of(error)
         )
         flush()
         if is_watched():

@@ -56,10 +56,11 @@ def _axes(each: Boundary, program: Program, finest: Grid, names: Sequence[str]) 
     found: list[Any] = []
     for dim, axes in enumerate(sharding.split_axes):
         count = grid.axes_size(axes)
-        if each.local.shape[dim] * count != each.whole.shape[dim]:
+        shape = each.global_type.shape
+        if each.local.shape[dim] * count != shape[dim]:
             raise ShardError(
-                f"a tensor of shape {list(each.whole.shape)} is sharded as {sharding}: jax has no "
-                f"arrays whose shards along dimension {dim} differ in size"
+                f"a tensor of shape {list(shape)} is sharded as {sharding}: jax has no arrays "
+                f"whose shards along dimension {dim} differ in size"
             )
         fine = [one for axis in axes for one in refined_axes(grid, axis, finest)]
         found.append(tuple(names[axis] for axis in fine) or None)

@@ -37,10 +37,10 @@ _CASTS = {
 }
 
 
-def _alike(op: str, element: str, count: int) -> Callable[[Draws], Sample]:
+def _elementwise(op: str, element: str, count: int) -> Callable[[Draws], Sample]:
     def draw(draws: Draws) -> Sample:
         x = draws.any(element)
-        operands = ", ".join(f"%{place}" for place in range(count))
+        operands = ", ".join(f"%{number}" for number in range(count))
         return Sample.of(op, [x] * count, f"%r = {op} {operands} : $r", [x])
 
     return draw
@@ -69,13 +69,13 @@ def _written(
 
     def draw(draws: Draws) -> Sample:
         x = draws.any(operands.split()[0])
-        made = results.split()
-        several = f":{len(made)}" if len(made) > 1 else ""
+        result = results.split()
+        several = f":{len(result)}" if len(result) > 1 else ""
         return Sample.of(
             op,
             [x.of(each) for each in operands.split()],
             f"{before}%r{several} = {op} {text}",
-            [x.of(each) for each in made],
+            [x.of(each) for each in result],
         )
 
     return draw
@@ -97,13 +97,13 @@ def _constant(draws: Draws) -> Sample:
         if draws.chance(0.3)
         else [[float(row * columns + column) for column in range(columns)] for row in range(rows)]
     )
-    made = Tensor((rows, columns))
-    return Sample.of("arith.constant", [], f"%r = arith.constant dense<{values}> : $r", [made])
+    result = Tensor((rows, columns))
+    return Sample.of("arith.constant", [], f"%r = arith.constant dense<{values}> : $r", [result])
 
 
 SAMPLES: dict[str, Callable[[Draws], Sample]] = {
     **{
-        f"{dialect}.{name}": _alike(f"{dialect}.{name}", element, count)
+        f"{dialect}.{name}": _elementwise(f"{dialect}.{name}", element, count)
         for element, dialects in (("f32", _F32), ("i32", _I32))
         for dialect, names in dialects.items()
         for count, listed in zip((2, 1), names, strict=True)

@@ -13,30 +13,30 @@ _UNARY = "abs ceil copy erf exp floor log negf reciprocal round rsqrt sqrt squar
 _BINARY = "add div max min mul powf sub".split()
 
 
-def started(draws: Draws, op: str, text: str, operands: list[Tensor], made: Tensor) -> Sample:
+def started(draws: Draws, op: str, text: str, operands: list[Tensor], result: Tensor) -> Sample:
     """`%r = text outs(...)`: from a tensor of its own, or from one that is filled."""
     if draws.chance(0.5):
         init = len(operands)
         last = f"%r = {text} outs(%{init} : $r) -> $r"
-        return Sample.of(op, [*operands, made], last, [made])
-    zero = "0.0" if made.is_float else "0"
+        return Sample.of(op, [*operands, result], last, [result])
+    zero = "0.0" if result.is_float else "0"
     before = (
-        f"%z = arith.constant {zero} : {made.element}\n%e = tensor.empty() : $r\n"
-        f"%f = linalg.fill ins(%z : {made.element}) outs(%e : $r) -> $r\n"
+        f"%z = arith.constant {zero} : {result.element}\n%e = tensor.empty() : $r\n"
+        f"%f = linalg.fill ins(%z : {result.element}) outs(%e : $r) -> $r\n"
     )
-    return Sample.of(op, operands, f"{before}%r = {text} outs(%f : $r) -> $r", [made])
+    return Sample.of(op, operands, f"{before}%r = {text} outs(%f : $r) -> $r", [result])
 
 
 def _ins(count: int) -> str:
-    places = range(count)
-    names, types = (", ".join(f"{sign}{place}" for place in places) for sign in "%$")
+    positions = range(count)
+    names, types = (", ".join(f"{sign}{number}" for number in positions) for sign in "%$")
     return f"ins({names} : {types})"
 
 
-def _alike(op: str, count: int, said: str = "") -> Callable[[Draws], Sample]:
+def _elementwise(op: str, count: int, attributes: str = "") -> Callable[[Draws], Sample]:
     def draw(draws: Draws) -> Sample:
         x = draws.any()
-        return started(draws, op, f"{op} {said}{_ins(count)}", [x] * count, x)
+        return started(draws, op, f"{op} {attributes}{_ins(count)}", [x] * count, x)
 
     return draw
 
@@ -96,14 +96,14 @@ def _contraction(name: str, spec: str) -> Callable[[Draws], Sample]:
         element = "i8" if is_quantized else "f32"
         sizes: dict[str, int] = {letter: draws.pick(2, 4) for letter in "xyz"}
         a, b = (_shaped(draws, each, element, sizes) for each in (a_dims, b_dims))
-        made = Tensor(tuple(sizes[letter] for letter in dims), "i32" if is_quantized else "f32")
+        result = Tensor(tuple(sizes[letter] for letter in dims), "i32" if is_quantized else "f32")
         if not is_quantized:
-            return started(draws, op, f"{op} {_ins(2)}", [a, b], made)
+            return started(draws, op, f"{op} {_ins(2)}", [a, b], result)
         text = (
             "%a = arith.constant 1 : i32\n%b = arith.constant 2 : i32\n"
             f"%r = {op} ins(%0, %1, %a, %b : $0, $1, i32, i32) outs(%2 : $2) -> $r"
         )
-        return Sample.of(op, [a, b, made], text, [made])
+        return Sample.of(op, [a, b, result], text, [result])
 
     return draw
 
@@ -119,9 +119,9 @@ def _contract(draws: Draws) -> Sample:
     sizes: dict[str, int] = {}
     specs = [draws.pick(each, each[::-1]) for each in ("mk", "kn", "mn")]
     a, b = (_shaped(draws, each, "f32", sizes) for each in specs[:2])
-    made = Tensor(tuple(sizes[letter] for letter in specs[2]))
+    result = Tensor(tuple(sizes[letter] for letter in specs[2]))
     return started(
-        draws, "linalg.contract", f"linalg.contract {_maps(specs)} {_ins(2)}", [a, b], made
+        draws, "linalg.contract", f"linalg.contract {_maps(specs)} {_ins(2)}", [a, b], result
     )
 
 
@@ -135,32 +135,32 @@ def _reduce(draws: Draws) -> Sample:
     element = draws.pick("f32", "f32", "i32")
     x = draws.any(element, least=1)
     dims = sorted(draws.order(len(x.shape))[: draws.number(1, len(x.shape))])
-    made = x.without(*dims)
+    result = x.without(*dims)
     combine = draws.pick(*_KINDS[element].split())
     text = f"%r = linalg.reduce {{arith.{combine}}} ins(%0 : $0) outs(%1 : $1) dimensions = {dims}"
-    return Sample.of("linalg.reduce", [x, made], text, [made])
+    return Sample.of("linalg.reduce", [x, result], text, [result])
 
 
 def _broadcast(draws: Draws) -> Sample:
     x = draws.any(most=2)
     dim = draws.number(0, len(x.shape))
-    made = Tensor((*x.shape[:dim], draws.size(), *x.shape[dim:]))
+    result = Tensor((*x.shape[:dim], draws.size(), *x.shape[dim:]))
     text = (
         "%e = tensor.empty() : $r\n"
         f"%r = linalg.broadcast ins(%0 : $0) outs(%e : $r) dimensions = [{dim}]"
     )
-    return Sample.of("linalg.broadcast", [x], text, [made])
+    return Sample.of("linalg.broadcast", [x], text, [result])
 
 
 def _transpose(draws: Draws) -> Sample:
     x = draws.any(least=1)
     order = draws.order(len(x.shape))
-    made = Tensor(tuple(x.shape[dim] for dim in order))
+    result = Tensor(tuple(x.shape[dim] for dim in order))
     text = (
         "%e = tensor.empty() : $r\n"
         f"%r = linalg.transpose ins(%0 : $0) outs(%e : $r) permutation = {order}"
     )
-    return Sample.of("linalg.transpose", [x], text, [made])
+    return Sample.of("linalg.transpose", [x], text, [result])
 
 
 def _fill(draws: Draws) -> Sample:
@@ -173,13 +173,13 @@ def _fill(draws: Draws) -> Sample:
 
 
 def _fill_rng_2d(draws: Draws) -> Sample:
-    made = draws.fits("f64", None, None)
+    result = draws.fits("f64", None, None)
     text = (
         "%a = arith.constant 0.0 : f64\n%b = arith.constant 1.0 : f64\n"
         "%s = arith.constant 3 : i32\n"
         "%r = linalg.fill_rng_2d ins(%a, %b, %s : f64, f64, i32) outs(%0 : $0) -> $r"
     )
-    return Sample.of("linalg.fill_rng_2d", [made], text, [made])
+    return Sample.of("linalg.fill_rng_2d", [result], text, [result])
 
 
 def _softmax(draws: Draws) -> Sample:
@@ -194,22 +194,24 @@ def _packed(draws: Draws) -> tuple[Tensor, Tensor, str, bool]:
     tile = draws.pick(2, 4)
     outer = [-(-x.shape[0] // tile), x.shape[1]]
     order = draws.order(2)
-    made = Tensor((*(outer[dim] for dim in order), tile))
-    said = f"outer_dims_perm = {order} inner_dims_pos = [0] inner_tiles = [{tile}]"
-    return x, made, said, x.shape[0] % tile != 0
+    result = Tensor((*(outer[dim] for dim in order), tile))
+    attributes = f"outer_dims_perm = {order} inner_dims_pos = [0] inner_tiles = [{tile}]"
+    return x, result, attributes, x.shape[0] % tile != 0
 
 
 def _pack(draws: Draws) -> Sample:
-    x, made, said, pads = _packed(draws)
+    x, result, attributes, pads = _packed(draws)
     value = "padding_value(%z : f32) " if pads else ""
-    text = f"%z = arith.constant 0.5 : f32\n%r = linalg.pack %0 {value}{said} into %1 : $0 -> $1"
-    return Sample.of("linalg.pack", [x, made], text, [made])
+    text = (
+        f"%z = arith.constant 0.5 : f32\n%r = linalg.pack %0 {value}{attributes} into %1 : $0 -> $1"
+    )
+    return Sample.of("linalg.pack", [x, result], text, [result])
 
 
 def _unpack(draws: Draws) -> Sample:
-    x, tiled, said, _ = _packed(draws)
+    x, tiled, attributes, _ = _packed(draws)
     return Sample.of(
-        "linalg.unpack", [tiled, x], f"%r = linalg.unpack %0 {said} into %1 : $0 -> $1", [x]
+        "linalg.unpack", [tiled, x], f"%r = linalg.unpack %0 {attributes} into %1 : $0 -> $1", [x]
     )
 
 
@@ -223,9 +225,9 @@ def _winograd(name: str) -> Callable[[Draws], Sample]:
             "input": ((n, 6, 6, c), (6, 6, 1, 1, n, c)),
             "output": ((6, 6, 1, 1, n, f), (n, 4, 4, f)),
         }
-        x, made = map(Tensor, shapes[name])
+        x, result = map(Tensor, shapes[name])
         op = f"linalg.winograd_{name}_transform"
-        return started(draws, op, f"{op} fmr(F_4_3) {_ins(1)}", [x], made)
+        return started(draws, op, f"{op} fmr(F_4_3) {_ins(1)}", [x], result)
 
     return draw
 
@@ -240,18 +242,18 @@ def _generic(draws: Draws) -> Sample:
     """Of three loops: each operand has some in any order, what the result lacks is reduced."""
     letters = "ijk"
     sizes = {letter: draws.size() for letter in letters}
-    made = [letters[place] for place in draws.order(3)[: draws.number(0, 3)]]
+    result = [letters[number] for number in draws.order(3)[: draws.number(0, 3)]]
     inputs = [
-        [letters[place] for place in draws.order(3)[: draws.number(1, 3)]]
+        [letters[number] for number in draws.order(3)[: draws.number(1, 3)]]
         for _ in range(draws.number(1, 2))
     ]
-    inputs[0] += sorted(set(letters).difference(made, *inputs))
-    specs = ["".join(each) for each in (*inputs, made)]
+    inputs[0] += sorted(set(letters).difference(result, *inputs))
+    specs = ["".join(each) for each in (*inputs, result)]
     tensors = [Tensor(tuple(sizes[letter] for letter in spec)) for spec in specs]
-    kinds = ['"parallel"' if letter in made else '"reduction"' for letter in letters]
+    kinds = ['"parallel"' if letter in result else '"reduction"' for letter in letters]
     count = len(inputs)
-    block = ", ".join(f"%{'abc'[place]}: f32" for place in range(count + 1))
-    reads_index = len(made) == 3 and draws.chance(0.3)
+    block = ", ".join(f"%{'abc'[number]}: f32" for number in range(count + 1))
+    reads_index = len(result) == 3 and draws.chance(0.3)
     first = "%s = arith.addf %a, %b : f32\n" if count == 2 else ""
     value, init = "%s" if first else "%a", f"%{'abc'[count]}"
     last = f"%t = arith.{draws.pick(*_KINDS['f32'].split())} {value}, {init} : f32"
@@ -269,14 +271,14 @@ def _generic(draws: Draws) -> Sample:
 
 _KIND = "kind = #linalg.elementwise_kind<add> "
 SAMPLES: dict[str, Callable[[Draws], Sample]] = {
-    **{f"linalg.{name}": _alike(f"linalg.{name}", 1) for name in _UNARY},
-    **{f"linalg.{name}": _alike(f"linalg.{name}", 2) for name in _BINARY},
+    **{f"linalg.{name}": _elementwise(f"linalg.{name}", 1) for name in _UNARY},
+    **{f"linalg.{name}": _elementwise(f"linalg.{name}", 2) for name in _BINARY},
     **{f"linalg.{name}": _contraction(name, spec) for name, spec in _CONTRACTIONS.items()},
     **{
         f"linalg.winograd_{name}_transform": _winograd(name)
         for name in ("filter", "input", "output")
     },
-    "linalg.elementwise": _alike("linalg.elementwise", 2, _KIND),
+    "linalg.elementwise": _elementwise("linalg.elementwise", 2, _KIND),
     **{
         f"linalg.{function.__name__.removeprefix('_')}": function
         for function in (

@@ -45,7 +45,7 @@ def _layouts(name: str) -> tuple[str, str, str]:
 
 def windowed(name: str, draws: Draws) -> Sample:
     """A sample of the op, with windows that overlap or not."""
-    image, kernel, made = _layouts(name)
+    image, kernel, result = _layouts(name)
     few = dict.fromkeys(image + kernel, 0)
     window, stride = draws.pick((3, 1), (2, 2), (1, 1), (3, 2))
     sizes = {letter: draws.size() for letter in few}
@@ -62,18 +62,18 @@ def windowed(name: str, draws: Draws) -> Sample:
     elements = "i8" if name.endswith("_q") else "i32" if "unsigned" in name else "f32"
     x = Tensor(tuple(takes[letter] for letter in image), elements)
     w = Tensor(tuple(reads[letter] for letter in kernel), elements)
-    r = Tensor(tuple(gives[letter] for letter in made), "i32" if elements == "i8" else elements)
+    r = Tensor(tuple(gives[letter] for letter in result), "i32" if elements == "i8" else elements)
     rank = sum(letter in _SPACE for letter in image)
-    said = (
+    attributes = (
         f"{{strides = dense<{stride}> : tensor<{rank}xi64>}} "
         if stride > 1 and len(image) > rank
         else ""
     )
-    if said == "" and stride > 1:
+    if attributes == "" and stride > 1:
         x = Tensor(tuple(gives[letter] + window - 1 for letter in image), elements)
     zeros, inputs = "", "ins(%0, %1 : $0, $1)"
     if elements == "i8":
         zeros = "%a = arith.constant 1 : i32\n%b = arith.constant 2 : i32\n"
         inputs = "ins(%0, %1, %a, %b : $0, $1, i32, i32)"
-    text = f"{zeros}%r = linalg.{name} {said}{inputs} outs(%2 : $2) -> $r"
+    text = f"{zeros}%r = linalg.{name} {attributes}{inputs} outs(%2 : $2) -> $r"
     return Sample.of(f"linalg.{name}", [x, w, r], text, [r])

@@ -22,21 +22,21 @@ def _table(draws: Draws) -> tuple[Tensor, Tensor, int, int, Tensor]:
 
 
 def _gather(draws: Draws) -> Sample:
-    table, indices, dim, count, made = _table(draws)
+    table, indices, dim, count, result = _table(draws)
     batch = len(indices.shape) - 1
-    window = list(range(batch, len(made.shape)))
-    said = (
+    window = list(range(batch, len(result.shape)))
+    attributes = (
         f"dimension_numbers = #stablehlo.gather<offset_dims = {window}, "
         f"collapsed_slice_dims = {[dim] if count == 1 else []}, start_index_map = [{dim}], "
         f"index_vector_dim = {batch}>, slice_sizes = {listed(table.sized(dim, count).shape)}"
     )
-    return hlo("gather", [table, indices], [made], said)
+    return hlo("gather", [table, indices], [result], attributes)
 
 
 def _scatter(draws: Draws) -> Sample:
     table, indices, dim, count, update = _table(draws)
     batch = len(indices.shape) - 1
-    said = (
+    attributes = (
         "scatter_dimension_numbers = #stablehlo.scatter<"
         f"update_window_dims = {list(range(batch, len(update.shape)))}, "
         f"inserted_window_dims = {[dim] if count == 1 else []}, "
@@ -47,25 +47,25 @@ def _scatter(draws: Draws) -> Sample:
     if draws.chance(0.3):
         region, element = _SECOND, "f32"
     table, update = table.of(element), update.of(element)
-    return hlo("scatter", [table, indices, update], [table], said, region)
+    return hlo("scatter", [table, indices, update], [table], attributes, region)
 
 
-def _part(draws: Draws) -> tuple[Tensor, Tensor, list[Tensor]]:
+def _slice_of(draws: Draws) -> tuple[Tensor, Tensor, list[Tensor]]:
     """A tensor, one that is a part of it, and where it begins."""
     x = draws.any(least=1)
-    part = Tensor(tuple(draws.pick(size, draws.number(1, size)) for size in x.shape))
-    return x, part, [Tensor((), "i32")] * len(x.shape)
+    slice_ = Tensor(tuple(draws.pick(size, draws.number(1, size)) for size in x.shape))
+    return x, slice_, [Tensor((), "i32")] * len(x.shape)
 
 
 def _dynamic_slice(draws: Draws) -> Sample:
-    x, part, places = _part(draws)
-    said = f"slice_sizes = {listed(part.shape)}"
-    return hlo("dynamic_slice", [x, *places], [part], said)
+    x, slice_, positions = _slice_of(draws)
+    attributes = f"slice_sizes = {listed(slice_.shape)}"
+    return hlo("dynamic_slice", [x, *positions], [slice_], attributes)
 
 
 def _dynamic_update_slice(draws: Draws) -> Sample:
-    x, part, places = _part(draws)
-    return hlo("dynamic_update_slice", [x, part, *places], [x])
+    x, slice_, positions = _slice_of(draws)
+    return hlo("dynamic_update_slice", [x, slice_, *positions], [x])
 
 
 SAMPLES: dict[str, Callable[[Draws], Sample]] = {

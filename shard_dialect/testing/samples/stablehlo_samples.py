@@ -21,12 +21,12 @@ _BITWISE = "and or xor".split()
 _SHIFTS = "shift_left shift_right_arithmetic shift_right_logical".split()
 
 
-def _alike(
-    name: str, count: int, element: str = "f32", made: str = ""
+def _elementwise(
+    name: str, count: int, element: str = "f32", result: str = ""
 ) -> Callable[[Draws], Sample]:
     def draw(draws: Draws) -> Sample:
         x = draws.any(element)
-        return hlo(name, [x] * count, [x.of(made or element)])
+        return hlo(name, [x] * count, [x.of(result or element)])
 
     return draw
 
@@ -50,12 +50,12 @@ def _shifted(name: str) -> Callable[[Draws], Sample]:
 
 
 def _convert(draws: Draws) -> Sample:
-    source, made = draws.pick(
+    source, result = draws.pick(
         ("f32", "i32"), ("i32", "f32"), ("f32", "f64"), ("i1", "f32"), ("ui32", "f32"),
         ("ui8", "i32"), ("i32", "ui16"),
     )  # fmt: skip
     x = draws.any(source)
-    return hlo("convert", [x], [x.of(made)])
+    return hlo("convert", [x], [x.of(result)])
 
 
 def _reduce_precision(draws: Draws) -> Sample:
@@ -66,8 +66,8 @@ def _reduce_precision(draws: Draws) -> Sample:
 def _compare(draws: Draws) -> Sample:
     x = draws.any(draws.pick("f32", "ui32"))
     direction = draws.pick("LT", "GE", "EQ")
-    said = f"comparison_direction = #stablehlo<comparison_direction {direction}>"
-    return hlo("compare", [x, x], [x.of("i1")], said)
+    attributes = f"comparison_direction = #stablehlo<comparison_direction {direction}>"
+    return hlo("compare", [x, x], [x.of("i1")], attributes)
 
 
 def _select(draws: Draws) -> Sample:
@@ -84,22 +84,22 @@ def _clamp(draws: Draws) -> Sample:
 
 def _map(draws: Draws) -> Sample:
     x = draws.any()
-    said = f"dimensions = {listed(range(len(x.shape)))}"
-    return hlo("map", [x, x], [x], said, joining("multiply"))
+    attributes = f"dimensions = {listed(range(len(x.shape)))}"
+    return hlo("map", [x, x], [x], attributes, joining("multiply"))
 
 
 def _constant(draws: Draws) -> Sample:
-    made = Tensor((draws.size(), draws.size()))
-    rows, columns = made.shape
+    result = Tensor((draws.size(), draws.size()))
+    rows, columns = result.shape
     values = [[float(row - column) for column in range(columns)] for row in range(rows)]
     text = f"%r = stablehlo.constant dense<{draws.pick(values, 0.5)}> : $r"
-    return Sample.of("stablehlo.constant", [], text, [made])
+    return Sample.of("stablehlo.constant", [], text, [result])
 
 
 def _bitcast_convert(draws: Draws) -> Sample:
     x = draws.any()
-    made = draws.pick(x.of("i32"), Tensor((*x.shape, 4), "i8"))
-    return hlo("bitcast_convert", [x], [made])
+    result = draws.pick(x.of("i32"), Tensor((*x.shape, 4), "i8"))
+    return hlo("bitcast_convert", [x], [result])
 
 
 def _dot(draws: Draws) -> Sample:
@@ -116,86 +116,88 @@ def _dot_general(draws: Draws) -> Sample:
     summed = order[len(batch) : len(batch) + draws.number(0, 2)]
     own = [None] * draws.number(0, 1 if len(a.shape) > 2 else 2)
     sizes = [*(a.shape[dim] for dim in (*batch, *summed)), *own]
-    places = draws.order(len(sizes))
-    b = draws.fits("f32", *(sizes[place] for place in places))
-    b_batch = [places.index(at) for at in range(len(batch))]
-    b_summed = [places.index(len(batch) + at) for at in range(len(summed))]
-    made = [
+    positions = draws.order(len(sizes))
+    b = draws.fits("f32", *(sizes[number] for number in positions))
+    b_batch = [positions.index(at) for at in range(len(batch))]
+    b_summed = [positions.index(len(batch) + at) for at in range(len(summed))]
+    result = [
         *(a.shape[dim] for dim in batch),
         *a.without(*batch, *summed).shape,
         *b.without(*b_batch, *b_summed).shape,
     ]
-    said = (
+    attributes = (
         f"dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = {batch}, "
         f"rhs_batching_dimensions = {b_batch}, lhs_contracting_dimensions = {summed}, "
         f"rhs_contracting_dimensions = {b_summed}>"
     )
-    return hlo("dot_general", [a, b], [Tensor(tuple(made))], said)
+    return hlo("dot_general", [a, b], [Tensor(tuple(result))], attributes)
 
 
 def _broadcast_in_dim(draws: Draws) -> Sample:
     x = draws.any(most=2)
     dims = sorted(draws.order(3)[: len(x.shape)])
     sizes = [draws.size() for _ in range(3)]
-    for place, dim in enumerate(dims):
-        sizes[dim] = x.shape[place]
+    for number, dim in enumerate(dims):
+        sizes[dim] = x.shape[number]
     source = Tensor(tuple(1 if draws.chance(0.2) else size for size in x.shape))
-    said = f"broadcast_dimensions = {listed(dims)}"
-    return hlo("broadcast_in_dim", [source], [Tensor(tuple(sizes))], said)
+    attributes = f"broadcast_dimensions = {listed(dims)}"
+    return hlo("broadcast_in_dim", [source], [Tensor(tuple(sizes))], attributes)
 
 
 def _transpose(draws: Draws) -> Sample:
     x = draws.any()
     order = draws.order(len(x.shape))
-    made = Tensor(tuple(x.shape[dim] for dim in order))
-    return hlo("transpose", [x], [made], f"permutation = {listed(order)}")
+    result = Tensor(tuple(x.shape[dim] for dim in order))
+    return hlo("transpose", [x], [result], f"permutation = {listed(order)}")
 
 
 def _reshape(draws: Draws) -> Sample:
     x = draws.any(least=1)
     size = x.shape[-1]
     major = draws.pick(*(each for each in range(1, size + 1) if size % each == 0))
-    made = draws.pick(
+    result = draws.pick(
         (*x.shape[:-1], major, size // major), (prod(x.shape),),
         (x.shape[0], prod(x.shape[1:])), (prod(x.shape[:-1]), size), (1, *x.shape),
         tuple(reversed(x.shape)),
     )  # fmt: skip
-    return hlo("reshape", [x], [Tensor(made)])
+    return hlo("reshape", [x], [Tensor(result)])
 
 
 def _slice(draws: Draws) -> Sample:
     x = draws.any(least=1)
-    parts = []
+    bounds = []
     for size in x.shape:
         start = draws.pick(0, 0, draws.number(0, size - 1))
-        parts.append((start, draws.pick(size, draws.number(start + 1, size)), draws.pick(1, 1, 2)))
-    made = tuple(-(-(limit - start) // step) for start, limit, step in parts)
-    starts, limits, steps = (listed(each) for each in zip(*parts, strict=True))
-    said = f"start_indices = {starts}, limit_indices = {limits}, strides = {steps}"
-    return hlo("slice", [x], [Tensor(made)], said)
+        bounds.append((start, draws.pick(size, draws.number(start + 1, size)), draws.pick(1, 1, 2)))
+    result = tuple(-(-(limit - start) // step) for start, limit, step in bounds)
+    starts, limits, steps = (listed(each) for each in zip(*bounds, strict=True))
+    attributes = f"start_indices = {starts}, limit_indices = {limits}, strides = {steps}"
+    return hlo("slice", [x], [Tensor(result)], attributes)
 
 
 def _pad(draws: Draws) -> Sample:
     x = draws.any(least=1)
     edges = [draws.pick((0, 0, 0), (1, 2, 0), (0, 0, 1), (1, -1, 0)) for _ in x.shape]
-    made = [
+    result = [
         size + low + high + inside * (size - 1)
         for size, (low, high, inside) in zip(x.shape, edges, strict=True)
     ]
     low, high, inside = (listed(each) for each in zip(*edges, strict=True))
-    said = f"edge_padding_low = {low}, edge_padding_high = {high}, interior_padding = {inside}"
-    return hlo("pad", [x, Tensor(())], [Tensor(tuple(made))], said)
+    attributes = (
+        f"edge_padding_low = {low}, edge_padding_high = {high}, interior_padding = {inside}"
+    )
+    return hlo("pad", [x, Tensor(())], [Tensor(tuple(result))], attributes)
 
 
 def _concatenate(draws: Draws) -> Sample:
     x = draws.any(least=1)
     dim = draws.dim(x)
-    parts = [
+    bounds = [
         x,
         *(x.sized(dim, draws.pick(x.shape[dim], draws.size())) for _ in range(draws.number(0, 2))),
     ]
-    made = x.sized(dim, sum(part.shape[dim] for part in parts))
-    return hlo("concatenate", parts, [made], f"dimension = {dim} : i64")
+    result = x.sized(dim, sum(part.shape[dim] for part in bounds))
+    return hlo("concatenate", bounds, [result], f"dimension = {dim} : i64")
 
 
 def _reverse(draws: Draws) -> Sample:
@@ -205,8 +207,8 @@ def _reverse(draws: Draws) -> Sample:
 
 
 def _iota(draws: Draws) -> Sample:
-    made = Tensor((draws.size(), draws.size()), draws.pick("i32", "f32"))
-    return hlo("iota", [], [made], f"iota_dimension = {draws.dim(made)} : i64")
+    result = Tensor((draws.size(), draws.size()), draws.pick("i32", "f32"))
+    return hlo("iota", [], [result], f"iota_dimension = {draws.dim(result)} : i64")
 
 
 _LARGEST = """
@@ -236,22 +238,24 @@ def _reduce(draws: Draws) -> Sample:
     is_largest, starts_anywhere = draws.chance(0.1), element == "f32" and draws.chance(0.2)
     x = draws.any("f32" if is_largest else element, least=1)
     dims = sorted(draws.order(len(x.shape))[: draws.number(1, len(x.shape))])
-    said, made = f"dimensions = {listed(dims)}", x.without(*dims)
+    attributes, result = f"dimensions = {listed(dims)}", x.without(*dims)
     if is_largest:
         both = [x, x.of("i32"), Tensor(()), Tensor((), "i32")]
         starts = {2: "0xFF800000", 3: "0"}
         region = draws.pick(_LARGEST, _FIRST_OF_THE_LARGEST)
-        return hlo("reduce", both, [made, made.of("i32")], said, region, starts)
+        return hlo("reduce", both, [result, result.of("i32")], attributes, region, starts)
     if starts_anywhere:
-        return hlo("reduce", [x, Tensor(())], [made], said, joining(name))
-    return hlo("reduce", [x, Tensor((), element)], [made], said, joining(name, element), {1: init})
+        return hlo("reduce", [x, Tensor(())], [result], attributes, joining(name))
+    return hlo(
+        "reduce", [x, Tensor((), element)], [result], attributes, joining(name, element), {1: init}
+    )
 
 
 def _sort(draws: Draws) -> Sample:
     x = draws.any(least=1)
-    said = f"dimension = {draws.dim(x)} : i64, is_stable = true"
+    attributes = f"dimension = {draws.dim(x)} : i64, is_stable = true"
     count = draws.number(1, 2)
-    return hlo("sort", [x] * count, [x] * count, said, compare("LT", count=count))
+    return hlo("sort", [x] * count, [x] * count, attributes, compare("LT", count=count))
 
 
 def _complex(draws: Draws) -> Sample:
@@ -287,11 +291,11 @@ def _triangular_solve(draws: Draws) -> Sample:
     b = Tensor(
         (a.shape[0], a.shape[1], draws.size()) if left else (a.shape[0], draws.size(), a.shape[1])
     )
-    said = (
+    attributes = (
         f"left_side = {'true' if left else 'false'}, lower = true, unit_diagonal = false, "
         "transpose_a = #stablehlo<transpose NO_TRANSPOSE>"
     )
-    return hlo("triangular_solve", [a, b], [b], said)
+    return hlo("triangular_solve", [a, b], [b], attributes)
 
 
 def _fft(draws: Draws) -> Sample:
@@ -304,24 +308,24 @@ def _batch_norm(name: str) -> Callable[[Draws], Sample]:
         x = draws.any(least=1)
         dim = draws.dim(x)
         vector = Tensor((x.shape[dim],))
-        said = f"epsilon = 1.0 : f32, feature_index = {dim} : i64"
+        attributes = f"epsilon = 1.0 : f32, feature_index = {dim} : i64"
         if name == "inference":
-            return hlo("batch_norm_inference", [x, *[vector] * 4], [x], said)
+            return hlo("batch_norm_inference", [x, *[vector] * 4], [x], attributes)
         if name == "training":
-            return hlo("batch_norm_training", [x, *[vector] * 2], [x, vector, vector], said)
-        return hlo("batch_norm_grad", [x, *[vector] * 3, x], [x, vector, vector], said)
+            return hlo("batch_norm_training", [x, *[vector] * 2], [x, vector, vector], attributes)
+        return hlo("batch_norm_grad", [x, *[vector] * 3, x], [x, vector, vector], attributes)
 
     return draw
 
 
 def _rng(draws: Draws) -> Sample:
-    made = Tensor((draws.size(), draws.size()))
-    starts: Mapping[int, str] = {0: "0.0", 1: "1.0", 2: str(list(made.shape))}
+    result = Tensor((draws.size(), draws.size()))
+    starts: Mapping[int, str] = {0: "0.0", 1: "1.0", 2: str(list(result.shape))}
     operands = [Tensor(()), Tensor(()), Tensor((2,), "i64")]
     return hlo(
         "rng",
         operands,
-        [made],
+        [result],
         "rng_distribution = #stablehlo<rng_distribution UNIFORM>",
         "",
         starts,
@@ -329,24 +333,24 @@ def _rng(draws: Draws) -> Sample:
 
 
 def _rng_bit_generator(draws: Draws) -> Sample:
-    state, made = Tensor((2,), "ui64"), Tensor((draws.size(),), "ui32")
-    said = "rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>"
-    return hlo("rng_bit_generator", [state], [state, made], said)
+    state, result = Tensor((2,), "ui64"), Tensor((draws.size(),), "ui32")
+    attributes = "rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>"
+    return hlo("rng_bit_generator", [state], [state, result], attributes)
 
 
 _PAIR = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"
 
 
-def _collective(name: str, said: str = _PAIR, region: str = "") -> Callable[[Draws], Sample]:
+def _collective(name: str, attributes: str = _PAIR, region: str = "") -> Callable[[Draws], Sample]:
     """Of the source program: between devices that it names itself."""
 
     def draw(draws: Draws) -> Sample:
         x = Tensor((4, draws.size()))
-        made = {
+        result = {
             "all_gather": x.sized(0, 8), "reduce_scatter": x.sized(0, 2),
             "all_to_all": Tensor((2, 2 * x.shape[1])),
         }.get(name, x)  # fmt: skip
-        return hlo(name, [x], [made], said, region)
+        return hlo(name, [x], [result], attributes, region)
 
     return draw
 
@@ -360,10 +364,10 @@ def _custom_call(draws: Draws) -> Sample:
 SAMPLES: dict[str, Callable[[Draws], Sample]] = {
     f"stablehlo.{name}": function
     for name, function in {
-        **{name: _alike(name, 1) for name in _UNARY},
+        **{name: _elementwise(name, 1) for name in _UNARY},
         **{name: _arithmetic(name) for name in _BINARY},
-        **{name: _alike(name, 2, "i32") for name in _BITWISE},
-        **{name: _alike(name, 1, "i32") for name in ("count_leading_zeros", "not", "popcnt")},
+        **{name: _elementwise(name, 2, "i32") for name in _BITWISE},
+        **{name: _elementwise(name, 1, "i32") for name in ("count_leading_zeros", "not", "popcnt")},
         **{name: _shifted(name) for name in _SHIFTS},
         **{f"batch_norm_{name}": _batch_norm(name) for name in ("grad", "inference", "training")},
         **{name: _part_of_complex(name) for name in ("real", "imag")},
@@ -373,7 +377,8 @@ SAMPLES: dict[str, Callable[[Draws], Sample]] = {
         "cholesky": _cholesky, "clamp": _clamp, "compare": _compare, "complex": _complex,
         "concatenate": _concatenate, "constant": _constant, "convert": _convert,
         "custom_call": _custom_call, "dot": _dot, "dot_general": _dot_general, "fft": _fft,
-        "iota": _iota, "is_finite": _alike("is_finite", 1, "f32", "i1"), "map": _map, "pad": _pad,
+        "iota": _iota, "is_finite": _elementwise("is_finite", 1, "f32", "i1"),
+        "map": _map, "pad": _pad,
         "reduce": _reduce, "reduce_precision": _reduce_precision, "reshape": _reshape,
         "reverse": _reverse, "rng": _rng, "rng_bit_generator": _rng_bit_generator,
         "select": _select, "slice": _slice, "sort": _sort, "transpose": _transpose,

@@ -19,20 +19,20 @@ def hlo(
     known = constants or {}
     names: list[str] = []
     lines: list[str] = []
-    given: list[Tensor] = []
-    for place, type_ in enumerate(operands):
-        if place in known:
-            names.append(f"%c{place}")
-            lines.append(f"%c{place} = stablehlo.constant dense<{known[place]}> : {type_}\n")
+    operand_types: list[Tensor] = []
+    for number, type_ in enumerate(operands):
+        if number in known:
+            names.append(f"%c{number}")
+            lines.append(f"%c{number} = stablehlo.constant dense<{known[number]}> : {type_}\n")
         else:
-            names.append(f"%{len(given)}")
-            given.append(type_)
+            names.append(f"%{len(operand_types)}")
+            operand_types.append(type_)
     several = f":{len(results)}" if len(results) > 1 else ""
     types = f"({', '.join(map(str, operands))}) -> ({', '.join(map(str, results))})"
     inside = f" ({{{region}}})" if region else ""
-    said = f" {{{attributes}}}" if attributes else ""
-    text = f'%r{several} = "stablehlo.{name}"({", ".join(names)}){inside}{said} : {types}'
-    return Sample.of(f"stablehlo.{name}", given, "".join(lines) + text, results)
+    attribute_text = f" {{{attributes}}}" if attributes else ""
+    text = f'%r{several} = "stablehlo.{name}"({", ".join(names)}){inside}{attribute_text} : {types}'
+    return Sample.of(f"stablehlo.{name}", operand_types, "".join(lines) + text, results)
 
 
 IDENTITIES = {
@@ -49,19 +49,19 @@ IDENTITIES = {
 def joining(name: str, element: str = "f32", count: int = 1) -> str:
     """A region that joins its arguments in pairs, by the op `name`."""
     type_ = f"tensor<{element}>"
-    arguments = ", ".join(f"%x{place}: {type_}" for place in range(2 * count))
+    arguments = ", ".join(f"%x{number}: {type_}" for number in range(2 * count))
     lines = "\n".join(
-        f"%y{place} = stablehlo.{name} %x{place}, %x{place + count} : {type_}"
-        for place in range(count)
+        f"%y{number} = stablehlo.{name} %x{number}, %x{number + count} : {type_}"
+        for number in range(count)
     )
-    made = ", ".join(f"%y{place}" for place in range(count))
+    result = ", ".join(f"%y{number}" for number in range(count))
     types = ", ".join([type_] * count)
-    return f"\n^bb0({arguments}):\n{lines}\nstablehlo.return {made} : {types}\n"
+    return f"\n^bb0({arguments}):\n{lines}\nstablehlo.return {result} : {types}\n"
 
 
 def compare(direction: str, element: str = "f32", count: int = 1) -> str:
     """A region that compares the first of its pairs of arguments."""
-    arguments = ", ".join(f"%x{place}: tensor<{element}>" for place in range(2 * count))
+    arguments = ", ".join(f"%x{number}: tensor<{element}>" for number in range(2 * count))
     return (
         f"\n^bb0({arguments}):\n%p = stablehlo.compare {direction}, %x0, %x1 : "
         f"(tensor<{element}>, tensor<{element}>) -> tensor<i1>\nstablehlo.return %p : tensor<i1>\n"

@@ -31,9 +31,9 @@ def _collapse_shape(draws: Draws) -> Sample:
     rank = len(x.shape)
     first = draws.number(0, rank - 2)
     groups = _grouped(rank, first, draws.number(2, rank - first))
-    made = Tensor(tuple(prod(x.shape[dim] for dim in group) for group in groups))
+    result = Tensor(tuple(prod(x.shape[dim] for dim in group) for group in groups))
     text = f"%r = tensor.collapse_shape %0 {groups} : $0 into $r"
-    return Sample.of("tensor.collapse_shape", [x], text, [made])
+    return Sample.of("tensor.collapse_shape", [x], text, [result])
 
 
 def _expand_shape(draws: Draws) -> Sample:
@@ -41,11 +41,11 @@ def _expand_shape(draws: Draws) -> Sample:
     dim = draws.dim(x)
     size = x.shape[dim]
     major = draws.pick(*(each for each in range(1, size + 1) if size % each == 0))
-    made = Tensor((*x.shape[:dim], major, size // major, *x.shape[dim + 1 :]))
-    groups = _grouped(len(made.shape), dim, 2)
-    shape = list(made.shape)
+    result = Tensor((*x.shape[:dim], major, size // major, *x.shape[dim + 1 :]))
+    groups = _grouped(len(result.shape), dim, 2)
+    shape = list(result.shape)
     text = f"%r = tensor.expand_shape %0 {groups} output_shape {shape} : $0 into $r"
-    return Sample.of("tensor.expand_shape", [x], text, [made])
+    return Sample.of("tensor.expand_shape", [x], text, [result])
 
 
 def _reshape(draws: Draws) -> Sample:
@@ -66,9 +66,9 @@ def _concat(draws: Draws) -> Sample:
     x = draws.any(least=1)
     dim = draws.dim(x)
     y = x.sized(dim, draws.pick(x.shape[dim], draws.size()))
-    made = x.sized(dim, x.shape[dim] + y.shape[dim])
+    result = x.sized(dim, x.shape[dim] + y.shape[dim])
     text = f"%r = tensor.concat dim({dim}) %0, %1 : ($0, $1) -> $r"
-    return Sample.of("tensor.concat", [x, y], text, [made])
+    return Sample.of("tensor.concat", [x, y], text, [result])
 
 
 def _dim(draws: Draws) -> Sample:
@@ -92,7 +92,7 @@ def _empty(draws: Draws) -> Sample:
     return Sample.of("tensor.empty", [x], text, [x])
 
 
-def _places(draws: Draws, x: Tensor) -> tuple[str, str]:
+def _index_constants(draws: Draws, x: Tensor) -> tuple[str, str]:
     """Constants for an element's place: what makes them, and their names."""
     numbers = [draws.number(0, size - 1) for size in x.shape]
     lines = [f"%c{dim} = arith.constant {each} : index\n" for dim, each in enumerate(numbers)]
@@ -101,22 +101,22 @@ def _places(draws: Draws, x: Tensor) -> tuple[str, str]:
 
 def _extract(draws: Draws) -> Sample:
     x = draws.any()
-    lines, names = _places(draws, x)
+    lines, names = _index_constants(draws, x)
     text = f"{lines}%v = tensor.extract %0[{names}] : $0\n%r = tensor.splat %v : $r"
     return Sample.of("tensor.extract", [x], text, [Tensor((draws.size(),))])
 
 
 def _insert(draws: Draws) -> Sample:
     x = draws.any()
-    lines, names = _places(draws, x)
+    lines, names = _index_constants(draws, x)
     text = f"{lines}%z = arith.constant 0.5 : f32\n%r = tensor.insert %z into %0[{names}] : $r"
     return Sample.of("tensor.insert", [x], text, [x])
 
 
 def _splat(draws: Draws) -> Sample:
-    x, made = Tensor(()), draws.any(least=1)
+    x, result = Tensor(()), draws.any(least=1)
     text = "%v = tensor.extract %0[] : $0\n%r = tensor.splat %v : $r"
-    return Sample.of("tensor.splat", [x], text, [made])
+    return Sample.of("tensor.splat", [x], text, [result])
 
 
 def _from_elements(draws: Draws) -> Sample:
@@ -127,7 +127,7 @@ def _from_elements(draws: Draws) -> Sample:
     return Sample.of("tensor.from_elements", [Tensor(())], text, [Tensor((4,))])
 
 
-def _part(draws: Draws, size: int) -> tuple[int, int, int]:
+def _slice_bounds(draws: Draws, size: int) -> tuple[int, int, int]:
     """Where a part of a dimension begins, how many elements it has, and in what steps."""
     if not draws.chance(0.6):
         return 0, size, 1
@@ -138,27 +138,27 @@ def _part(draws: Draws, size: int) -> tuple[int, int, int]:
 
 def _slice_of(draws: Draws, x: Tensor) -> tuple[str, Tensor]:
     """`[starts][sizes][steps]`, and the part; a dimension of size 1 may be left out."""
-    parts = [_part(draws, size) for size in x.shape]
-    starts, sizes, steps = (list(each) for each in zip(*parts, strict=True))
-    made = Tensor(tuple(sizes), x.element)
+    bounds = [_slice_bounds(draws, size) for size in x.shape]
+    starts, sizes, steps = (list(each) for each in zip(*bounds, strict=True))
+    result = Tensor(tuple(sizes), x.element)
     ones = [dim for dim, size in enumerate(sizes) if size == 1]
     if ones and draws.chance(0.5):
-        made = made.without(ones[0])
-    return f"{starts}{sizes}{steps}", made
+        result = result.without(ones[0])
+    return f"{starts}{sizes}{steps}", result
 
 
 def _extract_slice(draws: Draws) -> Sample:
     x = draws.any(least=1)
-    place, made = _slice_of(draws, x)
-    text = f"%r = tensor.extract_slice %0{place} : $0 to $r"
-    return Sample.of("tensor.extract_slice", [x], text, [made])
+    number, result = _slice_of(draws, x)
+    text = f"%r = tensor.extract_slice %0{number} : $0 to $r"
+    return Sample.of("tensor.extract_slice", [x], text, [result])
 
 
 def _insert_slice(draws: Draws) -> Sample:
     x = draws.any(least=1)
-    place, part = _slice_of(draws, x)
-    text = f"%r = tensor.insert_slice %1 into %0{place} : $1 into $r"
-    return Sample.of("tensor.insert_slice", [x, part], text, [x])
+    number, inserted = _slice_of(draws, x)
+    text = f"%r = tensor.insert_slice %1 into %0{number} : $1 into $r"
+    return Sample.of("tensor.insert_slice", [x, inserted], text, [x])
 
 
 def _block(rank: int) -> str:
@@ -169,12 +169,12 @@ def _pad(draws: Draws) -> Sample:
     x = draws.any(least=1)
     low, high = ([draws.pick(0, 0, 1, 3) for _ in x.shape] for _ in range(2))
     sizes = zip(x.shape, low, high, strict=True)
-    made = Tensor(tuple(map(sum, sizes)), x.element)
+    result = Tensor(tuple(map(sum, sizes)), x.element)
     text = (
         f"%z = arith.constant 0.5 : f32\n%r = tensor.pad %0 low{low} high{high} "
         f"{_block(len(low))}tensor.yield %z : f32\n}} : $0 to $r"
     )
-    return Sample.of("tensor.pad", [x], text, [made])
+    return Sample.of("tensor.pad", [x], text, [result])
 
 
 def _generate(draws: Draws) -> Sample:
@@ -191,17 +191,17 @@ def _generate(draws: Draws) -> Sample:
 def _gather(draws: Draws) -> Sample:
     x = draws.any(least=2, most=2)
     at = Tensor((draws.size(), 1), "index")
-    made = Tensor((at.shape[0], 1, x.shape[1]))
+    result = Tensor((at.shape[0], 1, x.shape[1]))
     text = "%r = tensor.gather %0[%1] gather_dims([0]) : ($0, $1) -> $r"
-    return Sample.of("tensor.gather", [x, at], text, [made])
+    return Sample.of("tensor.gather", [x, at], text, [result])
 
 
 def _scatter(draws: Draws) -> Sample:
     x = draws.any(least=2, most=2)
     count = min(2, x.shape[0])
-    part, at = Tensor((count, 1, x.shape[1])), Tensor((count, 1), "index")
+    inserted, at = Tensor((count, 1, x.shape[1])), Tensor((count, 1), "index")
     text = "%r = tensor.scatter %0 into %1[%2] scatter_dims([0]) unique : ($0, $1, $2) -> $r"
-    return Sample.of("tensor.scatter", [part, x, at], text, [x])
+    return Sample.of("tensor.scatter", [inserted, x, at], text, [x])
 
 
 SAMPLES: dict[str, Callable[[Draws], Sample]] = {

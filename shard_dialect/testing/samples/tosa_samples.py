@@ -14,7 +14,7 @@ from shard_dialect.testing.sample import Sample, Tensor
 class Constant:
     """An operand that is a constant: its definition, and its type."""
 
-    made_by: str
+    maker: str
     type: str
 
 
@@ -47,16 +47,17 @@ def tosa(
         if isinstance(each, Constant):
             names.append(f"%c{len(lines)}")
             types.append(each.type)
-            lines.append(f"{names[-1]} = {each.made_by}")
+            lines.append(f"{names[-1]} = {each.maker}")
         else:
             names.append(f"%{len(names) - len(lines)}")
             types.append(str(each))
     several = f":{len(results)}" if len(results) > 1 else ""
-    given = f" {{{attributes}}}" if attributes else ""
-    made = ", ".join(map(str, results))
-    made = made if len(results) == 1 else f"({made})"
+    attribute_text = f" {{{attributes}}}" if attributes else ""
+    result = ", ".join(map(str, results))
+    result = result if len(results) == 1 else f"({result})"
     lines.append(
-        f"%r{several} = tosa.{name} {', '.join(names)}{given} : ({', '.join(types)}) -> {made}"
+        f"%r{several} = tosa.{name} {', '.join(names)}{attribute_text} : "
+        f"({', '.join(types)}) -> {result}"
     )
     return Sample.of(f"tosa.{name}", tensors, "\n".join(lines), results)
 
@@ -79,19 +80,19 @@ def _broadcast(draws: Draws, x: Tensor) -> Tensor:
     return Tensor(tuple(1 if draws.chance(0.25) else size for size in x.shape), x.element)
 
 
-def _alike(name: str, count: int, element: str, made: str) -> Callable[[Draws], Sample]:
+def _elementwise(name: str, count: int, element: str, result: str) -> Callable[[Draws], Sample]:
     def draw(draws: Draws) -> Sample:
         x = draws.any(element, least=1)
         rest = [_broadcast(draws, x) for _ in range(count - 1)]
-        return tosa(name, [x, *rest], [x.of(made)])
+        return tosa(name, [x, *rest], [x.of(result)])
 
     return draw
 
 
-def _shifted(name: str, said: str) -> Callable[[Draws], Sample]:
+def _shifted(name: str, attributes: str) -> Callable[[Draws], Sample]:
     def draw(draws: Draws) -> Sample:
         x = draws.any("i32", least=1)
-        return tosa(name, [x, constant(3, x)], [x], said)
+        return tosa(name, [x, constant(3, x)], [x], attributes)
 
     return draw
 
@@ -115,11 +116,11 @@ def _of_integers(name: str, element: str) -> Callable[[Draws], Sample]:
 
 
 def _const(draws: Draws) -> Sample:
-    made = Tensor((draws.size(), draws.size()))
-    rows, columns = made.shape
+    result = Tensor((draws.size(), draws.size()))
+    rows, columns = result.shape
     values = [[float(row - column) for column in range(columns)] for row in range(rows)]
-    text = f'%r = "tosa.const"() {{values = {dense(values, made)}}} : () -> $r'
-    return Sample.of("tosa.const", [], text, [made])
+    text = f'%r = "tosa.const"() {{values = {dense(values, result)}}} : () -> $r'
+    return Sample.of("tosa.const", [], text, [result])
 
 
 def _mul(draws: Draws) -> Sample:
@@ -149,10 +150,10 @@ def _reduce(name: str) -> Callable[[Draws], Sample]:
         element = "f32" if name == "product" else draws.pick(*elements)
         x = draws.any(element, least=1)
         dim = draws.dim(x)
-        said = f"axis = {dim} : i32"
+        attributes = f"axis = {dim} : i32"
         if element == "f32" and name in ("max", "min") and draws.chance(0.2):
-            said += ", nan_mode = IGNORE"
-        return tosa(f"reduce_{name}", [x], [x.sized(dim, 1)], said)
+            attributes += ", nan_mode = IGNORE"
+        return tosa(f"reduce_{name}", [x], [x.sized(dim, 1)], attributes)
 
     return draw
 
@@ -167,8 +168,8 @@ def _concat(draws: Draws) -> Sample:
     x = draws.any(least=1)
     dim = draws.dim(x)
     y = x.sized(dim, draws.pick(x.shape[dim], draws.size()))
-    made = x.sized(dim, x.shape[dim] + y.shape[dim])
-    return tosa("concat", [x, y], [made], f"axis = {dim} : i32")
+    result = x.sized(dim, x.shape[dim] + y.shape[dim])
+    return tosa("concat", [x, y], [result], f"axis = {dim} : i32")
 
 
 def _pad(draws: Draws) -> Sample:
@@ -180,11 +181,11 @@ def _pad(draws: Draws) -> Sample:
 
 def _reshape(draws: Draws) -> Sample:
     x = draws.any(least=1)
-    made = draws.pick(
+    result = draws.pick(
         (prod(x.shape),), (x.shape[0], prod(x.shape[1:])), (prod(x.shape[:-1]), x.shape[-1]),
         (1, *x.shape), tuple(reversed(x.shape)),
     )  # fmt: skip
-    return tosa("reshape", [x, shape(*made)], [Tensor(made)])
+    return tosa("reshape", [x, shape(*result)], [Tensor(result)])
 
 
 def _reverse(draws: Draws) -> Sample:
@@ -205,34 +206,36 @@ def _slice(draws: Draws) -> Sample:
 def _tile(draws: Draws) -> Sample:
     x = draws.any(least=1)
     times = [draws.pick(1, 1, 2, 3) for _ in x.shape]
-    made = tuple(size * count for size, count in zip(x.shape, times, strict=True))
-    return tosa("tile", [x, shape(*times)], [Tensor(made)])
+    result = tuple(size * count for size, count in zip(x.shape, times, strict=True))
+    return tosa("tile", [x, shape(*times)], [Tensor(result)])
 
 
 def _transpose(draws: Draws) -> Sample:
     x = draws.any(least=1)
     order = draws.order(len(x.shape))
-    said = f"perms = {listed(order).replace('i64', 'i32')}"
-    return tosa("transpose", [x], [Tensor(tuple(x.shape[dim] for dim in order))], said)
+    attributes = f"perms = {listed(order).replace('i64', 'i32')}"
+    return tosa("transpose", [x], [Tensor(tuple(x.shape[dim] for dim in order))], attributes)
 
 
-def _indices(draws: Draws, count: int, places: int, rows: int, distinct: bool = False) -> Constant:
+def _indices(
+    draws: Draws, count: int, positions: int, rows: int, distinct: bool = False
+) -> Constant:
     """Rows to look up: within the table, as TOSA demands."""
     values = [
-        draws.rng.sample(range(rows), places)
+        draws.rng.sample(range(rows), positions)
         if distinct
-        else [draws.number(0, rows - 1) for _ in range(places)]
+        else [draws.number(0, rows - 1) for _ in range(positions)]
         for _ in range(count)
     ]
-    return constant(values, Tensor((count, places), "i32"))
+    return constant(values, Tensor((count, positions), "i32"))
 
 
 def _gather(draws: Draws) -> Sample:
     x = draws.fits("f32", None, None, None)
     count, rows, channels = x.shape
-    places = draws.size()
-    made = Tensor((count, places, channels))
-    return tosa("gather", [x, _indices(draws, count, places, rows)], [made])
+    positions = draws.size()
+    result = Tensor((count, positions, channels))
+    return tosa("gather", [x, _indices(draws, count, positions, rows)], [result])
 
 
 def _row_gather(draws: Draws) -> Sample:
@@ -245,9 +248,9 @@ def _row_gather(draws: Draws) -> Sample:
 def _scatter(draws: Draws) -> Sample:
     x = draws.fits("f32", None, None, None)
     count, rows, channels = x.shape
-    places = draws.number(1, min(rows, 4))
-    update = Tensor((count, places, channels))
-    return tosa("scatter", [x, _indices(draws, count, places, rows, distinct=True), update], [x])
+    positions = draws.number(1, min(rows, 4))
+    update = Tensor((count, positions, channels))
+    return tosa("scatter", [x, _indices(draws, count, positions, rows, distinct=True), update], [x])
 
 
 def _matmul(name: str) -> Callable[[Draws], Sample]:
@@ -266,7 +269,7 @@ class _Window:
     """A dimension of an image: its sizes, and the window's size, stride and padding."""
 
     size: int
-    made: int
+    result_size: int
     window: int
     stride: int
     low: int
@@ -277,8 +280,8 @@ class _Window:
         window, stride, low, high = draws.pick(
             (3, 1, 1, 1), (2, 2, 0, 0), (1, 1, 0, 0), (3, 2, 1, 0)
         )
-        made = draws.size()
-        return cls((made - 1) * stride + window - low - high, made, window, stride, low, high)
+        result = draws.size()
+        return cls((result - 1) * stride + window - low - high, result, window, stride, low, high)
 
 
 def _windowed(windows: Sequence[_Window]) -> str:
@@ -296,15 +299,16 @@ def _convolution(name: str, rank: int) -> Callable[[Draws], Sample]:
         windows = [_Window.drawn(draws) for _ in range(rank)]
         batch, channels, features = draws.pick(2, 4, 3), draws.pick(4, 3), draws.pick(8, 4, 5)
         space = [
-            tuple(getattr(each, what) for each in windows) for what in ("size", "window", "made")
+            tuple(getattr(each, what) for each in windows)
+            for what in ("size", "window", "result_size")
         ]
         kernel = Tensor((features, *space[1], channels))
         if name == "depthwise_conv2d":
             features *= channels
             kernel = Tensor((*space[1], channels, features // channels))
-        image, made = Tensor((batch, *space[0], channels)), Tensor((batch, *space[2], features))
-        said = f"acc_type = f32, dilation = {listed([1] * rank)}, {_windowed(windows)}"
-        return tosa(name, [image, kernel, _bias(draws, features), ZERO, ZERO], [made], said)
+        image, result = Tensor((batch, *space[0], channels)), Tensor((batch, *space[2], features))
+        attributes = f"acc_type = f32, dilation = {listed([1] * rank)}, {_windowed(windows)}"
+        return tosa(name, [image, kernel, _bias(draws, features), ZERO, ZERO], [result], attributes)
 
     return draw
 
@@ -318,10 +322,13 @@ def _transpose_conv2d(draws: Draws) -> Sample:
         draws.pick(8, 5),
     )
     image, kernel = Tensor((batch, h, w, channels)), Tensor((features, 3, 3, channels))
-    made = Tensor((batch, 2 * h + 1, 2 * w + 1, features))
-    said = f"acc_type = f32, out_pad = {listed([0] * 4)}, stride = {listed([2, 2])}"
+    result = Tensor((batch, 2 * h + 1, 2 * w + 1, features))
+    attributes = f"acc_type = f32, out_pad = {listed([0] * 4)}, stride = {listed([2, 2])}"
     return tosa(
-        "transpose_conv2d", [image, kernel, _bias(draws, features), ZERO, ZERO], [made], said
+        "transpose_conv2d",
+        [image, kernel, _bias(draws, features), ZERO, ZERO],
+        [result],
+        attributes,
     )
 
 
@@ -330,11 +337,11 @@ def _pool(name: str) -> Callable[[Draws], Sample]:
         windows = [_Window.drawn(draws) for _ in range(2)]
         batch, channels = draws.pick(2, 4, 3), draws.pick(4, 3)
         image = Tensor((batch, *(each.size for each in windows), channels))
-        made = Tensor((batch, *(each.made for each in windows), channels))
-        said = f"kernel = {listed(each.window for each in windows)}, {_windowed(windows)}"
+        result = Tensor((batch, *(each.result_size for each in windows), channels))
+        attributes = f"kernel = {listed(each.window for each in windows)}, {_windowed(windows)}"
         if name == "avg_pool2d":
-            return tosa(name, [image, ZERO, ZERO], [made], f"acc_type = f32, {said}")
-        return tosa(name, [image], [made], said)
+            return tosa(name, [image, ZERO, ZERO], [result], f"acc_type = f32, {attributes}")
+        return tosa(name, [image], [result], attributes)
 
     return draw
 
@@ -342,11 +349,11 @@ def _pool(name: str) -> Callable[[Draws], Sample]:
 def _adaptive(name: str) -> Callable[[Draws], Sample]:
     def draw(draws: Draws) -> Sample:
         image = Tensor((draws.size(), 4, 4, draws.size()))
-        made = Tensor((image.shape[0], 2, 2, image.shape[3]))
+        result = Tensor((image.shape[0], 2, 2, image.shape[3]))
         windows = [shape(2, 2), shape(2, 2), shape(0, 0, 0, 0)]
         if name == "avg_pool2d_adaptive":
-            return tosa(name, [image, ZERO, ZERO, *windows], [made], "acc_type = f32")
-        return tosa(name, [image, *windows], [made])
+            return tosa(name, [image, ZERO, ZERO, *windows], [result], "acc_type = f32")
+        return tosa(name, [image, *windows], [result])
 
     return draw
 
@@ -354,9 +361,12 @@ def _adaptive(name: str) -> Callable[[Draws], Sample]:
 def _resize(draws: Draws) -> Sample:
     n, h, w, c = (draws.size() for _ in range(4))
     scale = shape(4, 2, 4, 2)
-    made = Tensor((n, 2 * h, 2 * w, c))
+    result = Tensor((n, 2 * h, 2 * w, c))
     return tosa(
-        "resize", [Tensor((n, h, w, c)), scale, shape(0, 0), shape(2, 2)], [made], "mode = BILINEAR"
+        "resize",
+        [Tensor((n, h, w, c)), scale, shape(0, 0), shape(2, 2)],
+        [result],
+        "mode = BILINEAR",
     )
 
 
@@ -364,18 +374,18 @@ def _rescale(draws: Draws) -> Sample:
     x = draws.any("i32", least=1)
     channels = x.shape[-1]
     zeros = [constant(0, Tensor((1,), element)) for element in ("i32", "i8")]
-    said = (
+    attributes = (
         "scale32 = true, rounding_mode = SINGLE_ROUND, input_unsigned = false, "
         "output_unsigned = false, per_channel = "
     )
     if draws.chance(0.5):
         scales = [constant(1 << 30, Tensor((1,), "i32")), constant(30, Tensor((1,), "i8"))]
-        return tosa("rescale", [x, *scales, *zeros], [x.of("i8")], f"{said}false")
+        return tosa("rescale", [x, *scales, *zeros], [x.of("i8")], f"{attributes}false")
     scales = [
         constant([(8 + at) << 26 for at in range(channels)], Tensor((channels,), "i32")),
         constant([30 + at % 2 for at in range(channels)], Tensor((channels,), "i8")),
     ]
-    return tosa("rescale", [x, *scales, *zeros], [x.of("i8")], f"{said}true")
+    return tosa("rescale", [x, *scales, *zeros], [x.of("i8")], f"{attributes}true")
 
 
 def _fft2d(draws: Draws) -> Sample:
@@ -385,8 +395,8 @@ def _fft2d(draws: Draws) -> Sample:
 
 def _rfft2d(draws: Draws) -> Sample:
     x = Tensor((draws.size(), 4, 8))
-    made = x.sized(2, 5)
-    return tosa("rfft2d", [x], [made, made])
+    result = x.sized(2, 5)
+    return tosa("rfft2d", [x], [result, result])
 
 
 def _dim(draws: Draws) -> Sample:
@@ -418,11 +428,11 @@ _READ = "%r = tosa.variable_read @x : $r"
 SAMPLES: dict[str, Callable[[Draws], Sample]] = {
     f"tosa.{name}": function
     for name, function in {
-        **{name: _alike(name, 1, "f32", "f32") for name in _FLOAT_UNARY},
-        **{name: _alike(name, 2, "f32", "f32") for name in _FLOAT_BINARY},
-        **{name: _alike(name, 2, "i32", "i32") for name in _INTEGER_BINARY},
-        **{name: _alike(name, 2, "f32", "i1") for name in _COMPARED},
-        **{name: _alike(name, 2, "i1", "i1") for name in _LOGICAL},
+        **{name: _elementwise(name, 1, "f32", "f32") for name in _FLOAT_UNARY},
+        **{name: _elementwise(name, 2, "f32", "f32") for name in _FLOAT_BINARY},
+        **{name: _elementwise(name, 2, "i32", "i32") for name in _INTEGER_BINARY},
+        **{name: _elementwise(name, 2, "f32", "i1") for name in _COMPARED},
+        **{name: _elementwise(name, 2, "i1", "i1") for name in _LOGICAL},
         **{name: _shifted(name, said) for name, said in _SHIFTS.items()},
         **{name: _of_integers(name, "i32") for name in ("bitwise_not", "clz")},
         **{f"reduce_{name}": _reduce(name) for name in "all any max min product sum".split()},

@@ -75,7 +75,7 @@ func.func @a_manual_axis_after_a_free_one(%x: tensor<8x8xf32>) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @sizes_that_do_not_divide(%x: tensor<6x8xf32>) {
   scf.execute_region no_inline {
-    // expected-error@+1 {{'mesh.to_local' op dimension 0 of size 6 is not cut in 4}}
+    // expected-error@+1 {{'mesh.to_local' op dimension 0 of size 6 cannot be split evenly into 4 shards}}
     %0 = "mesh.to_local"(%x) {sharding = #mesh.shard<@g, [[1], []]>, manual_axes = [1]} : (tensor<6x8xf32>) -> tensor<1x8xf32>
     scf.yield
   } {mesh.manual_axes = [1]}

@@ -87,7 +87,7 @@ func.func @no_dimension(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh.for
 
 shard.grid @g(shape = 2)
 func.func @another_dimension(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh.form = "local"} {
-  // expected-error@+1 {{'mesh.start' op dimension 2 of [4] cannot be cut in 1}}
+  // expected-error@+1 {{'mesh.start' op dimension 2 of [4] cannot be split into 1 shards}}
   %0 = "mesh.start"(%x) {collective = {grid = @g, grid_axes = array<i16: 0>, gather_axis = 2 : index, name = "shard.all_gather"}} : (tensor<4xf32>) -> tensor<4xf32>
   %1 = "mesh.done"(%0) : (tensor<4xf32>) -> tensor<4xf32>
   return %1 : tensor<4xf32>

@@ -30,7 +30,7 @@ func.func @inside(%x: tensor<8xi32>) attributes {mesh.form = "distributed"} {
 shard.grid @g(shape = 2x2)
 func.func @shards_of_shards(%x: tensor<6xi32, #mesh.shard<@g, [[0, 1]]>>) attributes {mesh.form = "distributed"} {
   scf.execute_region no_inline {
-    // expected-error @+1 {{'mesh.to_local' op has shards that [[1]] does not cut evenly}}
+    // expected-error @+1 {{'mesh.to_local' op has shards that [[1]] does not split evenly}}
     %a = "mesh.to_local"(%x) {manual_axes = [0], sharding = #mesh.shard<@g, [[0]]>} : (tensor<6xi32, #mesh.shard<@g, [[0, 1]]>>) -> tensor<3xi32, #mesh.shard<@g, [[1]]>>
     scf.yield
   } {mesh.manual_axes = [0]}

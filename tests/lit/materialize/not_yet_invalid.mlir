@@ -4,7 +4,7 @@
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @halos(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{cannot cut a tensor as [[0], [], {halo = [[1, 1], []]}]: halos are exchanged where an op reads them}}
+  // expected-error@+1 {{cannot shard a tensor as [[0], [], {halo = [[1, 1], []]}]: halos are exchanged where an op reads them}}
   %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0], [], {halo = [[1, 1], []]}]>} : (tensor<16x16xf32>) -> tensor<16x16xf32>
   return
 }
@@ -14,7 +14,7 @@ func.func @halos(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @offsets(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g} {
   %at = arith.constant 3 : i64
-  // expected-error@+1 {{cannot cut a tensor as [[0], [], {offsets = [[0, "?", 16], []]}]: its offsets are not known yet}}
+  // expected-error@+1 {{cannot shard a tensor as [[0], [], {offsets = [[0, "?", 16], []]}]: its offsets are not known yet}}
   %0 = "mesh.annotate"(%x, %at) {sharding = #mesh.shard<@g, [[0], [], {offsets = [[0, "?", 16], []]}]>} : (tensor<16x16xf32>, i64) -> tensor<16x16xf32>
   return
 }

@@ -3,7 +3,7 @@
 // RUN: shard-opt %s --split-input-file --verify-diagnostics --partition
 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
-// expected-error@+1 {{cannot cut a tensor as [[0], {halo = [[1, 1]]}]: only 'mesh.update_halo' makes halos}}
+// expected-error@+1 {{cannot shard a tensor as [[0], {halo = [[1, 1]]}]: only 'mesh.update_halo' makes halos}}
 func.func @argument(%x: tensor<4xf32, #mesh.shard<@g, [[0], {halo = [[1, 1]]}]>>) attributes {mesh.form = "distributed"} {
   return
 }
@@ -22,7 +22,7 @@ func.func @returned(%x: tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf32, 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 func.func @elementwise(%x: tensor<4xf32, #mesh.shard<@g, [[0]]>>) attributes {mesh.form = "distributed"} {
   %0 = "mesh.update_halo"(%x) : (tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf32, #mesh.shard<@g, [[0], {halo = [[1, 1]]}]>>
-  // expected-error@+1 {{cannot cut a tensor as [[0], {halo = [[1, 1]]}]: only 'mesh.update_halo' makes halos}}
+  // expected-error@+1 {{cannot shard a tensor as [[0], {halo = [[1, 1]]}]: only 'mesh.update_halo' makes halos}}
   %1 = stablehlo.abs %0 : tensor<4xf32, #mesh.shard<@g, [[0], {halo = [[1, 1]]}]>>
   return
 }

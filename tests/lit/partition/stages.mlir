@@ -38,7 +38,7 @@
 // LOWERED: scf.if
 // LOWERED: call @mesh_all_reduce
 // LOWERED-NOT: mesh.stages
-// WHOLE: stages.mlir:[[#]]:1: error: @main has stages, whose devices alone have the results: they cannot be whole on every device
+// WHOLE: stages.mlir:[[#]]:1: error: @main has stages, whose devices alone have the results: they cannot be unsharded on every device
 func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@first, [[], [1]]>},
                 %y: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@first, [[], [1]]>},
                 %w: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@second, [[1], []]>})

@@ -2,7 +2,7 @@
 //
 // RUN: not shard-opt %s --split-input-file --spmd 2>&1 | filecheck %s
 
-// CHECK: split_input_file.mlir:24:8: error: cannot cut a tensor as
+// CHECK: split_input_file.mlir:24:8: error: cannot shard a tensor as
 // CHECK: func.func @first(%arg0: tensor<2xf32>
 // CHECK: // -----
 // CHECK: func.func @third(%arg0: tensor<4xf32>

@@ -1,4 +1,4 @@
-// Conflicts are told where asked: the op, both sides and where they come from, and who has its way.
+// Conflicts are told where asked: the op, both sides and where they come from, and which side wins.
 //
 // RUN: shard-opt %s --propagate --remarks --verify-diagnostics | filecheck %s
 // RUN: shard-opt %s --propagate 2>&1 | filecheck %s --check-prefix=SILENT
@@ -12,7 +12,7 @@
 // CHECK-LABEL: func.func @one_axis
 func.func @one_axis(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
                     %y: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}) -> tensor<8x8xf32> {
-  // expected-remark@+2 {{'stablehlo.add' op has dimension 0 of operand 0 split along [0] and dimension 1 of operand 1 split along [0]: dimension 0 of operand 0 split along [0] has its way: of two that are as large the first goes first}}
+  // expected-remark@+2 {{'stablehlo.add' op has dimension 0 of operand 0 split along [0] and dimension 1 of operand 1 split along [0]: dimension 0 of operand 0 split along [0] wins: of two that are as large the first goes first}}
   // CHECK: stablehlo.add {{.*}}[{{\[}}0], []]
   %0 = stablehlo.add %x, %y : tensor<8x8xf32>
   return %0 : tensor<8x8xf32>
@@ -24,7 +24,7 @@ func.func @one_axis(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], [
 // CHECK-LABEL: func.func @two_ways
 func.func @two_ways(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
                     %y: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[1], []]>}) -> tensor<8x8xf32> {
-  // expected-remark@+2 {{dimension 0 of operand 0 split along [0] and dimension 0 of operand 1 split along [1]: neither gives way}}
+  // expected-remark@+2 {{dimension 0 of operand 0 split along [0] and dimension 0 of operand 1 split along [1]: neither wins}}
   // CHECK: stablehlo.add {{.*}}[{{\[}}], []]
   %0 = stablehlo.add %x, %y : tensor<8x8xf32>
   return %0 : tensor<8x8xf32>
@@ -36,7 +36,7 @@ func.func @two_ways(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], [
 // CHECK-LABEL: func.func @the_larger
 func.func @the_larger(%x: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
                       %y: tensor<4x64xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}) -> tensor<8x64xf32> {
-  // expected-remark@+2 {{dimension 1 of operand 1 split along [0] has its way: its tensor is the larger one, 256 elements to 32}}
+  // expected-remark@+2 {{dimension 1 of operand 1 split along [0] wins: its tensor is the larger one, 256 elements to 32}}
   // CHECK: stablehlo.dot_general {{.*}}[{{\[}}], [0]]
   %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x64xf32>) -> tensor<8x64xf32>
   return %0 : tensor<8x64xf32>

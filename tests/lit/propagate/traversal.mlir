@@ -12,7 +12,7 @@
 
 shard.grid @g(shape = 2x2)
 
-// The end that is visited first has its way; what it decided stays.
+// The end that is visited first wins; what it decided stays.
 // CHECK-LABEL: func.func @a_chain
 // FORWARD: linalg.abs {mesh.shardings = [#mesh.shard<@g, {{\[\[}}0], []]>]}
 // BACKWARD: linalg.abs {mesh.shardings = [#mesh.shard<@g, {{\[\[}}], [0]]>]}

@@ -50,7 +50,7 @@ func.func @a_shard_that_is_no_tensor(%x: tensor<8x8xf32>) {
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
 func.func @sizes_that_do_not_divide(%x: tensor<6x8xf32>) {
-  // expected-error@+1 {{'sdy.manual_computation' op operand 0: dimension 0 of size 6 is not cut in 8}}
+  // expected-error@+1 {{'sdy.manual_computation' op operand 0: dimension 0 of size 6 cannot be split evenly into 8 shards}}
   %0 = "sdy.manual_computation"(%x) <{in_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>, manual_axes = #sdy<manual_axes{"x"}>, out_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>}> ({
   ^bb0(%a: tensor<1x8xf32>):
     "sdy.return"(%a) : (tensor<1x8xf32>) -> ()

@@ -32,11 +32,11 @@ _TO_OTHERS: dict[str, _Expansion] = {
     "stablehlo.batch_norm_inference": batch_norm.inference,
     "stablehlo.batch_norm_training": batch_norm.training,
     "stablehlo.concatenate": upstream_workarounds.concat,
-    "stablehlo.dynamic_slice": gather_scatter_loops.signed_places,
-    "stablehlo.dynamic_update_slice": gather_scatter_loops.signed_places,
+    "stablehlo.dynamic_slice": gather_scatter_loops.signed_starts,
+    "stablehlo.dynamic_update_slice": gather_scatter_loops.signed_starts,
     "stablehlo.gather": gather_scatter_loops.gather,
     "stablehlo.reduce": upstream_workarounds.reduce,
-    "stablehlo.scatter": gather_scatter_loops.signed_places,
+    "stablehlo.scatter": gather_scatter_loops.signed_starts,
     "stablehlo.select_and_scatter": select_and_scatter.keep,
     "stablehlo.slice": upstream_workarounds.slice_,
     "tensor.concat": upstream_workarounds.concat,
@@ -67,12 +67,12 @@ def to_loops(module: ir.Operation) -> None:
 
 
 def _expand(module: ir.Operation, table: Mapping[str, _Expansion]) -> None:
-    found = [op for op in walk(module) if op.name in table]
-    if found:
+    ops = [op for op in walk(module) if op.name in table]
+    if ops:
         for dialect in ("arith", "bufferization", "complex", "linalg", "math", "memref", "scf"):
             ir.Context.current.dialects[dialect]  # loads it
         ir.Context.current.dialects["tensor"]
-    for op in reversed(found):
+    for op in reversed(ops):
         with ir.InsertionPoint(op), op.location:
             values = table[op.name](op)
         if list(values) == list(op.results):

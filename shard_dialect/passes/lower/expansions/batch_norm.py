@@ -15,30 +15,30 @@ class _Features:
     """Reductions and broadcasts over the elements of each feature of a tensor."""
 
     def __init__(self, op: ir.Operation) -> None:
-        self.whole = op.operands[0].type
+        self.full_type = op.operands[0].type
         self.feature = integer(op, "feature_index")
-        self.others = [dim for dim in range(self.whole.rank) if dim != self.feature]
-        self.vector = build.resized(self.whole, [self.whole.shape[self.feature]])
-        self.epsilon = repeated(op.attributes["epsilon"].value, self.whole)
-        self.count = prod(self.whole.shape[dim] for dim in self.others)
+        self.others = [dim for dim in range(self.full_type.rank) if dim != self.feature]
+        self.vector = build.resized(self.full_type, [self.full_type.shape[self.feature]])
+        self.epsilon = repeated(op.attributes["epsilon"].value, self.full_type)
+        self.count = prod(self.full_type.shape[dim] for dim in self.others)
 
     def wide(self, vector: ir.Value) -> ir.Value:
         """Broadcast each feature's number to all of its elements."""
-        return broadcast(vector, self.whole.shape, [self.feature])
+        return broadcast(vector, self.full_type.shape, [self.feature])
 
     def sum(self, value: ir.Value) -> ir.Value:
         """The sum of each feature's elements."""
         if not self.others:
             return value
-        scalar = build.resized(self.whole, [])
+        scalar = build.resized(self.full_type, [])
         along = {"dimensions": ir.DenseI64ArrayAttr.get(self.others)}
         zero = repeated(0, scalar)
-        made = build.create("stablehlo.reduce", [self.vector], [value, zero], along, regions=1)
-        block = made.regions[0].blocks.append(scalar, scalar, arg_locs=[made.location] * 2)
+        reduced = build.create("stablehlo.reduce", [self.vector], [value, zero], along, regions=1)
+        block = reduced.regions[0].blocks.append(scalar, scalar, arg_locs=[reduced.location] * 2)
         with ir.InsertionPoint(block):
             total = joined(block.arguments[0], block.arguments[1], "add")
             build.create("stablehlo.return", [], [total])
-        return made.results[0]
+        return reduced.results[0]
 
     def mean(self, value: ir.Value) -> ir.Value:
         """The mean of each feature's elements."""
@@ -46,8 +46,8 @@ class _Features:
 
     def deviation(self, variance: ir.Value) -> ir.Value:
         """The square root of the variance plus epsilon, broadcast."""
-        moved = joined(self.wide(variance), self.epsilon, "add")
-        return build.create("stablehlo.sqrt", [self.whole], [moved]).results[0]
+        shifted = joined(self.wide(variance), self.epsilon, "add")
+        return build.create("stablehlo.sqrt", [self.full_type], [shifted]).results[0]
 
 
 def inference(op: ir.Operation) -> Sequence[ir.Value]:
@@ -82,12 +82,12 @@ def _normalized(
 def grad(op: ir.Operation) -> Sequence[ir.Value]:
     """The gradients of the operand, the scale and the offset."""
     features = _Features(op)
-    operand, scale, mean, variance, given = op.operands
+    operand, scale, mean, variance, gradient = op.operands
     centered = joined(operand, features.wide(mean), "subtract")
     deviation = features.deviation(variance)
     normal = joined(centered, deviation, "divide")
-    tilted = joined(given, normal, "multiply")
-    even, tilt = (features.wide(features.mean(each)) for each in (given, tilted))
-    rest = joined(joined(given, even, "subtract"), joined(tilt, normal, "multiply"), "subtract")
+    tilted = joined(gradient, normal, "multiply")
+    even, tilt = (features.wide(features.mean(each)) for each in (gradient, tilted))
+    rest = joined(joined(gradient, even, "subtract"), joined(tilt, normal, "multiply"), "subtract")
     factor = joined(features.wide(scale), deviation, "divide")
-    return [joined(factor, rest, "multiply"), features.sum(tilted), features.sum(given)]
+    return [joined(factor, rest, "multiply"), features.sum(tilted), features.sum(gradient)]

@@ -82,8 +82,8 @@ class _Waves:
         dense = [ir.DenseElementsAttr.get(each, type=type_) for each in listed]
         return cls(*(build.buffer_of(build.scalar(each).results[0]) for each in dense))
 
-    def at(self, place: ir.Value) -> ir.Value:
-        return number(loop_code.load(self.cosines, [place]), loop_code.load(self.sines, [place]))
+    def at(self, index: ir.Value) -> ir.Value:
+        return number(loop_code.load(self.cosines, [index]), loop_code.load(self.sines, [index]))
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class _Row:
         return int(self.halves.type.shape[1])
 
     def transform(self, load: Load, results: int, store: Store) -> None:
-        def take(place: ir.Value, _: Values) -> Values:
-            loop_code.store(load(place), self.halves, [0, place])
+        def take(index: ir.Value, _: Values) -> Values:
+            loop_code.store(load(index), self.halves, [0, index])
             return []
 
         loop_code.loop(0, self.size, [], take)
@@ -119,9 +119,9 @@ class _Row:
         for factor, count in Counter(_prime_factors(self.size)).items():
             known = loop_code.loop(0, count, known, partial(self._stage, factor))
 
-        def put(place: ir.Value, _: Values) -> Values:
-            value = loop_code.load(self.halves, [known[1], place])
-            store(value if self.scale == 1 else _scaled(value, self.scale), place)
+        def put(index: ir.Value, _: Values) -> Values:
+            value = loop_code.load(self.halves, [known[1], index])
+            store(value if self.scale == 1 else _scaled(value, self.scale), index)
             return []
 
         loop_code.loop(0, results, [], put)
@@ -133,8 +133,8 @@ class _Row:
         target = loop_code.joined("xori", source, 1)
         zero = reductions.identity_value("sum", self.halves.type.element_type)
 
-        def write(places: Values, _: Values) -> Values:
-            turn, start, k = places
+        def write(indices: Values, _: Values) -> Values:
+            turn, start, k = indices
             j = loop_code.joined("addi", loop_code.joined("muli", turn, length), start)
             first = loop_code.joined("muli", loop_code.joined("muli", start, factor), step)
             first = loop_code.joined("addi", first, k)
@@ -152,8 +152,8 @@ class _Row:
                 return [_op("add", total, product), loop_code.chosen(is_less, after, less)]
 
             total, _power = loop_code.loop(0, factor, [zero, loop_code.index(0)], add)
-            place = loop_code.joined("addi", more, k)
-            loop_code.store(total, self.halves, [target, place])
+            index = loop_code.joined("addi", more, k)
+            loop_code.store(total, self.halves, [target, index])
             return []
 
         loop_code.nest([factor, length, step], write)
@@ -180,35 +180,35 @@ class _Convolution:
         made = cls(size, row, chirp, kernel, spectrum)
         scale = 1 / row.size / (size if is_inverse else 1)
 
-        def around(place: ir.Value) -> ir.Value:
-            distance = loop_code.joined("minsi", place, loop_code.joined("subi", row.size, place))
+        def around(index: ir.Value) -> ir.Value:
+            distance = loop_code.joined("minsi", index, loop_code.joined("subi", row.size, index))
             return made._inside(distance, lambda near: _conjugate(chirp.at(near)))
 
         row.transform(
             around,
             row.size,
-            lambda value, place: loop_code.store(_scaled(value, scale), kernel, [place]),
+            lambda value, index: loop_code.store(_scaled(value, scale), kernel, [index]),
         )
         return made
 
-    def _inside(self, place: ir.Value, load: Load) -> ir.Value:
+    def _inside(self, index: ir.Value, load: Load) -> ir.Value:
         """An element of the row times the chirp; zero past the end of the row."""
-        value = load(loop_code.joined("minsi", place, self.size - 1))
-        is_inside = loop_code.less(place, self.size)
+        value = load(loop_code.joined("minsi", index, self.size - 1))
+        is_inside = loop_code.less(index, self.size)
         return loop_code.chosen(is_inside, value, reductions.identity_value("sum", value.type))
 
     def transform(self, load: Load, results: int, store: Store) -> None:
-        def multiply(value: ir.Value, place: ir.Value) -> None:
-            product = _op("mul", value, loop_code.load(self.kernel, [place]))
-            loop_code.store(_conjugate(product), self.spectrum, [place])
+        def multiply(value: ir.Value, index: ir.Value) -> None:
+            product = _op("mul", value, loop_code.load(self.kernel, [index]))
+            loop_code.store(_conjugate(product), self.spectrum, [index])
 
         self.row.transform(
-            lambda place: self._inside(place, lambda at: _op("mul", load(at), self.chirp.at(at))),
+            lambda index: self._inside(index, lambda at: _op("mul", load(at), self.chirp.at(at))),
             self.row.size,
             multiply,
         )
         self.row.transform(
-            lambda place: loop_code.load(self.spectrum, [place]),
+            lambda index: loop_code.load(self.spectrum, [index]),
             results,
             lambda value, at: store(_op("mul", _conjugate(value), self.chirp.at(at)), at),
         )
@@ -216,10 +216,10 @@ class _Convolution:
 
 def _prime_factors(size: int) -> list[int]:
     """The prime factors, ascending."""
-    found, factor = [], 2
+    factors, factor = [], 2
     while factor * factor <= size:
         while size % factor == 0:
-            found.append(factor)
+            factors.append(factor)
             size //= factor
         factor += 1
-    return [*found, size] if size > 1 else found
+    return [*factors, size] if size > 1 else factors

@@ -17,23 +17,23 @@ def fft(op: ir.Operation) -> Sequence[ir.Value]:
     source, type_ = build.buffer_of(op.operands[0]), op.results[0].type
     kind = numbers(op, "fft_type", "FftTypeAttr").value
     count = len(integers(op, "fft_length"))
-    made = loop_code.room(type_)
+    result = loop_code.allocated(type_)
     if 0 in type_.shape:
-        return [build.tensor_of(made)]
+        return [build.tensor_of(result)]
     *others, last = range(type_.rank - count, type_.rank)
     is_inverse = kind in ("IFFT", "IRFFT")
     if kind == "RFFT":
-        _real_to_half(source, made, last)
-        source = made
+        _real_to_half(source, result, last)
+        source = result
     elif kind != "IRFFT":
         others.append(last)
-    half = loop_code.room(source.type) if kind == "IRFFT" and others else made
+    half = loop_code.allocated(source.type) if kind == "IRFFT" and others else result
     for dim in others:
         _along(source, half, dim, is_inverse=is_inverse)
         source = half
     if kind == "IRFFT":
-        _half_to_real(source, made, last)
-    return [build.tensor_of(made)]
+        _half_to_real(source, result, last)
+    return [build.tensor_of(result)]
 
 
 def _along(source: ir.Value, into: ir.Value, dim: int, *, is_inverse: bool) -> None:
@@ -43,9 +43,9 @@ def _along(source: ir.Value, into: ir.Value, dim: int, *, is_inverse: bool) -> N
 
     def write(at: Callable[[Number], list[Number]]) -> None:
         transform(
-            lambda place: loop_code.load(source, at(place)),
+            lambda index: loop_code.load(source, at(index)),
             size,
-            lambda value, place: loop_code.store(value, into, at(place)),
+            lambda value, index: loop_code.store(value, into, at(index)),
         )
 
     _each_row(source.type, dim, write)
@@ -59,9 +59,9 @@ def _real_to_half(source: ir.Value, into: ir.Value, dim: int) -> None:
 
     def write(at: Callable[[Number], list[Number]]) -> None:
         transform(
-            lambda place: number(loop_code.load(source, at(place)), zero),
+            lambda index: number(loop_code.load(source, at(index)), zero),
             into.type.shape[dim],
-            lambda value, place: loop_code.store(value, into, at(place)),
+            lambda value, index: loop_code.store(value, into, at(index)),
         )
 
     _each_row(source.type, dim, write)
@@ -73,17 +73,17 @@ def _half_to_real(source: ir.Value, into: ir.Value, dim: int) -> None:
     transform = transform_of(source.type.element_type, size, is_inverse=True)
 
     def write(at: Callable[[Number], list[Number]]) -> None:
-        def load(place: ir.Value) -> ir.Value:
-            is_here = loop_code.less(place, half)
-            mirrored = loop_code.joined("subi", size, place)
-            value = loop_code.load(source, at(loop_code.chosen(is_here, place, mirrored)))
+        def load(index: ir.Value) -> ir.Value:
+            is_here = loop_code.less(index, half)
+            mirrored = loop_code.joined("subi", size, index)
+            value = loop_code.load(source, at(loop_code.chosen(is_here, index, mirrored)))
             conjugate = build.create("complex.conj", [value.type], [value]).results[0]
             return loop_code.chosen(is_here, value, conjugate)
 
         transform(
             load,
             size,
-            lambda value, place: loop_code.store(_real(value), into, at(place)),
+            lambda value, index: loop_code.store(_real(value), into, at(index)),
         )
 
     _each_row(source.type, dim, write)
@@ -94,8 +94,8 @@ def _each_row(
 ) -> None:
     """Loop over the rows along `dim`; `write` gets a function from a row's position to indices."""
 
-    def inside(places: Values, _: Values) -> Values:
-        write(lambda place: [place if each == dim else at for each, at in enumerate(places)])
+    def inside(indices: Values, _: Values) -> Values:
+        write(lambda index: [index if each == dim else at for each, at in enumerate(indices)])
         return []
 
     loop_code.nest([1 if each == dim else size for each, size in enumerate(type_.shape)], inside)

@@ -21,13 +21,13 @@ from shard_dialect.rules.stablehlo.gather_scatter import Numbers
 from shard_dialect.rules.stablehlo.index_arithmetic import converted, joined, repeated
 
 _LARGEST = 2**63 - 1
-_FIRST_PLACE = {"stablehlo.dynamic_slice": 1, "stablehlo.dynamic_update_slice": 2}
+_FIRST_START = {"stablehlo.dynamic_slice": 1, "stablehlo.dynamic_update_slice": 2}
 
 
-def signed_places(op: ir.Operation) -> Sequence[ir.Value]:
+def signed_starts(op: ir.Operation) -> Sequence[ir.Value]:
     """Convert the unsigned indices of a scatter, or of a dynamic slice, to signed ones."""
-    if op.name in _FIRST_PLACE:
-        numbers = range(_FIRST_PLACE[op.name], len(op.operands))
+    if op.name in _FIRST_START:
+        numbers = range(_FIRST_START[op.name], len(op.operands))
     else:
         numbers = range(len(op.operands) // 2, len(op.operands) // 2 + 1)
     for number in numbers:
@@ -49,16 +49,16 @@ def gather(op: ir.Operation) -> Sequence[ir.Value]:
     """The gathered slices, as a `linalg.generic`."""
     operand, indices = op.operands[0], _signed(op.operands[1])
     type_ = op.results[0].type
-    given, lengths = Numbers.of_gather(op), list(op.attributes["slice_sizes"])
+    dims, lengths = Numbers.of_gather(op), list(op.attributes["slice_sizes"])
     identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
 
     def look(_: ir.Value) -> ir.Value:
-        places = [_round(dim) for dim in range(type_.rank)]
-        starts = _starts(given, type_.shape, indices.type, _read_tensor(indices), places)
-        for dim in given.indexed:
+        position = [_round(dim) for dim in range(type_.rank)]
+        starts = _starts(dims, type_.shape, indices.type, _read_tensor(indices), position)
+        for dim in dims.indexed:
             last = operand.type.shape[dim] - lengths[dim]
             starts[dim] = loop_code.joined("minsi", loop_code.joined("maxsi", starts[dim], 0), last)
-        return _read_tensor(operand)(_in_slice(given, starts, places, operand.type.rank))
+        return _read_tensor(operand)(_in_slice(dims, starts, position, operand.type.rank))
 
     into = build.empty(type_).results[0]
     return list(generic([], into, [identity], ["parallel"] * type_.rank, look).results)
@@ -72,8 +72,8 @@ def _round(dim: int) -> ir.Value:
 def _read_tensor(tensor: ir.Value) -> Callable[[Sequence[Number]], ir.Value]:
     element = tensor.type.element_type
 
-    def read(places: Sequence[Number]) -> ir.Value:
-        operands = [tensor, *map(loop_code.index, places)]
+    def read(position: Sequence[Number]) -> ir.Value:
+        operands = [tensor, *map(loop_code.index, position)]
         return build.create("tensor.extract", [element], operands).results[0]
 
     return read
@@ -85,24 +85,24 @@ def scatter(op: ir.Operation) -> Sequence[ir.Value]:
     operands, indices = list(op.operands)[:count], build.buffer_of(op.operands[count])
     slices = list(map(build.buffer_of, list(op.operands)[count + 1 :]))
     results = list(map(loop_code.copy, operands))
-    given = Numbers.of_scatter(op)
+    dims = Numbers.of_scatter(op)
     sizes, shape = slices[0].type.shape, operands[0].type.shape
 
-    def read(places: Sequence[Number]) -> ir.Value:
-        return loop_code.load(indices, places)
+    def read(position: Sequence[Number]) -> ir.Value:
+        return loop_code.load(indices, position)
 
-    def write(places: Values, _: Values) -> Values:
-        starts = _starts(given, sizes, indices.type, read, places)
-        at = _in_slice(given, starts, places, len(shape))
+    def write(position: Values, _: Values) -> Values:
+        starts = _starts(dims, sizes, indices.type, read, position)
+        at = _in_slice(dims, starts, position, len(shape))
 
         def join() -> Values:
             elements = [loop_code.load(each, at) for each in results]
-            elements += [loop_code.load(each, places) for each in slices]
+            elements += [loop_code.load(each, position) for each in slices]
             for value, into in zip(loop_code.applied(op, 0, elements), results, strict=True):
                 loop_code.store(value, into, at)
             return []
 
-        inside = [loop_code.is_inside(at[dim], shape[dim]) for dim in given.indexed]
+        inside = [loop_code.is_inside(at[dim], shape[dim]) for dim in dims.indexed]
         return loop_code.only_if(loop_code.all_of(inside), join)
 
     loop_code.nest(sizes, write)
@@ -110,19 +110,19 @@ def scatter(op: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _starts(
-    given: Numbers,
+    dims: Numbers,
     sizes: Sequence[int],
     indices: ir.ShapedType,
     read: Callable[[Sequence[Number]], ir.Value],
-    places: Values,
+    position: Values,
 ) -> dict[int, ir.Value]:
-    """The start of the slice for `places`, along the operand's dimensions that indices give."""
-    batches = given.batches(tuple(sizes), tuple(indices.shape))
-    starts = {of: places[dim] for dim, (of, _) in batches.items() if of is not None}
-    for number, of in enumerate(given.indexed):
-        at: list[Number] = [places[dim] for dim in batches]
-        if given.index_vector < indices.rank:
-            at.insert(given.index_vector, number)
+    """The start of the slice for `position`, along the operand's dimensions that indices give."""
+    batches = dims.batches(tuple(sizes), tuple(indices.shape))
+    starts = {of: position[dim] for dim, (of, _) in batches.items() if of is not None}
+    for number, of in enumerate(dims.indexed):
+        at: list[Number] = [position[dim] for dim in batches]
+        if dims.index_vector < indices.rank:
+            at.insert(dims.index_vector, number)
         element = read(at)
         is_index = isinstance(element.type, ir.IndexType)
         cast = ([ir.IndexType.get()], [element])
@@ -130,13 +130,13 @@ def _starts(
     return starts
 
 
-def _in_slice(given: Numbers, starts: dict[int, ir.Value], places: Values, rank: int) -> Values:
+def _in_slice(dims: Numbers, starts: dict[int, ir.Value], position: Values, rank: int) -> Values:
     """The indices of an element in the operand."""
-    offsets = {of: places[dim] for dim, of in given.windows(rank).items()}
-    found = []
+    offsets = {of: position[dim] for dim, of in dims.windows(rank).items()}
+    offsets_found = []
     for dim in range(rank):
         known = [each[dim] for each in (starts, offsets) if dim in each]
-        found.append(
+        offsets_found.append(
             loop_code.joined("addi", *known) if len(known) == 2 else [*known, loop_code.index(0)][0]
         )
-    return found
+    return offsets_found

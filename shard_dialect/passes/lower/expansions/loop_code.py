@@ -35,14 +35,14 @@ def less(a: Number, b: Number) -> ir.Value:
     return build.compare("slt", index(a), index(b))
 
 
-def is_inside(place: Number, size: int) -> ir.Value:
+def is_inside(position: Number, size: int) -> ir.Value:
     """Whether an index is at least zero and less than `size`."""
-    return joined("andi", less(-1, place), less(place, size))
+    return joined("andi", less(-1, position), less(position, size))
 
 
-def chosen(condition: ir.Value, yes: Number, no: Number) -> ir.Value:
-    """Select `yes` where the condition holds, else `no`."""
-    operands = [condition, index(yes), index(no)]
+def chosen(condition: ir.Value, if_true: Number, if_false: Number) -> ir.Value:
+    """Select `if_true` where the condition holds, else `if_false`."""
+    operands = [condition, index(if_true), index(if_false)]
     return build.create("arith.select", [operands[1].type], operands).results[0]
 
 
@@ -68,10 +68,10 @@ def loop(
     write: Callable[[ir.Value, Values], Sequence[ir.Value]],
 ) -> Values:
     """An `scf.for` and its results; `write` returns the values carried to the next iteration."""
-    made, block = counted((begin, end, 1), carried)
+    loop_op, block = counted((begin, end, 1), carried)
     with ir.InsertionPoint(block):
         build.create("scf.yield", [], list(write(block.arguments[0], list(block.arguments)[1:])))
-    return list(made.results)
+    return list(loop_op.results)
 
 
 def nest(
@@ -81,11 +81,11 @@ def nest(
 ) -> Values:
     """Nested loops over all positions in a tensor of these sizes, the last dimension innermost."""
 
-    def inner(places: Values, now: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        if len(places) == len(sizes):
-            return write(places, list(now))
-        size = sizes[len(places)]
-        return loop(0, size, now, lambda place, now: inner([*places, place], now))
+    def inner(indices: Values, now: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        if len(indices) == len(sizes):
+            return write(indices, list(now))
+        size = sizes[len(indices)]
+        return loop(0, size, now, lambda index, now: inner([*indices, index], now))
 
     return list(inner([], carried))
 
@@ -96,16 +96,16 @@ def only_if(
     others: Sequence[ir.Value] = (),
 ) -> Values:
     """What `write` returns where the condition holds, else `others`."""
-    made = build.create("scf.if", [value.type for value in others], [condition], regions=2)
-    then, otherwise = (region.blocks.append() for region in made.regions)
+    if_op = build.create("scf.if", [value.type for value in others], [condition], regions=2)
+    then, otherwise = (region.blocks.append() for region in if_op.regions)
     with ir.InsertionPoint(then):
         build.create("scf.yield", [], list(write()))
     with ir.InsertionPoint(otherwise):
         build.create("scf.yield", [], list(others))
-    return list(made.results)
+    return list(if_op.results)
 
 
-def room(type_: ir.ShapedType, *more: int) -> ir.Value:
+def allocated(type_: ir.ShapedType, *more: int) -> ir.Value:
     """Allocate a buffer for a tensor, with leading dimensions `more`."""
     shape = [*more, *type_.shape]
     return build.allocate(ir.MemRefType.get(shape, type_.element_type)).results[0]
@@ -113,20 +113,20 @@ def room(type_: ir.ShapedType, *more: int) -> ir.Value:
 
 def copy(tensor: ir.Value) -> ir.Value:
     """Allocate a buffer with the elements of the tensor."""
-    into = room(tensor.type)
+    into = allocated(tensor.type)
     build.copy(build.buffer_of(tensor), into)
     return into
 
 
-def load(source: ir.Value, places: Sequence[Number]) -> ir.Value:
+def load(source: ir.Value, indices: Sequence[Number]) -> ir.Value:
     """Load the element at these indices."""
-    operands = [source, *map(index, places)]
+    operands = [source, *map(index, indices)]
     return build.create("memref.load", [source.type.element_type], operands).results[0]
 
 
-def store(value: ir.Value, into: ir.Value, places: Sequence[Number]) -> None:
+def store(value: ir.Value, into: ir.Value, indices: Sequence[Number]) -> None:
     """Store an element at these indices."""
-    build.create("memref.store", [], [value, into, *map(index, places)])
+    build.create("memref.store", [], [value, into, *map(index, indices)])
 
 
 def applied(op: ir.Operation, region: int, elements: Sequence[ir.Value]) -> Values:
@@ -143,9 +143,9 @@ def applied(op: ir.Operation, region: int, elements: Sequence[ir.Value]) -> Valu
     *ops, end = operations(block)
     for each in ops:
         each.move_before(copied)
-    made = [
+    results = [
         build.create("tensor.extract", [value.type.element_type], [value]).results[0]
         for value in end.operands
     ]
     copied.erase()
-    return made
+    return results

@@ -47,8 +47,8 @@ _OGT = 2
 
 def _nan(type_: ir.Type) -> ir.Value:
     is_complex = isinstance(type_, ir.ComplexType)
-    part = ir.FloatAttr.get(type_.element_type if is_complex else type_, math.nan)
-    one = build.scalar(part).results[0]
+    component = ir.FloatAttr.get(type_.element_type if is_complex else type_, math.nan)
+    one = build.scalar(component).results[0]
     return build.create("complex.create", [type_], [one, one]).results[0] if is_complex else one
 
 
@@ -57,8 +57,8 @@ def _less_products(
 ) -> ir.Value:
     """`start` minus the sum of the products of what `factors` returns for `begin` to `end`."""
 
-    def subtract(place: ir.Value, rest: Values) -> Values:
-        return [_op("sub", rest[0], _op("mul", *factors(place)))]
+    def subtract(index: ir.Value, rest: Values) -> Values:
+        return [_op("sub", rest[0], _op("mul", *factors(index)))]
 
     return loop_code.loop(begin, end, [start], subtract)[0]
 
@@ -73,20 +73,20 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
     open.
     """
     a = build.buffer_of(op.operands[0])
-    made = loop_code.room(a.type)
+    result = loop_code.allocated(a.type)
     *batch, size, _ = a.type.shape
     is_lower = "lower" in op.attributes and op.attributes["lower"].value
 
-    def matrix(places: Values, _: Values) -> Values:
+    def matrix(indices: Values, _: Values) -> Values:
         def at(row: ir.Value, column: ir.Value) -> Values:
-            return [*places, row, column] if is_lower else [*places, column, row]
+            return [*indices, row, column] if is_lower else [*indices, column, row]
 
         def read(source: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
             value = loop_code.load(source, at(row, column))
             return value if is_lower else _conjugate(value)
 
         def write(row: ir.Value, column: ir.Value, value: ir.Value) -> Values:
-            loop_code.store(value if is_lower else _conjugate(value), made, at(row, column))
+            loop_code.store(value if is_lower else _conjugate(value), result, at(row, column))
             return []
 
         def rest(row: ir.Value, column: ir.Value) -> ir.Value:
@@ -94,7 +94,7 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
                 read(a, row, column),
                 0,
                 column,
-                lambda k: (read(made, row, k), _conjugate(read(made, column, k))),
+                lambda k: (read(result, row, k), _conjugate(read(result, column, k))),
             )
 
         def column_of(column: ir.Value, is_definite: Values) -> Values:
@@ -121,7 +121,7 @@ def cholesky(op: ir.Operation) -> Sequence[ir.Value]:
         return []
 
     loop_code.nest(batch, matrix)
-    return [build.tensor_of(made)]
+    return [build.tensor_of(result)]
 
 
 @dataclass(frozen=True)
@@ -151,17 +151,17 @@ def triangular_solve(op: ir.Operation) -> Sequence[ir.Value]:
     solved from the first on if the matrix is lower triangular, else from the last on.
     """
     a, b = map(build.buffer_of, op.operands)
-    x = loop_code.room(b.type)
+    x = loop_code.allocated(b.type)
     how = _Solve.of(op)
     *batch, size, _ = a.type.shape
     columns = b.type.shape[-1 if how.is_left else -2]
 
-    def column(places: Values, _: Values) -> Values:
-        *of_batch, other = places
+    def column(indices: Values, _: Values) -> Values:
+        *of_batch, other = indices
 
         def coefficient(row: ir.Value, k: ir.Value) -> ir.Value:
-            place = (k, row) if how.is_transposed else (row, k)
-            value = loop_code.load(a, [*of_batch, *place])
+            element_index = (k, row) if how.is_transposed else (row, k)
+            value = loop_code.load(a, [*of_batch, *element_index])
             return _conjugate(value) if how.is_conjugated else value
 
         def at(row: ir.Value) -> Values:

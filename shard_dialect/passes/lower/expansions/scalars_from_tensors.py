@@ -59,10 +59,10 @@ def _read_directly(op: ir.Operation) -> None:
     single = op.operands[0]
     if isinstance(single.owner, ir.Block):
         return
-    made = single.owner.operation
-    constant = build.splat_value(single) if build.is_constant(made) else None
-    if made.name == "tensor.from_elements":
-        value = made.operands[0]
+    producer = single.owner.operation
+    constant = build.splat_value(single) if build.is_constant(producer) else None
+    if producer.name == "tensor.from_elements":
+        value = producer.operands[0]
     elif constant is not None:
         with ir.InsertionPoint(op), op.location:
             value = build.scalar(constant).results[0]
@@ -71,4 +71,4 @@ def _read_directly(op: ir.Operation) -> None:
     op.results[0].replace_all_uses_with(value)
     op.erase()
     if next(iter(single.uses), None) is None:
-        made.erase()
+        producer.erase()

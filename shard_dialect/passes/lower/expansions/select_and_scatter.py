@@ -52,17 +52,17 @@ def select_and_scatter(op: ir.Operation) -> Sequence[ir.Value]:
     windows = integers(op, "window_dimensions", [1] * rank)
     strides = integers(op, "window_strides", [1] * rank)
     lows = integers(op, "padding", [0] * 2 * rank)[::2]
-    result = loop_code.room(operand.type)
+    result = loop_code.allocated(operand.type)
     start = loop_code.load(init, [])
 
-    def fill(places: Values, _: Values) -> Values:
-        loop_code.store(start, result, places)
+    def fill(indices: Values, _: Values) -> Values:
+        loop_code.store(start, result, indices)
         return []
 
-    def write(places: Values, _: Values) -> Values:
+    def write(indices: Values, _: Values) -> Values:
         begins = [
-            loop_code.joined("subi", loop_code.joined("muli", place, stride), low)
-            for place, stride, low in zip(places, strides, lows, strict=True)
+            loop_code.joined("subi", loop_code.joined("muli", index, stride), low)
+            for index, stride, low in zip(indices, strides, lows, strict=True)
         ]
 
         def look(offsets: Values, best: Values) -> Values:
@@ -74,16 +74,16 @@ def select_and_scatter(op: ir.Operation) -> Sequence[ir.Value]:
             is_inside = loop_code.all_of([loop_code.is_inside(at, size) for at, size in bounds])
             return loop_code.only_if(is_inside, lambda: _better(op, operand, best, here), best)
 
-        found, *best = loop_code.nest(
+        is_found, *best = loop_code.nest(
             windows, look, [loop_code.bit(False), *[loop_code.index(0)] * rank]
         )
 
         def add() -> Values:
-            elements = [loop_code.load(result, best), loop_code.load(source, places)]
+            elements = [loop_code.load(result, best), loop_code.load(source, indices)]
             loop_code.store(loop_code.applied(op, _SCATTER, elements)[0], result, best)
             return []
 
-        return loop_code.only_if(found, add)
+        return loop_code.only_if(is_found, add)
 
     loop_code.nest(shape, fill)
     loop_code.nest(source.type.shape, write)
@@ -92,8 +92,8 @@ def select_and_scatter(op: ir.Operation) -> Sequence[ir.Value]:
 
 def _better(op: ir.Operation, operand: ir.Value, best: Values, here: Values) -> Values:
     """Whether there is a best position now, and where: `here`, or as before."""
-    found, *places = best
-    elements = [loop_code.load(operand, places), loop_code.load(operand, here)]
-    keeps = loop_code.joined("andi", found, loop_code.applied(op, _SELECT, elements)[0])
-    chosen = [loop_code.chosen(keeps, *each) for each in zip(places, here, strict=True)]
+    is_found, *best_indices = best
+    elements = [loop_code.load(operand, best_indices), loop_code.load(operand, here)]
+    keeps = loop_code.joined("andi", is_found, loop_code.applied(op, _SELECT, elements)[0])
+    chosen = [loop_code.chosen(keeps, *each) for each in zip(best_indices, here, strict=True)]
     return [loop_code.bit(True), *chosen]

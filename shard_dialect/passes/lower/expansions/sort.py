@@ -29,25 +29,28 @@ def sort(op: ir.Operation) -> Sequence[ir.Value]:
     dim = integer(op, "dimension", -1) % len(shape)
     if shape[dim] < 2 or 0 in shape:
         return operands
-    given, made = map(build.buffer_of, operands), [loop_code.room(each.type) for each in operands]
-    pairs = list(zip(given, made, strict=True))
+    sources, results = (
+        map(build.buffer_of, operands),
+        [loop_code.allocated(each.type) for each in operands],
+    )
+    pairs = list(zip(sources, results, strict=True))
     size = shape[dim]
     rows = _Rows(
-        op, size, [loop_code.room(build.resized(each.type, [size]), 2) for each in operands]
+        op, size, [loop_code.allocated(build.resized(each.type, [size]), 2) for each in operands]
     )
 
-    def write(places: Values, _: Values) -> Values:
-        def at(place: Number) -> list[Number]:
-            return [place if each == dim else other for each, other in enumerate(places)]
+    def write(indices: Values, _: Values) -> Values:
+        def at(index: Number) -> list[Number]:
+            return [index if each == dim else other for each, other in enumerate(indices)]
 
-        def take(place: ir.Value, _: Values) -> Values:
+        def take(index: ir.Value, _: Values) -> Values:
             for (source, _into), row in zip(pairs, rows.halves, strict=True):
-                loop_code.store(loop_code.load(source, at(place)), row, [0, place])
+                loop_code.store(loop_code.load(source, at(index)), row, [0, index])
             return []
 
-        def put(place: ir.Value, _: Values) -> Values:
+        def put(index: ir.Value, _: Values) -> Values:
             for (_source, into), row in zip(pairs, rows.halves, strict=True):
-                loop_code.store(loop_code.load(row, [rows.levels % 2, place]), into, at(place))
+                loop_code.store(loop_code.load(row, [rows.levels % 2, index]), into, at(index))
             return []
 
         loop_code.loop(0, size, [], take)
@@ -56,7 +59,7 @@ def sort(op: ir.Operation) -> Sequence[ir.Value]:
         return []
 
     loop_code.nest([1 if each == dim else count for each, count in enumerate(shape)], write)
-    return [build.tensor_of(each) for each in made]
+    return [build.tensor_of(each) for each in results]
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ class _Rows:
             width = loop_code.joined("shli", 1, number)
             source = loop_code.joined("andi", number, 1)
 
-            def step(place: ir.Value, runs: Values) -> Values:
-                return self._step(width, source, place, *runs)
+            def step(position: ir.Value, runs: Values) -> Values:
+                return self._step(width, source, position, *runs)
 
             loop_code.loop(0, self.size, [loop_code.index(0)] * 2, step)
             return []
@@ -87,12 +90,12 @@ class _Rows:
         loop_code.loop(0, self.levels, [], level)
 
     def _step(
-        self, width: ir.Value, source: ir.Value, place: ir.Value, left: ir.Value, right: ir.Value
+        self, width: ir.Value, source: ir.Value, position: ir.Value, left: ir.Value, right: ir.Value
     ) -> Values:
-        """Write the element at `place`: the next of the left run, or of the right one."""
+        """Write the element at `position`: the next of the left run, or of the right one."""
         both = loop_code.joined("addi", width, width)
-        within = loop_code.joined("andi", place, loop_code.joined("subi", both, 1))
-        start = loop_code.joined("subi", place, within)
+        within = loop_code.joined("andi", position, loop_code.joined("subi", both, 1))
+        start = loop_code.joined("subi", position, within)
         middle, end = (
             loop_code.joined("minsi", loop_code.joined("addi", start, each), self.size)
             for each in (width, both)
@@ -115,7 +118,7 @@ class _Rows:
             self.halves, zip(compared[::2], compared[1::2], strict=True), strict=True
         ):
             loop_code.store(
-                loop_code.chosen(takes_left, from_left, from_right), row, [target, place]
+                loop_code.chosen(takes_left, from_left, from_right), row, [target, position]
             )
         one = loop_code.chosen(takes_left, 1, 0)
         return [

@@ -34,11 +34,11 @@ def concat(op: ir.Operation) -> Sequence[ir.Value]:
     (result,) = op.results
     if 0 in result.type.shape:
         return build.empty(result.type).results
-    parts = [each for each in op.operands if 0 not in each.type.shape]
-    if len(parts) == len(op.operands):
+    operands = [each for each in op.operands if 0 not in each.type.shape]
+    if len(operands) == len(op.operands):
         return [result]
     attributes = {name: op.attributes[name] for name in op.attributes}
-    return build.create(op.name, [result.type], parts, attributes).results
+    return build.create(op.name, [result.type], operands, attributes).results
 
 
 def reduce(op: ir.Operation) -> Sequence[ir.Value]:
@@ -59,10 +59,10 @@ def _mapped(op: ir.Operation, operands: Sequence[ir.Value], number: int) -> ir.V
     end = operations(block)[-1]
     type_ = op.results[number].type
     dims = {"dimensions": ir.DenseI64ArrayAttr.get(list(range(type_.rank)))}
-    made = build.create("stablehlo.map", [type_], operands, dims, regions=1)
+    map_op = build.create("stablehlo.map", [type_], operands, dims, regions=1)
     with ir.InsertionPoint(end), end.location:
         build.create("stablehlo.return", [], [end.operands[number]])
     end.erase()
-    block.append_to(made.regions[0])
+    block.append_to(map_op.regions[0])
     copied.erase()
-    return made.results[0]
+    return map_op.results[0]

@@ -46,7 +46,7 @@ def clear(buffer: ir.Value) -> None:
     build.fill(reductions.identity_value("sum", buffer.type.element_type), buffer)
 
 
-def join_rows(buffer: ir.Value, count: int, into: ir.Value, reduction: Reduction) -> None:
+def combine_rows(buffer: ir.Value, count: int, into: ir.Value, reduction: Reduction) -> None:
     """Reduce the `count` equal rows of a buffer to one."""
     rows, row = flat(buffer, count), flat(into)
     element = row.type.element_type

@@ -86,14 +86,14 @@ class Mpi:
         index = build.create("arith.index_cast", [ir.IndexType.get()], [rank]).results[0]
         return build.create("memref.load", [bits(32)], [_get(name, type_), index]).results[0]
 
-    def member(self, places: Sequence[int]) -> ir.Value:
-        """Of `places`, one per rank, this device's peer in the group; none where that is -1."""
-        place = self.of_rank(places)
-        if min(places) >= 0:
-            return place
+    def member(self, peers: Sequence[int]) -> ir.Value:
+        """Of `peers`, one per rank, this device's peer in the group; none where that is -1."""
+        peer = self.of_rank(peers)
+        if min(peers) >= 0:
+            return peer
         no_one = build.create("arith.trunci", [bits(32)], [self.handle("no_one")]).results[0]
-        is_there = build.compare("sge", place, number(0))
-        return build.create("arith.select", [bits(32)], [is_there, place, no_one]).results[0]
+        is_there = build.compare("sge", peer, number(0))
+        return build.create("arith.select", [bits(32)], [is_there, peer, no_one]).results[0]
 
     def kept(self, type_: ir.MemRefType, initial: ir.Attribute | None = None) -> ir.Value:
         """A global buffer of the module, which keeps its contents from run to run."""
@@ -135,8 +135,8 @@ class Mpi:
             locations = [ir.Location.unknown()] * len(arguments)
             block = made.regions[0].blocks.append(*arguments, arg_locs=locations)
             with ir.InsertionPoint(block):
-                for place, value in enumerate(block.arguments):
-                    slot = _get(_slot(place), ir.MemRefType.get([], bits(64)))
+                for number, value in enumerate(block.arguments):
+                    slot = _get(_slot(number), ir.MemRefType.get([], bits(64)))
                     build.create("memref.store", [], [value, slot])
                 build.create("func.return", [], [])
 
@@ -186,8 +186,8 @@ def when(condition: ir.Value) -> Iterator[None]:
         build.create("scf.yield", [], [])
 
 
-def _slot(place: int) -> str:
-    return f"mesh_mpi_handle_{place}"
+def _slot(number: int) -> str:
+    return f"mesh_mpi_handle_{number}"
 
 
 def _get(name: str, type_: ir.MemRefType) -> ir.Value:

@@ -43,9 +43,9 @@ from shard_dialect.model.rooted_collectives import (
     Reduce,
     Scatter,
     Shift,
-    place_of,
+    flat_index,
 )
-from shard_dialect.passes.lower.mpi.mpi_buffers import clear, copy, free, join_rows, new_buffer
+from shard_dialect.passes.lower.mpi.mpi_buffers import clear, combine_rows, copy, free, new_buffer
 from shard_dialect.passes.lower.mpi.mpi_code import BIND, FAILED, Mpi, address, bits, number, when
 from shard_dialect.planner.halos import halo_messages
 
@@ -60,7 +60,7 @@ def give_bodies(module: ir.Operation) -> None:
     mpi = Mpi(module)
     declared = [op for op in operations(body(module)) if _is_runtime_function(op)]
     if declared:
-        _refuse_names_of_ours(module)
+        _refuse_reserved_names(module)
     for op in declared:
         del op.attributes["llvm.emit_c_interface"]
         types = op.attributes["function_type"].value.inputs
@@ -78,7 +78,7 @@ def give_bodies(module: ir.Operation) -> None:
         mpi.write_bind()
 
 
-def _refuse_names_of_ours(module: ir.Operation) -> None:
+def _refuse_reserved_names(module: ir.Operation) -> None:
     for op in operations(body(module)):
         if "sym_name" in op.attributes and name_of(op) in (BIND, FAILED):
             raise error_at(
@@ -128,7 +128,7 @@ class _Site:
         return self.grid.axes_size(self.step.axes)
 
     @property
-    def places(self) -> list[int]:
+    def positions(self) -> list[int]:
         """The position in its group of each device, by rank."""
         return [self.grid.index_along(rank, self.step.axes) for rank in range(self.grid.size)]
 
@@ -144,7 +144,7 @@ class _Site:
     @property
     def root(self) -> int:
         assert isinstance(self.step, Broadcast | Gather | Reduce | Scatter), "it has a root"
-        return place_of(self.step.root, self.grid.sizes_along(self.step.axes))
+        return flat_index(self.step.root, self.grid.sizes_along(self.step.axes))
 
     @property
     def begins(self) -> bool:
@@ -172,36 +172,38 @@ class _Site:
         else:
             self.mpi.call(f"MPI_I{name.lower()}", *arguments, group, self.request)
 
-    def pass_on(self, sent: ir.Value, got: ir.Value, count: int, to: Callable[[int], int]) -> None:
+    def send_receive(
+        self, sent: ir.Value, received: ir.Value, count: int, to: Callable[[int], int]
+    ) -> None:
         """Send `count` elements to the member `to(position)`, and receive as many."""
-        origins = {to(place): place for place in range(self.size)}
-        dest = self.mpi.member([to(place) for place in self.places])
-        source = self.mpi.member([origins.get(place, _NO_ONE) for place in self.places])
+        origins = {to(position): position for position in range(self.size)}
+        dest = self.mpi.member([to(position) for position in self.positions])
+        source = self.mpi.member([origins.get(position, _NO_ONE) for position in self.positions])
         type_ = self.type()
-        arguments = (sent, count, type_, dest, 0, got, count, type_, source, 0, self.group())
+        arguments = (sent, count, type_, dest, 0, received, count, type_, source, 0, self.group())
         if self.request is None:
             self.mpi.call("MPI_Sendrecv", *arguments, self.mpi.status())
         else:
             self.mpi.call("MPI_Isendrecv", *arguments, self.request)
 
     def is_root(self) -> ir.Value:
-        return build.compare("eq", self.mpi.of_rank(self.places), number(self.root))
+        return build.compare("eq", self.mpi.of_rank(self.positions), number(self.root))
 
 
 def _all_gather(site: _Site) -> None:
-    _gather_rows(site, site.source, site.target)
+    _gather_packed(site, site.source, site.target)
 
 
-def _gather_rows(site: _Site, source: ir.Value, target: ir.Value) -> None:
+def _gather_packed(site: _Site, source: ir.Value, target: ir.Value) -> None:
     count, type_ = prod(source.type.shape), site.type()
     site.call("Allgather", address(source), count, type_, address(target), count, type_)
 
 
 def _all_to_all(site: _Site) -> None:
-    _exchange_rows(site, site.source, site.target)
+    _exchange_packed(site, site.source, site.target)
 
 
-def _exchange_rows(site: _Site, source: ir.Value, target: ir.Value) -> None:
+def _exchange_packed(site: _Site, source: ir.Value, target: ir.Value) -> None:
     count, type_ = prod(source.type.shape) // site.size, site.type()
     site.call("Alltoall", address(source), count, type_, address(target), count, type_)
 
@@ -212,20 +214,23 @@ def _all_reduce(site: _Site) -> None:
     if _is_known(kind, site.element):
         _reduce_in_mpi(site, "Allreduce", kind)
     elif site.count % site.size == 0:  # each device reduces its share
-        rows, part = new_buffer(site.count, site.source), new_buffer(_part(site), site.source)
-        _exchange_rows(site, site.source, rows)
-        join_rows(rows, site.size, part, kind)
-        _gather_rows(site, part, site.target)
+        rows, shard = (
+            new_buffer(site.count, site.source),
+            new_buffer(_shard_count(site), site.source),
+        )
+        _exchange_packed(site, site.source, rows)
+        combine_rows(rows, site.size, shard, kind)
+        _gather_packed(site, shard, site.target)
         free(rows)
-        free(part)
+        free(shard)
     else:
         rows = new_buffer(site.count * site.size, site.source)
-        _gather_rows(site, site.source, rows)
-        join_rows(rows, site.size, site.target, kind)
+        _gather_packed(site, site.source, rows)
+        combine_rows(rows, site.size, site.target, kind)
         free(rows)
 
 
-def _part(site: _Site) -> int:
+def _shard_count(site: _Site) -> int:
     return site.count // site.size
 
 
@@ -236,8 +241,8 @@ def _reduce_scatter(site: _Site) -> None:
         _reduce_in_mpi(site, "Reduce_scatter_block", kind)
         return
     rows = new_buffer(site.count, site.source)
-    _exchange_rows(site, site.source, rows)
-    join_rows(rows, site.size, site.target, kind)
+    _exchange_packed(site, site.source, rows)
+    combine_rows(rows, site.size, site.target, kind)
     free(rows)
 
 
@@ -253,7 +258,7 @@ def _reduce(site: _Site) -> None:
     sent = (address(site.source), site.count, type_)
     site.call("Gather", *sent, address(rows), site.count, type_, site.root)
     with when(site.is_root()):
-        join_rows(rows, site.size, site.target, kind)
+        combine_rows(rows, site.size, site.target, kind)
     free(rows)
 
 
@@ -273,21 +278,21 @@ def _broadcast(site: _Site) -> None:
 
 def _gather(site: _Site) -> None:
     clear(site.target)
-    given = (address(site.source), site.count, site.type())
-    site.call("Gather", *given, address(site.target), site.count, given[2], site.root)
+    sent = (address(site.source), site.count, site.type())
+    site.call("Gather", *sent, address(site.target), site.count, sent[2], site.root)
 
 
 def _scatter(site: _Site) -> None:
-    count, type_ = _part(site), site.type()
-    given = (address(site.source), count, type_)
-    site.call("Scatter", *given, address(site.target), count, type_, site.root)
+    count, type_ = _shard_count(site), site.type()
+    received = (address(site.source), count, type_)
+    site.call("Scatter", *received, address(site.target), count, type_, site.root)
 
 
 def _permute(site: _Site) -> None:
     assert isinstance(site.step, Permute), "the table says so"
     permutation = site.step.permutation
     buffers = address(site.source), address(site.target)
-    site.pass_on(*buffers, site.count, lambda place: permutation[place])
+    site.send_receive(*buffers, site.count, lambda position: permutation[position])
 
 
 def _shift(site: _Site) -> None:
@@ -295,12 +300,12 @@ def _shift(site: _Site) -> None:
     assert isinstance(step, Shift), "the table says so"
     sizes = site.grid.sizes_along(step.axes)
 
-    def to(place: int) -> int:
-        found = step.partners(place, sizes)[0]
-        return _NO_ONE if found is None else found
+    def to(position: int) -> int:
+        partner = step.partners(position, sizes)[0]
+        return _NO_ONE if partner is None else partner
 
     clear(site.target)
-    site.pass_on(address(site.source), address(site.target), site.count, to)
+    site.send_receive(address(site.source), address(site.target), site.count, to)
 
 
 def _send(site: _Site) -> None:
@@ -308,7 +313,7 @@ def _send(site: _Site) -> None:
     step = site.step
     assert isinstance(step, Send), "the table says so"
     mpi, sizes = site.mpi, site.grid.sizes_along(step.axes)
-    given = mpi.kept(ir.MemRefType.get(site.source.type.shape, site.element))
+    kept_copy = mpi.kept(ir.MemRefType.get(site.source.type.shape, site.element))
     request = address(mpi.kept(ir.MemRefType.get([1], bits(64))))
     none = ir.DenseElementsAttr.get_splat(
         ir.RankedTensorType.get([1], bits(32)), ir.IntegerAttr.get(bits(32), 0)
@@ -319,10 +324,10 @@ def _send(site: _Site) -> None:
     with when(build.compare("ne", sent, number(0))):
         mpi.call("MPI_Wait", request, mpi.status())
     build.create("memref.store", [], [number(1), was_sent, first])
-    copy(site.source, given)
+    copy(site.source, kept_copy)
     copy(site.source, site.target)
-    to = place_of(step.destination, sizes)
-    what = (address(given), site.count, site.type())
+    to = flat_index(step.destination, sizes)
+    what = (address(kept_copy), site.count, site.type())
     mpi.call("MPI_Isend", *what, to, TAG, site.group(), request)
 
 
@@ -333,7 +338,7 @@ def _receive(site: _Site) -> None:
     if origin is None:
         source = build.create("arith.trunci", [bits(32)], [mpi.handle("anyone")]).results[0]
     else:
-        source = number(place_of(origin, site.grid.sizes_along(step.axes)))
+        source = number(flat_index(origin, site.grid.sizes_along(step.axes)))
     what = (address(site.target), site.count, site.type())
     mpi.call("MPI_Recv", *what, source, TAG, site.group(), mpi.status())
 
@@ -344,13 +349,13 @@ def _update_halo(site: _Site) -> None:
     rows = site.target.type.shape[0]
     row = prod(site.target.type.shape[1:])
 
-    def at(place: int) -> ir.Value:
-        return address(site.target, place * row * itemsize(site.element))
+    def at(position: int) -> ir.Value:
+        return address(site.target, position * row * itemsize(site.element))
 
     for each in halo_messages(site.step, rows):
-        to = [place + each.to for place in range(site.size)]
-        there = [place if 0 <= place < site.size else _NO_ONE for place in to]
-        site.pass_on(at(each.sent), at(each.put), each.count * row, there.__getitem__)
+        to = [position + each.to for position in range(site.size)]
+        targets = [position if 0 <= position < site.size else _NO_ONE for position in to]
+        site.send_receive(at(each.sent), at(each.put), each.count * row, targets.__getitem__)
 
 
 _WRITE: dict[type, Callable[[_Site], None]] = {

@@ -33,10 +33,10 @@ from shard_dialect.model.rooted_collectives import (
     Reduce,
     Scatter,
     Shift,
-    place_of,
+    flat_index,
 )
-from shard_dialect.passes.lower.to_stablehlo.device_groups import DeviceGroups
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
+from shard_dialect.passes.lower.to_stablehlo.replica_groups import DeviceGroups
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     compare,
     convert,
     dynamic_slice,
@@ -270,7 +270,7 @@ def extreme(element: ir.Type, *, is_largest: bool) -> int:
 def _is_root(
     groups: DeviceGroups, step: Broadcast | Gather | Reduce | Scatter, grid: Grid
 ) -> ir.Value:
-    root = place_of(step.root, grid.sizes_along(step.axes))
+    root = flat_index(step.root, grid.sizes_along(step.axes))
     return compare("EQ", groups.position(grid, step.axes), index(root))
 
 
@@ -282,7 +282,7 @@ def _broadcast(
     stacked = tensor([count, *shape], operand.type.element_type)
     rows = reshape(operand, [1, *shape])
     gathered = _all_gather(groups, AllGather(0, step.axes), grid, rows, stacked)
-    root = place_of(step.root, grid.sizes_along(step.axes))
+    root = flat_index(step.root, grid.sizes_along(step.axes))
     return reshape(slice_along(gathered, 0, root, 1), shape)
 
 
@@ -327,7 +327,7 @@ def _scatter(
     exchanged = _all_to_all(
         groups, AllToAll(step.dim, step.dim, step.axes), grid, split, split.type
     )
-    root = place_of(step.root, grid.sizes_along(step.axes))
+    root = flat_index(step.root, grid.sizes_along(step.axes))
     return reshape(slice_along(exchanged, step.dim, root, 1), rows)
 
 

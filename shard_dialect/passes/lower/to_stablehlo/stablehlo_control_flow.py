@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.walk import operations, walk
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     as_type,
     compare,
     ends,

@@ -14,7 +14,7 @@ from math import log, pi, sqrt
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     bitcast,
     broadcast,
     compare,

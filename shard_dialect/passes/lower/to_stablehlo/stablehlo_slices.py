@@ -12,7 +12,7 @@ from collections.abc import Callable
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.attributes import DYNAMIC
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     bitcast,
     broadcast,
     concatenate,

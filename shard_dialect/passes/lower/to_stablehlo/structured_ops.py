@@ -1,6 +1,6 @@
 """Ops of `linalg`, each as a `generic`, as StableHLO's on whole tensors.
 
-    products            dot_general, convolution        (`contractions`)
+    products            dot_general, convolution        (`stablehlo_contractions`)
     no reduction        the body's ops on tensors with one dimension for each loop
     a reduction         the same, then stablehlo.reduce
     any other body      stablehlo.while over the reduced loops
@@ -20,13 +20,7 @@ from shard_dialect.ir.building.build import create
 from shard_dialect.ir.mesh.attributes import DYNAMIC
 from shard_dialect.ir.walk import operations
 from shard_dialect.model import Reduction
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_collectives import identity
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_elementwise import (
-    constant_of,
-    elementwise,
-    is_elementwise,
-)
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     broadcast,
     compare,
     dynamic_slice,
@@ -44,6 +38,12 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
     tensor_of,
     tensors_of,
     transpose,
+)
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_collectives import identity
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_elementwise import (
+    constant_of,
+    elementwise,
+    is_elementwise,
 )
 
 _JOINS: dict[str, tuple[str, Reduction]] = {

@@ -30,10 +30,18 @@ from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid
-from shard_dialect.passes.lower.decompose_linalg import take_apart
-from shard_dialect.passes.lower.to_stablehlo.contractions import contraction
-from shard_dialect.passes.lower.to_stablehlo.device_groups import DeviceGroups, Devices
+from shard_dialect.passes.lower.decompose_linalg import decompose_linalg
+from shard_dialect.passes.lower.to_stablehlo.replica_groups import DeviceGroups, Devices
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
+    CAST,
+    as_type,
+    replace,
+    tensor_of,
+    tensor_type,
+    tensors_of,
+)
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_collectives import collective
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_contractions import contraction
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_control_flow import (
     CONTROL_FLOW,
     inline_regions,
@@ -45,14 +53,6 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_elementwise import (
     elementwise,
     is_elementwise,
     two_results,
-)
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
-    CAST,
-    as_type,
-    replace,
-    tensor_of,
-    tensor_type,
-    tensors_of,
 )
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_slices import SLICES
 from shard_dialect.passes.lower.to_stablehlo.structured_ops import generated, generic, padded
@@ -107,7 +107,7 @@ def _simplify(module: ir.Operation) -> None:
     if "tosa" in ran:
         PassManager.parse(_FROM_TOSA).run(module)
     if ran & {"tosa", "linalg"}:
-        take_apart(module)
+        decompose_linalg(module)
         PassManager.parse(_FROM_LINALG).run(module)
     if "affine" in _dialects(module):
         PassManager.parse(_FROM_AFFINE).run(module)

@@ -13,7 +13,7 @@ import numpy as np
 
 from shard_dialect.codegen.array_types import Array
 from shard_dialect.codegen.lowered_program import find_function
-from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, part, provider
+from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, provider, submodule
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import from_mlir
 from shard_dialect.ir.function import boundary, functions_of, returns_of, set_boundary
@@ -61,12 +61,12 @@ def compile_by_upstream(module: ir.Operation, entry: str, count: int) -> tuple[s
         try:
             types = boundary_types(find_function(copy.operation, entry))[1]
             _to_llvm(copy, entry, count)
-            engine = part("execution_engine").ExecutionEngine(copy, opt_level=1)
+            engine = submodule("execution_engine").ExecutionEngine(copy, opt_level=1)
         except ir.MLIRError as error:
             raise CannotJudge(f"upstream's passes refuse it: {from_mlir(error).message}") from None
     if not engine.raw_lookup(f"_mlir_ciface_{_ENTRY}"):  # it has printed what is missing
         raise CannotJudge("it calls functions that are not there")
-    described = part("runtime").get_ranked_memref_descriptor
+    described = submodule("runtime").get_ranked_memref_descriptor
 
     def execute(inputs: Sequence[Array]) -> list[Array]:
         results = [np.zeros(each.shape, each.dtype) for each in types]
@@ -122,8 +122,8 @@ def _keep_inputs(function: ir.Operation) -> None:
     set_boundary(function, "arg_attrs", [read_only for _ in body(function).arguments])
     for end in returns_of(function):
         with ir.InsertionPoint(end):
-            for place, value in enumerate(end.operands):
-                end.operands[place] = build.allocate_copy(value).results[0]
+            for number, value in enumerate(end.operands):
+                end.operands[number] = build.allocate_copy(value).results[0]
 
 
 def _as_bits(array: Array) -> Array:
@@ -153,7 +153,7 @@ def _has_batches(op: ir.Operation) -> bool:
     return "operand_batching_dims" in str(op.attributes["dimension_numbers"])
 
 
-def _has_unsigned_places(op: ir.Operation) -> bool:
+def _has_unsigned_indices(op: ir.Operation) -> bool:
     return any(
         isinstance(each.type.element_type, ir.IntegerType) and each.type.element_type.is_unsigned
         for each in list(op.operands)[1:]
@@ -163,9 +163,9 @@ def _has_unsigned_places(op: ir.Operation) -> bool:
 _WRONG: Mapping[str, Callable[[ir.Operation], bool]] = {
     "bufferization.materialize_in_destination": _always,
     "stablehlo.add": _is_on_bits,
-    "stablehlo.dynamic_slice": _has_unsigned_places,
-    "stablehlo.dynamic_update_slice": _has_unsigned_places,
-    "stablehlo.gather": lambda op: _has_batches(op) or _has_unsigned_places(op),
+    "stablehlo.dynamic_slice": _has_unsigned_indices,
+    "stablehlo.dynamic_update_slice": _has_unsigned_indices,
+    "stablehlo.gather": lambda op: _has_batches(op) or _has_unsigned_indices(op),
     "stablehlo.reduce": lambda op: not list(op.attributes["dimensions"]),
     "stablehlo.select_and_scatter": _always,
 }

@@ -49,9 +49,9 @@ def compile_by_xla(module: ir.Operation, entry: str, _: int) -> tuple[str, Execu
         import jax
 
         with jax.enable_x64(True):
-            given = [jax.device_put(each, device) for each in inputs]
-        made = executable.execute_sharded(given).disassemble_into_single_device_arrays()
-        return [np.asarray(each) for (each,) in made]
+            on_device = [jax.device_put(each, device) for each in inputs]
+        shards = executable.execute_sharded(on_device).disassemble_into_single_device_arrays()
+        return [np.asarray(each) for (each,) in shards]
 
     return f"XLA (jaxlib {number})", execute
 
@@ -77,8 +77,8 @@ def _writes_over_the_end(op: ir.Operation) -> bool:
     if not isinstance(indices.owner, ir.Block) and build.is_constant(indices.owner.operation):
         return False
     dims = numbers(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
-    apart = (*dims.inserted_window_dims, *dims.input_batching_dims)
-    kept = [d for d in range(op.results[0].type.rank) if d not in apart]
+    inserted = (*dims.inserted_window_dims, *dims.input_batching_dims)
+    kept = [d for d in range(op.results[0].type.rank) if d not in inserted]
     shape = op.operands[len(op.results) + 1].type.shape
     sizes = dict(zip(kept, [shape[d] for d in dims.update_window_dims], strict=True))
     return any(sizes.get(dim, 1) > 1 for dim in dims.scattered_dims_to_operand_dims)

@@ -38,7 +38,7 @@ def judged_by(module: ir.Operation, entry: str, by: Judge | None = None) -> Refe
     arguments, results = boundary_types(function)
     with ir.Location.unknown(module.context):
         add_factors(module, function)
-    (given, _) = boundary_types(function)
+    (argument_types, _) = boundary_types(function)
     reasons: list[str] = []
     for each in (by,) if by else JUDGES:
         try:
@@ -46,6 +46,6 @@ def judged_by(module: ir.Operation, entry: str, by: Judge | None = None) -> Refe
         except CannotJudge as error:
             reasons.append(f"--reference-by={each}: {error}")
             continue
-        factors = tuple(given[len(arguments) :])
+        factors = tuple(argument_types[len(arguments) :])
         return Reference(judge, tuple(arguments), tuple(results), factors, execute)
     raise ShardError(f"cannot run the unsharded program with {'; '.join(reasons)}")

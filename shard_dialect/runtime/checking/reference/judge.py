@@ -40,21 +40,21 @@ class Reference:
     @property
     def takes_wide(self) -> bool:
         """Whether there are values that `run_nearby` can perturb."""
-        given = [each.dtype for each in (*self.arguments, *self.factors)]
-        return any(is_float(each) and not is_narrow(each) for each in given)
+        arrays = [each.dtype for each in (*self.arguments, *self.factors)]
+        return any(is_float(each) and not is_narrow(each) for each in arrays)
 
     def takes_narrow(self, *, move_inputs: bool) -> bool:
         """Whether there are values that `run_rounding_otherwise` can perturb."""
-        given = (*self.factors, *(self.arguments if move_inputs else ()))
-        return any(is_narrow(each.dtype) for each in given)
+        arrays = (*self.factors, *(self.arguments if move_inputs else ()))
+        return any(is_narrow(each.dtype) for each in arrays)
 
     def run_nearby(self, inputs: Sequence[Array], seed: int, units: int) -> list[Array]:
         """The results with floats of 32 and 64 bits perturbed by up to `units` in the last place.
 
         These are the inputs, and the values that have factors.
         """
-        given = [*inputs, *rounding.ones(self.factors)]
-        return list(self.execute([perturbed(each, seed, units) for each in given]))
+        arrays = [*inputs, *rounding.ones(self.factors)]
+        return list(self.execute([perturbed(each, seed, units) for each in arrays]))
 
     def run_rounding_otherwise(
         self, inputs: Sequence[Array], seed: int, *, move_inputs: bool
@@ -63,9 +63,9 @@ class Reference:
 
         With `move_inputs` the inputs of 16 bits are perturbed, too.
         """
-        given = rounding.moved(inputs, seed) if move_inputs else inputs
-        factors = rounding.moved(rounding.ones(self.factors), seed + 1)
-        return list(self.execute([*given, *factors]))
+        arrays = rounding.perturbed_floats(inputs, seed) if move_inputs else inputs
+        factors = rounding.perturbed_floats(rounding.ones(self.factors), seed + 1)
+        return list(self.execute([*arrays, *factors]))
 
 
 def boundary_types(function: ir.Operation) -> tuple[list[TensorType], list[TensorType]]:

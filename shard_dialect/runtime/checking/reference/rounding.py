@@ -100,13 +100,13 @@ def ones(types: Sequence[TensorType]) -> list[Array]:
     return [np.ones(each.shape, each.dtype) for each in types]
 
 
-def moved(arrays: Sequence[Array], seed: int) -> list[Array]:
+def perturbed_floats(arrays: Sequence[Array], seed: int) -> list[Array]:
     """The arrays with half of their floats of 16 bits changed by one unit in the last place."""
     generator = np.random.default_rng(seed)
-    return [_moved(each, generator) if is_narrow(each.dtype) else each for each in arrays]
+    return [_perturbed(each, generator) if is_narrow(each.dtype) else each for each in arrays]
 
 
-def _moved(array: Array, generator: np.random.Generator) -> Array:
+def _perturbed(array: Array, generator: np.random.Generator) -> Array:
     unit = float(ml_dtypes.finfo(array.dtype).eps)
     factors = np.array([1 - unit / 2, 1, 1, 1 + unit]).astype(array.dtype)
     drawn = factors[generator.integers(0, len(factors), array.shape, np.uint8)]
@@ -136,12 +136,12 @@ def _is_narrow(value: ir.Value) -> bool:
 
 def _ops(op: ir.Operation) -> list[ir.Operation]:
     """The ops in regions through which tensors flow, without reducers."""
-    found = []
+    ops = []
     for inner in _inside(op):
-        found.append(inner)
+        ops.append(inner)
         if inner.name.startswith(_HOLDS_OPS):
-            found += _ops(inner)
-    return found
+            ops += _ops(inner)
+    return ops
 
 
 def _inside(op: ir.Operation) -> list[ir.Operation]:

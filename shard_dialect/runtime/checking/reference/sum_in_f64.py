@@ -63,9 +63,9 @@ def _wide(type_: ir.Type) -> ir.Type:
 
 
 def _rewrite(op: ir.Operation) -> None:
-    for place, operand in enumerate(op.operands):
+    for number, operand in enumerate(op.operands):
         if _is_f32(operand):
-            op.operands[place] = build.cast("arith.extf", operand, _wide(operand.type))
+            op.operands[number] = build.cast("arith.extf", operand, _wide(operand.type))
     _widen([each for each in body(op).arguments if _is_f32(each)])
     for inner in _inner(op):
         if inner.name == "arith.constant" and _is_f32(inner.results[0]):

@@ -33,7 +33,7 @@ def widen(function: ir.Operation, arguments: int) -> None:
         for use in each.uses
         if _is_narrow(each.type)
     ]
-    given = [(each, each.type) for each in own]
+    types_before = [(each, each.type) for each in own]
     returned = [[each.type for each in end.operands] for end in returns_of(function)]
     for op in _all(function):
         _widen_op(op)
@@ -42,25 +42,25 @@ def widen(function: ir.Operation, arguments: int) -> None:
             argument.set_type(_wide(argument.type))
     for value, type_ in products:
         _round(value, type_)
-    for argument, type_ in given:
+    for argument, type_ in types_before:
         argument.set_type(type_)
         _extend(argument, ir.InsertionPoint.at_block_begin(body(function)))
     for end, types in zip(returns_of(function), returned, strict=True):
         with ir.InsertionPoint(end), end.location:
-            for place, type_ in enumerate(types):
+            for number, type_ in enumerate(types):
                 if _is_narrow(type_):
-                    end.operands[place] = build.cast("arith.truncf", end.operands[place], type_)
+                    end.operands[number] = build.cast("arith.truncf", end.operands[number], type_)
     update_type(function)
 
 
 def _all(op: ir.Operation) -> list[ir.Operation]:
     """All ops inside, also in the bodies of linalg's named ops."""
-    found = []
+    ops = []
     for region in op.regions:
         for block in region:
             for inner in operations(block):
-                found += [inner, *_all(inner)]
-    return found
+                ops += [inner, *_all(inner)]
+    return ops
 
 
 def _widen_op(op: ir.Operation) -> None:

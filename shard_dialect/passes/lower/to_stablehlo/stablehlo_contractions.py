@@ -12,7 +12,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     convert,
     i64,
     i64s,

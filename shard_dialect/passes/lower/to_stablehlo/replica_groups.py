@@ -15,7 +15,7 @@ from typing import Literal
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import Axis, Grid
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_ops import (
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     constant,
     convert,
     dynamic_slice,
