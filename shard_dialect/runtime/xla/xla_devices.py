@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shard_dialect.codegen.array_types import Array, TensorType
+from shard_dialect.codegen.array_types import SUB_BYTE_DTYPES, Array, TensorType
 from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.pipeline import run_pipeline
@@ -43,9 +43,12 @@ class XlaExecutable:
         results = [each.local for each in self.program.results]
 
         def local(*stacked: Any) -> tuple[Any, ...]:
-            arguments = [each.reshape(each.shape[1:]) for each in stacked]
-            made = call_local(self.text, self.program.entry, arguments, results)
-            return tuple(each.reshape((1, *each.shape)) for each in made)
+            arguments = [
+                each.reshape(each.shape[1:]).astype(own.local.dtype)
+                for each, own in zip(stacked, self.program.arguments, strict=True)
+            ]
+            found = call_local(self.text, self.program.entry, arguments, results)
+            return tuple(each.reshape((1, *each.shape)).astype(_held(each.dtype)) for each in found)
 
         spec = jax.sharding.PartitionSpec(_AXIS)
         mapped = jax.shard_map(local, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
@@ -59,7 +62,7 @@ class XlaExecutable:
 
     def _stacked(self, jax: Any, type_: TensorType) -> Any:
         shape = (len(self.devices), *type_.shape)
-        return jax.ShapeDtypeStruct(shape, type_.dtype, sharding=self._sharding)
+        return jax.ShapeDtypeStruct(shape, _held(type_.dtype), sharding=self._sharding)
 
     def run(self, shards: Sequence[Shards]) -> list[list[Array]]:
         """Run all devices on their shards; return their shards of the results."""
@@ -77,7 +80,9 @@ class XlaExecutable:
 
     def _array(self, jax: Any, shards: Shards, type_: TensorType) -> Any:
         placed = [
-            jax.device_put(np.asarray(shard).reshape(1, *type_.shape), device)
+            jax.device_put(
+                np.asarray(shard).reshape(1, *type_.shape).astype(_held(type_.dtype)), device
+            )
             for shard, device in zip(shards, self.devices, strict=True)
         ]
         shape = (len(self.devices), *type_.shape)
@@ -85,7 +90,15 @@ class XlaExecutable:
 
     def _shards_on(self, rank: int, results: Sequence[Any]) -> list[Array]:
         held = [{shard.device: shard.data for shard in each.addressable_shards} for each in results]
-        return [np.asarray(each[self.devices[rank]])[0] for each in held]
+        return [
+            np.asarray(each[self.devices[rank]])[0].astype(own.local.dtype)
+            for each, own in zip(held, self.program.results, strict=True)
+        ]
+
+
+def _held(dtype: Any) -> np.dtype[Any]:
+    """The type by which elements go in and out: one byte for those of less, which XLA packs."""
+    return np.dtype(np.int8) if dtype in SUB_BYTE_DTYPES else np.dtype(dtype)
 
 
 class XlaDevices(InProcess):

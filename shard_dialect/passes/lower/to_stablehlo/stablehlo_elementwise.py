@@ -388,7 +388,7 @@ def _asinh(f: _Function) -> ir.Value:
         root = f("sqrt", f("add", square, 1))
         usual = f("log_plus_one", f("add", x, f("divide", square, f("add", root, 1))))
         large = f("add", f("log", x), log(2))
-        return select(compare("GT", x, number(_LARGE, f.type)), large, usual)
+        return select(compare("GT", x, number(_large(f), f.type)), large, usual)
 
     return f.odd(of_positive)
 
@@ -398,7 +398,7 @@ def _acosh(f: _Function) -> ir.Value:
     root = f("sqrt", f("multiply", f("subtract", x, 1), f("add", x, 1)))
     usual = f("log_plus_one", f("add", f("subtract", x, 1), root))
     large = f("add", f("log", x), log(2))
-    return select(compare("GT", x, number(_LARGE, f.type)), large, usual)
+    return select(compare("GT", x, number(_large(f), f.type)), large, usual)
 
 
 def _atanh(f: _Function) -> ir.Value:
@@ -411,8 +411,7 @@ def _erf(f: _Function) -> ir.Value:
 
     All terms are positive. Source: Abramowitz and Stegun, 7.1.6.
     """
-    is_wide = str(f.type.element_type) == "f64"
-    most, terms = (6.0, 130) if is_wide else (4.0, 50)  # the rest is below a rounding
+    most, terms = (6.0, 130) if _is_f64(f) else (4.0, 50)  # the rest is below a rounding
     x = f("clamp", -most, f.value, most)
     square = f("multiply", x, x)
     series = number(1, f.type)
@@ -424,24 +423,31 @@ def _erf(f: _Function) -> ir.Value:
 
 
 def _erfc(f: _Function) -> ir.Value:
-    """1 - erf(x) up to 1; then exp(-x^2) / sqrt(pi) / (x + 1/2 / (x + 2/2 / (x + 3/2 / ...))).
+    """1 - erf(x) up to 1.5; then exp(-x^2) / sqrt(pi) / (x + 1/2 / (x + 2/2 / (x + 3/2 / ...))).
 
     Source: Abramowitz and Stegun, 7.1.14.
     """
     near = f("subtract", 1, _erf(f))
-    x = f("maximum", f.value, 1)
+    x = f("maximum", f.value, 1.5)
     fraction = x
-    for level in range(_LEVELS, 0, -1):
+    for level in range(100 if _is_f64(f) else 30, 0, -1):
         fraction = f("add", x, f("divide", level / 2, fraction))
     decay = f("exponential", f("negate", f("multiply", x, x)))
     far = f("divide", f("multiply", decay, 1 / sqrt(pi)), fraction)
-    return select(compare("GT", f.value, number(1, f.type)), far, near)
+    return select(compare("GT", f.value, number(1.5, f.type)), far, near)
 
 
 _LEVELS = 60
 """Of the continued fraction; enough from 1 on."""
-_LARGE = 1e4
-"""From here on x^2 + 1 is x^2, but for what rounding takes; f16 can hold it."""
+
+
+def _large(f: _Function) -> float:
+    """From here on x^2 + 1 is x^2, but for what rounding takes; the type can hold it."""
+    return 1e9 if _is_f64(f) else 1e4
+
+
+def _is_f64(f: _Function) -> bool:
+    return str(f.type.element_type) == "f64"
 
 
 def _clamped(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:

@@ -52,6 +52,9 @@ def _bounds(op: ir.Operation, first: int) -> tuple[list[ir.Value | int], list[in
     dynamic = iter(tensors_of(list(op.operands)[first:]))
     offsets = [next(dynamic) if at == DYNAMIC else at for at in op.attributes["static_offsets"]]
     sizes, strides = (list(op.attributes[f"static_{name}"]) for name in ("sizes", "strides"))
+    slice_type = op.results[0].type if first == 1 else op.operands[0].type
+    if DYNAMIC in sizes and slice_type.rank == len(sizes):
+        sizes = list(slice_type.shape)  # what upstream may know of sizes that are values
     if DYNAMIC in (*sizes, *strides):
         raise ShardError("a slice of a size or with a stride that is not known cannot be lowered")
     return offsets, sizes, strides
@@ -130,6 +133,10 @@ def _dim(op: ir.Operation) -> ir.Value:
     return elements_at(concatenate(listed, 0), [at])
 
 
+def _rank(op: ir.Operation) -> ir.Value:
+    return index(op.operands[0].type.rank)
+
+
 SLICES: dict[str, Callable[[ir.Operation], ir.Value]] = {
     "bufferization.alloc_tensor": lambda op: (
         tensor_of(op.operands[0]) if list(op.operands) else _empty(op)
@@ -146,6 +153,7 @@ SLICES: dict[str, Callable[[ir.Operation], ir.Value]] = {
     "tensor.from_elements": _from_elements,
     "tensor.insert": _insert,
     "tensor.insert_slice": _insert_slice,
+    "tensor.rank": _rank,
     "tensor.reshape": _reshape,
     "tensor.splat": _splat,
 }

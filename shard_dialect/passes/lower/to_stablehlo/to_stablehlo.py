@@ -142,7 +142,7 @@ class _Conversion:
             argument.set_type(new)
             with ir.InsertionPoint.at_block_begin(block):
                 scalar = as_type(argument, old)
-            argument.replace_all_uses_except(scalar, scalar.owner)
+            argument.replace_all_uses_except(scalar, scalar.owner.operation)
 
     def convert_block(self, block: ir.Block) -> ir.Operation:
         """Convert the ops of a block but the last, and return that."""
