@@ -154,12 +154,15 @@ class _Driver:
     def _printed(self, module: ir.Module) -> bytes:
         """The module as text or bytecode, or as a Python program."""
         from shard_dialect.ir.diagnostics import with_file_names
+        from shard_dialect.passes.framework.pipeline import run_pipeline
 
         options = self.options
         if options.emit_python:
             from shard_dialect.emit.python_module import emit_python
 
             return emit_python(module, options.emit_python).encode()
+        if options.emit_stablehlo:
+            run_pipeline(module, "lower{target=stablehlo}")
         if options.emit_bytecode:
             file = io.BytesIO()
             module.operation.write_bytecode(file)

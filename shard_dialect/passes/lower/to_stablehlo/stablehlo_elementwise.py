@@ -437,10 +437,6 @@ def _erfc(f: _Function) -> ir.Value:
     return select(compare("GT", f.value, number(1.5, f.type)), far, near)
 
 
-_LEVELS = 60
-"""Of the continued fraction; enough from 1 on."""
-
-
 def _large(f: _Function) -> float:
     """From here on x^2 + 1 is x^2, but for what rounding takes; the type can hold it."""
     return 1e9 if _is_f64(f) else 1e4
