@@ -55,6 +55,13 @@ def refusal(text: str) -> str:
     return str(found.value)
 
 
+def test_a_plugin_s_op_runs_by_its_lowering(run: Program) -> None:
+    plugin = ROOT / "tests/lit/driver/Inputs/toy.py"
+    program = ROOT / "tests/lit/run/plugin_lowering.mlir"
+    done = run(str(program), "--load-plugin", str(plugin), "--backend=xla", "--check")
+    assert "check passed" in done.stdout, done.stderr
+
+
 def test_messages_are_refused() -> None:
     (sent,) = [case for case in cases() if case.name == "send/recv"][:1]
     text = refusal(program([sent], "f32", started=False))

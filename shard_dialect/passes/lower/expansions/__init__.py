@@ -53,8 +53,16 @@ _TO_LOOPS: dict[str, _Expansion] = {
 
 def to_other_ops(module: ir.Operation) -> None:
     """Expand to other ops, before upstream's conversion; users' own ops by their records."""
-    registered = {name: each.lowering for name, each in RECORDS.items() if each.lowering}
-    _expand(module, {**_TO_OTHERS, **registered})
+    _expand(module, {**_TO_OTHERS, **_registered()})
+
+
+def lower_registered(module: ir.Operation) -> None:
+    """Expand users' own ops by their records."""
+    _expand(module, _registered())
+
+
+def _registered() -> dict[str, _Expansion]:
+    return {name: each.lowering for name, each in RECORDS.items() if each.lowering}
 
 
 def to_loops(module: ir.Operation) -> None:

@@ -31,6 +31,7 @@ from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid
 from shard_dialect.passes.lower.decompose_linalg import decompose_linalg
+from shard_dialect.passes.lower.expansions import lower_registered
 from shard_dialect.passes.lower.to_stablehlo.replica_groups import DeviceGroups, Devices
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     CAST,
@@ -75,6 +76,7 @@ def to_stablehlo(module: ir.Operation, devices: Devices) -> None:
     _check_all_devices(module)
     load_dialects_of("stablehlo.", module.context)
     to_arithmetic(module)
+    lower_registered(module)
     _simplify(module)
     conversion = _Conversion(DeviceGroups(devices), grids_of(module))
     for function in functions_of(module):
