@@ -19,6 +19,8 @@ from shard_dialect.runtime.compile import compile_reference
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.executable import Executable
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 FILES = sorted((Path(__file__).parent / "manual_computations").glob("*.mlir"))
 PIPELINES = (
     ("spmd,lower",),

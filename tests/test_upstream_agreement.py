@@ -26,6 +26,8 @@ from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.programs.linalg import random_linalg
 from tests.test_end_to_end import run_and_check
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 PROGRAMS = int(os.environ.get("SHARD_DIALECT_UPSTREAM_PROGRAMS", "100"))
 TRAVERSALS = ("forward", "backward", "forward-backward", "backward-forward")
 Lying = tuple[str, str]

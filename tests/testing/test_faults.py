@@ -9,6 +9,8 @@ from shard_dialect.errors import ShardWarning
 from tests.extras import needs
 from tests.fault_table import table, trials
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 
 @needs("jax")
 @pytest.mark.parametrize("seed", range(12))
