@@ -15,8 +15,6 @@ from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from tests.extras import needs
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 FOLDER = Path(__file__).parent / "numbers"
 PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.mlir"))
 NOT_BY_UPSTREAM = {

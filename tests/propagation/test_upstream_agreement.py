@@ -1,6 +1,6 @@
 """Random programs lie as upstream's own pass has them, and run as the unsharded ones.
 
-    SHARD_DIALECT_UPSTREAM_PROGRAMS=3000 pytest -s tests/test_upstream_agreement.py
+    SHARD_DIALECT_UPSTREAM_PROGRAMS=3000 pytest -s tests/propagation/test_upstream_agreement.py
 
 What may differ: trailing dimensions that an annotation names though they have no axes, `[[0], []]`.
 Upstream takes them for a demand, we read them as `[[0]]`.

@@ -1,6 +1,6 @@
 """Programs with manual computations, on devices in this process, equal programs written without.
 
-Each file of `tests/manual_computations` has both.
+Each file of `tests/passes/manual_computations` has both.
 """
 
 from pathlib import Path
