@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cache
 
+from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.rules import rule_of
@@ -89,24 +90,27 @@ class Cuts:
 @cache
 def cuts_of(op: str) -> Cuts:
     found = Cuts()
-    for number in range(DRAWN):
-        sample = SAMPLES[op](Draws(random.Random(f"{op}/{number}")))
-        with make_context():
-            module = Source.of(placed(sample)).parse()
-            made = named(module.operation, op)
-            rule = rule_of(made)
-            if rule is None:
-                continue
-            windows = {window.factor for window in rule.windows}
-            uneven = may_be_uneven(made, rule)
-        for factor, size in enumerate(rule.sizes):
-            if size > 1:
-                is_reduced = factor in rule.reduction_of
-                kind = "windows" if factor in windows else "reduced" if is_reduced else "passed"
-                kind = "whole" if factor in rule.unsplit else kind
-                found.loops[kind] += 1
-                found.uneven[kind] += factor in uneven
+    with make_context():
+        for number in range(DRAWN):
+            sample = SAMPLES[op](Draws(random.Random(f"{op}/{number}")))
+            _count(found, op, Source.of(placed(sample)).parse())
     return found
+
+
+def _count(found: Cuts, op: str, module: ir.Module) -> None:
+    made = named(module.operation, op)
+    rule = rule_of(made)
+    if rule is None:
+        return
+    windows = {window.factor for window in rule.windows}
+    uneven = may_be_uneven(made, rule)
+    for factor, size in enumerate(rule.sizes):
+        if size > 1:
+            is_reduced = factor in rule.reduction_of
+            kind = "windows" if factor in windows else "reduced" if is_reduced else "passed"
+            kind = "whole" if factor in rule.unsplit else kind
+            found.loops[kind] += 1
+            found.uneven[kind] += factor in uneven
 
 
 def reasons_of(op: str, kind: str) -> list[str]:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,25 @@ def opt(forks: Forks) -> Program:
 @pytest.fixture
 def run(forks: Forks) -> Program:
     return _program(forks.commands["shard_dialect.run"])
+
+
+@contextmanager
+def at_level(number: int) -> Iterator[None]:
+    """Programs are compiled at this level of LLVM's, here and in children."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHARD_DIALECT_OPT_LEVEL", str(number))
+        yield
+
+
+@pytest.fixture
+def unoptimized() -> Iterator[None]:
+    """For tests of the passes, whose programs are many and small: LLVM takes most of their time.
+
+    What LLVM makes of our code at its usual level is tested in `tests/runtime`, and of every op in
+    `tests/rules/test_every_rule.py`.
+    """
+    with at_level(0):
+        yield
 
 
 @pytest.fixture

@@ -16,13 +16,14 @@ BOUNDED_BY_HAND = {
     "tests/conftest.py",
     "tests/forks/__init__.py",
     "tests/forks/test_forks.py",
-    "tests/fuzz_reader.py",
+    "tests/ir/fuzz_reader.py",
     "tests/hostile/test_endings.py",
     "tests/hostile/test_meeting.py",
     "tests/hostile/test_ranks.py",
+    "tests/rules/interpreted.py",
     "tests/runtime/everywhere.py",
     "tests/runtime/test_failing_ranks.py",
-    "tests/test_driver.py",
+    "tests/cli/test_driver.py",
     "tests/test_shard_maps.py",
 }
 """They start children and go on, and wait for them with a bound, or have them bound themselves."""

@@ -9,6 +9,8 @@ from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.executable import Executable
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 MESH = '"sdy.mesh"() <{mesh = #sdy.mesh<["d"=2, "m"=2]>, sym_name = "mesh"}> : () -> ()\n'
 GRID = "shard.grid @mesh(shape = 2x2)\n"
 BOTH = '{sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {"m"}]>}'

@@ -13,6 +13,8 @@ from shard_dialect.runtime.checking.check import Verdict
 from shard_dialect.testing import check_program
 from tests.programs.annotated import random_program
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_PROGRAMS", "80")))
 PIPELINES = (
     "spmd,lower",

@@ -10,6 +10,8 @@ from tests.programs.flow import random_flow_program
 from tests.test_end_to_end import run_and_check
 from tests.test_stablehlo_end_to_end import PIPELINES
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_FLOW_PROGRAMS", "60")))
 
 

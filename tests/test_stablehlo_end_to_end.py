@@ -12,6 +12,8 @@ from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.programs.runnable_stablehlo import runnable_stablehlo
 from tests.test_end_to_end import run_and_check
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_STABLEHLO_PROGRAMS", "100")))
 PIPELINES = (
     ("spmd,lower",),

@@ -13,6 +13,8 @@ from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.testing import check_program
 from tests.programs.stages import staged_program
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_STAGED", "40")))
 PIPELINES = (
     ("spmd,lower",),

@@ -16,6 +16,8 @@ from shard_dialect.ir.walk import walk
 from tests.programs.uneven import UnevenProgram
 from tests.test_end_to_end import run_and_check
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_PROGRAMS", "80")))
 PIPELINES = (
     "spmd,lower",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -29,6 +30,10 @@ from shard_dialect.passes.lower.control_flow import for_llvm
 from shard_dialect.passes.lower.mpi.mpi_code import BIND as MPI_BIND
 from shard_dialect.passes.lower.mpi.mpi_code import functions_called
 from shard_dialect.processes.supervise import doing
+
+LEVEL = "SHARD_DIALECT_OPT_LEVEL"
+"""The environment variable with LLVM's level of optimization, 0 to 3."""
+_LEVELS = ("0", "1", "2", "3")
 
 _WIDENED = "builtin.module(math-extend-to-supported-types)"
 # math-expand-ops is wrong for powers, and inexact near 0 for others: only for ops without another.
@@ -107,13 +112,24 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         return Code(program, arena, names), Engine(parsed, entry)
 
 
+def opt_level() -> int:
+    """LLVM's level of optimization: 2 where the environment names none.
+
+    Raises `ShardError` if what it names is no level.
+    """
+    text = os.environ.get(LEVEL, "2")
+    if text not in _LEVELS:
+        raise ShardError(f"{LEVEL} must be one of {', '.join(_LEVELS)}, found '{text}'")
+    return int(text)
+
+
 class Engine:
     """Code that LLVM has just compiled."""
 
     def __init__(self, module: ir.Module, entry: str) -> None:
         with reporting(module.context):
             engine = submodule("execution_engine").ExecutionEngine(
-                module, opt_level=2, enable_pic=True
+                module, opt_level=opt_level(), enable_pic=True
             )
         if not engine.raw_lookup(_called_from_c(entry)):
             raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")

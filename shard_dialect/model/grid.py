@@ -113,11 +113,9 @@ class Grid:
         >>> Grid("g", (2, 3)).coordinates(5)
         (1, 2)
         """
-        position = []
-        for axis in reversed(range(self.rank)):
-            rank, coordinate = divmod(rank, self._known(axis))
-            position.append(coordinate)
-        return tuple(reversed(position))
+        for axis in reversed(range(self.rank)) if None in self.shape else ():
+            self._known(axis)
+        return _coordinates(self.shape, rank)
 
     def rank_at(self, coordinates: Sequence[int]) -> int:
         """The rank of the device at these positions, one for each axis."""
@@ -202,6 +200,16 @@ class Grid:
 
 def _default_name(axis: int) -> str:
     return f"axis_{axis}"
+
+
+@lru_cache(maxsize=1 << 14)
+def _coordinates(shape: tuple[int | None, ...], rank: int) -> tuple[int, ...]:
+    position = []
+    for size in reversed(shape):
+        assert size is not None, "who asks has looked"
+        rank, coordinate = divmod(rank, size)
+        position.append(coordinate)
+    return tuple(reversed(position))
 
 
 @lru_cache(maxsize=1024)

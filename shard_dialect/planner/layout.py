@@ -50,10 +50,17 @@ class Problem:
 
     def elements(self, layout: Layout) -> int:
         """The number of elements of the largest shard."""
-        count = self.count
-        return prod(
-            [-(-size // count(axes)) for size, axes in zip(self.shape, layout[0], strict=True)]
-        )
+        found = self._elements.get(layout[0])
+        if found is None:
+            counts = map(self.count, layout[0])
+            found = prod([-(-size // n) for size, n in zip(self.shape, counts, strict=True)])
+            self._elements[layout[0]] = found
+        return found
+
+    @cached_property
+    def _elements(self) -> dict[tuple[AxisNumbers, ...], int]:
+        """What `elements` has found: a search asks for the same layouts many times."""
+        return {}
 
     def nests(self, dim: int, outer: int, inner: int) -> bool:
         """Whether splitting each of `outer` shards of `dim` further gives its `inner` shards."""

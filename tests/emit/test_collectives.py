@@ -13,6 +13,8 @@ from tests.emit.test_emit_python import Batch, batch, emit
 from tests.runtime import collective_cases
 from tests.runtime.collective_cases import DTYPES, GRID, SHAPE, Case, inputs_of, refusals
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 __all__ = ["batch"]
 NOT_SENT = {
     "mpi4py": ("f16", "bf16", "i4", "ui32", "complex<f32>", "complex<f64>"),

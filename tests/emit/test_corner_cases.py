@@ -10,6 +10,8 @@ from shard_dialect.errors import ShardError
 from tests.emit.test_emit_python import Batch, batch, emit
 from tests.rules.stablehlo_ops import Family, drawn, gathers, scatters
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 __all__ = ["batch"]
 GRID = "shard.grid @g(shape = 1)\n"
 

@@ -29,6 +29,8 @@ from tests.programs.linalg import random_linalg
 from tests.programs.stablehlo import random_stablehlo
 from tests.runtime.launching import Launch, launches
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 Check = Callable[[Sequence[Array]], None]
 """Raises if the results of a program are not what they should be."""
 BACKENDS = {"mpi4py": "mpi", "torch": "torch"}

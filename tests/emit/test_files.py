@@ -11,6 +11,8 @@ from shard_dialect.emit.writer import Target
 from tests.conftest import run_child
 from tests.emit.test_emit_python import emit, launch_of
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 NAMED = """
 shard.grid @g(shape = 1)
 func.func @inputs(%x: tensor<2xf32>) -> tensor<2xf32> {

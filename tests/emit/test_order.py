@@ -13,6 +13,8 @@ from shard_dialect.emit.writer import Target
 from shard_dialect.errors import ShardError
 from tests.emit.test_emit_python import Batch, batch, emit
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 __all__ = ["batch"]
 NAN, INF = float("nan"), float("inf")
 FLOATS = np.array(

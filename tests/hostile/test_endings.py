@@ -20,6 +20,8 @@ from shard_dialect.runtime.array_files import load_inputs
 from tests.conftest import ROOT, Program
 from tests.hostile.programs import TINY
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 HEAD = "shard.grid @g(shape = 2)\n"
 SPLIT = "{mesh.sharding = #mesh.shard<@g, [[0]]>}"
 

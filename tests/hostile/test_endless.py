@@ -11,6 +11,8 @@ import pytest
 from shard_dialect.testing import compile_unsharded
 from tests.conftest import Program
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 SECONDS = 0.3
 """Any of the programs takes a millionth of it, if it ends."""
 HEAD = "func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<4xf32> {\n"

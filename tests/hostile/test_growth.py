@@ -17,6 +17,8 @@ from shard_dialect.passes.specialize import clone_per_call
 from tests.conftest import Program
 from tests.programs.growing import growing
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 MANY = {
     "arguments": 1000,
     "results": 1000,

@@ -27,6 +27,8 @@ from shard_dialect.ir.reading.string_literals import quoted, unquoted
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.conftest import ROOT, Program
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 NASTY = [
     *("'", '"', '"""', "'''", "\\", "\\\\", '\\"""', "\n", "\r", "\r\n", "\t", "\f", "\v", "\0"),
     *("\x1b[31m", "\x85", "\u2028", "\u2029", "\u202e", "\ufeff", "\xa0", "é", "ﬁ", "\U0001d431"),

@@ -21,6 +21,8 @@ from shard_dialect.processes.output_files import Output
 from tests.conftest import Program
 from tests.hostile.programs import TINY
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 BEFORE = b"what was there"
 NOBODY = 65534
 

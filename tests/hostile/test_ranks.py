@@ -13,6 +13,8 @@ from tests.extras import skip_without
 from tests.hostile.programs import TINY
 from tests.runtime.launching import Launch, launches
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 LAUNCHES = {each.backend: each for each in launches() if "Open" not in each.name}
 MPI = LAUNCHES.get("mpi")
 COMPILING = "patch('shard_dialect.runtime.compile', 'run_pipeline', None)"

@@ -1,16 +1,20 @@
 """Ops on shards, beside the whole op: run by StableHLO's interpreter, or by XLA.
 
-    python -m tests.rules.interpreted interpreter < calls > outputs
+    python -m tests.rules.interpreted interpreter < lists of calls > outputs
 
 in a child process: the interpreter ends the process when it meets what it does not know.
 """
 
+import atexit
 import pickle
 import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -266,17 +270,43 @@ def draw(name: str, place: int, type_: ir.Type) -> Array:
 
 def run(runner: str, calls: Sequence[Call]) -> list[list[Array]]:
     """What each call gives."""
-    child = subprocess.run(
+    child = _child(runner)
+    assert child.stdin
+    assert child.stdout
+    outputs: list[list[Array]] = []
+    with suppress(BrokenPipeError, EOFError), _bounded(child, 600):
+        pickle.dump(list(calls), child.stdin)
+        child.stdin.flush()
+        while len(outputs) < len(calls):
+            outputs.append(pickle.load(child.stdout))
+        return outputs
+    _child.cache_clear()
+    child.communicate()
+    raise AssertionError(f"{calls[len(outputs)][0]}\n{runner} ended with {child.returncode}")
+
+
+@contextmanager
+def _bounded(child: "subprocess.Popen[bytes]", seconds: float) -> Iterator[None]:
+    """Kill the child if this takes longer."""
+    timer = Timer(seconds, child.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@cache
+def _child(runner: str) -> "subprocess.Popen[bytes]":
+    """One for all calls, until it ends: its imports take longer than most of them."""
+    child = subprocess.Popen(
         [sys.executable, "-m", "tests.rules.interpreted", runner],
-        cwd=ROOT, input=pickle.dumps(list(calls)), capture_output=True, check=False, timeout=600,
-    )  # fmt: skip
-    outputs = child.stdout.split(_END)[:-1]
-    if len(outputs) < len(calls):
-        raise AssertionError(f"{calls[len(outputs)][0]}\n{child.stderr.decode()}")
-    return [pickle.loads(each) for each in outputs]
-
-
-_END = b"-- end of these outputs --"
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    atexit.register(child.communicate)
+    return child
 
 
 def _interpreter() -> Callable[[str, list[Array]], list[Array]]:
@@ -319,6 +349,8 @@ def _xla() -> Callable[[str, list[Array]], list[Array]]:
 
 if __name__ == "__main__":
     evaluate = {"interpreter": _interpreter, "xla": _xla}[sys.argv[1]]()
-    for each in pickle.load(sys.stdin.buffer):
-        sys.stdout.buffer.write(pickle.dumps(evaluate(*each)) + _END)
-        sys.stdout.buffer.flush()
+    with suppress(EOFError):
+        while True:
+            for each in pickle.load(sys.stdin.buffer):
+                sys.stdout.buffer.write(pickle.dumps(evaluate(*each)))
+                sys.stdout.buffer.flush()

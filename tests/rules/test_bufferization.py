@@ -15,6 +15,8 @@ from tests.rules.placed import (
     rule_text,
 )
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 F = "4x8xf32"
 CASES = {
     "alloc_tensor": case(

@@ -1,8 +1,10 @@
 """Each op that has a sharding rule, cut on grids of 2, 3, 4 and 2x2 devices, is the unsharded op.
 
 A rule joins by being registered, and its op's sample (`shard_dialect.testing`) with it: a rule
-whose op has none fails here. Of each op an even and an uneven instance is cut in some of the ways
-that the rule allows, and placed in others.
+whose op has none fails here. Of each op an uneven instance is cut in one of the ways that the rule
+allows, and placed in another; of one op of each kind an even instance, too, and of all with
+
+    pytest -m exhaustive tests/rules/test_every_rule.py
 
     SHARD_DIALECT_EVERY_CUT=20 pytest tests/rules/test_every_rule.py
 
@@ -12,7 +14,8 @@ draws 20 instances of each kind and cuts them in every way. What nothing lowers 
 import os
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 import pytest
 
@@ -37,11 +40,12 @@ from shard_dialect.testing import (
 )
 from shard_dialect.testing.random_draws import EVEN, UNEVEN
 from shard_dialect.testing.random_shardings import any_sharding
+from tests.conftest import at_level
 
 GRIDS = tuple(Grid("g", shape) for shape in ((2,), (3,), (4,), (2, 2)))
 INSTANCES = int(os.environ.get("SHARD_DIALECT_EVERY_CUT", "0"))
-CUTS = {EVEN: 1, UNEVEN: 1}
-"""Of an instance of such sizes, where not all are asked for; and one is placed at random."""
+SIZES = {"even": EVEN, "uneven": UNEVEN}
+"""Of an instance one cut is tried, where not all are asked for; and one is placed at random."""
 
 NOT_SAMPLED = {
     "ml_program.global_load_graph": "it stands in ml_program's graphs, which are no functions",
@@ -51,18 +55,39 @@ NOT_SAMPLED = {
 NO_LOOPS = {"linalg.index", "linalg.yield"}
 
 
-def instances(op: str) -> Iterator[tuple[Sample, int]]:
-    """The same at every run: of sizes that grids divide and not, and how many cuts to try."""
+def instances(op: str, sizes: str) -> Iterator[Sample]:
+    """The same at every run: of sizes that grids divide, or not."""
     for number in range(INSTANCES or 1):
-        for sizes, count in CUTS.items():
-            yield SAMPLES[op](Draws(random.Random(f"{op}/{number}"), sizes)), count
+        yield SAMPLES[op](Draws(random.Random(f"{op}/{number}"), SIZES[sizes]))
 
 
-def programs_of(sample: Sample, count: int) -> list[str]:
+def kind(op: str) -> tuple[object, ...]:
+    """Ops of a kind share their dialect, the function that is their rule, and their sample's.
+
+    One function draws the samples of linalg's windows, of which pooling is one kind.
+    """
+    dialect, _, name = op.partition(".")
+    record, draw = op_table.RECORDS.get(op), SAMPLES[op]
+    drawn = name.partition("_")[0] if isinstance(draw, partial) else draw.__qualname__
+    return dialect, record and record.rule, drawn
+
+
+def of_sizes(ops: Iterable[str]) -> pytest.MarkDecorator:
+    """Each op with uneven sizes; the first of a kind with even ones, too, and all in full runs."""
+    cases, first = [], {kind(op): op for op in reversed(list(ops))}
+    for op in ops:
+        for sizes in SIZES:
+            is_left = sizes == "even" and first[kind(op)] != op and not INSTANCES
+            marks = [pytest.mark.exhaustive] if is_left else []
+            cases.append(pytest.param(op, sizes, id=f"{op}-{sizes}", marks=marks))
+    return pytest.mark.parametrize(("op", "sizes"), cases)
+
+
+def programs_of(sample: Sample) -> list[str]:
     """The sample cut as its rule allows, and placed at random."""
     rng = random.Random(str(sample))
     made = []
-    for grid in GRIDS if INSTANCES else rng.sample(GRIDS, count):
+    for grid in GRIDS if INSTANCES else rng.sample(GRIDS, 1):
         found = sharded_samples(sample, grid)
         made += [
             each.text for each in (found if INSTANCES else rng.sample(found, min(1, len(found))))
@@ -113,23 +138,26 @@ def test_what_is_not_run_has_a_sample() -> None:
     assert set(NOT_RUN) <= set(SAMPLES)
 
 
-@pytest.mark.parametrize("op", runnable())
-def test_the_op_cut_is_the_unsharded_op(op: str) -> None:
-    for sample, count in instances(op):
+@of_sizes(runnable())
+def test_the_op_cut_is_the_unsharded_op(op: str, sizes: str) -> None:
+    for sample in instances(op, sizes):
         assert sample.op == op
-        reference = reference_of(placed(sample))
-        for text in programs_of(sample, count):
-            with warnings.catch_warnings():
+        with at_level(0):
+            reference = reference_of(placed(sample))
+        for number, text in enumerate(programs_of(sample)):
+            # An op's code is optimized in one program; in the others, the passes are tested.
+            level = 2 if number == 0 and sizes == "uneven" else 0
+            with at_level(level), warnings.catch_warnings():
                 warnings.simplefilter("error", ShardWarning)  # of ops without a rule, for one
                 verdict = run_and_check(text, "spmd,lower", reference=reference).verdict
             assert verdict.passed, f"{text}\n{verdict.failure}"
 
 
-@pytest.mark.parametrize("op", sorted(NOT_RUN))
-def test_what_is_not_run_is_cut(op: str) -> None:
-    for sample, count in instances(op):
+@of_sizes(sorted(NOT_RUN))
+def test_what_is_not_run_is_cut(op: str, sizes: str) -> None:
+    for sample in instances(op, sizes):
         assert sample.op == op
-        for text in programs_of(sample, count):
+        for text in programs_of(sample):
             with make_context(), warnings.catch_warnings():
                 warnings.simplefilter("error", ShardWarning)
                 module = Source.of(text).parse()

@@ -14,6 +14,8 @@ from tests.rules.placed import (
     rule_text,
 )
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 
 def named(
     op: str, inputs: str, made: str, attributes: str = "", element: str = "f32", out: str = ""

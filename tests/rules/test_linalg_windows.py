@@ -14,6 +14,8 @@ from tests.rules.placed import (
 )
 from tests.rules.test_linalg import named
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 STRIDES = "strides = dense<{}> : tensor<{}xi64>"
 BY_TWO_1D, BY_TWO_2D = (f"{{{STRIDES.format(2, rank)}}}" for rank in (1, 2))
 POOLED = "max min sum"

@@ -13,6 +13,8 @@ from tests.rules.placed import (
     rule_text,
 )
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 FLOATS = {
     "arith": (
         "addf divf maximumf maxnumf minimumf minnumf mulf remf subf",

@@ -16,6 +16,8 @@ from tests.extras import needs
 from tests.rules.interpreted import Call, draw, run
 from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, Case, Family, drawn
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 
 def call_of(case: Case) -> Call:
     with make_context():

@@ -18,6 +18,8 @@ from shard_dialect.rules.stablehlo import RECORDS
 from tests.rules.stablehlo_ops import COMPILED, INTERPRETED, NOT_RUN, Family, drawn
 from tests.test_end_to_end import run_and_check
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 T = "tensor<4x8xf32>"
 UNARY = "abs cbrt ceil cosine exponential exponential_minus_one floor log_plus_one logistic negate"
 UNARY += " round_nearest_afz round_nearest_even sign sine tan tanh"

@@ -12,6 +12,8 @@ from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.test_end_to_end import run_and_check
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 GRID = '"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()\n'
 
 

@@ -17,6 +17,8 @@ from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.test_end_to_end import run_and_check
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 
 @dataclass(frozen=True)
 class Along:

@@ -12,6 +12,8 @@ from tests.rules.placed import (
     rule_text,
 )
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 F = "4x8xf32"
 ONE = "%c = arith.constant 1 : index\n"
 ZERO = "%z = arith.constant 0.0 : f32\n"

@@ -14,6 +14,8 @@ from tests.rules.placed import (
     rule_text,
 )
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 
 @dataclass(frozen=True)
 class Constant:

@@ -9,6 +9,8 @@ from shard_dialect.ir.walk import operations
 from shard_dialect.rules.rule_cache import RuleMemo
 from tests.rules.test_stablehlo_windows import BESIDE, EXCHANGED, check
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 GATHERED = {"all_gather", "local_split"}
 HEAD = """shard.grid @g(shape = {grid})
 func.func @main(%x: tensor<{image}> {{mesh.sharding = #mesh.shard<@g, [[], [0]]>}}{more})

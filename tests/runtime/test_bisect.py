@@ -28,6 +28,8 @@ from tests.programs.flow import random_flow_program
 from tests.programs.runnable_stablehlo import runnable_stablehlo
 from tests.programs.uneven import UnevenProgram
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 LIT = Path(__file__).parent.parent / "lit"
 
 

@@ -18,7 +18,7 @@ from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.cache.program_cache import VARIABLE, Cache
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.executable import Executable
-from tests.conftest import ROOT, Program
+from tests.conftest import ROOT, Program, at_level
 
 EXAMPLE = ROOT / "examples" / "megatron.mlir"
 UNKNOWN = ROOT / "tests" / "lit" / "run" / "unknown_op.mlir"
@@ -47,6 +47,14 @@ def test_runs_no_pass_again_and_computes_the_same(tmp_path: Path, pipelines: lis
     assert len(again.program.calls) == 1
     for ours, before in zip(results(again), first, strict=True):
         np.testing.assert_array_equal(ours, before)
+
+
+def test_a_program_of_another_level_is_another(tmp_path: Path, pipelines: list[str]) -> None:
+    source = Source.read(str(EXAMPLE))
+    compiled(Cache(tmp_path), source)
+    with at_level(0):
+        compiled(Cache(tmp_path), source)
+    assert pipelines == ["spmd", "lower"] * 2
 
 
 def test_a_program_may_be_loaded_more_than_once(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from shard_dialect.codegen.lowered_program import Program
+from shard_dialect.codegen.machine_code import LEVEL, opt_level
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
@@ -62,3 +64,15 @@ def test_calls_of_calls_are_read_once() -> None:
 def test_what_is_small_is_no_longer_so_once_others_are_in_it() -> None:
     _, (y,) = run_on(calling_twice(16), [np.zeros(4, np.float32)], "f0")
     np.testing.assert_array_equal(y, 2.0**16)
+
+
+def test_a_level_of_llvm_is_a_number_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(LEVEL, raising=False)
+    assert opt_level() == 2
+    for level in ("0", "3"):
+        monkeypatch.setenv(LEVEL, level)
+        _, (y,) = run_on(calling_twice(2), [np.zeros(4, np.float32)], "f0")
+        np.testing.assert_array_equal(y, 4.0)
+    monkeypatch.setenv(LEVEL, "fast")
+    with pytest.raises(ShardError, match=f"{LEVEL} must be one of 0, 1, 2, 3, found 'fast'"):
+        run_on(calling_twice(2), entry="f0")

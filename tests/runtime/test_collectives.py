@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from shard_dialect.runtime.communicators import thread_devices
 from shard_dialect.runtime.communicators.world import InProcess
-from tests.conftest import ROOT, run_child
+from tests.conftest import ROOT, at_level, run_child
 from tests.extras import launched
 from tests.runtime.collective_cases import (
     DTYPES,
@@ -27,14 +28,18 @@ PAGE = ROOT / "docs" / "collectives.md"
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All that the launched programs compile; who runs other tests beside these has it too."""
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """All that the launched programs compile; who runs other tests beside these has it too.
+
+    Unoptimized: what is tested moves data, and LLVM takes most of the time.
+    """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "collectives"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for native in (True, False):
-        compile_all(folder, native=native)
-    return folder
+    with at_level(0):
+        for native in (True, False):
+            compile_all(folder, native=native)
+        yield folder
 
 
 @pytest.mark.parametrize("launch", launched("devices", "mpi", "mpi4py", "torch"))

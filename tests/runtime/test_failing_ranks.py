@@ -17,6 +17,8 @@ from tests.conftest import start_child
 from tests.extras import launched
 from tests.runtime.launching import Launch, launches
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RANKS = 2
 SECONDS = 10.0
 START = 90.0

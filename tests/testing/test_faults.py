@@ -7,7 +7,9 @@ import pytest
 
 from shard_dialect.errors import ShardWarning
 from tests.extras import needs
-from tests.fault_table import table, trials
+from tests.testing.fault_table import table, trials
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
 
 
 @needs("jax")

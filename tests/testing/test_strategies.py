@@ -24,6 +24,8 @@ from shard_dialect.testing import (
     shardings,
 )
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 SEEDS = range(int(os.environ.get("SHARD_DIALECT_PROGRAMS", "80")))
 REFUSALS = ("cannot avoid RaW conflict",)
 """Upstream does not bufferize `materialize_in_destination` beside branches that return both."""

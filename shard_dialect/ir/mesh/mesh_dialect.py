@@ -14,6 +14,7 @@ definition.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 from shard_dialect.errors import ShardError
@@ -88,7 +89,7 @@ def load(checks: Mapping[str, Check]) -> None:
     context = ir.Context.current
     if context.is_dialect_loaded("mesh"):
         return
-    irdl.load_dialects(ir.Module.parse(_DEFINITION.read_text()))
+    irdl.load_dialects(ir.Module.parse(_definition()))
     for name, check in checks.items():
         ir.DynamicOpTrait.attach(name, _verifier(check))
     for name in PURE:
@@ -96,6 +97,12 @@ def load(checks: Mapping[str, Check]) -> None:
         _Speculatable.attach(name)
 
 
+@cache
+def _definition() -> str:
+    return _DEFINITION.read_text()
+
+
+@cache
 def _verifier(check: Check) -> type:
     def verify_invariants(view: ir.OpView) -> bool:
         op = view.operation

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -70,6 +71,7 @@ class Option:
         )
 
 
+@cache
 def options_of(cls: type[Any]) -> tuple[Option, ...]:
     """The options of a pass class, without help. Raises `ShardError` for fields of other types.
 
@@ -88,7 +90,8 @@ def documented_options(cls: type[Any]) -> tuple[Option, ...]:
     """The options of a pass's class with their help, for which its source is read."""
     helps = _strings_below_fields(cls)
     return tuple(
-        dataclasses.replace(each, help=helps.get(each.field, "")) for each in options_of(cls)
+        dataclasses.replace(each, help=helps.get(each.field, ""))
+        for each in options_of(cls)  # type: ignore[arg-type]  # a class is hashable
     )
 
 

@@ -159,7 +159,8 @@ class _Builder:
             return self._group(node)
         each = make_pass(node.name, node.options)
         if each.anchor in (anchor, "any"):
-            return each.name, str(each), lambda op, _: each.run(op)
+            text = str(each) if self.described else each.name
+            return each.name, text, lambda op, _: each.run(op)
         if self.nests and anchor == _MODULE:
             return self._group(Group(each.anchor, (node,)))
         raise _misplaced(node, each.anchor, anchor)

@@ -31,7 +31,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import platformdirs
 
-from shard_dialect.codegen.machine_code import Code, Engine, SharedLibrary
+from shard_dialect.codegen.machine_code import Code, Engine, SharedLibrary, opt_level
 from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import submodule
 from shard_dialect.ir.diagnostics import give, listening
@@ -244,7 +244,7 @@ def _trim(folder: OwnFolder) -> None:
 
 def _key(parts: Iterable[str | bytes]) -> str:
     digest = sha256()
-    for each in (*_surroundings(), *parts):
+    for each in (*_surroundings(), str(opt_level()), *parts):
         data = each.encode() if isinstance(each, str) else each
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()

@@ -13,6 +13,7 @@ import numpy as np
 
 from shard_dialect.codegen.array_types import Array
 from shard_dialect.codegen.lowered_program import find_function
+from shard_dialect.codegen.machine_code import opt_level
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, provider, submodule
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import from_mlir
@@ -61,7 +62,8 @@ def compile_by_upstream(module: ir.Operation, entry: str, count: int) -> tuple[s
         try:
             types = boundary_types(find_function(copy.operation, entry))[1]
             _to_llvm(copy, entry, count)
-            engine = submodule("execution_engine").ExecutionEngine(copy, opt_level=1)
+            level = min(opt_level(), 1)  # it runs once
+            engine = submodule("execution_engine").ExecutionEngine(copy, opt_level=level)
         except ir.MLIRError as error:
             raise CannotJudge(f"upstream's passes refuse it: {from_mlir(error).message}") from None
     if not engine.raw_lookup(f"_mlir_ciface_{_ENTRY}"):  # it has printed what is missing

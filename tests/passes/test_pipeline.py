@@ -17,6 +17,8 @@ from shard_dialect.passes.framework.pass_table import register_pass
 from shard_dialect.passes.framework.pipeline import described, make_pass, run_pipeline
 from shard_dialect.passes.framework.pipeline_text import Element, Group, Node, parse_pipeline
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 NAMES = st.from_regex(r"[a-z][a-z0-9.-]{0,8}", fullmatch=True)
 ELEMENTS: st.SearchStrategy[Node] = st.builds(Element, NAMES, st.sampled_from(["", "a=1 b={x,y}"]))
 NODES = st.recursive(

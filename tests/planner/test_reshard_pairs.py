@@ -14,6 +14,8 @@ from tests.model.exhaustive import shardings
 from tests.model.interpreter import DTYPE, holds, run, spread, whole_array
 from tests.test_end_to_end import run_and_check
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 GRID = Grid("g", (2, 2))
 SHAPE = (12, 12)
 PAIRS = list(permutations([each for each in shardings(GRID, 2) if not each.partial], 2))

@@ -1,6 +1,6 @@
 """Programs with manual computations, on devices in this process, equal programs written without.
 
-Each file of `tests/manual_computations` has both.
+Each file of `tests/passes/manual_computations` has both.
 """
 
 from pathlib import Path
@@ -18,6 +18,8 @@ from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.executable import Executable
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
 
 FILES = sorted((Path(__file__).parent / "manual_computations").glob("*.mlir"))
 PIPELINES = (

@@ -11,7 +11,7 @@ PROGRAMS = int(os.environ.get("SHARD_DIALECT_SHARDY_PROGRAMS", "200"))
 
 
 def test_values_lie_as_in_shardy() -> None:
-    from tests.shardy import PLAIN, compare
+    from tests.propagation.shardy import PLAIN, compare
 
     values = same = 0
     unexplained = []

@@ -1,6 +1,6 @@
 """What the check finds of programs that are wrong on purpose, and what it says of right ones.
 
-    python -m tests.fault_table --programs 300
+    python -m tests.testing.fault_table --programs 300
 
 prints the table of docs/testing.md. Programs are of several precisions
 (`tests.programs.mixed_precision`); in each one fault is made that changes what any device gives

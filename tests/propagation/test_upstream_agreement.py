@@ -1,6 +1,6 @@
 """Random programs lie as upstream's own pass has them, and run as the unsharded ones.
 
-    SHARD_DIALECT_UPSTREAM_PROGRAMS=3000 pytest -s tests/test_upstream_agreement.py
+    SHARD_DIALECT_UPSTREAM_PROGRAMS=3000 pytest -s tests/propagation/test_upstream_agreement.py
 
 What may differ: trailing dimensions that an annotation names though they have no axes, `[[0], []]`.
 Upstream takes them for a demand, we read them as `[[0]]`.
@@ -25,6 +25,8 @@ from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.programs.linalg import random_linalg
 from tests.test_end_to_end import run_and_check
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
 
 PROGRAMS = int(os.environ.get("SHARD_DIALECT_UPSTREAM_PROGRAMS", "100"))
 TRAVERSALS = ("forward", "backward", "forward-backward", "backward-forward")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.extras import needs
-from tests.fuzz_reader import FOLDERS, ROOT, corpus, fuzz
+from tests.ir.fuzz_reader import FOLDERS, ROOT, corpus, fuzz
 
 
 def test_the_modules_to_start_from_are_in_all_vocabularies() -> None:

@@ -19,6 +19,8 @@ from tests.programs.annotated import random_program
 from tests.programs.runnable_stablehlo import runnable_stablehlo
 from tests.test_end_to_end import run_and_check
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 PASSES = (
     "share-collectives",
     "fold-collectives",

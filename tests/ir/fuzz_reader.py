@@ -1,6 +1,6 @@
 """Mutated modules in all three vocabularies: each ends in success or in a located error.
 
-    python -m tests.fuzz_reader --cases 20000 --seed 0
+    python -m tests.ir.fuzz_reader --cases 20000 --seed 0
 
 A case is a file of this repository, or a part of one, with a few of its tokens deleted, swapped,
 repeated, exchanged for others or changed in value; `opt` reads it and runs a few passes. Cases run
@@ -26,7 +26,7 @@ from typing import Literal, get_args
 
 from shard_dialect.ir.reading.jaxlib_reader import is_for_jaxlib
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FOLDERS = (
     "examples",
     *(f"tests/lit/{name}" for name in ("dialect", "import", "materialize", "propagate", "sdy")),
@@ -138,7 +138,7 @@ def fuzz(
     wrong: list[str] = []
     at = 0
     while at < cases:
-        command = [sys.executable, "-m", "tests.fuzz_reader", "--child", str(at)]
+        command = [sys.executable, "-m", "tests.ir.fuzz_reader", "--child", str(at)]
         command += ["--cases", str(cases - at), "--seed", str(seed), "--folder", str(folder)]
         command += ["--texts", kind]
         with subprocess.Popen(

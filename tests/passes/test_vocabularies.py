@@ -13,6 +13,8 @@ from shard_dialect.model import Annotation, Axis, Grid, Sharding, SubAxis
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.extras import needs
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 SIZES = (1, 2, 3, 4, 8)
 
 
