@@ -255,8 +255,11 @@ def _main(options: argparse.Namespace) -> int:
     write_output(fuzzer.report() + "\n")
     written = {
         Path(options.output) / f"{kind}-{number}.mlir": each
-        for kind, founds in (("failure", fuzzer.failures), ("refused", fuzzer.refused.values()))
-        for number, each in enumerate(founds)
+        for kind, failures_found in (
+            ("failure", fuzzer.failures),
+            ("refused", fuzzer.refused.values()),
+        )
+        for number, each in enumerate(failures_found)
     }
     for path, failure in written.items():
         _write(failure, path)

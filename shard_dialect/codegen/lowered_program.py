@@ -329,14 +329,14 @@ def _calls(
     entry: str,
     sites: Mapping[str, Site],
     silent: Collection[str],
-    found: dict[str, list[Site] | None],
+    sites_by_function: dict[str, list[Site] | None],
 ) -> list[Site]:
     """The collectives that `entry` calls, in the order of the text, also through callees.
 
-    `found` caches the functions read so far; `None` marks those that call this one.
+    `sites_by_function` caches the functions read so far; `None` marks those that call this one.
     """
     calls: list[Site] = []
-    found[entry] = None
+    sites_by_function[entry] = None
     for op in walk(functions[entry]):
         callee = op.attributes["callee"].value if op.name == "func.call" else ""
         if callee in sites:
@@ -345,11 +345,11 @@ def _calls(
             with located(op):
                 if callee not in functions:
                     raise ShardError(f"cannot run @{callee}: it is only declared")
-                if callee not in found:
-                    _calls(functions, callee, sites, silent, found)
-                called = found[callee]
+                if callee not in sites_by_function:
+                    _calls(functions, callee, sites, silent, sites_by_function)
+                called = sites_by_function[callee]
                 if called is None:
                     raise ShardError(f"cannot run @{callee}, which calls itself")
                 calls += called
-    found[entry] = calls
+    sites_by_function[entry] = calls
     return calls

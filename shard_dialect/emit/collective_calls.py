@@ -84,9 +84,9 @@ class _Call:
     def of(cls, w: Writer, op: ir.Operation, grid: str, step: LocalStep) -> _Call:
         """Build the call for a step. Raises for elements that the target cannot send."""
         element = op.operands[0].type.element_type
-        x, made = w.use(op.operands[0]), op.results[0].type.element_type
-        if element != made:  # a reduction to a wider type
-            x, element = w.cast(x, made, op.location), made
+        x, result_element = w.use(op.operands[0]), op.results[0].type.element_type
+        if element != result_element:  # a reduction to a wider type
+            x, element = w.cast(x, result_element, op.location), result_element
         is_sent = not isinstance(step, (AllSlice, Mask))
         if is_sent and str(element) == _UNSENT[w.target]:
             raise w.refuse(op, f"{w.target} cannot send {_UNSENT[w.target]}")

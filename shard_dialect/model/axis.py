@@ -54,8 +54,10 @@ def in_order(axis: Axis) -> tuple[int, int]:
 def major_sub_axis(axis: Axis, size: int, full: int) -> Axis:
     """The major sub-axis of size `size` of an axis of size `full`; the axis itself if equal.
 
-    >>> part_of(0, 8, 8), str(part_of(0, 2, 8)), str(part_of(SubAxis(0, 2, 4), 2, 4))
-    (0, '0:(1)2', '0:(2)2')
+    >>> major_sub_axis(0, 8, 8), str(major_sub_axis(0, 2, 8))
+    (0, '0:(1)2')
+    >>> str(major_sub_axis(SubAxis(0, 2, 4), 2, 4))
+    '0:(2)2'
     """
     if size == full:
         return axis

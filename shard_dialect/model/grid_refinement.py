@@ -67,19 +67,19 @@ class Refinement:
                 if sub_axis.axis == number:
                     bounds |= {sub_axis.pre, sub_axis.end}
             ordered = sorted(bounds)
-            factors_of_axes = []
+            factors_of_axis = []
             for pre, end in pairwise(ordered):
                 if end % pre:
                     raise ShardingError(
                         f"axis {number} of grid {grid} is used in sub-axes of {pre} and {end}, "
                         "which cross each other"
                     )
-                factors_of_axes.append((pre, end // pre, len(sizes)))
+                factors_of_axis.append((pre, end // pre, len(sizes)))
                 sizes.append(end // pre)
-            if not factors_of_axes:  # an axis of size 1
-                factors_of_axes.append((1, 1, len(sizes)))
+            if not factors_of_axis:  # an axis of size 1
+                factors_of_axis.append((1, 1, len(sizes)))
                 sizes.append(1)
-            axes.append(tuple(factors_of_axes))
+            axes.append(tuple(factors_of_axis))
         name = f"{grid.name}_{'x'.join(map(str, sizes))}"
         stages = tuple(new for axis in grid.stage_axes for _, _, new in axes[axis])
         fine = replace(grid, name=name, shape=tuple(sizes), axis_names=(), stage_axes=stages)

@@ -81,7 +81,7 @@ class ManualBoundary:
         return replace(
             self.annotation.sharding,
             grid=inside.grid,
-            split_axes=tuple(held + free for held, free in split),
+            split_axes=tuple(manual_axes + free for manual_axes, free in split),
             halos=(),
             offsets=(),
         )
@@ -92,12 +92,12 @@ class ManualBoundary:
         Raises `ShardingError` if a dimension of `outside` does not begin with its manual axes.
         """
         split = []
-        for held, axes in zip(self.manual_split_axes, outside.split_axes, strict=True):
-            if axes[: len(held)] != held:
+        for manual_axes, axes in zip(self.manual_split_axes, outside.split_axes, strict=True):
+            if axes[: len(manual_axes)] != manual_axes:
                 raise ShardingError(
                     f"{outside} does not begin with the manual axes of {self.annotation}"
                 )
-            split.append(axes[len(held) :])
+            split.append(axes[len(manual_axes) :])
         return Sharding(outside.grid, tuple(split))
 
     def fitting(self, inside: Sharding, local: Shape) -> Sharding:
@@ -107,11 +107,13 @@ class ManualBoundary:
         it.
         """
         split = []
-        for held, axes, size in zip(self.manual_split_axes, inside.split_axes, local, strict=True):
+        for manual_axes, axes, size in zip(
+            self.manual_split_axes, inside.split_axes, local, strict=True
+        ):
             kept: list[Axis] = []
             for axis in axes:
                 size, rest = divmod(size, self.grid.axes_size((axis,)))
-                if held and rest:
+                if manual_axes and rest:
                     break
                 kept.append(axis)
             split.append(tuple(kept))
@@ -138,10 +140,10 @@ class ManualBoundary:
         sizes: list[int] = []
         outer: list[tuple[int, ...]] = []
         inner: list[tuple[int, ...]] = []
-        for size, held in zip(shape, self.manual_split_axes, strict=True):
-            count = self.grid.axes_size(held)
-            dim = (len(sizes), len(sizes) + 1) if held else (len(sizes),)
-            sizes += [count, size // count] if held else [size]
+        for size, manual_axes in zip(shape, self.manual_split_axes, strict=True):
+            count = self.grid.axes_size(manual_axes)
+            dim = (len(sizes), len(sizes) + 1) if manual_axes else (len(sizes),)
+            sizes += [count, size // count] if manual_axes else [size]
             outer.append(dim)
             inner.append(dim[-1:])
         source, target = (outer, inner) if into else (inner, outer)
@@ -152,10 +154,10 @@ class ManualBoundary:
         """The factors of `rule` that the manual axes split, each with those axes."""
         pinned = []
         number = 0
-        for held in self.manual_split_axes:
-            if held:
-                pinned.append((number, held))
-            number += 2 if held else 1
+        for manual_axes in self.manual_split_axes:
+            if manual_axes:
+                pinned.append((number, manual_axes))
+            number += 2 if manual_axes else 1
         return tuple(pinned)
 
 

@@ -148,7 +148,7 @@ RootedStep = Broadcast | Gather | Scatter | Reduce | Shift
 def flat_index(index: Index, sizes: Sequence[int]) -> int:
     """The number within a group, in row-major order, of the member with this index.
 
-    >>> place_of((1, 2), (2, 3))
+    >>> flat_index((1, 2), (2, 3))
     5
     """
     number = 0

@@ -170,8 +170,8 @@ def _sizes_in(
             known = prod(sizes[factor] or 1 for factor in factors)
             if len(open_ones) == 1 and size % known == 0:
                 sizes[open_ones[0]] = size // known
-    for factor, found in sizes.items():
-        if found is None:
+    for factor, sizes_read in sizes.items():
+        if sizes_read is None:
             raise ShardError(f"the size of factor {factor} of rule {text} is not known: give it")
     for factors, size in dims:
         if factors and prod(cast("int", sizes[factor]) for factor in factors) != size:

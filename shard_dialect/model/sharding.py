@@ -251,7 +251,7 @@ class Sharding:
         """The sharding with only those major axes, or factors of axes, that divide each dimension.
 
         >>> grid = Grid("g", (4, 2))
-        >>> str(Sharding("g", ((0, 1), ())).even_part((6, 3), grid))
+        >>> str(Sharding("g", ((0, 1), ())).without_uneven_axes((6, 3), grid))
         '[["0:(1)2"], []]'
         """
         if self.uneven_dim(shape, grid) is None:

@@ -42,8 +42,8 @@ def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
     arrays = _arrays(path)
     names = [f"arg{index}" for index in range(len(types))]
     if sorted(arrays) != sorted(names):
-        found = ", ".join(sorted(arrays)) or "none"
-        raise ShardError(f"'{path}' holds {found}; expected {', '.join(names) or 'none'}")
+        names_found = ", ".join(sorted(arrays)) or "none"
+        raise ShardError(f"'{path}' holds {names_found}; expected {', '.join(names) or 'none'}")
     for name, type_ in zip(names, types, strict=True):
         _check_type(path, name, arrays[name], type_)
     return [

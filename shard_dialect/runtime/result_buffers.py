@@ -51,9 +51,7 @@ class Frame:
         self._words = np.array(words, np.int64)
         start = self._words.ctypes.data
         # The engine calls with pointers to the arguments, which are pointers to descriptors.
-        self._pointers = np.array(
-            [start + 8 * place for place in self._descriptor_starts], np.int64
-        )
+        self._pointers = np.array([start + 8 * at for at in self._descriptor_starts], np.int64)
         start = self._pointers.ctypes.data
         self._slots = start + 8 * np.arange(len(self._pointers), dtype=np.int64)
         self.address = self._slots.ctypes.data

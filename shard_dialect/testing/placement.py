@@ -83,8 +83,8 @@ def placed(
 
 def named(module: ir.Operation, name: str) -> ir.Operation:
     """The last op of this name."""
-    *_, found = (op for op in walk(module) if op.name == name)
-    return found
+    *_, last_op = (op for op in walk(module) if op.name == name)
+    return last_op
 
 
 def assignments(rule: ShardingRule, uneven: frozenset[int], grid: Grid) -> Iterator[Assignment]:

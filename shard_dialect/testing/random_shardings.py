@@ -36,11 +36,11 @@ def any_sharding(
         dim = rng.randrange(len(shape) + 1) - 1
         if dim < 0:
             continue
-        found = (*split[dim], axis)
-        if len(found) > 1 and follows(
-            *found[-2:]
+        new_axes = (*split[dim], axis)
+        if len(new_axes) > 1 and follows(
+            *new_axes[-2:]
         ):  # adjacent halves of an axis are written as one axis
             continue
-        if not even or shape[dim] % grid.axes_size(found) == 0:
-            split[dim] = found
+        if not even or shape[dim] % grid.axes_size(new_axes) == 0:
+            split[dim] = new_axes
     return Sharding(grid.name, tuple(split))

@@ -153,4 +153,4 @@ def test_both_sides_look_whose_the_other_is(
         monkeypatch.setattr(jobs, "user_of", lambda _: os.getuid() + 1)
         with pytest.raises(jobs.NoMeetingError, match="has taken the place"):
             jobs.connect(job)
-        assert not jobs.is_ours(listener)
+        assert not jobs.is_own_user(listener)

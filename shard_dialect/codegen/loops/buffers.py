@@ -103,9 +103,9 @@ class Buffers:
         size = prod(type_.shape) * 8
         with ir.InsertionPoint(anchor), anchor.location:
             if not self._memory.fits_on_stack(size):
-                made = build.allocate(type_)
-                self.freed.append(build.create("memref.dealloc", [], [made.results[0]]))
-                return made.results[0]
+                allocation = build.allocate(type_)
+                self.freed.append(build.create("memref.dealloc", [], [allocation.results[0]]))
+                return allocation.results[0]
         with ir.InsertionPoint.at_block_begin(body(self._function)), anchor.location:
             segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
             return build.create("memref.alloca", [type_], [], segments).results[0]

@@ -115,9 +115,9 @@ class Writer:
         self._preload(members, scope)
         inits = [value for _, _, value in carried.values()]
         with ir.InsertionPoint(scope.anchor):
-            made = _for((0, loop.size, 1), inits)
-        block = body(made)
-        inner = _Scope(_last(made), dict(scope.known), scope.carried | carried.keys())
+            loop_op = _for((0, loop.size, 1), inits)
+        block = body(loop_op)
+        inner = _Scope(_last(loop_op), dict(scope.known), scope.carried | carried.keys())
         inner.known |= dict(zip(carried, list(block.arguments)[1:], strict=True))
         self._count += 1
         for bound, (_, number) in zip(members, loop.members, strict=True):
@@ -126,11 +126,11 @@ class Writer:
         for each in loop.inside:
             self._loop(each, inner)
         inner.flush()
-        for place, key in enumerate(carried):
-            inner.anchor.operands[place] = inner.known[key]
+        for position, key in enumerate(carried):
+            inner.anchor.operands[position] = inner.known[key]
         if all(each.members[0][1] is None for each in loop.inside):
-            self._mark(made, members)
-        for (key, (bound, access, _)), result in zip(carried.items(), made.results, strict=True):
+            self._mark(loop_op, members)
+        for (key, (bound, access, _)), result in zip(carried.items(), loop_op.results, strict=True):
             self._store(key, access, bound, result, scope)
 
     def _mark(self, loop_op: ir.Operation, members: Sequence[_Bound]) -> None:

@@ -25,9 +25,9 @@ def join(grid: tuple[int, ...], *axes: int) -> MPI.Comm:
 
 def all_gather(x: np.ndarray, group: MPI.Comm, dim: int) -> np.ndarray:
     """The members' tensors, one after another along `dim`."""
-    rows = np.empty((group.size, *x.shape), x.dtype)
-    group.Allgather(np.asarray(x, order="C"), rows)
-    return np.concatenate(list(rows), dim)
+    by_member = np.empty((group.size, *x.shape), x.dtype)
+    group.Allgather(np.asarray(x, order="C"), by_member)
+    return np.concatenate(list(by_member), dim)
 
 
 def all_slice(x: np.ndarray, group: MPI.Comm, dim: int) -> np.ndarray:
@@ -47,17 +47,17 @@ def reduce_scatter(
     x: np.ndarray, group: MPI.Comm, dim: int, op: MPI.Op = MPI.SUM
 ) -> np.ndarray:
     """This member's slice of the members' tensors, added (or what `op` does)."""
-    rows = np.ascontiguousarray(np.stack(np.split(x, group.size, dim)))
-    result = np.empty(rows.shape[1:], x.dtype)
-    group.Reduce_scatter_block(rows, result, op)
+    by_member = np.ascontiguousarray(np.stack(np.split(x, group.size, dim)))
+    result = np.empty(by_member.shape[1:], x.dtype)
+    group.Reduce_scatter_block(by_member, result, op)
     return result
 
 
 def all_to_all(x: np.ndarray, group: MPI.Comm, split: int, concat: int) -> np.ndarray:
     """This member's slice along `split` of each tensor, joined along `concat`."""
-    rows = np.ascontiguousarray(np.stack(np.split(x, group.size, split)))
-    result = np.empty_like(rows)
-    group.Alltoall(rows, result)
+    by_member = np.ascontiguousarray(np.stack(np.split(x, group.size, split)))
+    result = np.empty_like(by_member)
+    group.Alltoall(by_member, result)
     return np.concatenate(list(result), concat)
 
 
@@ -102,16 +102,18 @@ def broadcast_from(x: np.ndarray, group: MPI.Comm, root: int) -> np.ndarray:
 
 def gather_to(x: np.ndarray, group: MPI.Comm, dim: int, root: int) -> np.ndarray:
     """To `root` the members' tensors, one after another along `dim`; else zeros."""
-    rows = np.zeros((group.size, *x.shape), x.dtype)
-    group.Gather(np.asarray(x, order="C"), rows if group.rank == root else None, root)
-    return np.concatenate(list(rows), dim)
+    by_member = np.zeros((group.size, *x.shape), x.dtype)
+    group.Gather(
+        np.asarray(x, order="C"), by_member if group.rank == root else None, root
+    )
+    return np.concatenate(list(by_member), dim)
 
 
 def scatter_from(x: np.ndarray, group: MPI.Comm, dim: int, root: int) -> np.ndarray:
     """This member's slice, along `dim`, of the tensor of `root`."""
-    rows = np.ascontiguousarray(np.stack(np.split(x, group.size, dim)))
-    result = np.empty(rows.shape[1:], x.dtype)
-    group.Scatter(rows, result, root)
+    by_member = np.ascontiguousarray(np.stack(np.split(x, group.size, dim)))
+    result = np.empty(by_member.shape[1:], x.dtype)
+    group.Scatter(by_member, result, root)
     return result
 
 

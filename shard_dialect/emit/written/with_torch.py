@@ -38,8 +38,10 @@ def join(grid: tuple[int, ...], *axes: int) -> Group:
     """The devices that differ from this one along `axes` only, the last one fastest."""
     numbers = torch.arange(dist.get_world_size()).reshape(grid)
     sizes = [grid[axis] for axis in axes]
-    rows = numbers.movedim(axes, tuple(range(-len(axes), 0))).reshape(-1, *sizes)
-    for row in rows.flatten(1).tolist() if axes else numbers.reshape(-1, 1).tolist():
+    by_member = numbers.movedim(axes, tuple(range(-len(axes), 0))).reshape(-1, *sizes)
+    for row in (
+        by_member.flatten(1).tolist() if axes else numbers.reshape(-1, 1).tolist()
+    ):
         handle = dist.new_group(sorted(row))
         if rank in row:
             order = [sorted(row).index(each) for each in row]
@@ -49,9 +51,9 @@ def join(grid: tuple[int, ...], *axes: int) -> Group:
 
 def all_gather(x: Tensor, group: Group, dim: int) -> Tensor:
     """The members' tensors, one after another along `dim`."""
-    rows = [torch.empty_like(x).contiguous() for _ in range(group.size)]
-    dist.all_gather(rows, x.contiguous(), group=group.handle)
-    return torch.cat([rows[each] for each in group.order], dim)
+    by_member = [torch.empty_like(x).contiguous() for _ in range(group.size)]
+    dist.all_gather(by_member, x.contiguous(), group=group.handle)
+    return torch.cat([by_member[each] for each in group.order], dim)
 
 
 def all_slice(x: Tensor, group: Group, dim: int) -> Tensor:
@@ -73,18 +75,18 @@ def reduce_scatter(
 ) -> Tensor:
     """This member's slice of the members' tensors, added (or what `op` does)."""
     slices = x.chunk(group.size, dim)
-    rows = [slices[group.order.index(i)].contiguous() for i in range(group.size)]
-    result = torch.empty_like(rows[0])
-    dist.reduce_scatter(result, rows, op, group=group.handle)
+    by_member = [slices[group.order.index(i)].contiguous() for i in range(group.size)]
+    result = torch.empty_like(by_member[0])
+    dist.reduce_scatter(result, by_member, op, group=group.handle)
     return result
 
 
 def all_to_all(x: Tensor, group: Group, split: int, concat: int) -> Tensor:
     """This member's slice along `split` of each tensor, joined along `concat`."""
     slices = x.chunk(group.size, split)
-    rows = torch.stack([slices[group.order.index(i)] for i in range(group.size)])
-    result = torch.empty_like(rows)
-    dist.all_to_all_single(result, rows, group=group.handle)
+    by_member = torch.stack([slices[group.order.index(i)] for i in range(group.size)])
+    result = torch.empty_like(by_member)
+    dist.all_to_all_single(result, by_member, group=group.handle)
     return torch.cat([result[each] for each in group.order], concat)
 
 
@@ -136,17 +138,20 @@ def broadcast_from(x: Tensor, group: Group, root: int) -> Tensor:
 
 def gather_to(x: Tensor, group: Group, dim: int, root: int) -> Tensor:
     """To `root` the members' tensors, one after another along `dim`; else zeros."""
-    rows = [torch.zeros_like(x).contiguous() for _ in range(group.size)]
-    values = rows if group.rank == root else None
+    by_member = [torch.zeros_like(x).contiguous() for _ in range(group.size)]
+    values = by_member if group.rank == root else None
     dist.gather(x.contiguous(), values, group.ranks[root], group=group.handle)
-    return torch.cat([rows[each] for each in group.order], dim)
+    return torch.cat([by_member[each] for each in group.order], dim)
 
 
 def scatter_from(x: Tensor, group: Group, dim: int, root: int) -> Tensor:
     """This member's slice, along `dim`, of the tensor of `root`."""
     slices = x.chunk(group.size, dim)
-    rows = [slices[group.order.index(i)].contiguous() for i in range(group.size)]
-    result, sent = torch.empty_like(rows[0]), rows if group.rank == root else None
+    by_member = [slices[group.order.index(i)].contiguous() for i in range(group.size)]
+    result, sent = (
+        torch.empty_like(by_member[0]),
+        by_member if group.rank == root else None,
+    )
     dist.scatter(result, sent, group.ranks[root], group=group.handle)
     return result
 

@@ -98,8 +98,10 @@ def _of_blocks(op: ir.Operation, shardings: Shardings) -> Iterator[AnnotatedValu
     with located(op):
         annotations = shardings.of_blocks(op)
     blocks = [block for region in op.regions for block in region.blocks]
-    for block, found in zip(blocks[len(blocks) - len(annotations) :], annotations, strict=True):
-        for number, each in found.items():
+    for block, by_argument in zip(
+        blocks[len(blocks) - len(annotations) :], annotations, strict=True
+    ):
+        for number, each in by_argument.items():
             if _is_tensor(block.arguments[number]):
                 yield AnnotatedValue(block.arguments[number], each, op.location, "default")
 

@@ -66,11 +66,11 @@ def boundary_of(op: ir.Operation, shardings: Shardings) -> ManualBoundary:
 
 
 def write_boundary(
-    op: ir.Operation, edge: ManualBoundary, outside: Sharding, shardings: Shardings
+    op: ir.Operation, boundary: ManualBoundary, outside: Sharding, shardings: Shardings
 ) -> None:
-    """Set the sharding of a boundary op to `outside`, with the manual axes of `edge`."""
+    """Set the sharding of a boundary op to `outside`, with the manual axes of `boundary`."""
     op.attributes["sharding"] = shardings.write(outside)
-    write_manual_axes(op, "manual_axes", edge.manual)
+    write_manual_axes(op, "manual_axes", boundary.manual)
 
 
 def write_manual_axes(op: ir.Operation, key: str, axes: Axes) -> None:

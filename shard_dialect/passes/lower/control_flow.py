@@ -140,7 +140,7 @@ def _while(op: ir.Operation) -> Sequence[ir.Value]:
     while_op = build.create("scf.while", types, list(op.operands), regions=2)
     _move(op, while_op)
     before, after = (region.blocks[0] for region in while_op.regions)
-    _end(before, "scf.condition", lambda given: [_scalar(given[0]), *before.arguments])
+    _end(before, "scf.condition", lambda values: [_scalar(values[0]), *before.arguments])
     _end(after, "scf.yield", list)
     return list(while_op.results)
 

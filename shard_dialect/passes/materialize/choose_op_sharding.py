@@ -153,12 +153,12 @@ class _Problem:
         for dim, axes in zip(dims, sharding.split_axes, strict=True):
             for count in range(len(axes), 0, -1) if dim else ():
                 try:
-                    found = self.rule.factors_of(
+                    axes_by_factor = self.rule.factors_of(
                         (dim,), Sharding(sharding.grid, (axes[:count],)), self.resharded.grid
                     )
                 except ShardingError:
                     continue
-                for factor, each in found.items():
+                for factor, each in axes_by_factor.items():
                     yield factor, tuple(takewhile(lambda axis: isinstance(axis, int), each))
                 break
 

@@ -305,8 +305,8 @@ def assignment_of(
     return tuple(axes.get(factor, ()) for factor in range(len(rule.sizes)))
 
 
-def _expect(op: ir.Operation, what: str, found: Sharding | None, expected: Sharding) -> None:
-    actual = found or Sharding.replicated(expected.grid, expected.rank)
+def _expect(op: ir.Operation, what: str, present: Sharding | None, expected: Sharding) -> None:
+    actual = present or Sharding.replicated(expected.grid, expected.rank)
     if actual != expected:
         raise ShardingError(
             f"'{op.name}' op {what} is {actual}, but by the other types and its rule it must be "

@@ -188,9 +188,9 @@ class Resharder:
             for number, sharding in enumerate(then.operands):
                 if sharding is not None:
                     op.operands[number] = self._bring(op, op.operands[number], sharding)
-        for result, made in zip(op.results, then.results, strict=True):
-            if made is not None:
-                result.set_type(self.shardings.typed(result.type, made))
+        for result, new_sharding in zip(op.results, then.results, strict=True):
+            if new_sharding is not None:
+                result.set_type(self.shardings.typed(result.type, new_sharding))
 
     def bring_from(self, reshard: ir.Operation, target: Sharding) -> None:
         """Reshard the source of `reshard` to `target`, at the insertion point."""

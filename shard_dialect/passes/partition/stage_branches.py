@@ -51,8 +51,8 @@ def branch_by_stage(
         if named:
             stages = [sub_clusters[name] for name in sorted(named)]
             grid = shardings.grid(stages[0].of)
-            found = Stages(function, StageAnnotations(arguments, results, stages_named))
-            _Branches(function, stages, grid, found).write()
+            assignment = Stages(function, StageAnnotations(arguments, results, stages_named))
+            _Branches(function, stages, grid, assignment).write()
 
 
 @dataclass

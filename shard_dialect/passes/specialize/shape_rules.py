@@ -154,7 +154,7 @@ def _size(value: ir.Value) -> int | None:
     return None if constant is None else int(ir.IntegerAttr(constant).value)
 
 
-def _edge(op: ir.Operation, known: Known) -> None:
+def _manual_boundary(op: ir.Operation, known: Known) -> None:
     """Divide the shape at `to_local`, or multiply it at `to_global`, by the number of devices."""
     if not is_ranked(op.operands[0]):
         return
@@ -165,12 +165,12 @@ def _edge(op: ir.Operation, known: Known) -> None:
     with located(op):
         edge = boundary_of(op, Shardings(grids_of(module)))
         counts = [edge.grid.axes_size(axes) for axes in edge.manual_split_axes]
-        made = tuple(
+        result_shape = tuple(
             None if size is None else _shard(size, count) if op.name == TO_LOCAL else size * count
             for size, count in zip(shape, counts, strict=True)
         )
     known.set_operand(op, 0, shape)
-    known.set(op.results[0], made)
+    known.set(op.results[0], result_shape)
 
 
 def _shard(size: int, count: int) -> int:
@@ -299,8 +299,8 @@ def refuse_promise(op: ir.Operation) -> Exception:
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys((*annotation_ops.OPS, "mesh.propagation_barrier"), _elementwise),
     PROMISE: _keep,
-    TO_GLOBAL: _edge,
-    TO_LOCAL: _edge,
+    TO_GLOBAL: _manual_boundary,
+    TO_LOCAL: _manual_boundary,
     "mesh.sharding_group": lambda op, known: known.infer_from(op),
     "cf.br": _jump,
     "cf.cond_br": _jump,

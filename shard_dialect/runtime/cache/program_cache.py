@@ -149,12 +149,12 @@ class Cache:
             pass
         return None
 
-    def _store(self, name: str, made: Executable, told: list[Diagnostic]) -> None:
+    def _store(self, name: str, executable: Executable, diagnostics: list[Diagnostic]) -> None:
         """Store an entry; a folder that cannot be written to, or is full, is ignored."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with opened(self.folder) as folder:
-                _store(folder, name, made, told)
+                _store(folder, name, executable, diagnostics)
                 _trim(folder)
         except NotOwnError as error:
             self._say(error)

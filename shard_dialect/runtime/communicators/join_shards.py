@@ -62,16 +62,16 @@ def all_reduce_in_chunks(group: Group, send: Array, into: Array, reduction: Redu
 
 def reduce_scatter_in_chunks(group: Group, send: Array, into: Array, reduction: Reduction) -> None:
     """Each member receives its block of all members' elements, and reduces them."""
-    rows = np.empty_like(send)
-    group.all_to_all(send, rows)
-    join(rows.reshape(group.size, *into.shape), into, reduction)
+    slices_by_member = np.empty_like(send)
+    group.all_to_all(send, slices_by_member)
+    join(slices_by_member.reshape(group.size, *into.shape), into, reduction)
 
 
 def reduce_by_rows(group: Group, send: Array, into: Array, root: int, reduction: Reduction) -> None:
     """The root receives all members' elements, and reduces them."""
-    rows = np.empty((group.size, *send.shape), send.dtype)
-    group.gather(send, rows, root)
+    slices_by_member = np.empty((group.size, *send.shape), send.dtype)
+    group.gather(send, slices_by_member, root)
     if group.index == root:
-        join(rows, into, reduction)
+        join(slices_by_member, into, reduction)
     else:
         into[...] = 0

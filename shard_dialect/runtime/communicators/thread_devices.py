@@ -224,7 +224,7 @@ class _Group:
             else:
                 into[...] = 0
 
-    def _own(self, rows: Array) -> Array:
+    def _own(self, slices_by_member: Array) -> Array:
         """This member's block of those along the first dimension."""
-        size = len(rows) // self.size
-        return rows[self.index * size : (self.index + 1) * size]
+        size = len(slices_by_member) // self.size
+        return slices_by_member[self.index * size : (self.index + 1) * size]

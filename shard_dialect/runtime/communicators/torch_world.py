@@ -119,9 +119,11 @@ class _Group:
 
     def all_gather(self, send: Array, into: Array) -> None:
         sent = self._bytes(send)
-        rows = self._rows(into)
-        dist.all_gather([rows[position] for position in self._position_of], sent, group=self._group)
-        self._fill(into, rows)
+        slices_by_member = self._by_member(into)
+        dist.all_gather(
+            [slices_by_member[position] for position in self._position_of], sent, group=self._group
+        )
+        self._fill(into, slices_by_member)
 
     def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
         if not _knows(send, reduction):
@@ -136,21 +138,21 @@ class _Group:
         if not _knows(send, reduction):
             reduce_scatter_in_chunks(self, send, into, reduction)
             return
-        rows = torch.from_numpy(send.reshape(self.size, *into.shape)).to(self._device)
+        slices_by_member = torch.from_numpy(send.reshape(self.size, *into.shape)).to(self._device)
         result = torch.from_numpy(into).to(self._device)
-        sent = [rows[position] for position in self._position_of]
+        sent = [slices_by_member[position] for position in self._position_of]
         dist.reduce_scatter(result, sent, _operation(reduction), group=self._group)
         self._fill(into, result)
 
     def all_to_all(self, send: Array, into: Array) -> None:
-        sent, rows = self._rows(send), self._rows(into)
+        sent, slices_by_member = self._by_member(send), self._by_member(into)
         if self._position_of == list(range(self.size)):
-            dist.all_to_all_single(rows, sent, group=self._group)
+            dist.all_to_all_single(slices_by_member, sent, group=self._group)
         else:
-            received = torch.empty_like(rows)
+            received = torch.empty_like(slices_by_member)
             dist.all_to_all_single(received, sent[self._position_of], group=self._group)
-            rows[self._position_of] = received
-        self._fill(into, rows)
+            slices_by_member[self._position_of] = received
+        self._fill(into, slices_by_member)
 
     def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
         if to == self.index:
@@ -176,14 +178,22 @@ class _Group:
 
     def gather(self, send: Array, into: Array, root: int) -> None:
         into[...] = 0
-        rows = self._rows(into)
-        outputs = [rows[position] for position in self._position_of] if self.index == root else None
+        slices_by_member = self._by_member(into)
+        outputs = (
+            [slices_by_member[position] for position in self._position_of]
+            if self.index == root
+            else None
+        )
         dist.gather(self._bytes(send), outputs, self._ranks[root], group=self._group)
-        self._fill(into, rows)
+        self._fill(into, slices_by_member)
 
     def scatter(self, send: Array, into: Array, root: int) -> None:
-        rows, received = self._rows(send), self._bytes(into)
-        sent = [rows[position] for position in self._position_of] if self.index == root else None
+        slices_by_member, received = self._by_member(send), self._bytes(into)
+        sent = (
+            [slices_by_member[position] for position in self._position_of]
+            if self.index == root
+            else None
+        )
         dist.scatter(received, sent, self._ranks[root], group=self._group)
         self._fill(into, received)
 
@@ -211,7 +221,7 @@ class _Group:
         if self.index != root:
             into[...] = 0
 
-    def _rows(self, array: Array) -> torch.Tensor:
+    def _by_member(self, array: Array) -> torch.Tensor:
         """The bytes of each member's block of an array, one row each, in our order."""
         return self._bytes(array).reshape(self.size, -1)
 

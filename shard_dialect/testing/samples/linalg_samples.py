@@ -82,9 +82,9 @@ _CONTRACTIONS = {
 
 def _shaped(draws: Draws, dims: str, element: str, sizes: dict[str, int]) -> Tensor:
     """A tensor with a dimension for each letter; `sizes` are those of the letters so far."""
-    found = draws.fits(element, *(sizes.get(letter) for letter in dims))
-    sizes.update(zip(dims, found.shape, strict=True))
-    return found
+    tensor = draws.fits(element, *(sizes.get(letter) for letter in dims))
+    sizes.update(zip(dims, tensor.shape, strict=True))
+    return tensor
 
 
 def _contraction(name: str, spec: str) -> Callable[[Draws], Sample]:

@@ -177,19 +177,19 @@ class _Convolution:
         chirp = _Waves.of(element, [turn * (k * k % (2 * size)) for k in range(size)])
         memory = ir.MemRefType.get([row.size], element)
         kernel, spectrum = (build.allocate(memory).results[0] for _ in range(2))
-        made = cls(size, row, chirp, kernel, spectrum)
+        convolution = cls(size, row, chirp, kernel, spectrum)
         scale = 1 / row.size / (size if is_inverse else 1)
 
         def around(index: ir.Value) -> ir.Value:
             distance = loop_code.joined("minsi", index, loop_code.joined("subi", row.size, index))
-            return made._inside(distance, lambda near: _conjugate(chirp.at(near)))
+            return convolution._inside(distance, lambda near: _conjugate(chirp.at(near)))
 
         row.transform(
             around,
             row.size,
             lambda value, index: loop_code.store(_scaled(value, scale), kernel, [index]),
         )
-        return made
+        return convolution
 
     def _inside(self, index: ir.Value, load: Load) -> ir.Value:
         """An element of the row times the chirp; zero past the end of the row."""

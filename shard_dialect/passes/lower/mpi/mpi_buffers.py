@@ -11,11 +11,11 @@ from shard_dialect.ir.building.build_loops import generic
 from shard_dialect.model import Reduction
 
 
-def flat(buffer: ir.Value, rows: int | None = None) -> ir.Value:
-    """View the elements of a contiguous buffer as one dimension, or as `rows` equal rows."""
+def flat(buffer: ir.Value, slices: int | None = None) -> ir.Value:
+    """View the elements of a contiguous buffer as one dimension, or as `slices` equal rows."""
     count = prod(buffer.type.shape)
-    sizes = [count] if rows is None else [rows, count // rows]
-    strides = [1] if rows is None else [sizes[1], 1]
+    sizes = [count] if slices is None else [slices, count // slices]
+    strides = [1] if slices is None else [sizes[1], 1]
     attributes = {
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
         "static_offsets": ir.DenseI64ArrayAttr.get([0]),
@@ -48,28 +48,28 @@ def clear(buffer: ir.Value) -> None:
 
 def combine_rows(buffer: ir.Value, count: int, into: ir.Value, reduction: Reduction) -> None:
     """Reduce the `count` equal rows of a buffer to one."""
-    rows, row = flat(buffer, count), flat(into)
-    element = row.type.element_type
+    slices, slice_ = flat(buffer, count), flat(into)
+    element = slice_.type.element_type
     kind: Reduction = "sum" if reduction == "average" else reduction
-    build.fill(reductions.identity_value(kind, element), row)
+    build.fill(reductions.identity_value(kind, element), slice_)
     maps = ["affine_map<(d0, d1) -> (d0, d1)>", "affine_map<(d0, d1) -> (d1)>"]
     kinds = ["reduction", "parallel"]
-    _loops(rows, row, maps, kinds, lambda a, b: reductions.combine(kind, a, b))
+    _loops(slices, slice_, maps, kinds, lambda a, b: reductions.combine(kind, a, b))
     if reduction == "average":
         divide(into, count)
 
 
 def divide(buffer: ir.Value, by: int) -> None:
     """Divide all elements, of a float type, by a number."""
-    row = flat(buffer)
-    element = row.type.element_type
+    elements = flat(buffer)
+    element = elements.type.element_type
     number = build.scalar(ir.FloatAttr.get(element, float(by))).results[0]
     maps = ["affine_map<(d0) -> (d0)>"] * 2
 
     def quotient(a: ir.Value, _: ir.Value) -> ir.Value:
         return build.create("arith.divf", [element], [a, number]).results[0]
 
-    _loops(row, row, maps, ["parallel"], quotient)
+    _loops(elements, elements, maps, ["parallel"], quotient)
 
 
 def _loops(

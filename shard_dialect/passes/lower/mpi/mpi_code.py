@@ -131,9 +131,9 @@ class Mpi:
         }
         with ir.Location.unknown():
             with ir.InsertionPoint(body(self.module)):
-                made = build.create("func.func", [], [], attributes, regions=1)
+                bind_function = build.create("func.func", [], [], attributes, regions=1)
             locations = [ir.Location.unknown()] * len(arguments)
-            block = made.regions[0].blocks.append(*arguments, arg_locs=locations)
+            block = bind_function.regions[0].blocks.append(*arguments, arg_locs=locations)
             with ir.InsertionPoint(block):
                 for number, value in enumerate(block.arguments):
                     slot = _get(_slot(number), ir.MemRefType.get([], bits(64)))

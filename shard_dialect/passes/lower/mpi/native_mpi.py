@@ -214,20 +214,20 @@ def _all_reduce(site: _Site) -> None:
     if _is_known(kind, site.element):
         _reduce_in_mpi(site, "Allreduce", kind)
     elif site.count % site.size == 0:  # each device reduces its share
-        rows, shard = (
+        packed, shard = (
             new_buffer(site.count, site.source),
             new_buffer(_shard_count(site), site.source),
         )
-        _exchange_packed(site, site.source, rows)
-        combine_rows(rows, site.size, shard, kind)
+        _exchange_packed(site, site.source, packed)
+        combine_rows(packed, site.size, shard, kind)
         _gather_packed(site, shard, site.target)
-        free(rows)
+        free(packed)
         free(shard)
     else:
-        rows = new_buffer(site.count * site.size, site.source)
-        _gather_packed(site, site.source, rows)
-        combine_rows(rows, site.size, site.target, kind)
-        free(rows)
+        packed = new_buffer(site.count * site.size, site.source)
+        _gather_packed(site, site.source, packed)
+        combine_rows(packed, site.size, site.target, kind)
+        free(packed)
 
 
 def _shard_count(site: _Site) -> int:
@@ -240,10 +240,10 @@ def _reduce_scatter(site: _Site) -> None:
     if _is_known(kind, site.element):
         _reduce_in_mpi(site, "Reduce_scatter_block", kind)
         return
-    rows = new_buffer(site.count, site.source)
-    _exchange_packed(site, site.source, rows)
-    combine_rows(rows, site.size, site.target, kind)
-    free(rows)
+    packed = new_buffer(site.count, site.source)
+    _exchange_packed(site, site.source, packed)
+    combine_rows(packed, site.size, site.target, kind)
+    free(packed)
 
 
 def _reduce(site: _Site) -> None:
@@ -253,13 +253,13 @@ def _reduce(site: _Site) -> None:
     if _is_known(kind, site.element):
         _reduce_in_mpi(site, "Reduce", kind, site.root)
         return
-    rows = new_buffer(site.count * site.size, site.source)
+    packed = new_buffer(site.count * site.size, site.source)
     type_ = site.type()
     sent = (address(site.source), site.count, type_)
-    site.call("Gather", *sent, address(rows), site.count, type_, site.root)
+    site.call("Gather", *sent, address(packed), site.count, type_, site.root)
     with when(site.is_root()):
-        combine_rows(rows, site.size, site.target, kind)
-    free(rows)
+        combine_rows(packed, site.size, site.target, kind)
+    free(packed)
 
 
 def _reduce_in_mpi(site: _Site, name: str, kind: Reduction, *root: int) -> None:
@@ -346,13 +346,13 @@ def _receive(site: _Site) -> None:
 def _update_halo(site: _Site) -> None:
     assert isinstance(site.step, UpdateHalo), "the table says so"
     copy(site.source, site.target)
-    rows = site.target.type.shape[0]
+    size = site.target.type.shape[0]
     row = prod(site.target.type.shape[1:])
 
     def at(position: int) -> ir.Value:
         return address(site.target, position * row * itemsize(site.element))
 
-    for each in halo_messages(site.step, rows):
+    for each in halo_messages(site.step, size):
         to = [position + each.to for position in range(site.size)]
         targets = [position if 0 <= position < site.size else _NO_ONE for position in to]
         site.send_receive(at(each.sent), at(each.put), each.count * row, targets.__getitem__)
