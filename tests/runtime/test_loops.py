@@ -186,6 +186,33 @@ def test_bits_beside_words(rows: int, columns: int) -> None:
     np.testing.assert_array_equal(more, a + c)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 9, 11, 12, 13, 15, 16, 17, 31])
+def test_bits_and_masks_of_every_count(count: int) -> None:
+    """Comparisons, carries and selections of several widths, also in one loop."""
+    i32, f64, i8, bit = (f"tensor<3x{count}x{each}>" for each in ("i32", "f64", "i8", "i1"))
+    text = f"""
+    func.func @main(%a: {i32}, %x: {f64}, %n: {i8}, %m: {bit}) -> ({bit}, {bit}, {i32}, {i8}, {f64}) {{
+      %sum, %carried = arith.addui_extended %a, %a : {i32}, {bit}
+      %small, %over = arith.addui_extended %n, %n : {i8}, {bit}
+      %both = arith.xori %over, %m : {bit}
+      %chosen = arith.select %both, %small, %n : {bit}, {i8}
+      %larger = arith.cmpf ogt, %x, %x : {f64}
+      %y = arith.select %larger, %x, %x : {bit}, {f64}
+      return %carried, %both, %sum, %chosen, %y : {bit}, {bit}, {i32}, {i8}, {f64}
+    }}"""
+    generator = np.random.default_rng(count)
+    a = generator.integers(-(2**31), 2**31, (3, count), np.int32)
+    x = generator.standard_normal((3, count))
+    n = generator.integers(-128, 128, (3, count), np.int8)
+    m = generator.integers(0, 2, (3, count)).astype(bool)
+    _, (carried, both, total, chosen, y) = run_on(text, [a, x, n, m])
+    np.testing.assert_array_equal(carried, a < 0)
+    np.testing.assert_array_equal(both, (n < 0) ^ m)
+    np.testing.assert_array_equal(total, a + a)
+    np.testing.assert_array_equal(chosen, np.where((n < 0) ^ m, n + n, n))
+    np.testing.assert_array_equal(y, x)
+
+
 @pytest.mark.parametrize("width", [2, 4, 7, 12, 24, 33, 48])
 def test_integers_of_odd_widths_in_memory(width: int) -> None:
     many, odd = "tensor<6x12xi32>", f"tensor<6x12xi{width}>"

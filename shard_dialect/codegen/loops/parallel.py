@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shard_dialect.codegen.loops.write_loops import INNERMOST
+from shard_dialect.codegen.loops.write_loops import INNERMOST, SCALAR
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import walk
 
@@ -11,6 +11,8 @@ def mark_parallel(module: ir.Operation) -> None:
     """In the LLVM dialect, mark the loads and stores of each loop that has `INNERMOST`."""
     for op in walk(module):
         if op.name != "llvm.br" or INNERMOST not in op.attributes:
+            continue
+        if op.attributes[INNERMOST] == ir.Attribute.parse(SCALAR):
             continue
         del op.attributes[INNERMOST]
         group, annotation = ir.ArrayAttr(ir.Attribute.parse(_MARKS))

@@ -129,13 +129,17 @@ class Writer:
         for position, key in enumerate(carried):
             inner.anchor.operands[position] = inner.known[key]
         if all(each.members[0][1] is None for each in loop.inside):
-            self._mark(loop_op, members)
+            self._mark(loop_op, members, loop.size)
         for (key, (bound, access, _)), result in zip(carried.items(), loop_op.results, strict=True):
             self._store(key, access, bound, result, scope)
 
-    def _mark(self, loop_op: ir.Operation, members: Sequence[_Bound]) -> None:
-        if all(bound.nest.is_straight for bound in members):
-            loop_op.attributes[INNERMOST] = ir.Attribute.parse(_ANNOTATION)
+    def _mark(self, loop_op: ir.Operation, members: Sequence[_Bound], size: int) -> None:
+        if not all(bound.nest.is_straight for bound in members):
+            return
+        types = [operand.type for bound in members for operand in bound.nest.op.operands]
+        has_bits = any(isinstance(each, ir.MemRefType) and _is_bit(each) for each in types)
+        text = SCALAR if has_bits and size < _MASKED_BELOW else _ANNOTATION
+        loop_op.attributes[INNERMOST] = ir.Attribute.parse(text)
 
     def _carried(
         self, bound: list[_Bound], scope: _Scope
@@ -222,7 +226,9 @@ class Writer:
             with ir.InsertionPoint(anchor):
                 end = _end(start, bound.nest.sizes[loop])
             anchor = self._open(bound, loop, anchor, (start, end, 1))
-        self._mark(anchor.parent, [bound])
+        self._mark(
+            anchor.parent, [bound], min([_TILE, *(bound.nest.sizes[each] for each in tiles)])
+        )
         inner = _Scope(anchor, {}, set())
         self._round(bound, inner)
         inner.flush()
@@ -238,7 +244,15 @@ class Writer:
         return _last(loop_op)
 
 
+_MASKED_BELOW = 16
+"""LLVM masks the last iterations of vectorized loops with fewer iterations than this."""
+SCALAR = "#llvm.loop_annotation<vectorize = <disable = true>, mustProgress = true>"
+"""For a loop with masks that accesses bits: without AVX-512, LLVM ends with "Cannot select"."""
 _ANNOTATION = "#llvm.loop_annotation<mustProgress = true>"
+
+
+def _is_bit(type_: ir.MemRefType) -> bool:
+    return str(type_.element_type) == "i1"
 
 
 def _last(op: ir.Operation) -> ir.Operation:
