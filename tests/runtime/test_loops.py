@@ -191,7 +191,8 @@ def test_bits_and_masks_of_every_count(count: int) -> None:
     """Comparisons, carries and selections of several widths, also in one loop."""
     i32, f64, i8, bit = (f"tensor<3x{count}x{each}>" for each in ("i32", "f64", "i8", "i1"))
     text = f"""
-    func.func @main(%a: {i32}, %x: {f64}, %n: {i8}, %m: {bit}) -> ({bit}, {bit}, {i32}, {i8}, {f64}) {{
+    func.func @main(%a: {i32}, %x: {f64}, %n: {i8}, %m: {bit})
+        -> ({bit}, {bit}, {i32}, {i8}, {f64}) {{
       %sum, %carried = arith.addui_extended %a, %a : {i32}, {bit}
       %small, %over = arith.addui_extended %n, %n : {i8}, {bit}
       %both = arith.xori %over, %m : {bit}
