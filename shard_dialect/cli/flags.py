@@ -209,7 +209,7 @@ def _add_instruments(group: _Group) -> None:
         help="print to files in this folder",
     )
     _flag(group, "--mlir-timing", "print the time of each pass", "timing")
-    _flag(group, "--remarks", "tell of conflicts during --propagate, and which side had its way")
+    _flag(group, "--remarks", "tell of conflicts during --propagate, and which side won")
     group.add_argument(
         "--explain-sharding",
         metavar="VALUE",
