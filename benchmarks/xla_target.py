@@ -27,10 +27,10 @@ from shard_dialect.codegen.lowered_program import Program
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.jax.partition_function import PartitionedFunction
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.xla.local_function import call_local
+from shard_dialect.runtime.xla.partitioned_function import PartitionedFunction
 from shard_dialect.runtime.xla.read_local import read_local_program
 
 SECONDS_A_TURN = 0.1

@@ -70,6 +70,19 @@ def test_jax_arrays_come_back_as_such() -> None:
     assert isinstance(y, jax.Array)
 
 
+@needs("jax")
+def test_jax_arrays_stay_on_the_devices_of_xla() -> None:
+    import jax
+
+    program = sd.compile(sd.parse(PRODUCT), backend="xla")
+    y, z = program(jax.numpy.asarray(X), jax.numpy.asarray(W))
+    assert len(y.sharding.device_set) == 4
+    np.testing.assert_allclose(y, X @ W, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(z, y.T)
+    with pytest.raises(ShardError, match="argument 1 is an array of float16"):
+        program(jax.numpy.asarray(X), jax.numpy.asarray(W, "float16"))
+
+
 @needs("torch")
 def test_torch_tensors_come_back_as_such() -> None:
     import torch

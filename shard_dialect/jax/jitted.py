@@ -14,8 +14,8 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
 from shard_dialect.jax.lower_function import LoweredFunction, lower_function
-from shard_dialect.jax.partition_function import PartitionedFunction
 from shard_dialect.runtime.xla.local_function import jax_of_user
+from shard_dialect.runtime.xla.partitioned_function import PartitionedFunction
 
 
 def jit(

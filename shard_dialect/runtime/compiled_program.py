@@ -19,8 +19,8 @@ from shard_dialect.runtime.communicators.launched_world import world_of
 from shard_dialect.runtime.communicators.world import InProcess, World
 from shard_dialect.runtime.compile import compile_for_xla, compile_reference, compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
-from shard_dialect.runtime.framework_arrays import like, to_numpy
-from shard_dialect.runtime.xla.xla_devices import XlaDevices
+from shard_dialect.runtime.framework_arrays import is_jax, like, to_numpy
+from shard_dialect.runtime.xla.xla_devices import XlaDevices, XlaExecutable
 
 Backend = Literal["devices", "mpi", "mpi4py", "torch", "xla"]
 Form = Literal["annotated", "propagated", "distributed", "local", "lowered", "stablehlo"]
@@ -61,8 +61,15 @@ class CompiledProgram:
 
         Arguments are arrays of numpy, JAX or torch, and the results are of the same kind. With many
         processes, each gives the same arguments, and that of rank 0 gets the results; the others
-        get `None`. Raises `ShardError` for arguments of other shapes or types.
+        get `None`. With the backend "xla", arrays of JAX stay on the devices. Raises `ShardError`
+        for arguments of other shapes or types.
         """
+        if isinstance(self._executable, XlaExecutable) and all(map(is_jax, arguments)):
+            self._check_count(arguments)
+            for number, each in enumerate(arguments):
+                _check_type(number, each, self.program.arguments[number].global_type)
+            found = self._executable.on_global_arrays(*arguments)
+            return found[0] if len(found) == 1 else found
         inputs = self._inputs(arguments)
         outputs = self.world.gather(self._run(inputs))
         if not self.world.speaks:
@@ -116,13 +123,16 @@ class CompiledProgram:
 
     def _inputs(self, arguments: Sequence[Any]) -> list[Array]:
         types = [each.global_type for each in self.program.arguments]
-        if len(arguments) != len(types):
-            raise ShardError(
-                f"@{self.program.entry} takes {len(types)} arguments, and was given "
-                f"{len(arguments)}"
-            )
+        self._check_count(arguments)
         pairs = enumerate(zip(arguments, types, strict=True))
         return [_checked(number, argument, type_) for number, (argument, type_) in pairs]
+
+    def _check_count(self, arguments: Sequence[Any]) -> None:
+        count = len(self.program.arguments)
+        if len(arguments) != count:
+            raise ShardError(
+                f"@{self.program.entry} takes {count} arguments, and was given {len(arguments)}"
+            )
 
     def _drawn(self, seed: int) -> list[Array]:
         return random_inputs([each.global_type for each in self.program.arguments], seed)
@@ -137,9 +147,13 @@ def _checked(number: int, argument: Any, type_: TensorType) -> Array:
     array = to_numpy(argument)
     if not hasattr(argument, "dtype"):
         array = array.astype(type_.dtype)
+    _check_type(number, array, type_)
+    return array
+
+
+def _check_type(number: int, array: Any, type_: TensorType) -> None:
     if (array.shape, array.dtype) != (type_.shape, type_.dtype):
         raise ShardError(
             f"argument {number} is an array of {array.dtype} of shape {list(array.shape)}: "
             f"expected {type_.dtype} of shape {list(type_.shape)}"
         )
-    return array

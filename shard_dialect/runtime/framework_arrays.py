@@ -24,13 +24,19 @@ def to_numpy(array: Any) -> Array:
     return found
 
 
+def is_jax(array: Any) -> bool:
+    """Whether an array is one of JAX."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(array, jax.Array)
+
+
 def like(array: Array, example: Any) -> Any:
     """The array as one of the framework that `example` is of; numpy's for anything else."""
-    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
+    torch = sys.modules.get("torch")
     if torch is not None and isinstance(example, torch.Tensor):
         if array.dtype == ml_dtypes.bfloat16:
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(array)
-    if jax is not None and isinstance(example, jax.Array):
-        return jax.numpy.asarray(array)
+    if is_jax(example):
+        return sys.modules["jax"].numpy.asarray(array)
     return array

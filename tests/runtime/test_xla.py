@@ -45,7 +45,7 @@ def test_every_collective_is_right(element: str) -> None:
 def test_examples_are_right(path: str, run: Program) -> None:
     done = run(str(path), "--backend=xla", "--check")
     assert done.returncode == 0, done.stderr
-    assert "XLA runs these collectives as they are" in done.stdout
+    assert "XLA (cpu) runs these collectives: " in done.stdout
     assert "check passed" in done.stdout
 
 
@@ -115,9 +115,9 @@ def test_the_report_tells_what_xla_has_merged() -> None:
         found = compile_for_xla(Source.of(text)).collectives
     assert found.written == {"all-reduce": 2}
     if found.compiled == found.written:  # as XLA for CPUs does now
-        assert str(found) == "XLA runs these collectives as they are: 2 all-reduce"
+        assert str(found) == "XLA (cpu) runs these collectives: 2 all-reduce"
     else:
-        assert str(found).startswith("XLA runs ")
+        assert str(found).startswith("XLA (cpu) runs ")
 
 
 def test_scalars_loops_and_branches() -> None:

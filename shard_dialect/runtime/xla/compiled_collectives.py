@@ -30,20 +30,26 @@ class CompiledCollectives:
 
     written: Mapping[str, int]
     compiled: Mapping[str, int]
+    platform: str
+    """What the devices are: "cpu", "gpu", "tpu"."""
 
     @classmethod
-    def of(cls, module: ir.Operation, entry: str, hlo: str) -> CompiledCollectives:
+    def of(cls, module: ir.Operation, entry: str, hlo: str, platform: str) -> CompiledCollectives:
         """Count those of `entry` in a module of StableHLO, and those in XLA's text."""
-        return cls(_written(module, entry), Counter(_IN_HLO.findall(hlo)))
+        return cls(_written(module, entry), Counter(_IN_HLO.findall(hlo)), platform)
 
     def as_json(self) -> dict[str, object]:
         """Both counts, for `--json`."""
-        return {"written": dict(self.written), "compiled": dict(self.compiled)}
+        counts = {"written": dict(self.written), "compiled": dict(self.compiled)}
+        return {"platform": self.platform, **counts}
 
     def __str__(self) -> str:
         if self.written == self.compiled:
-            return f"XLA runs these collectives as they are: {_listed(self.compiled)}"
-        return f"XLA runs {_listed(self.compiled)}, where the program has {_listed(self.written)}"
+            return f"XLA ({self.platform}) runs these collectives: {_listed(self.compiled)}"
+        return (
+            f"XLA ({self.platform}) runs {_listed(self.compiled)}, where the program has "
+            f"{_listed(self.written)}"
+        )
 
 
 def _listed(counts: Mapping[str, int]) -> str:

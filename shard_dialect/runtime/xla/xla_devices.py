@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ import numpy as np
 from shard_dialect.codegen.array_types import SUB_BYTE_DTYPES, Array, TensorType
 from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.ir.bindings import ir
-from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.communicators.world import InProcess, Runnable, Shards
 from shard_dialect.runtime.xla.compiled_collectives import CompiledCollectives
+from shard_dialect.runtime.xla.jax_specs import JaxSpecs
 from shard_dialect.runtime.xla.local_function import call_local, jax_of_user
+from shard_dialect.runtime.xla.partitioned_function import PartitionedFunction, as_partitions
 from shard_dialect.runtime.xla.read_local import read_local_program
 
 _AXIS = "devices"
@@ -29,14 +31,14 @@ class XlaExecutable:
 
     def __init__(self, module: ir.Module, entry: str) -> None:
         self.program = read_local_program(module.operation, entry)
-        run_pipeline(module, "lower{target=stablehlo devices=partitions}")
-        self.text: str = module.operation.get_asm(print_generic_op_form=True)
+        self.text = as_partitions(module)
         self.devices = devices(self.program.devices)
         jax = jax_of_user()
         mesh = jax.sharding.Mesh(np.array(self.devices), (_AXIS,))
         self._sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(_AXIS))
         self._compiled = self._compile(jax, mesh)
-        self.collectives = CompiledCollectives.of(module.operation, entry, self._compiled.as_text())
+        hlo, platform = self._compiled.as_text(), self.devices[0].platform
+        self.collectives = CompiledCollectives.of(module.operation, entry, hlo, platform)
 
     def _compile(self, jax: Any, mesh: Any) -> Any:
         """Compile a function of arrays that stack all devices' shards along a new dimension."""
@@ -59,6 +61,23 @@ class XlaExecutable:
                 return lowered.compile(compiler_options=_EXACT)
             except jax.errors.JaxRuntimeError as error:
                 raise ShardError(f"XLA refuses the program: {first_line_of(error)}") from None
+
+    @cached_property
+    def on_global_arrays(self) -> Any:
+        """A function of global arrays of JAX, which stay on the devices, to global arrays.
+
+        Raises `ShardError` for shards of unequal sizes, which JAX does not have.
+        """
+        jax = jax_of_user()
+        mesh = jax.sharding.Mesh(np.array(self.devices), (_AXIS,))
+        specs = JaxSpecs.of(self.program, mesh)
+        function = PartitionedFunction.of_local(self.program, self.text, specs)
+        named = [jax.sharding.NamedSharding(specs.mesh, each) for each in specs.arguments]
+        return jax.jit(
+            lambda *arguments: tuple(function(arguments)),
+            in_shardings=tuple(named),
+            compiler_options=_EXACT,
+        )
 
     def _stacked(self, jax: Any, type_: TensorType) -> Any:
         shape = (len(self.devices), *type_.shape)
