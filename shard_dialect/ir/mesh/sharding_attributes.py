@@ -142,7 +142,7 @@ def rank_of(type_: ir.Type) -> int:
 
 def is_sharding(attribute: ir.Attribute) -> bool:
     """Whether this is a `#mesh.shard` attribute."""
-    return str(attribute).startswith("#mesh.shard<")
+    return str(attribute).startswith(_START)
 
 
 def read_sharding(attribute: ir.Attribute, rank: int) -> Sharding:
@@ -151,7 +151,18 @@ def read_sharding(attribute: ir.Attribute, rank: int) -> Sharding:
 
 
 def _read(attribute: ir.Attribute, rank: int) -> Annotation:
-    if not is_sharding(attribute):
-        raise ShardingError(f"expected #mesh.shard<@grid, [...]>, found {attribute}")
-    grid, axes = (parameter.maybe_downcast() for parameter in ir.DynamicAttr(attribute).params)
-    return read_notation(symbol(grid), axes, rank)
+    text = str(attribute)
+    if (text, rank) not in _KNOWN:
+        if not text.startswith(_START):
+            raise ShardingError(f"expected #mesh.shard<@grid, [...]>, found {attribute}")
+        grid, axes = (parameter.maybe_downcast() for parameter in ir.DynamicAttr(attribute).params)
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[text, rank] = read_notation(symbol(grid), axes, rank)
+    return _KNOWN[text, rank]
+
+
+_START = "#mesh.shard<"
+_MOST_KNOWN = 1 << 14
+_KNOWN: dict[tuple[str, int], Annotation] = {}
+"""By the text of an attribute and the rank of its tensor: an attribute would keep its context."""

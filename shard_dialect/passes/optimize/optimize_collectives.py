@@ -14,7 +14,9 @@ states it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
@@ -22,6 +24,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.materialize.sharding_casts import remove_casts
 from shard_dialect.passes.materialize.type_consistency import check_shardable
+from shard_dialect.passes.optimize.collective_pass import CollectivePass
 from shard_dialect.passes.optimize.compute_on_slices import ComputeOnSlices
 from shard_dialect.passes.optimize.fold_collectives import FoldCollectives
 from shard_dialect.passes.optimize.reduce_to_pieces import ReduceToPieces
@@ -57,8 +60,15 @@ class OptimizeCollectives(Pass):
                 continue
             remove_casts(handle)
             check_shardable(handle, shardings)
-            again = True
-            while again:
-                again = False
-                for each in rewrites:
-                    again |= each.improve(handle, shardings)
+            _until_nothing_changes(rewrites, handle, shardings)
+
+
+def _until_nothing_changes(
+    rewrites: Sequence[CollectivePass], function: ir.Operation, shardings: Shardings
+) -> None:
+    """Apply the rewrites in turn, until each has seen the function as it is and left it so."""
+    unchanged = 0
+    for each in cycle(rewrites):
+        unchanged = 1 if each.improve(function, shardings) else unchanged + 1
+        if unchanged >= len(rewrites):
+            return
