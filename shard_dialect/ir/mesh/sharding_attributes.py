@@ -9,7 +9,8 @@ Parsing and printing attributes are the most expensive calls of the bindings (ab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import grids_of
@@ -27,6 +28,9 @@ class Shardings:
         self._written: dict[Sharding | Annotation, ir.Attribute] = {}
         self._types: dict[tuple[ir.Type, Sharding | None], ir.Type] = {}
         self._in_types: dict[ir.Type, Sharding | None] = {}
+        self.derived: dict[Hashable, Any] = {}
+        """What passes have derived from types and shardings of this module, by keys of their own:
+        programs repeat their layers."""
 
     @classmethod
     def of(cls, module: ir.Operation) -> Shardings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -44,9 +45,14 @@ class OpShardingFinder:
         rule = rule_of(op)
         if rule is None or build.is_constant(op) or op.name == "tensor.empty":
             return None
-        operands = tuple(self.sharding_of(value, grid) for value in op.operands)
-        results = tuple(self.sharding_of(value, grid) for value in op.results)
-        return self._with_costs(op, rule, self._assignment(op, rule, grid), operands, results, grid)
+
+        def derive() -> OpSharding | None:
+            operands = tuple(self.sharding_of(value, grid) for value in op.operands)
+            results = tuple(self.sharding_of(value, grid) for value in op.results)
+            assignment = self._assignment(op, rule, grid)
+            return self._with_costs(op, rule, assignment, operands, results, grid)
+
+        return self._derived(("now", rule, _types(op), grid.name), derive)
 
     def with_operand(
         self, op: ir.Operation, number: int, sharding: Sharding, grid: Grid
@@ -61,11 +67,24 @@ class OpShardingFinder:
             partial_operands = carries(op, rule, same, sharding.reduction, narrow=self.narrow)
         if partial_operands is None:
             return None
-        try:
-            assignment = self._changed(op, rule, rule.operands[number], sharding, grid)
-            return self._of(op, rule, assignment, sharding, partial_operands, grid)
-        except ShardingError:
-            return None
+
+        def derive() -> OpSharding | None:
+            try:
+                assignment = self._changed(op, rule, rule.operands[number], sharding, grid)
+                return self._of(op, rule, assignment, sharding, partial_operands, grid)
+            except ShardingError:
+                return None
+
+        key = ("operand", number, sharding, partial_operands, rule, _types(op), grid.name)
+        return self._derived(key, derive)
+
+    def _derived(self, key: Hashable, derive: Callable[[], OpSharding | None]) -> OpSharding | None:
+        """What `derive` gives, once for all ops of one rule and of the same types."""
+        known = self.shardings.derived
+        if key not in known:
+            known[key] = derive()
+        found: OpSharding | None = known[key]
+        return found
 
     def with_result(
         self, op: ir.Operation, number: int, sharding: Sharding, grid: Grid
@@ -158,3 +177,7 @@ class OpShardingFinder:
                     return None  # the distributed form has its sub-axes as grid axes
                 elements = max(elements, sharding.local_elements(shape, grid))
         return OpSharding(operands, results, rule.flops(tuple(assignment), grid), elements)
+
+
+def _types(op: ir.Operation) -> tuple[ir.Type, ...]:
+    return tuple(value.type for value in (*op.operands, *op.results))
