@@ -73,19 +73,18 @@ __all__ = [
 ]
 
 
-_DOORS = ("jax",)
-"""Packages for the users of other frameworks, imported on first use."""
+_MODULES = ("jax", "run")
+"""Imported on first use: packages for the users of other frameworks, and the program `run`, whose
+module can be called as the function, since a package has one attribute of a name."""
 
 
 def __getattr__(name: str) -> object:
-    if name in _DOORS:
-        from importlib import import_module
+    from importlib import import_module
 
+    if name in _MODULES:
         return import_module(f"shard_dialect.{name}")
     if name not in __all__:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    from importlib import import_module
-
     value: object = getattr(import_module("shard_dialect.api"), name)
     globals()[name] = value
     return value

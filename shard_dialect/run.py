@@ -22,6 +22,8 @@ import argparse
 import math
 import sys
 from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.flags import Parser, add_debug
@@ -33,6 +35,9 @@ from shard_dialect.processes.output_files import Output
 from shard_dialect.processes.supervise import is_watched
 from shard_dialect.processes.watch import can_watch, end, watched
 from shard_dialect.runtime.communicators.launched_world import BACKENDS
+
+if TYPE_CHECKING:
+    from shard_dialect.ir.bindings import ir
 
 STDIN = "-"
 
@@ -169,6 +174,18 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
     return seconds
 
+
+class _Run(ModuleType):
+    """This module, which is `sd.run`, too: importing one must not hide the other."""
+
+    def __call__(self, module: ir.Module, *arguments: Any, **options: Any) -> Any:
+        """As `shard_dialect.api.run`."""
+        from shard_dialect import api
+
+        return api.run(module, *arguments, **options)
+
+
+sys.modules[__name__].__class__ = _Run
 
 if __name__ == "__main__":
     sys.exit(main())

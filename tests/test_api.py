@@ -32,10 +32,19 @@ def test_every_public_name_is_there() -> None:
     from shard_dialect import api
 
     assert sorted(sd.__all__) == sorted(api.__all__)
-    assert all(getattr(sd, name) is getattr(api, name) for name in sd.__all__)
+    names = set(sd.__all__) - {"run"}  # a module that can be called
+    assert all(getattr(sd, name) is getattr(api, name) for name in names)
     assert set(sd.__all__) <= set(dir(sd))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = sd.nothing  # type: ignore[attr-defined]
+
+
+def test_the_program_and_the_function_have_one_name() -> None:
+    from shard_dialect import run
+
+    assert sd.run is run
+    assert callable(run)
+    assert callable(run.main)
 
 
 def test_a_file_is_read_by_its_path() -> None:
