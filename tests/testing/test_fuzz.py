@@ -62,7 +62,7 @@ def test_a_difference_is_made_small(
 ) -> None:
     folder = tmp_path / "found"
     pipeline = "spmd,spoil{op=math.sin},lower"
-    ops = ["--ops", "math.sin", "math.cos", "arith.mulf", "--seconds", "8"]
+    ops = ["--ops", "math.sin", "math.cos", "arith.mulf", "--programs", "12", "--seconds", "600"]
     assert fuzz(plugin, folder, "--pipeline", pipeline, *ops) == 1
     text = (folder / "failure-0.mlir").read_text()
     assert text.startswith("// wrong: result0 on device 0 at ")
@@ -101,7 +101,7 @@ def test_what_is_refused_is_kept(
     plugin: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipeline = "spmd,spoil{how=refuse},lower"
-    ops = ["--ops", "math.sin", "--seconds", "4"]
+    ops = ["--ops", "math.sin", "--programs", "4", "--seconds", "600"]
     assert fuzz(plugin, tmp_path, "--pipeline", pipeline, *ops) == 0
     assert "refused-0.mlir" in capsys.readouterr().out
     (file,) = tmp_path.glob("*-*.mlir")
@@ -110,7 +110,8 @@ def test_what_is_refused_is_kept(
 
 def test_what_passes_is_counted(tmp_path: Path) -> None:
     folder = tmp_path / "found"
-    command = ["-m", "shard_dialect.fuzz", "--seconds", "6", "--ops", "linalg.matmul", "math.*"]
+    limits = ["--programs", "8", "--seconds", "600"]
+    command = ["-m", "shard_dialect.fuzz", *limits, "--ops", "linalg.matmul", "math.*"]
     done = run_child(
         [sys.executable, *command, "--output", str(folder), "--pipeline", "spmd,lower"]
     )
