@@ -69,6 +69,18 @@ def test_chlo_is_taken_apart() -> None:
 
 
 @with_jaxlib
+def test_chlo_in_generic_text_is_taken_apart() -> None:
+    text = """
+    func.func @main(%x: tensor<4x5xf32>) -> tensor<4x5xf32> {
+      %0 = "chlo.square"(%x) : (tensor<4x5xf32>) -> tensor<4x5xf32>
+      return %0 : tensor<4x5xf32>
+    }"""
+    with make_context():
+        found = str(Source.of(text).parse())
+    assert "stablehlo.multiply" in found
+    assert "chlo" not in found
+
+
 def test_chlo_that_is_wrong_is_so_in_its_place() -> None:
     wrong = CHLO.replace("k = 3) :", "k = 9) :")
     with make_context(), pytest.raises(ShardError) as caught:

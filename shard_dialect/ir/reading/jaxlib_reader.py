@@ -8,13 +8,14 @@ from typing import Any
 
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.ir.reading.blank_comments import code_of
+from shard_dialect.processes.xla_log import without_notices
 
 _PRETTY = re.compile(
     r'(?<!["#\w.])sdy\.(?:mesh|sharding_constraint|reshard|sharding_group|propagation_barrier|'
     r"manual_computation|named_computation|return|all_gather|all_slice|all_to_all|all_reduce|"
     r"collective_permute|reduce_scatter|constant|data_flow_edge)\b"
 )
-_CHLO = re.compile(r'(?<!["#\w.])chlo\.\w')
+_CHLO = re.compile(r"(?<![#\w.])chlo\.\w")
 _DECOMPOSED = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
 _LOCATION = re.compile(r'"-":(\d+):(\d+)')
 
@@ -70,6 +71,7 @@ def _named(message: str) -> str:
 @cache
 def _bindings() -> tuple[Any, Any]:
     """Jaxlib's `ir` and `PassManager`, which knows StableHLO's passes."""
+    without_notices()
     try:
         from jaxlib.mlir import ir
         from jaxlib.mlir.dialects import stablehlo

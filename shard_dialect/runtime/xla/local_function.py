@@ -11,7 +11,6 @@ used: a primitive, its lowering, and `jax.shard_map`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cache
 from itertools import count
@@ -19,6 +18,7 @@ from typing import Any
 
 from shard_dialect.codegen.array_types import TensorType
 from shard_dialect.errors import MissingExtra
+from shard_dialect.processes.xla_log import without_notices
 
 _numbers = count(1)
 
@@ -33,8 +33,7 @@ def call_local(
 
 def jax_of_user() -> Any:
     """The module `jax`. Raises `MissingExtra` if it is not installed."""
-    # XLA would tell of each device that it finds.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    without_notices()
     try:
         import jax
     except ImportError:

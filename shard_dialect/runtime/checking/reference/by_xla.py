@@ -6,7 +6,6 @@ The compiler's client is an internal interface of jaxlib, and is used only here.
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
@@ -21,6 +20,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
 from shard_dialect.ir.walk import walk
+from shard_dialect.processes.xla_log import without_notices
 from shard_dialect.rules.stablehlo.attribute_reading import numbers
 from shard_dialect.rules.stablehlo.combiner import combiner
 from shard_dialect.runtime.checking.reference.judge import CannotJudge, Execute
@@ -121,7 +121,7 @@ def _client() -> tuple[str, Any, Any]:
 
     The client is the judge's own: jax's is left to the user, who may want more devices of it.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    without_notices()
     from jaxlib import xla_client
 
     client: Any = xla_client.make_cpu_client(num_devices=1)
