@@ -129,8 +129,10 @@ def _convolution(loops: Loops, of_c: Sequence[int]) -> ir.Value | None:
     if sorted(of_c) != sorted([*batch, *spatial, *group, *outer]):
         return None
     image, weights = _factors(loops)
-    places = [each.position if isinstance(each, _Window) else each for each in read]
-    image = transpose(image, [places.index(each) for each in (*batch, *spatial, *group, *inner)])
+    loops_read = [each.position if isinstance(each, _Window) else each for each in read]
+    image = transpose(
+        image, [loops_read.index(each) for each in (*batch, *spatial, *group, *inner)]
+    )
     weights = transpose(weights, [of_b.index(each) for each in (*kernel, *inner, *group, *outer)])
 
     def sizes(of: Sequence[int]) -> int:

@@ -5,7 +5,7 @@
     a reduction         the same, then stablehlo.reduce
     any other body      stablehlo.while over the reduced loops
 
-An operand that is read at places that are no permutation of the loops is gathered.
+An operand whose indices are no permutation of the loops is gathered.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Loops:
         return [loop for loop in range(len(self.sizes)) if loop not in self.reduced]
 
     def dims_of(self, operand: int) -> list[int] | None:
-        """The loop for each dimension of an operand; `None` if its places are computed."""
+        """The loop for each dimension of an operand; `None` if its indices are computed."""
         dims = [loop_of(each) for each in self.maps[operand].results]
         known = [each for each in dims if each is not None]
         return known if len(known) == len(dims) == len(set(known)) else None
@@ -143,7 +143,7 @@ def generic(op: ir.Operation) -> list[ir.Value]:
 def _result_dims(loops: Loops, operand: int) -> list[int]:
     dims = loops.dims_of(operand)
     if dims is None or sorted(dims) != loops.kept:
-        raise ShardError("a linalg op that writes at places that are computed cannot be lowered")
+        raise ShardError("a linalg op that writes at indices that are computed cannot be lowered")
     return dims
 
 
@@ -216,8 +216,8 @@ def _over_loops(loops: Loops, operand: int, value: ir.Value) -> ir.Value:
     """An operand with one dimension for each loop."""
     dims = loops.dims_of(operand)
     if dims is None:
-        places = [evaluated(each, loops.sizes) for each in loops.maps[operand].results]
-        return elements_at(value, places)
+        indices = [evaluated(each, loops.sizes) for each in loops.maps[operand].results]
+        return elements_at(value, indices)
     order = sorted(range(len(dims)), key=lambda dim: dims[dim])
     return broadcast(transpose(value, order), loops.sizes, sorted(dims))
 
