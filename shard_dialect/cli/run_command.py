@@ -57,10 +57,10 @@ def execute(options: argparse.Namespace, rank: Rank | None, output: Output | Non
     is_silent = rank is not None and rank.number > 0
     joined: list[Launched] = []
     if not is_watched() and rank is None:
-        return guarded(lambda: _run(options, joined, output))
+        return guarded(lambda: _run(options, joined, output, rank))
     try:
         with warnings_to(_nobody if is_silent else print_warning):
-            _run(options, joined, output)
+            _run(options, joined, output, rank)
         flush_output()
         watch.state("done")
     except BrokenPipeError:
@@ -80,13 +80,17 @@ def _nobody(warning: ShardWarning) -> None:
     """Ignore a warning, which another rank prints."""
 
 
-def _run(options: argparse.Namespace, joined: list[Launched], output: Output | None) -> int:
+def _run(
+    options: argparse.Namespace, joined: list[Launched], output: Output | None, rank: Rank | None
+) -> int:
     """Run, and raise for any failure, also of a check."""
     joining = world_of(options.backend)
     watch.state("ready")
     peers = joining() if joining else None
     joined += [peers] if peers else []
     watch.state("joined")
+    if peers and rank and not rank.is_all_here:
+        watch.meet_hosts(peers.share)
     if peers and peers.size > 1 and STDIN in (options.input, options.reference):
         raise ShardError("standard input reaches one rank only: name a file")
     use_one_thread()
