@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         communication,
         compile,  # noqa: A004
         gather,
+        join_shards,
         load_plugin,
         make_context,
         parse,
@@ -60,6 +61,7 @@ __all__ = [
     "communication",
     "compile",
     "gather",
+    "join_shards",
     "load_plugin",
     "make_context",
     "parse",

@@ -25,6 +25,7 @@ from shard_dialect.passes.framework.pass_table import register_pass
 from shard_dialect.rules import Query, sharding_rule
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
+from shard_dialect.runtime.shard_files import join_shards
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
 
 # Where the text of a module came from, for as long as the module lives.
@@ -142,6 +143,7 @@ __all__ = [
     "communication",
     "compile",
     "gather",
+    "join_shards",
     "load_plugin",
     "make_context",
     "parse",

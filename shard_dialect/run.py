@@ -20,6 +20,7 @@ startup.begin(__name__)
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -31,7 +32,7 @@ from shard_dialect.cli.printing import guarded
 from shard_dialect.errors import ShardError
 from shard_dialect.processes.exit_messages import message_of
 from shard_dialect.processes.launchers import Rank, launched_by
-from shard_dialect.processes.output_files import Output
+from shard_dialect.processes.output_files import Output, OutputFolder
 from shard_dialect.processes.supervise import is_watched
 from shard_dialect.processes.watch import can_watch, end, watched
 from shard_dialect.runtime.communicators.launched_world import BACKENDS
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     rank = launched_by(BACKENDS[options.backend])
-    output = Output(options.outputs) if options.outputs else None
+    output = _output(options.outputs) if options.outputs else None
     try:
         if output:
             output.check(_read(options))
@@ -69,16 +70,24 @@ def _main(arguments: Sequence[str] | None) -> int:
     return _execute(options, rank, output)
 
 
+def _output(path: str) -> Output | OutputFolder:
+    return OutputFolder(path) if path.endswith(os.sep) else Output(path)
+
+
 def _read(options: argparse.Namespace) -> list[str]:
     """The names of the files that the run reads."""
+    in_folder = os.path.isdir(options.inputs or "")
     named = [
         options.inputs,
+        *([each.path for each in os.scandir(options.inputs)] if in_folder else ()),
         *(each for each in (options.input, options.reference) if each != STDIN),
     ]
     return [*filter(None, named), *plugins.files(options.load_plugin)]
 
 
-def _execute(options: argparse.Namespace, rank: Rank | None, output: Output | None) -> int:
+def _execute(
+    options: argparse.Namespace, rank: Rank | None, output: Output | OutputFolder | None
+) -> int:
     try:
         from shard_dialect.cli.run_command import execute  # everything else, in the child only
     except BaseException as error:
@@ -112,10 +121,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of random inputs")
     parser.add_argument(
-        "--inputs", type=_file, metavar="FILE.npz", help="global inputs arg0, arg1, ..."
+        "--inputs",
+        type=_file,
+        metavar="FILE",
+        help="global inputs arg0, arg1, ...: .npz, .safetensors, or a folder of a file a rank",
     )
     parser.add_argument(
-        "--outputs", type=_file, metavar="FILE.npz", help="write global outputs result0, ..."
+        "--outputs",
+        type=_file,
+        metavar="FILE.npz",
+        help="write global outputs result0, ...; FOLDER/: each rank its own shards",
     )
     parser.add_argument("--check", action="store_true", help="compare with the unsharded program")
     parser.add_argument(

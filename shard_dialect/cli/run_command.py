@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from secrets import token_hex
 
 from shard_dialect import plugins
 from shard_dialect.cli.printing import (
@@ -15,6 +17,7 @@ from shard_dialect.cli.printing import (
     warnings_to,
     write_output,
 )
+from shard_dialect.codegen.array_types import Array
 from shard_dialect.codegen.blas.numpy_blas import use_one_thread
 from shard_dialect.codegen.lowered_program import Program
 from shard_dialect.errors import ShardError, ShardWarning, say, shown
@@ -24,7 +27,7 @@ from shard_dialect.ir.reading.source import STDIN, Source
 from shard_dialect.processes import watch
 from shard_dialect.processes.exit_messages import message_of
 from shard_dialect.processes.launchers import Rank
-from shard_dialect.processes.output_files import Output
+from shard_dialect.processes.output_files import Output, OutputFolder
 from shard_dialect.processes.supervise import doing, is_watched
 from shard_dialect.runtime.array_files import load_inputs, random_inputs, save_outputs
 from shard_dialect.runtime.cache.program_cache import Cache
@@ -44,23 +47,26 @@ from shard_dialect.runtime.rank_agreement import (
     digest_of_inputs,
     versions,
 )
+from shard_dialect.runtime.shard_files import is_folder, load_shards, save_shards
 from shard_dialect.runtime.xla.xla_devices import XlaDevices, XlaExecutable
 
 
-def execute(options: argparse.Namespace, rank: Rank | None, output: Output | None) -> int:
+def execute(
+    options: argparse.Namespace, rank: Rank | None, output: Output | OutputFolder | None
+) -> int:
     """Run with these options; return the exit status, unless a failure here ends all ranks.
 
-    Global results are written to `output` once all ranks have finished. All ranks have the same
+    Results are written to `output` once all ranks have finished. All ranks have the same
     warnings, and rank 0 prints them.
     """
     without_op_classes()
     is_silent = rank is not None and rank.number > 0
     joined: list[Launched] = []
     if not is_watched() and rank is None:
-        return guarded(lambda: _run(options, joined, output))
+        return guarded(lambda: _run(options, joined, output, rank))
     try:
         with warnings_to(_nobody if is_silent else print_warning):
-            _run(options, joined, output)
+            _run(options, joined, output, rank)
         flush_output()
         watch.state("done")
     except BrokenPipeError:
@@ -80,13 +86,19 @@ def _nobody(warning: ShardWarning) -> None:
     """Ignore a warning, which another rank prints."""
 
 
-def _run(options: argparse.Namespace, joined: list[Launched], output: Output | None) -> int:
+def _run(
+    options: argparse.Namespace,
+    joined: list[Launched],
+    output: Output | OutputFolder | None,
+    rank: Rank | None,
+) -> int:
     """Run, and raise for any failure, also of a check."""
     joining = world_of(options.backend)
     watch.state("ready")
     peers = joining() if joining else None
     joined += [peers] if peers else []
     watch.state("joined")
+    _meet_hosts(peers, rank)
     if peers and peers.size > 1 and STDIN in (options.input, options.reference):
         raise ShardError("standard input reaches one rank only: name a file")
     use_one_thread()
@@ -103,15 +115,11 @@ def _run(options: argparse.Namespace, joined: list[Launched], output: Output | N
     in_process = XlaDevices if options.backend == "xla" else InProcess
     world: World = peers or in_process(program.devices)
     doing("the inputs")
-    types = [each.global_type for each in program.arguments]
-    inputs = (
-        load_inputs(options.inputs, types) if options.inputs else random_inputs(types, options.seed)
-    )
-    shards = [program.scatter(inputs, rank) for rank in world.ranks]
+    inputs, shards = _inputs(options, program, world)
     doing("the compiled program")
     outputs = world.run(executable, shards)
     checks = options.check or options.bisect
-    gathered = world.gather(outputs) if checks or output else []
+    gathered = world.gather(outputs) if checks or isinstance(output, Output) else []
     verdict = check(executable, reference, inputs, gathered, world) if checks else None
     if suspect and verdict and not verdict.passed:
         origin = suspect.error(reference, inputs, world, verdict.failure)
@@ -121,11 +129,57 @@ def _run(options: argparse.Namespace, joined: list[Launched], output: Output | N
     world.share(())  # a barrier: rank 0 has printed, and every rank has finished
     if verdict and not verdict.passed:
         raise verdict.error
-    if output and world.speaks:
-        save_outputs(output, program.gather(gathered))
+    _save(output, program, world, outputs, gathered)
     if peers:
         peers.close()
     return 0
+
+
+def _meet_hosts(peers: Launched | None, rank: Rank | None) -> None:
+    if peers and rank and not rank.is_all_here:
+        watch.meet_hosts(peers.share)
+
+
+def _save(
+    output: Output | OutputFolder | None,
+    program: Program,
+    world: World,
+    shards: Sequence[Sequence[Array]],
+    gathered: Sequence[Sequence[Array]],
+) -> None:
+    """Write the results: those of this process's devices, or all where they are gathered."""
+    if isinstance(output, OutputFolder):
+        (run, *_) = world.share([token_hex(8)])
+        for rank, held in zip(world.ranks, shards, strict=True):
+            save_shards(output, program, held, rank, run)
+    elif output and world.speaks:
+        save_outputs(output, program.gather(gathered))
+
+
+def _inputs(
+    options: argparse.Namespace, program: Program, world: World
+) -> tuple[list[Array], list[list[Array]]]:
+    """The global inputs, and the shards of this process's devices.
+
+    Only who checks keeps the global inputs. In a folder each device has a file with its shards, and
+    who checks joins those of all.
+    """
+    checks = options.bisect or (options.check and world.speaks)
+    types = [each.global_type for each in program.arguments]
+    if not is_folder(options.inputs):
+        whole = options.inputs and load_inputs(options.inputs, types)
+        inputs = whole or random_inputs(types, options.seed)
+        shards = [program.scatter(inputs, rank) for rank in world.ranks]
+        return inputs if checks else [], shards
+
+    def of(rank: int) -> list[Array]:
+        return load_shards(options.inputs, program, rank)
+
+    shards = [of(rank) for rank in world.ranks]
+    if not checks:
+        return [], shards
+    of_all = shards if len(shards) == program.devices else map(of, range(program.devices))
+    return program.join(list(of_all), program.arguments), shards
 
 
 @dataclass(frozen=True)

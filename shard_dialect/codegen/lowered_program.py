@@ -79,9 +79,12 @@ class Boundary:
         """
         if not self.is_on(rank, grids):
             return np.zeros(self.local.shape, self.local.dtype)
-        shard = global_array[self.shard(rank, grids)]
+        return self.padded(global_array[self.shard(rank, grids)])
+
+    def padded(self, shard: Array) -> Array:
+        """A shard, padded with zeros to the local shape. What a file holds may not be aligned."""
         if shard.shape == self.local.shape:
-            return np.ascontiguousarray(shard)
+            return np.require(shard, requirements=("C", "A"))
         padded = np.zeros(self.local.shape, self.local.dtype)
         padded[tuple(map(slice, shard.shape))] = shard
         return padded
@@ -164,13 +167,19 @@ class Program:
 
     def gather(self, shards: Sequence[Sequence[Array]]) -> list[Array]:
         """The global results from all devices' shards, by rank."""
-        outputs = []
-        for number, each in enumerate(self.results):
+        return self.join(shards, self.results)
+
+    def join(
+        self, shards: Sequence[Sequence[Array]], boundaries: Sequence[Boundary]
+    ) -> list[Array]:
+        """The global arguments or results from all devices' shards, by rank."""
+        joined = []
+        for number, each in enumerate(boundaries):
             global_array = np.empty(each.global_type.shape, each.global_type.dtype)
             for rank, of_device in enumerate(shards):
                 each.put(of_device[number], global_array, rank, self.grids)
-            outputs.append(global_array)
-        return outputs
+            joined.append(global_array)
+        return joined
 
 
 def choose_entry(module: ir.Operation, name: str | None) -> str:

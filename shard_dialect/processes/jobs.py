@@ -4,7 +4,8 @@
     watch of rank 1 ---'        the rank is, or that it failed; the first watch to start also has
     watch of rank 2 ---'        the hub. The hub prints the first failure, and ends all ranks.
 
-They meet at an abstract socket, which vanishes with its owner.
+They meet at an abstract socket, which vanishes with its owner. The hubs of several machines meet at
+an exchange (`hosts.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from shard_dialect.errors import say
+from shard_dialect.processes import hosts
+from shard_dialect.processes.host_links import HostLink
 from shard_dialect.processes.launchers import Rank
 
 STATES = ("started", "ready", "joined", "done")
 """The states of a rank: started, ready to join the others, joined to them, done."""
 END = "end"
+INVITED = "invited"
+"""Sent with the invitation to the exchange of several hosts."""
 _LONGEST = 60_000
 """The largest number of bytes of a message, which fits in one datagram."""
 _START, _READY, _JOIN = 6.0, 30.0, 60.0
@@ -81,6 +86,13 @@ class Hub:
         self._waits_for = 0
         self._suspected: tuple[float, str] | None = None
         self._ended: float | None = None
+        self.failure = ""
+        """What ended the job."""
+        self._exchange: HostLink | None = None
+        self._is_asked = False
+        self._accept_invitation: Callable[[str], None] | None = None
+        if not own.is_all_here:
+            self._accept_invitation = hosts.seek(selector, own, self._meet_hosts)
         if listener is not None:
             selector.register(listener, selectors.EVENT_READ, self._accept)
 
@@ -111,14 +123,53 @@ class Hub:
         if self.has_failed:
             return
         if self._suspected and now >= self._suspected[0]:
-            self._end(self._suspected[1])
+            self._end_everywhere(self._suspected[1])
         elif now - self._begun > self._timeout:
-            self._end(self._too_long())
+            self._end_everywhere(self._too_long())
         elif self._least() >= self._waits_for:
             self._waits_for = self._least() + 1
             self._since = now
         elif now - self._since > self._patience() and self._is_waiting():
-            self._end(self._late())
+            self._end_everywhere(self._late())
+
+    def leave(self) -> None:
+        """Leave the hubs of other hosts, once this one is over."""
+        if self._exchange is not None:
+            self._exchange.tell(hosts.DONE)
+            self._lose_exchange()
+
+    def _meet_hosts(self, exchange: HostLink) -> None:
+        if self._exchange is not None or self.has_failed:
+            exchange.tell(hosts.DONE)
+            exchange.close()
+            return
+        self._exchange = exchange
+        self._selector.register(exchange.socket, selectors.EVENT_READ, self._hear_exchange)
+
+    def _hear_exchange(self) -> None:
+        assert self._exchange is not None, "it is registered while it is there"
+        gone = killed(0)
+        try:
+            lines = self._exchange.hear()
+        except OSError:
+            lines, gone = None, "error: the host of rank 0 does not answer"
+        for kind, text in lines or ():
+            if kind == hosts.OVER:
+                self._lose_exchange()
+                return
+            if kind in (hosts.SAY, hosts.END) and not self.has_failed:
+                self._end(text if kind == hosts.SAY or self._own.has_own_stderr else "")
+        if lines is None:
+            self._lose_exchange()
+            when = self._suspected[0] if self._suspected else time.monotonic() + _CAUSE
+            if not self._is_asked:
+                self._suspected = (when, gone)
+
+    def _lose_exchange(self) -> None:
+        assert self._exchange is not None, "who calls this has seen it"
+        self._selector.unregister(self._exchange.socket)
+        self._exchange.close()
+        self._exchange = None
 
     def _accept(self) -> None:
         assert self._listener is not None, "nothing else is registered for it"
@@ -139,7 +190,11 @@ class Hub:
             return
         rank, kind, text = message.split("\n", 2)
         member.rank = int(rank)
-        if kind in STATES:
+        if kind == INVITED:
+            if self._accept_invitation is not None:
+                self._accept_invitation(text)
+                self._accept_invitation = None
+        elif kind in STATES:
             self._states[member.rank] = STATES.index(kind)
             if self._waits_for == STATES.index("ready") and self._is_first("ready"):
                 self._since = time.monotonic()
@@ -161,12 +216,25 @@ class Hub:
         if self.has_failed:
             return
         if is_cause and (self._own.job or not self._own.number):
-            self._end(text)
+            self._end_everywhere(text)
         elif self._suspected is None:
             self._suspected = (time.monotonic() + _CAUSE, text)
 
+    def _end_everywhere(self, text: str) -> None:
+        """End all hosts. The exchange says whose failure was the first, if it answers soon."""
+        if self._exchange is None or (self._is_asked and self._is_overdue()):
+            self._end(text)
+        elif not self._is_asked:
+            self._is_asked = True
+            self._suspected = (time.monotonic() + _CAUSE, text)
+            self._exchange.tell(hosts.FAILED, text)
+
+    def _is_overdue(self) -> bool:
+        return self._suspected is not None and time.monotonic() >= self._suspected[0]
+
     def _end(self, text: str) -> None:
         self._ended = time.monotonic()
+        self.failure = text
         self._before_end()
         if text:
             say(text)

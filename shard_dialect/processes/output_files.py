@@ -76,6 +76,43 @@ class Output:
         tell(WRITES)
 
 
+@dataclass(frozen=True, slots=True)
+class OutputFolder:
+    """The folder at `path`, for one file a rank. It is made when the first one is written."""
+
+    path: str
+
+    def check(self, reads: Iterable[str]) -> None:
+        """Raise `ShardError` if a file in it is one of `reads`, or it cannot be a folder."""
+        named = list(reads)
+        folder = Path(os.path.realpath(self.path))
+        for other in named:
+            if _is_same(self.path, other):
+                raise ShardError(f"'{self.path}' would be read and written over")
+        try:
+            if not folder.exists():
+                folder.parent.stat()
+                return
+            for each in folder.iterdir():  # which must be a folder
+                if each.name.startswith("rank"):
+                    Output(str(each)).check(named)
+        except OSError as error:
+            raise cannot("write", self.path, error) from None
+
+    def replace(self, rank: int, write: Callable[[BinaryIO], object]) -> None:
+        """Write the new file of a rank, and only then replace the old one. Raises `ShardError`."""
+        try:
+            os.makedirs(self.path, exist_ok=True)
+        except OSError as error:
+            raise cannot("write", self.path, error) from None
+        Output(file_of(self.path, rank)).replace(write)
+
+
+def file_of(folder: str, rank: int) -> str:
+    """The file of a rank."""
+    return os.path.join(folder, f"rank{rank}.npz")
+
+
 def _is_same(path: str, other: str) -> bool:
     """Whether two paths name one file, which may have several names, or not exist yet."""
     if os.path.realpath(path) == os.path.realpath(other):

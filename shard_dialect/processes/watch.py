@@ -16,10 +16,12 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from shard_dialect.errors import flush, say, shown
-from shard_dialect.processes import jobs
+from shard_dialect.processes import hosts, jobs
 from shard_dialect.processes.exit_messages import message_of
 from shard_dialect.processes.launchers import Rank, end_job, ends_by_itself
 from shard_dialect.processes.report_killed_watch import Guard
@@ -37,11 +39,13 @@ from shard_dialect.processes.supervise import (
 )
 
 _ALONE = Rank(0, 1)
-_STATE, _FAILED, _LOST = "!state", "!failed", "!lost"
+_STATE, _FAILED, _LOST, _INVITED = "!state", "!failed", "!lost", "!invited"
 """The kinds of messages that the child sends, besides what it is doing."""
 _TICK = 0.1
 _LINGER = 5.0
 _UNANSWERED = "nobody answers for {:.0f} s where the ranks of this job meet"
+_invitation = ""
+"""In the child of rank 0: to where the watches of several hosts meet."""
 
 
 def state(name: str) -> None:
@@ -52,6 +56,15 @@ def state(name: str) -> None:
 def fail(text: str, *, is_lost: bool = False) -> None:
     """In the child: report that it has failed, or that it has lost another rank, which failed."""
     tell(_LOST if is_lost else _FAILED, text)
+
+
+def meet_hosts(share: Callable[[Sequence[str]], list[str]]) -> None:
+    """In each child of a job on several hosts, once they have joined: let its watch meet theirs.
+
+    `share` gives every rank the messages of all.
+    """
+    for invitation in filter(None, share([_invitation])):
+        tell(_INVITED, invitation)
 
 
 def end(text: str) -> NoReturn:
@@ -88,25 +101,40 @@ def watched(rank: Rank | None, timeout: float = math.inf) -> None:
     flush()
     job = rank.job if rank else ""
     guard = Guard(job, jobs.killed(rank.number) if rank else "error: the program was killed")
+    door = _door(rank)
     read, write = os.pipe()
     parent = os.getpid()
     child = os.fork()
     if child == 0:
         os.close(read)
         guard.close()
+        if door is not None:
+            door.close()
         end_with(parent)
         listened(write)
         return
     os.close(write)
     status = 1
     try:
-        status = _Watch(child, read, rank, guard, timeout).run()
+        status = _Watch(child, read, rank, guard, timeout, door).run()
     except Exception as error:
         say(message_of(error))
     finally:
         guard.left()
         flush()
         os._exit(status)
+
+
+def _door(rank: Rank | None) -> hosts.Door | None:
+    """Where the hosts of a job of several meet, on that of rank 0; `None` if it cannot be there."""
+    global _invitation
+    if rank is None or rank.number or rank.is_all_here:
+        return None
+    with suppress(OSError):
+        door = hosts.Door()
+        _invitation = str(door.invitation)
+        return door
+    return None
 
 
 class _Watch:
@@ -117,6 +145,7 @@ class _Watch:
         rank: Rank | None,
         guard: Guard,
         timeout: float,
+        door: hosts.Door | None,
     ) -> None:
         self._child = child
         self._pipe = pipe
@@ -128,6 +157,8 @@ class _Watch:
         self._is_greeted = False
         self._launcher = os.getppid()
         self._selector = selectors.DefaultSelector()
+        self._door = door
+        self._exchange: hosts.Exchange | None = None
         self._hub: jobs.Hub | None = None
         self._hub_rank = self._rank.number
         self._doing = ("", "its start")
@@ -151,6 +182,8 @@ class _Watch:
         self._handle_signals()
         os.set_blocking(self._pipe, False)
         self._selector.register(self._pipe, selectors.EVENT_READ, self._listen)
+        if self._door is not None:
+            self._exchange = hosts.Exchange(self._selector, self._door, self._rank)
         try:
             self._link = self._meet()
         except jobs.NoMeetingError as error:
@@ -165,14 +198,28 @@ class _Watch:
             self._attend()
         self._selector.unregister(self._link)
         self._link.close()
-        while self._hub is not None and not self._hub.is_over:
-            self._wait()
+        self._wait_for_others()
         if self._hub is not None and self._hub.has_failed:
             self._end()
             end_job()
         elif self._is_ended and not ends_by_itself():
             time.sleep(_LINGER)  # leaving before the hub asks would count as another failure
         return 1 if self._is_ended else 0
+
+    def _wait_for_others(self) -> None:
+        """Wait for the watches that this one connects."""
+        while self._hub is not None and not self._hub.is_over:
+            self._wait()
+        if self._hub is not None:
+            self._hub.leave()
+        if self._exchange is None:
+            return
+        if self._is_ended:
+            failure = self._hub.failure if self._hub is not None else ""
+            self._exchange.fail(failure or "error: the host of rank 0 has failed")
+        while not self._exchange.is_over:
+            self._wait()
+        self._exchange.leave()
 
     def _wait(self) -> None:
         for key, _ in self._selector.select(_TICK):
@@ -247,6 +294,8 @@ class _Watch:
             first, second = heard(line)
             if first == WRITES:
                 self._partial = second
+            elif first == _INVITED:
+                self._say(jobs.INVITED, second)
             elif first == _STATE:
                 self._is_done = second == "done"
                 self._say(second)

@@ -1,7 +1,8 @@
-"""Arrays: random inputs, and `.npz` files."""
+"""Arrays: random inputs, and `.npz` and `.safetensors` files."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,6 +11,9 @@ from shard_dialect.codegen.array_types import SUB_BYTE_DTYPES, Array, TensorType
 from shard_dialect.errors import ShardError, cannot
 from shard_dialect.model.sharding import Shape
 from shard_dialect.processes.output_files import Output
+from shard_dialect.runtime.mapped_files import map_member, map_safetensors
+
+SAFETENSORS = ".safetensors"
 
 
 def random_inputs(types: Sequence[TensorType], seed: int) -> list[Array]:
@@ -33,29 +37,42 @@ def random_inputs(types: Sequence[TensorType], seed: int) -> list[Array]:
 
 
 def shapes_in(path: str) -> dict[str, Shape]:
-    """The shapes of a `.npz` file's arrays."""
-    return {name: array.shape for name, array in _arrays(path).items()}
+    """The shapes of a file's arrays."""
+    return {name: array.shape for name, array in arrays_in(path).items()}
 
 
 def load_inputs(path: str, types: Sequence[TensorType]) -> list[Array]:
-    """The arrays `arg0`, `arg1`, ... of a `.npz` file; raise unless their types are `types`."""
-    arrays = _arrays(path)
+    """The arrays `arg0`, `arg1`, ... of a file; raise unless their types are `types`.
+
+    Large ones are mapped, if the file allows, so that who uses a part holds no more.
+    """
+    arrays = arrays_in(path)
     names = [f"arg{index}" for index in range(len(types))]
     if sorted(arrays) != sorted(names):
         names_found = ", ".join(sorted(arrays)) or "none"
         raise ShardError(f"'{path}' holds {names_found}; expected {', '.join(names) or 'none'}")
-    for name, type_ in zip(names, types, strict=True):
-        _check_type(path, name, arrays[name], type_)
     return [
-        np.asarray(arrays[name].view(type_.dtype), order="C")
-        for name, type_ in zip(names, types, strict=True)
+        checked(path, name, arrays[name], type_) for name, type_ in zip(names, types, strict=True)
     ]
 
 
-def _arrays(path: str) -> dict[str, Array]:
+def checked(path: str, name: str, array: Array, type_: TensorType) -> Array:
+    """An array of a file, as a tensor of this type; raise `ShardError` unless it is one."""
+    _check_type(path, name, array, type_)
+    return np.asarray(array.view(type_.dtype), order="C")
+
+
+def arrays_in(path: str) -> dict[str, Array]:
+    """The arrays of a file by name, mapped or read. Raises `ShardError`."""
     try:
+        if path.endswith(SAFETENSORS):
+            return map_safetensors(path)
         with open(path, "rb") as stream, np.load(stream) as file:
-            return {name: _read(path, file, name) for name in file.files}
+            mapped = _mapped(path)
+            return {
+                name: mapped[name] if name in mapped else _read(path, file, name)
+                for name in file.files
+            }
     except OSError as error:
         raise cannot("read", path, error) from None
     except (ShardError, MemoryError):
@@ -64,6 +81,16 @@ def _arrays(path: str) -> dict[str, Array]:
         is_unknown = isinstance(error, NotImplementedError | RuntimeError)
         reason = f": {error}" if is_unknown else ""
         raise ShardError(f"cannot read '{path}': it is no .npz file of arrays{reason}") from None
+
+
+def _mapped(path: str) -> dict[str, Array]:
+    with zipfile.ZipFile(path) as file, open(path, "rb") as stream:
+        found = {
+            member.filename.removesuffix(".npy"): map_member(stream, path, member)
+            for member in file.infolist()
+            if member.filename.endswith(".npy")
+        }
+    return {name: array for name, array in found.items() if array is not None}
 
 
 def _read(path: str, file: Mapping[str, Array], name: str) -> Array:

@@ -20,6 +20,7 @@ from shard_dialect.passes.specialize.known_shapes import written
 from shard_dialect.passes.specialize.propagate_shapes import has_open_sizes
 from shard_dialect.passes.specialize.specialize import Specialize
 from shard_dialect.runtime.array_files import shapes_in
+from shard_dialect.runtime.shard_files import is_folder
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Sizes:
         may_be_open = isinstance(text, bytes) or "?" in text
         if not may_be_open and not self.shapes and not self.grid:
             return ""
-        shapes = sorted(shapes_in(self.inputs).items()) if self.inputs and not self.shapes else ()
+        has_shapes = self.inputs and not self.shapes and not is_folder(self.inputs)
+        shapes = sorted(shapes_in(self.inputs).items()) if has_shapes else ()
         return repr((self.shapes, self.grid, shapes, self.devices))
 
     def apply_to(self, module: ir.Module, entry: str) -> None:
@@ -59,7 +61,7 @@ class Sizes:
         is_open = [isinstance(e, ir.RankedTensorType) and not e.has_static_shape for e in types]
         if not any(is_open):
             return ""
-        if not self.inputs:
+        if not self.inputs or is_folder(self.inputs):
             number = is_open.index(True)
             raise error_at(
                 handle.location,

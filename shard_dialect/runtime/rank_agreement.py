@@ -24,7 +24,10 @@ from shard_dialect.ir.bindings import provider
 from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.model.point_to_point import Receive, Send
+from shard_dialect.runtime.array_files import SAFETENSORS
 from shard_dialect.runtime.communicators.world import World
+from shard_dialect.runtime.mapped_files import safetensors_header
+from shard_dialect.runtime.shard_files import is_folder
 
 PROGRAM = "the program"
 _DISTRIBUTIONS = {"torch_mlir": "torch-mlir", "mlir": "mlir-python-bindings"}
@@ -63,8 +66,16 @@ def digest_of(source: Source) -> str:
 
 
 def digest_of_inputs(path: str) -> str:
-    """The digest of the arrays in a `.npz` file, without dates. Raises `ShardError`."""
+    """The digest of the arrays in a `.npz` file, without dates. Raises `ShardError`.
+
+    Of other files, which no rank is to read as a whole, their names, shapes and types; nothing of a
+    folder, in which each rank has its own.
+    """
+    if is_folder(path):
+        return "one file a rank"
     try:
+        if path.endswith(SAFETENSORS):
+            return digest(safetensors_header(path))
         with zipfile.ZipFile(path) as file:
             names = sorted(file.namelist())
             return digest(*(f"{name} {_content(file.open(name))}" for name in names))

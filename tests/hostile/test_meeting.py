@@ -70,8 +70,8 @@ def test_one_that_does_not_listen(environment: dict[str, str]) -> None:
 
 def test_one_that_does_not_listen_without_a_bound(environment: dict[str, str]) -> None:
     short = (
-        "from shard_dialect import run; from shard_dialect.processes import jobs; "
-        "jobs.MEET = 1.0; raise SystemExit(run.main())"
+        "from shard_dialect.run import main; from shard_dialect.processes import jobs; "
+        "jobs.MEET = 1.0; raise SystemExit(main())"
     )
     program = Path(environment["TORCHELASTIC_RUN_ID"]) / "in.mlir"
     command = [sys.executable, "-c", short, str(program), "--backend=torch"]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from shard_dialect.processes.launchers import MPICH, OPEN_MPI, TORCHRUN, Launcher
+from shard_dialect.processes.launchers import MPICH, OPEN_MPI, SLURM, TORCHRUN, Launcher
 
 if TYPE_CHECKING:
     from shard_dialect.runtime.communicators.world import Launched
 
 BACKENDS: Mapping[str, Sequence[Launcher]] = {
     "devices": (),
-    "mpi": (OPEN_MPI, MPICH),
-    "mpi4py": (OPEN_MPI, MPICH),
+    "mpi": (OPEN_MPI, MPICH, SLURM),
+    "mpi4py": (OPEN_MPI, MPICH, SLURM),
     "torch": (TORCHRUN,),
     "xla": (),
 }

@@ -1,0 +1,273 @@
+"""The hosts of a job meet at an exchange, so that a failure on one of them ends all.
+
+    host of rank 0               another host
+    watch 0: exchange <--------- hub              each host has a hub (`jobs.py`), which connects
+       ^---- hub                                  to the exchange in the watch of rank 0
+
+The first hub that has a failure tells the exchange, which tells all. The exchange invites the hubs:
+where it listens, and a token that each must know (`host_links.py`). torchrun's store takes the
+invitation before the ranks import anything (`torch_store.py`); else they share it once they have
+joined each other. So a stranger needs what a stranger to the ranks themselves would need.
+
+A hub that cannot reach the exchange is alone, and its launcher ends its host, or does not.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from secrets import token_hex
+
+from shard_dialect.processes.host_links import TALK, HostLink, admit, enter
+from shard_dialect.processes.launchers import Rank
+from shard_dialect.processes.torch_store import TorchStore
+
+FAILED, SAY, END, DONE, OVER = "failed", "say", "end", "done", "over"
+"""A hub tells of a failure, or that its ranks are done; the exchange answers the hub whose failure
+was the first that it is to say it, and the others that they end; or tells all that it leaves."""
+_FIND = 60.0
+"""The seconds in which the invitation is expected in the store."""
+_GOODBYE = 2.0
+_STRANGERS = 64
+"""The most connections that are being introduced at once."""
+_SIOCGIFADDR = 0x8915
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """Where the exchange listens, and the token.
+
+    >>> str(Invitation("c0ffee", 4000, ("10.0.0.1",)))
+    'c0ffee 4000 10.0.0.1'
+    >>> Invitation.read("c0ffee 4000 10.0.0.1").addresses
+    ('10.0.0.1',)
+    """
+
+    token: str
+    port: int
+    addresses: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join((self.token, str(self.port), *self.addresses))
+
+    @classmethod
+    def read(cls, text: str) -> Invitation:
+        """From its text; raises `ValueError` for another text."""
+        token, port, *addresses = text.split()
+        return cls(token, int(port), tuple(addresses))
+
+
+class Door:
+    """The listener of the exchange, made before the watch forks, so that the rank can invite."""
+
+    def __init__(self) -> None:
+        both = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        self.listener = socket.create_server(
+            ("", 0), family=family, backlog=_STRANGERS, dualstack_ipv6=both
+        )
+        port = self.listener.getsockname()[1]
+        self.invitation = Invitation(token_hex(32), port, tuple(_own_addresses()))
+
+    def close(self) -> None:
+        """Close it in a process that is not to listen."""
+        self.listener.close()
+
+
+class _Arrivals:
+    """Connections that threads have made, handed to the thread of `selector`."""
+
+    def __init__(
+        self, selector: selectors.BaseSelector, receive: Callable[[HostLink], None]
+    ) -> None:
+        woken, self._wake = os.pipe()
+        self._links: deque[HostLink] = deque()
+
+        def hand_over() -> None:
+            os.read(woken, 1)
+            receive(self._links.popleft())
+
+        selector.register(woken, selectors.EVENT_READ, hand_over)
+
+    def add(self, link: HostLink) -> None:
+        self._links.append(link)
+        os.write(self._wake, b"+")
+
+
+class Exchange:
+    """In the watch of rank 0: passes the first failure of a hub to all the others."""
+
+    def __init__(self, selector: selectors.BaseSelector, door: Door, rank: Rank) -> None:
+        self._selector = selector
+        self._rank = rank
+        self._ranks_met = 0
+        self._links: list[HostLink] = []
+        self._done: list[HostLink] = []
+        self._failure: tuple[float, str] | None = None
+        self._token = door.invitation.token
+        self._arrivals = _Arrivals(selector, self._add)
+        self._free = threading.Semaphore(_STRANGERS)
+        _in_thread(lambda: self._listen(door.listener))
+        if rank.store:
+            _in_thread(lambda: _publish(door.invitation, rank))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all hubs have left, or need not be waited for; those on their way hear an end."""
+        if self._failure is None:
+            return not self._links
+        is_late = time.monotonic() - self._failure[0] > _GOODBYE
+        return is_late or (not self._links and self._ranks_met >= self._rank.size)
+
+    def leave(self) -> None:
+        """Tell hubs that have come late that there is nobody to wait for."""
+        for link in self._links:
+            link.tell(OVER)
+
+    def fail(self, text: str) -> None:
+        """End all hosts, unless they end already."""
+        self._fail(text, None)
+
+    def _listen(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                link, _ = listener.accept()
+            except OSError:
+                return
+            self._free.acquire()
+            _in_thread(partial(self._introduce, link))
+
+    def _introduce(self, link: socket.socket) -> None:
+        try:
+            if admitted := admit(link, self._token):
+                self._arrivals.add(admitted)
+        finally:
+            self._free.release()
+
+    def _add(self, link: HostLink) -> None:
+        self._links.append(link)
+        self._ranks_met += int(link.name.partition(" ")[2])
+        self._selector.register(link.socket, selectors.EVENT_READ, lambda: self._hear(link))
+        if self._failure:
+            link.tell(END, self._failure[1])
+
+    def _hear(self, link: HostLink) -> None:
+        try:
+            lines = link.hear()
+        except OSError:
+            lines = None
+            self._fail(f"error: the host of rank {link.name.split()[0]} does not answer", link)
+        for kind, text in lines or ():
+            if kind == FAILED:
+                self._fail(text, link)
+            elif kind == DONE:
+                self._done.append(link)
+        if lines is None:
+            self._links.remove(link)
+            self._selector.unregister(link.socket)
+            link.close()
+            if link not in self._done:
+                self._fail(f"error: rank {link.name.split()[0]} was killed", link)
+
+    def _fail(self, text: str, reporter: HostLink | None) -> None:
+        if self._failure is None:
+            self._failure = (time.monotonic(), text)
+            for link in self._links:
+                link.tell(SAY if link is reporter else END, text)
+
+
+def seek(
+    selector: selectors.BaseSelector, rank: Rank, found: Callable[[HostLink], None]
+) -> Callable[[str], None]:
+    """Let a hub look for the exchange; `found` gets the connection, in the selector's thread.
+
+    Returns a function that takes the text of an invitation, for ranks whose launcher has no store.
+    """
+    arrivals = _Arrivals(selector, found)
+
+    def accept(text: str) -> None:
+        with suppress(ValueError):
+            invitation = Invitation.read(text)
+            master = rank.store.rpartition(":")[0]
+            for address in dict.fromkeys([*invitation.addresses, *filter(None, [master])]):
+                if link := _call(address, invitation, f"{rank.number} {rank.here}"):
+                    arrivals.add(link)
+                    return
+
+    def accept_from_store() -> None:
+        if text := _published(rank):
+            accept(text)
+
+    if rank.store:
+        _in_thread(accept_from_store)
+    return lambda text: _in_thread(lambda: accept(text))
+
+
+def _call(address: str, invitation: Invitation, name: str) -> HostLink | None:
+    with suppress(OSError):
+        link = socket.create_connection((address, invitation.port), timeout=TALK / 2)
+        return enter(link, invitation.token, name)
+    return None
+
+
+def _key(rank: Rank) -> str:
+    return f"shard_dialect/hosts/{rank.job}"
+
+
+def _publish(invitation: Invitation, rank: Rank) -> None:
+    def put(store: TorchStore) -> str:
+        own = store.own_address
+        addresses = dict.fromkeys([own, *invitation.addresses])
+        store.set(_key(rank), str(Invitation(invitation.token, invitation.port, tuple(addresses))))
+        return own
+
+    _until(put, rank.store)
+
+
+def _published(rank: Rank) -> str | None:
+    return _until(lambda store: store.get(_key(rank)), rank.store)
+
+
+def _until(ask: Callable[[TorchStore], str | None], address: str) -> str | None:
+    """Ask the store until it answers; it may not be there yet."""
+    deadline = time.monotonic() + _FIND
+    while time.monotonic() < deadline:
+        with suppress(OSError, ValueError):
+            store = TorchStore(address)
+            try:
+                while time.monotonic() < deadline:
+                    if answer := ask(store):
+                        return answer
+                    time.sleep(0.1)
+            finally:
+                store.close()
+        time.sleep(0.3)
+    return None
+
+
+def _own_addresses() -> list[str]:
+    """The addresses of this machine's interfaces, those that only itself can use last."""
+    found = []
+    with suppress(OSError, ImportError):
+        import fcntl
+
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            for _, name in socket.if_nameindex():
+                with suppress(OSError):  # it has no address
+                    request = struct.pack("256s", name.encode()[:15])
+                    answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, request)
+                    found.append(socket.inet_ntoa(answer[20:24]))
+    return sorted(found, key=lambda address: address.startswith("127."))
+
+
+def _in_thread(work: Callable[[], object]) -> None:
+    threading.Thread(target=work, daemon=True).start()
