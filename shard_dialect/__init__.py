@@ -73,7 +73,7 @@ __all__ = [
 ]
 
 
-_DOORS = ("jax",)
+_DOORS = ("jax", "torch")
 """Packages for the users of other frameworks, imported on first use."""
 
 
