@@ -19,6 +19,7 @@ from shard_dialect.model import Grid
 from shard_dialect.torch.graph.export_graph import export, hooked
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.import_graph import marks_of, stablehlo_text
+from shard_dialect.torch.graph.split_merged_dims import split_merged_dims
 from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.plans.marked_values import Mark, Marker
 from shard_dialect.torch.plans.mesh_dimensions import grid_of
@@ -79,6 +80,7 @@ def lower_module(
     with make_context():
         found = Source.of(text, type(module).__name__).parse()
     with found.context, ir.Location.unknown():
+        split_merged_dims(found.operation)
         _annotate(found.operation, placed, marker.marks)
     return LoweredModule(found, flat, grid)
 

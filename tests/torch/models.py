@@ -36,7 +36,7 @@ def ids(*shape: int) -> Any:
 
 
 LLAMA: Mapping[str, Any] = {
-    "model.embed_tokens": RowwiseParallel(),
+    "model.embed_tokens": RowwiseParallel(input_layouts=R),
     "model.layers.*.self_attn.[qkv]_proj": ColwiseParallel(),
     "model.layers.*.self_attn.o_proj": RowwiseParallel(),
     "model.layers.*.mlp.gate_proj": ColwiseParallel(),
@@ -66,12 +66,13 @@ def llama_by_sequence() -> Model:
     """Norms on shards of the sequence."""
     model = llama()
     rowwise = RowwiseParallel(output_layouts=Shard(1))
+    embedding = RowwiseParallel(input_layouts=R, output_layouts=Shard(1))
     gather = {"desired_input_layouts": R, "input_layouts": Shard(1)}
     names = {"input_kwarg_layouts": {"hidden_states": Shard(1)}}
     attention = PrepareModuleInput(**names, desired_input_kwarg_layouts={"hidden_states": R})
     tp = {
         **LLAMA,
-        "model.embed_tokens": rowwise,
+        "model.embed_tokens": embedding,
         "model.layers.*.input_layernorm": SequenceParallel(),
         "model.layers.*.post_attention_layernorm": SequenceParallel(),
         "model.layers.*.self_attn": attention,

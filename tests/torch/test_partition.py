@@ -164,3 +164,22 @@ def test_an_op_that_stablehlo_lacks_is_refused_where_it_stands() -> None:
 
     with pytest.raises(ShardError, match=r"test_partition\.py:\d+:\d+: error: "):
         sd.torch.partition(Odd(), (X,), {"x": [R, R]}, MESH)
+
+
+class Writes(torch.nn.Module):  # type: ignore[misc]
+    def forward(self, x: Any) -> Any:
+        y = torch.zeros_like(x)
+        y[:, 2:] = x[:, 2:] * 2
+        return y[:, ::3].sum() + y[:, 1].sum() + y.square().sum()
+
+
+def test_slices_are_written_and_differentiated() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(8, 8), Writes())
+    step = sd.torch.partition(
+        module, (X,), {"input": BATCH, "tp": fully_shard}, MESH, loss=lambda found: found
+    )
+    value, gradients = step(X)
+    expected = module(X)
+    expected.backward()
+    torch.testing.assert_close(value, expected.detach())
+    assert_close(gradients, {name: each.grad for name, each in module.named_parameters()})

@@ -49,6 +49,7 @@ def export(flat: FlatModule) -> Any:
     except Exception as error:  # any that the user's module, or torch for it, ends with
         raise ShardError(f"torch.export cannot trace the module: {first_line_of(error)}") from error
     _refuse_random(program)
+    _end_inside(program)
     return program
 
 
@@ -78,6 +79,18 @@ def _refuse_random(program: Any) -> None:
             )
 
 
+def _end_inside(program: Any) -> None:
+    """Let slices end with the tensor: of those written to, the importer lists all indices."""
+    aten = torch.ops.aten
+    first = {aten.slice.Tensor: 1, aten.slice_scatter.default: 2}
+    for node in program.graph.nodes:
+        at = first.get(node.target)
+        if at is None or len(node.args) <= at + 2 or not isinstance(node.args[at + 2], int):
+            continue
+        size = node.args[0].meta["val"].shape[node.args[at]]
+        node.args = (*node.args[: at + 2], min(node.args[at + 2], size), *node.args[at + 3 :])
+
+
 def _drops_nothing(node: Any) -> bool:
     """Whether it is a dropout of probability 0, or one that is not training."""
     name = str(node.target)
@@ -93,7 +106,37 @@ def _location(node: Any) -> str | None:
 def _decompositions() -> dict[Any, Any]:
     """Those of derivatives, many of which the importer does not know."""
     table = torch._decomp.decomposition_table
-    return {op: each for op, each in table.items() if "backward" in str(op)}
+    aten = torch.ops.aten
+    return {
+        **{op: each for op, each in table.items() if "backward" in str(op)},
+        aten.slice_backward.default: _slice_backward,
+        aten.select_backward.default: _select_backward,
+    }
+
+
+def _slice_backward(
+    gradient: Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int
+) -> Tensor:
+    """Padding; torch's own writes into zeros, which is a scatter."""
+    size, dim = sizes[dim], dim % len(sizes)
+    begin, stop, _ = slice(start, end, step).indices(size)
+    if step > 1:
+        spread = gradient.unsqueeze(dim + 1)
+        spread = torch.constant_pad_nd(spread, _padding(spread.dim(), dim + 1, 0, step - 1))
+        gradient = spread.flatten(dim, dim + 1).narrow(dim, 0, stop - begin)
+    return torch.constant_pad_nd(gradient, _padding(len(sizes), dim, begin, size - stop))
+
+
+def _select_backward(gradient: Tensor, sizes: Sequence[int], dim: int, index: int) -> Tensor:
+    size, dim = sizes[dim], dim % len(sizes)
+    before = index % size
+    padding = _padding(len(sizes), dim, before, size - before - 1)
+    return torch.constant_pad_nd(gradient.unsqueeze(dim), padding)
+
+
+def _padding(rank: int, dim: int, low: int, high: int) -> list[int]:
+    """As torch wants it: of the last dimension first."""
+    return [0, 0] * (rank - 1 - dim) + [low, high]
 
 
 @contextmanager
