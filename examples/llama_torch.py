@@ -30,7 +30,6 @@ config = LlamaConfig(
 model = LlamaForCausalLM(config).eval()
 tokens = torch.randint(0, 128, (8, 16))
 batch = {"input_ids": tokens, "labels": tokens}
-
 if "RANK" in os.environ:
     dist.init_process_group("gloo")
     mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))

@@ -1,7 +1,5 @@
 """`sd.torch.partition` beside the module itself, on devices of this process."""
 
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +14,6 @@ from shard_dialect.errors import ShardError
 from tests.torch.models import BATCH, MODELS, R, assert_close, make
 
 MESH = sd.Grid("mesh", (2, 4), ("dp", "tp"))
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """torch's own warnings about itself are not ours."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.mark.parametrize("name", MODELS)

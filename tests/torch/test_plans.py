@@ -1,7 +1,5 @@
 """What plans say, in the module that `sd.torch.lower` makes."""
 
-import warnings
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -24,13 +22,6 @@ from shard_dialect.errors import ShardError
 MESH = sd.Grid("mesh", (2, 4), ("dp", "tp"))
 X = torch.zeros(4, 8)
 R = Replicate()
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 class Layers(torch.nn.Module):  # type: ignore[misc]

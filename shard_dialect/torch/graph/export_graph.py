@@ -6,6 +6,7 @@ A mark is an op that returns its operand. It becomes the annotation of that valu
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -39,15 +40,23 @@ def export(flat: FlatModule) -> Any:
         with FakeTensorMode():
             examples = [_without_data(each) for each in examples]
     try:
-        if flat.loss is not None:  # torch.export itself traces no call of autograd
-            traced = make_fx(flat, _decompositions(), tracing_mode="fake")(*examples)
-            program = torch.export.export(traced, tuple(examples))
-        else:
-            program = torch.export.export(_Forward(flat), tuple(examples))
+        return _checked(_exported(flat, examples))
     except ShardError:
         raise
     except Exception as error:  # any that the user's module, or torch for it, ends with
         raise ShardError(f"torch.export cannot trace the module: {first_line_of(error)}") from error
+
+
+def _exported(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of itself
+        if flat.loss is not None:  # torch.export itself traces no call of autograd
+            traced = make_fx(flat, _decompositions(), tracing_mode="fake")(*examples)
+            return torch.export.export(traced, tuple(examples))
+        return torch.export.export(_Forward(flat), tuple(examples))
+
+
+def _checked(program: Any) -> Any:
     _refuse_random(program)
     _end_inside(program)
     return program

@@ -11,6 +11,7 @@ until the ops of torch are gone, and then a `stablehlo.custom_call`:
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import Any
 
 from shard_dialect.errors import ShardError, first_line_of
@@ -36,9 +37,11 @@ def stablehlo_text(program: Any, entry: str) -> str:
     """
     if provider != _IMPORTER:
         raise ShardError(f"sd.torch needs the bindings of torch-mlir, not those of {provider}")
-    importer = importlib.import_module(f"{_IMPORTER}.fx")
     try:
-        module = importer.export_and_import(program, output_type="raw", func_name=entry)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of itself
+            importer = importlib.import_module(f"{_IMPORTER}.fx")
+            module = importer.export_and_import(program, output_type="raw", func_name=entry)
     except Exception as error:  # the importer's are of many classes
         raise ShardError(f"torch-mlir cannot read the graph: {first_line_of(error)}") from error
     with module.context, ir.Location.unknown():
