@@ -69,7 +69,7 @@ class RankTensors:
         whole = each.global_type.shape
         bounds = zip(self.slices(each), whole, strict=True)
         sizes = [len(range(*part.indices(size))) for part, size in bounds]
-        own = array[tuple(map(slice, sizes))].reshape(sizes)  # without dimensions, a number
+        own = array[tuple(map(slice, sizes))] if sizes else array  # not a number
         return self._of_local(like(own, torch.empty(0)), each)
 
     def _of_local(self, own: Tensor, each: Boundary) -> Tensor:
