@@ -75,7 +75,7 @@ __all__ = [
 ]
 
 
-_MODULES = ("jax", "run")
+_MODULES = ("jax", "run", "torch")
 """Imported on first use: packages for the users of other frameworks, and the program `run`, whose
 module can be called as the function, since a package has one attribute of a name."""
 

@@ -137,9 +137,15 @@ class CompiledProgram:
     def _drawn(self, seed: int) -> list[Array]:
         return random_inputs([each.global_type for each in self.program.arguments], seed)
 
-    def _run(self, inputs: Sequence[Array]) -> list[list[Array]]:
-        shards = [self.program.scatter(inputs, rank) for rank in self.world.ranks]
+    def run_shards(self, shards: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        """The shards of the results, for those of the arguments, of each device of this process.
+
+        Shards have the local shapes of `program`: where a sharding is uneven, they are padded.
+        """
         return self.world.run(self._executable, shards)
+
+    def _run(self, inputs: Sequence[Array]) -> list[list[Array]]:
+        return self.run_shards([self.program.scatter(inputs, rank) for rank in self.world.ranks])
 
 
 def _checked(number: int, argument: Any, type_: TensorType) -> Array:

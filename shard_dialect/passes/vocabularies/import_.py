@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
+from shard_dialect.ir.building.build import create
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.verify import check_agreement
 from shard_dialect.ir.walk import walk
@@ -25,6 +26,7 @@ from shard_dialect.passes.vocabularies.import_shard import import_shard
 
 _COMPOSITE = "stablehlo.composite"
 """An op that a backend may execute as a unit; `import` replaces it by its decomposition."""
+_DYNAMIC_IOTA = "stablehlo.dynamic_iota"
 _FROM_COMPOSITES = "builtin.module(func.func(stablehlo-legalize-composite-to-call))"
 
 
@@ -51,8 +53,23 @@ def import_annotations(module: ir.Operation) -> set[str]:
             ops = walk(module)
     names = {op.name for op in ops}  # `import_mesh` drops some of them
     import_mesh(module)
+    if _DYNAMIC_IOTA in names:
+        _make_iotas(module)
+        names = names - {_DYNAMIC_IOTA} | {op.name for op in walk(module)}
     if _COMPOSITE in names:  # last: the pass erases annotations without uses
         know_stablehlo_passes()
         PassManager.parse(_FROM_COMPOSITES).run(module)
         names = names - {_COMPOSITE} | {"func.call"}
     return names
+
+
+def _make_iotas(module: ir.Operation) -> None:
+    """Replace each `dynamic_iota` of a known type, as torch-mlir writes them, by an `iota`."""
+    for op in walk(module):
+        if op.name != _DYNAMIC_IOTA or not op.results[0].type.has_static_shape:
+            continue
+        attributes = {name: op.attributes[name] for name in op.attributes}
+        with ir.InsertionPoint(op), op.location:
+            iota = create("stablehlo.iota", [op.results[0].type], [], attributes)
+        op.results[0].replace_all_uses_with(iota.results[0])
+        op.erase()

@@ -38,24 +38,28 @@ _FOREVER = timedelta(days=365)
 
 
 class TorchWorld(Launched):
-    """The processes that `torchrun` started."""
+    """The processes that `torchrun` started; in the user's process group, if there is one."""
 
     name = "torch"
     all_make_groups = True
 
     def __init__(self) -> None:
-        if "RANK" not in os.environ:
+        self._was_joined = dist.is_initialized()  # by the user, who also leaves
+        if "RANK" not in os.environ and not self._was_joined:
             raise ShardError(
                 "the torch backend needs a launcher: "
                 "torchrun --nproc-per-node=N -m shard_dialect.run ..."
             )
         local = int(os.environ.get("LOCAL_RANK", "0"))
         has_gpu = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        if self._was_joined:
+            has_gpu = "nccl" in dist.get_backend()
         self._device = torch.device("cuda", local) if has_gpu else torch.device("cpu")
         if has_gpu:
             torch.cuda.set_device(local)  # objects are exchanged on the current one
         try:
-            dist.init_process_group("nccl" if has_gpu else "gloo", timeout=_TIMEOUT)
+            if not self._was_joined:
+                dist.init_process_group("nccl" if has_gpu else "gloo", timeout=_TIMEOUT)
             self._all = dist.new_group(timeout=_FOREVER)
         except (RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[0]
@@ -91,7 +95,8 @@ class TorchWorld(Launched):
     def close(self) -> None:
         """As `Launched.close`."""
         dist.barrier(self._all)  # another rank may still be receiving what this one has sent
-        dist.destroy_process_group()
+        if not self._was_joined:
+            dist.destroy_process_group()
 
     def abort(self) -> NoReturn:
         """As `Launched.abort`."""

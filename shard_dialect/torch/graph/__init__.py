@@ -1,0 +1,1 @@
+"""From a torch module to StableHLO: as a function of tensors, as torch's graph, as MLIR."""

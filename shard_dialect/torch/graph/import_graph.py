@@ -1,0 +1,113 @@
+"""torch's graph as StableHLO, by torch-mlir's importer.
+
+The importer's own pipeline accepts no op that it does not know. So a mark is a call of a function
+until the ops of torch are gone, and then a `stablehlo.custom_call`:
+
+    torch.operator "torch.shard_dialect.mark"(%x, %int3)
+    func.call @shard_dialect.mark.3(%x)
+    stablehlo.custom_call @shard_dialect.mark.3(%x)
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
+from shard_dialect.errors import ShardError, first_line_of
+from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, provider
+from shard_dialect.ir.building.build import call, create, declare
+from shard_dialect.ir.diagnostics import from_mlir, reporting
+from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.torch.graph.export_graph import MARK
+
+_IMPORTER = "torch_mlir"
+_CHECK = "torch-verify-stablehlo-backend-contract"
+_TO_TORCH = (
+    "func.func(torch-match-quantized-custom-ops),torchdynamo-export-to-torch-backend-pipeline"
+)
+_TO_STABLEHLO = "builtin.module(torch-backend-to-stablehlo-backend-pipeline)"
+
+
+def stablehlo_text(program: Any, entry: str) -> str:
+    """An `ExportedProgram` as the text of a module, with locations in the user's Python.
+
+    Raises `ShardError`, with such a location, for an op that StableHLO cannot say.
+    """
+    if provider != _IMPORTER:
+        raise ShardError(f"sd.torch needs the bindings of torch-mlir, not those of {provider}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of itself
+            importer = importlib.import_module(f"{_IMPORTER}.fx")
+            module = importer.export_and_import(program, output_type="raw", func_name=entry)
+    except Exception as error:  # the importer's are of many classes
+        raise ShardError(f"torch-mlir cannot read the graph: {first_line_of(error)}") from error
+    with module.context, ir.Location.unknown():
+        importlib.import_module(f"{_IMPORTER}._mlir_libs._stablehlo").register_dialect(
+            module.context, load=True
+        )
+        marks = _calls_of_marks(module.operation)
+        know_stablehlo_passes()
+        convert, check, simplify = str(PassManager.parse(_TO_STABLEHLO)).partition(f",{_CHECK},")
+        _run(module, f"builtin.module({_TO_TORCH})")
+        _run(module, f"{convert.replace('static-shape=false', 'static-shape=true')})")
+        if marks:
+            _custom_calls(module.operation, marks)
+        _run(module, f"builtin.module({check.strip(',')},{simplify}")
+        return str(module.operation.get_asm(enable_debug_info=True))
+
+
+def _run(module: ir.Module, pipeline: str) -> None:
+    with reporting(module.context):
+        try:
+            PassManager.parse(pipeline).run(module.operation)
+        except ir.MLIRError as error:
+            raise from_mlir(error) from None
+
+
+def _calls_of_marks(module: ir.Operation) -> set[str]:
+    """Call a function in the place of each mark; the functions' names."""
+    names: dict[str, ir.Type] = {}
+    for op in walk(module):
+        if op.name != "torch.operator" or op.attributes["name"].value != f"torch.{MARK}":
+            continue
+        operand, number = op.operands
+        type_ = operand.type
+        name = f"{MARK}.{number.owner.attributes['value'].value}"
+        if name not in names:
+            names[name] = type_
+            with ir.InsertionPoint(body(module)), op.location:
+                declare(name, ir.FunctionType.get([type_], [type_]))
+        with ir.InsertionPoint(op), op.location:
+            result = call(name, [operand], [type_]).results[0]
+        op.results[0].replace_all_uses_with(result)
+        op.erase()
+    return set(names)
+
+
+def _custom_calls(module: ir.Operation, names: set[str]) -> None:
+    for op in walk(module):
+        if op.name != "func.call" or op.attributes["callee"].value not in names:
+            continue
+        attributes = {"call_target_name": ir.StringAttr.get(op.attributes["callee"].value)}
+        with ir.InsertionPoint(op), op.location:
+            types = [each.type for each in op.results]
+            new = create("stablehlo.custom_call", types, list(op.operands), attributes)
+        op.results[0].replace_all_uses_with(new.results[0])
+        op.erase()
+    for function in operations(body(module)):
+        if function.name == "func.func" and name_of(function) in names:
+            function.erase()
+
+
+def marks_of(module: ir.Operation) -> list[tuple[int, ir.Operation]]:
+    """The marks that are left in a module, by number."""
+    found = []
+    for function in functions_of(module):
+        for op in operations(body(function)):
+            target = op.attributes.get("call_target_name")
+            if op.name == "stablehlo.custom_call" and target.value.startswith(MARK):
+                found.append((int(target.value.rpartition(".")[2]), op))
+    return found

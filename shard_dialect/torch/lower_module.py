@@ -1,0 +1,127 @@
+"""A torch module as a module in the annotated form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import annotate
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.function import boundary, functions_of, name_of, returns_of, set_boundary
+from shard_dialect.ir.grids import write_grid
+from shard_dialect.ir.mesh.attributes import SHARDING
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.walk import body
+from shard_dialect.model import Grid
+from shard_dialect.torch.graph.export_graph import export, hooked
+from shard_dialect.torch.graph.flat_module import FlatModule
+from shard_dialect.torch.graph.import_graph import marks_of, stablehlo_text
+from shard_dialect.torch.graph.split_merged_dims import split_merged_dims
+from shard_dialect.torch.graph.tensor_trees import Tensor
+from shard_dialect.torch.plans.marked_values import Mark, Marker
+from shard_dialect.torch.plans.mesh_dimensions import grid_of
+from shard_dialect.torch.plans.placed_names import PlacedModule
+from shard_dialect.torch.plans.plan_rules import Plan, rules_of
+
+ENTRY = "main"
+
+
+@dataclass(frozen=True)
+class LoweredModule:
+    """A torch module for arguments of certain shapes, as the function `main` of a module."""
+
+    module: ir.Module
+    flat: FlatModule
+    grid: Grid
+
+
+def lower(
+    module: Any,
+    args: Sequence[Any],
+    plan: Plan,
+    mesh: Any,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    loss: Callable[..., Tensor] | None = None,
+    targets: Sequence[Any] = (),
+) -> ir.Module:
+    """Return a `torch.nn.Module` in the annotated form, for arguments of these shapes.
+
+    The arguments of `main` are parameters, buffers and then `args` and `kwargs`, and their
+    locations are their names. `plan` says how they are placed on `mesh`, a `DeviceMesh` or a grid
+    (docs/torch.md). With `loss`, a function of the module's result and of `targets`, the results
+    are the loss and the gradients of the parameters. Raises `ShardError` for what torch.export or
+    StableHLO cannot say, and for a plan that does not fit.
+    """
+    return lower_module(module, args, kwargs or {}, plan, mesh, loss, targets).module
+
+
+def lower_module(
+    module: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    plan: Plan,
+    mesh: Any,
+    loss: Callable[..., Tensor] | None,
+    targets: Sequence[Any],
+) -> LoweredModule:
+    """As `lower`, with the names of arguments and results."""
+    grid = grid_of(mesh)
+    flat = FlatModule.of(module, args, kwargs, loss, targets)
+    placed = PlacedModule.of(flat, rules_of(plan, grid), grid)
+    marker = Marker(placed)
+    with hooked(list(marker.hooks())):
+        program = export(flat)
+    placed.check_results(flat.result_names)
+    text = stablehlo_text(program, ENTRY)
+    with make_context():
+        found = Source.of(text, type(module).__name__).parse()
+    with found.context, ir.Location.unknown():
+        split_merged_dims(found.operation)
+        _annotate(found.operation, placed, marker.marks)
+    return LoweredModule(found, flat, grid)
+
+
+def _annotate(module: ir.Operation, placed: PlacedModule, marks: Sequence[Mark]) -> None:
+    grid = placed.grid
+    (function,) = (each for each in functions_of(module) if name_of(each) == ENTRY)
+    with ir.InsertionPoint.at_block_begin(body(module)):
+        write_grid(grid)
+    shardings = Shardings({grid.name: grid})
+    given: dict[int, dict[int, Any]] = {}
+    for number, op in marks_of(module):
+        mark = marks[number]
+        value = op.operands[0]
+        if isinstance(value.owner, ir.Block):
+            given.setdefault(ir.BlockArgument(value).arg_number, {}).update(mark.given)
+        with ir.InsertionPoint(op), op.location:
+            new = annotate(value, shardings.write(mark.annotation), as_result=not mark.is_input)
+        op.results[0].replace_all_uses_with(new)
+        op.erase()
+
+    def attributes(key: str, values: Sequence[ir.Value], annotation_of: Any) -> None:
+        entries = boundary(function, key)
+        for number, (entry, value) in enumerate(zip(entries, values, strict=True)):
+            found = annotation_of(number, tuple(value.type.shape))
+            if found is not None:
+                entry[SHARDING] = shardings.write(found)
+        set_boundary(function, key, entries)
+
+    names, results = placed.flat.names, placed.flat.result_names
+    arguments = list(body(function).arguments)
+    for name, argument in zip(names, arguments, strict=True):
+        argument.set_location(ir.Location.name(name, argument.location))
+    attributes(
+        "arg_attrs",
+        arguments,
+        lambda number, shape: placed.annotation(names[number], shape, given.get(number)),
+    )
+    (end,) = returns_of(function)
+    attributes(
+        "res_attrs",
+        list(end.operands),
+        lambda number, shape: placed.result_annotation(results[number], shape),
+    )

@@ -1,0 +1,1 @@
+"""Plans: which placements the tensors of a module have."""
