@@ -15,6 +15,7 @@ import hashlib
 import hmac
 import secrets
 import socket
+import time
 from contextlib import suppress
 
 from shard_dialect.processes.supervise import heard
@@ -101,9 +102,10 @@ def _send(link: socket.socket, line: str) -> None:
 
 
 def _line(link: socket.socket) -> str:
-    """The next line, and nothing of what follows it."""
-    data = b""
+    """The next line, and nothing of what follows it, if all of it comes soon."""
+    data, deadline = b"", time.monotonic() + TALK
     while not data.endswith(b"\n"):
+        link.settimeout(max(0.01, deadline - time.monotonic()))
         part = link.recv(1)
         if not part or len(data) > 512:
             raise OSError("no introduction")

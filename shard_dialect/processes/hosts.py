@@ -70,17 +70,23 @@ class Door:
     """The listener of the exchange, made before the watch forks, so that the rank can invite."""
 
     def __init__(self) -> None:
-        both = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if both else socket.AF_INET
-        self.listener = socket.create_server(
-            ("", 0), family=family, backlog=_STRANGERS, dualstack_ipv6=both
-        )
+        self.listener = _listener()
         port = self.listener.getsockname()[1]
         self.invitation = Invitation(token_hex(32), port, tuple(_own_addresses()))
 
     def close(self) -> None:
         """Close it in a process that is not to listen."""
         self.listener.close()
+
+
+def _listener() -> socket.socket:
+    """Listen on all networks."""
+    if socket.has_dualstack_ipv6():
+        with suppress(OSError):  # the system has no address of that kind
+            return socket.create_server(
+                ("", 0), family=socket.AF_INET6, backlog=_STRANGERS, dualstack_ipv6=True
+            )
+    return socket.create_server(("", 0), backlog=_STRANGERS)
 
 
 class _Arrivals:

@@ -1,9 +1,11 @@
 """Ranks on two hosts: right numbers; and whoever fails, both end soon, with the first error."""
 
+import re
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,14 @@ from shard_dialect.run import main
 if bad == str(rank) and fault == "kill":
     from shard_dialect.runtime.executable import Executable
     Executable.run = killed
+if fault == "sleep":
+    def sleeps(*_):
+        time.sleep(1)
+        mark.touch()
+        time.sleep(600)
+
+    from shard_dialect.runtime.executable import Executable
+    Executable.run = sleeps
 sys.exit(main())
 """
 
@@ -58,9 +68,15 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoHosts]
         yield made
 
 
-def ended(commands: list[list[str]], folder: Path, fault: str) -> list[tuple[int, str, str, float]]:
+def ended(
+    commands: list[list[str]],
+    folder: Path,
+    fault: str,
+    when_marked: Callable[[], object] = lambda: None,
+) -> list[tuple[int, str, str, float]]:
     """Each command's status, output, errors, and the seconds that it took after the fault."""
     mark = folder / "mark"
+    threading.Thread(target=lambda: wait_for(mark) and when_marked(), daemon=True).start()
     children: list[subprocess.Popen[str]] = [
         start_child(each, TEST_FAULT=fault, TEST_MARK=str(mark)) for each in commands
     ]
@@ -76,6 +92,13 @@ def ended(commands: list[list[str]], folder: Path, fault: str) -> list[tuple[int
                 child.terminate()
                 child.communicate(timeout=60)
     return found
+
+
+def wait_for(mark: Path) -> bool:
+    deadline = time.monotonic() + 60
+    while not mark.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return mark.exists()
 
 
 def program(folder: Path) -> tuple[str, ...]:
@@ -120,6 +143,17 @@ def test_a_failure_ends_both(hosts: TwoHosts, launcher: str, fault: str, tmp_pat
         assert errors(said) == [expected], said
         assert status == 1
         assert seconds < SECONDS
+
+
+@pytest.mark.exhaustive
+@needs("torch")
+def test_a_host_that_vanishes(hosts: TwoHosts, tmp_path: Path) -> None:
+    done = ended(hosts.torchrun(*program(tmp_path)), tmp_path, "sleep", hosts.cut)
+    for others, (status, _, said, seconds) in zip(("23", "0"), done, strict=True):
+        (error,) = errors(said)
+        assert re.fullmatch(rf"error: the host of rank [{others}] does not answer", error), said
+        assert status == 1
+        assert seconds < SECONDS + 2  # torchrun takes one to end
 
 
 def test_hosts_do_not_share_sockets(hosts: TwoHosts) -> None:

@@ -66,6 +66,10 @@ class TwoHosts:
     def at(self, host: int, *command: str) -> list[str]:
         return ["ip", "netns", "exec", self.names[host], *command]
 
+    def cut(self) -> None:
+        """Disconnect the hosts."""
+        _ip("-n", self.names[1], "link", "set", "veth0", "down")
+
     def mpiexec(self, *program: str) -> list[list[str]]:
         """The command, on host 0, which starts the ranks on both."""
         mpiexec = str(Path(sys.executable).parent / "mpiexec")

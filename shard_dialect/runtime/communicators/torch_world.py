@@ -63,7 +63,9 @@ class TorchWorld(Launched):
             self._all = dist.new_group(timeout=_FOREVER)
         except (RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[0]
-            raise ShardError(f"cannot join the other torch processes: {reason}") from None
+            raise ShardError(
+                f"cannot join the other torch processes: {reason}{_way_out()}"
+            ) from None
         super().__init__(dist.get_rank(), dist.get_world_size())
 
     def join(self, grid: Grid, axes: Axes) -> _Group:
@@ -102,6 +104,14 @@ class TorchWorld(Launched):
         """As `Launched.abort`."""
         # Destroying the group would wait for peers; torchrun ends them when it sees our status.
         os._exit(1)
+
+
+def _way_out() -> str:
+    """What to do where gloo may have taken a network that other hosts do not reach."""
+    numbers = [os.environ.get(name) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")]
+    if numbers[0] == numbers[1] or "GLOO_SOCKET_IFNAME" in os.environ:
+        return ""
+    return ": name the network that all hosts share, as in GLOO_SOCKET_IFNAME=eth0"
 
 
 class _Group:
