@@ -13,6 +13,8 @@ import shard_dialect as sd
 from shard_dialect.errors import ShardError
 from tests.torch.models import BATCH, MODELS, R, assert_close, make
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 MESH = sd.Grid("mesh", (2, 4), ("dp", "tp"))
 
 

@@ -4,8 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import run_child
 from tests.torch.run_on_ranks import CHECKS
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
 
 
 def test_on_four_ranks() -> None:
