@@ -3,7 +3,7 @@
     python examples/llama_torch.py                          # eight devices in this process
     torchrun --nproc-per-node=4 examples/llama_torch.py     # four ranks, by gloo
 
-Needs `pip install 'shard-dialect[torch]' transformers`.
+Needs `pip install 'shard-dialect[torch]' 'transformers>=4.57'`.
 """
 
 import os
