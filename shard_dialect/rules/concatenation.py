@@ -16,7 +16,7 @@ from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.partitioned_op import PartitionedOp, device_indices
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 
 
 def joined_along(

@@ -17,7 +17,7 @@ from typing import Literal
 from shard_dialect.model import Reduction, ShardingRule, Window, Windows
 from shard_dialect.model.rule import Dims, Role
 from shard_dialect.model.sharding import Shape
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 
 Kind = Reduction | Literal["passed", "need_replication", "permuted"]
 """A passed factor may be split freely, one that needs replication must not be. Nor may a permuted

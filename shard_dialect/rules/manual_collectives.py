@@ -15,7 +15,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.manual_computation import computations_around
 from shard_dialect.ir.reading.spelling import scatter_dim
 from shard_dialect.model import ShardingRule
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 from shard_dialect.rules.stablehlo import data_movement
 from shard_dialect.rules.stablehlo.collective_rules import changing
 

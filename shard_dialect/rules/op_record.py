@@ -16,7 +16,7 @@ from shard_dialect.model import ShardingRule
 from shard_dialect.rules.padding import PaddingFunction
 from shard_dialect.rules.partial_values import PartialFunction
 from shard_dialect.rules.partitioned_op import PartitionFunction
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 
 RuleFunction = Callable[[Query], "ShardingRule | str | None"]
 LoweringFunction = Callable[[ir.Operation], Sequence[ir.Value]]

@@ -34,7 +34,7 @@ from shard_dialect.rules.op_record import LoweringFunction, OpRecord, RuleFuncti
 from shard_dialect.rules.padding import PaddingFunction
 from shard_dialect.rules.partial_values import Numbers, PartialFunction, PartialQuery
 from shard_dialect.rules.partitioned_op import PartitionFunction
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 
 _Registered = TypeVar("_Registered", bound="RuleFunction | str")
 

@@ -15,7 +15,7 @@ from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.materialize.sharding_casts import remove_casts
 from shard_dialect.passes.materialize.type_consistency import check_shardable
-from shard_dialect.passes.optimize.reshard_op import is_used
+from shard_dialect.passes.optimize.change_op_sharding import is_used
 
 
 @dataclass(frozen=True)

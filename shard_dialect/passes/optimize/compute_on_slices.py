@@ -19,9 +19,9 @@ from shard_dialect.ir.mesh.mesh_collectives import read_collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import AllSlice, Sharding
+from shard_dialect.passes.optimize.change_op_sharding import Change, Resharder
 from shard_dialect.passes.optimize.collective_pass import CollectivePass
 from shard_dialect.passes.optimize.op_sharding import OpShardingFinder
-from shard_dialect.passes.optimize.reshard_op import Change, Resharder
 
 
 @dataclass(frozen=True)

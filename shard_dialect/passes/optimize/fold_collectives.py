@@ -17,8 +17,8 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.mesh_collectives import read_collective, write_steps
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
+from shard_dialect.passes.optimize.change_op_sharding import is_only_for, reshard_before
 from shard_dialect.passes.optimize.collective_pass import CollectivePass
-from shard_dialect.passes.optimize.reshard_op import is_only_for, reshard_before
 from shard_dialect.planner import bytes_moved, plan
 
 

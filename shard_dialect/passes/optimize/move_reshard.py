@@ -18,8 +18,8 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Sharding
+from shard_dialect.passes.optimize.change_op_sharding import Change, Resharder, users
 from shard_dialect.passes.optimize.op_sharding import OpSharding, OpShardingFinder
-from shard_dialect.passes.optimize.reshard_op import Change, Resharder, users
 
 LARGEST = 16
 """The largest number of ops in a region."""

@@ -12,8 +12,8 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import operations
+from shard_dialect.passes.optimize.change_op_sharding import users
 from shard_dialect.passes.optimize.collective_pass import CollectivePass
-from shard_dialect.passes.optimize.reshard_op import users
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from shard_dialect.rules.partial_values import (
     takes_maximum,
     takes_minimum,
 )
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 
 
 def elementwise(query: Query) -> ShardingRule | None:

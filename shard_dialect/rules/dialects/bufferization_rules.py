@@ -9,7 +9,7 @@ from __future__ import annotations
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.dialects.arith_math import elementwise, no_factors
 from shard_dialect.rules.op_record import OpRecord
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 
 
 def materialize_in_destination(query: Query) -> ShardingRule | None:

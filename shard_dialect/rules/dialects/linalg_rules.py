@@ -24,7 +24,7 @@ from shard_dialect.model import Reduction, ShardingRule, Window, Windows
 from shard_dialect.model.rule import Dims
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 
 
 def structured(query: Query) -> ShardingRule | None:

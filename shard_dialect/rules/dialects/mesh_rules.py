@@ -6,7 +6,7 @@ from shard_dialect.ir.mesh.attributes import STAGES
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.dialects.arith_math import elementwise
 from shard_dialect.rules.op_record import OpRecord
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 
 
 def passed_on(query: Query) -> ShardingRule | None:

@@ -23,8 +23,8 @@ from shard_dialect.rules.factors import Factors
 from shard_dialect.rules.op_record import OpRecord
 from shard_dialect.rules.partial_values import joins, moves
 from shard_dialect.rules.partitioned_op import PartitionedOp
-from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape_factors import reshaped
+from shard_dialect.rules.rule_query import Query
 from shard_dialect.rules.window_shards import inside, padding_of
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()

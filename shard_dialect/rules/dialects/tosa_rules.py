@@ -24,8 +24,8 @@ from shard_dialect.rules.padding import (
 )
 from shard_dialect.rules.partial_values import adds, chooses, moves, reduces
 from shard_dialect.rules.partitioned_op import PartitionedOp
-from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape_factors import reshaped
+from shard_dialect.rules.rule_query import Query
 
 
 def matmul(rhs: str) -> Callable[[Query], ShardingRule | None]:

@@ -22,7 +22,7 @@ from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.op_record import OpRecord
 from shard_dialect.rules.padding import identities_without_zero_points
 from shard_dialect.rules.partitioned_op import PartitionedOp
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 from shard_dialect.rules.window_shards import WindowDimension, padding_of
 
 

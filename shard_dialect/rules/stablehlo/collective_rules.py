@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 from shard_dialect.rules.stablehlo.attribute_reading import integer
 
 

@@ -17,7 +17,7 @@ from shard_dialect.model import Reduction, ShardingRule, Windows
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.factors import FactorDims, Factors, Kind
 from shard_dialect.rules.partitioned_op import PartitionedOp
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 from shard_dialect.rules.stablehlo.attribute_reading import integer, numbers
 from shard_dialect.rules.stablehlo.combiner import is_additive
 from shard_dialect.rules.stablehlo.window_attributes import windows_of, write_padding

@@ -12,7 +12,7 @@ from functools import partial
 
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 from shard_dialect.rules.stablehlo.data_movement import alike, all_replicated, of_matrices
 
 

@@ -22,8 +22,8 @@ from shard_dialect.model.rule import Role
 from shard_dialect.rules.concatenation import joined_along, partition_joined
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.partitioned_op import PartitionedOp
-from shard_dialect.rules.query import Query
 from shard_dialect.rules.reshape_factors import reshaped
+from shard_dialect.rules.rule_query import Query
 from shard_dialect.rules.stablehlo.attribute_reading import integer, integers
 from shard_dialect.rules.stablehlo.index_arithmetic import broadcast, converted, joined
 from shard_dialect.rules.window_shards import inside, padding_of

@@ -19,7 +19,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors
 from shard_dialect.rules.partitioned_op import PartitionedOp, Shard
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 from shard_dialect.rules.stablehlo.combiner import is_additive
 from shard_dialect.rules.stablehlo.index_arithmetic import (
     clamped,

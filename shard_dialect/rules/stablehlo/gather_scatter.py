@@ -16,7 +16,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 from shard_dialect.rules.stablehlo.attribute_reading import numbers
 from shard_dialect.rules.stablehlo.combiner import combiner, is_additive
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors, Kind
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 from shard_dialect.rules.stablehlo.attribute_reading import integer, integers, numbers
 
 

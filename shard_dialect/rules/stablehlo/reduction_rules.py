@@ -14,7 +14,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.partitioned_op import PartitionedOp
-from shard_dialect.rules.query import Query
+from shard_dialect.rules.rule_query import Query
 from shard_dialect.rules.stablehlo.attribute_reading import integers
 from shard_dialect.rules.stablehlo.combiner import combiner, may_repeat_inits
 from shard_dialect.rules.stablehlo.window_attributes import windows_of, write_padding

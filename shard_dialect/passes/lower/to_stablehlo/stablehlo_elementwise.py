@@ -14,6 +14,7 @@ from math import log
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.lower.to_stablehlo.elementary_formulas import FORMULAS
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     bitcast,
     broadcast,
@@ -28,7 +29,6 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     tensor,
     tensor_type,
 )
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_functions import FORMULAS
 
 Operands = Sequence[ir.Value]
 
