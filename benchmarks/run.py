@@ -1,6 +1,7 @@
 """How fast programs run: ours over XLA, torch and DTensor, one thread a device, in one run.
 
     python -m benchmarks.run [mlp megatron:large ...] [--devices one|grid|both] [--markdown]
+    python -m benchmarks.run --target xla program.mlir ...
 
 Each contender is a process, told in turn to run the program; the ratio is of medians: our time
 over theirs, below 1 where we are faster. On one device it is CPU time, so that what else the
@@ -28,6 +29,7 @@ from typing import IO
 import numpy as np
 from tabulate import tabulate
 
+from benchmarks import xla_target
 from benchmarks.run_programs import Program, chosen
 
 ROOT = Path(__file__).parent.parent
@@ -156,12 +158,21 @@ def measure(program: Program, devices: int, peers: Sequence[str], rounds: int) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("programs", nargs="*", metavar="NAME[:SIZE]", help="by default all")
+    parser.add_argument(
+        "--target",
+        choices=["cpu", "xla"],
+        default="cpu",
+        help="who compiles what we partition: our own code, or XLA, for files of StableHLO",
+    )
     parser.add_argument("--devices", choices=["one", "grid", "both"], default="both")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each contender")
     parser.add_argument("--markdown", action="store_true", help="print a table for documents")
     options = parser.parse_args()
     if importlib.util.find_spec("jax") is None:
         parser.error("the programs are written in JAX, which is not installed")
+    if options.target == "xla":
+        xla_target.show([Path(each) for each in options.programs], options.rounds, options.markdown)
+        return
     programs = chosen(options.programs)
     if not programs:
         parser.error(f"there is no program {' '.join(options.programs)}")

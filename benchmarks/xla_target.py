@@ -1,6 +1,6 @@
 """How fast XLA runs programs that we have partitioned, over those that it has partitioned itself.
 
-    python -m benchmarks.xla_target program.mlir ... [--rounds 15] [--markdown]
+    python -m benchmarks.run --target xla program.mlir ... [--rounds 15] [--markdown]
 
 Programs are StableHLO with Shardy's annotations, as JAX prints them. Both contenders are compiled
 by one XLA, with arguments and results sharded alike, and run in turn in one process; the ratio is
@@ -9,7 +9,6 @@ of the medians of the time on the wall, below 1 where ours is faster. Both must 
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -17,9 +16,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=16")
-
-import jax
 import numpy as np
 from tabulate import tabulate
 
@@ -39,6 +35,9 @@ TOLERANCE = 1e-3
 
 def contenders(path: Path) -> tuple[list[Callable[[], Any]], int]:
     """What runs our partition, and XLA's, once; and the number of devices."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=16")
+    import jax
+
     with make_context(), ir.Location.unknown():
         module = Source.read(str(path)).parse()
         whole = module.operation.get_asm(print_generic_op_form=True)
@@ -92,23 +91,15 @@ def check(path: Path, results: Sequence[Any]) -> None:
             raise RuntimeError(f"{path.name}: the two partitions compute different results")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("programs", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--markdown", action="store_true", help="print a table for documents")
-    options = parser.parse_args()
+def show(paths: Sequence[Path], rounds: int, markdown: bool) -> None:
+    """Print the table for these programs."""
     rows: list[list[object]] = []
-    for path in options.programs:
+    for path in paths:
         runs, devices = contenders(path)
         check(path, [run() for run in runs])
-        ours, theirs = seconds(runs, options.rounds)
+        ours, theirs = seconds(runs, rounds)
         rows.append([path.stem, devices, f"{ours * 1e3:.3f}", f"{ours / theirs:.2f}"])
     middle = median(float(str(row[-1])) for row in rows)
     rows.append(["median", "", "", f"{middle:.2f}"])
     head = ["program", "devices", "our partition, ms", "over XLA's"]
-    print(tabulate(rows, head, tablefmt="github" if options.markdown else "simple"))
-
-
-if __name__ == "__main__":
-    main()
+    print(tabulate(rows, head, tablefmt="github" if markdown else "simple"))
