@@ -23,6 +23,7 @@ BOUNDED_BY_HAND = {
     "tests/rules/interpreted.py",
     "tests/runtime/everywhere.py",
     "tests/runtime/test_failing_ranks.py",
+    "tests/runtime/test_several_hosts.py",
     "tests/cli/test_driver.py",
     "tests/test_shard_maps.py",
 }

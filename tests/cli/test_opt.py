@@ -12,7 +12,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import ShardingRule
 from shard_dialect.passes.framework.pass_table import PASSES, pass_class
 from shard_dialect.passes.framework.pipeline import make_pass, run_pipeline
-from shard_dialect.rules import Query, sharding_rule
+from shard_dialect.rules import Query, op_table
 from tests.conftest import ROOT, Program
 
 EXAMPLE = "examples/mlp_1d.mlir"
@@ -83,7 +83,7 @@ def test_options_of_a_pass_are_its_fields() -> None:
     assert make_pass("materialize", "strict") == pass_class("materialize")(strict=True)
 
 
-def test_a_rule_of_ones_own_is_used() -> None:
+def test_a_rule_of_ones_own_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     text = """
 shard.grid @g(shape = 2)
 func.func @main(%x: tensor<4x8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x8xf32> {
@@ -97,16 +97,14 @@ func.func @main(%x: tensor<4x8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x8xf32> 
         with pytest.warns(match="'builtin.unrealized_conversion_cast' op has no sharding rule"):
             run_pipeline(module, "propagate,materialize")
         assert "mesh.all_gather" in str(module)
+        monkeypatch.setattr(op_table, "RECORDS", dict(op_table.RECORDS))
 
-        @sharding_rule("builtin.unrealized_conversion_cast")
+        @op_table.sharding_rule("builtin.unrealized_conversion_cast")
         def cast(query: Query) -> ShardingRule:
             return ShardingRule.einsum("ij->ij", query.operands, query.results)
 
-        try:
-            module = Source.of(text).parse()
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                run_pipeline(module, "propagate,materialize")
-            assert "mesh.all_gather" not in str(module)
-        finally:
-            sharding_rule("builtin.unrealized_conversion_cast")(lambda _: None)
+        module = Source.of(text).parse()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run_pipeline(module, "propagate,materialize")
+        assert "mesh.all_gather" not in str(module)
