@@ -7,6 +7,8 @@ import pytest
 
 from tests.conftest import run_child
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 EXAMPLE = "examples/llama_torch.py"
 
 
