@@ -22,18 +22,20 @@ def scatter(array: Any, sharding: Sharding | SplitAxes, grid: Grid) -> list[Arra
     past the ends of the tensor the identity of the sharding's `fill`. Raises `ShardError` for a
     sharding that is partial, or that the array cannot have.
     """
-    whole = to_numpy(array)
-    found = sharding_on(grid, sharding, whole.ndim)
+    global_array = to_numpy(array)
+    found = sharding_on(grid, sharding, global_array.ndim)
     _refuse_partial(found)
-    found.check_offsets(whole.shape)
+    found.check_offsets(global_array.shape)
     halos = [found.halo(dim) for dim in range(found.rank)]
-    filled = whole
+    filled = global_array
     if any(map(any, halos)):
-        filled = np.pad(whole, halos, constant_values=_identity(found.fill, whole.dtype))
+        filled = np.pad(
+            global_array, halos, constant_values=_identity(found.fill, global_array.dtype)
+        )
     shards = []
     for rank in range(grid.size):
-        own = found.shard(rank, whole.shape, grid)
-        bounds = [part.indices(size) for part, size in zip(own, whole.shape, strict=True)]
+        own = found.shard(rank, global_array.shape, grid)
+        bounds = [part.indices(size) for part, size in zip(own, global_array.shape, strict=True)]
         grown = tuple(
             slice(start, max(stop, start) + low + high)
             for (start, stop, _), (low, high) in zip(bounds, halos, strict=True)
@@ -55,16 +57,16 @@ def gather(shards: Sequence[Any], sharding: Sharding | SplitAxes, grid: Grid) ->
     halos = [found.halo(dim) for dim in range(found.rank)]
     own = [each[_without(halos, each.shape)] for each in held]
     shape = tuple(_size(own, found, dim, grid) for dim in range(found.rank))
-    whole = np.empty(shape, held[0].dtype)
+    global_array = np.empty(shape, held[0].dtype)
     for rank, each in enumerate(own):
         part = found.shard(rank, shape, grid)
-        if whole[part].shape != each.shape:
+        if global_array[part].shape != each.shape:
             raise ShardError(
                 f"the shard of device {rank} has shape {list(each.shape)}: expected "
-                f"{list(whole[part].shape)}, for a tensor of shape {list(shape)} as {found}"
+                f"{list(global_array[part].shape)}, for a tensor of shape {list(shape)} as {found}"
             )
-        whole[part] = each
-    return whole
+        global_array[part] = each
+    return global_array
 
 
 def _without(halos: Sequence[tuple[int, int]], shape: Shape) -> tuple[slice, ...]:

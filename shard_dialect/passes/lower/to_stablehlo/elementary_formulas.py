@@ -13,9 +13,9 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     compare,
     convert,
-    made,
     number,
     select,
+    stablehlo_op,
 )
 
 
@@ -27,7 +27,7 @@ class _Function:
 
     def __call__(self, name: str, *operands: ir.Value | float) -> ir.Value:
         given = [number(x, self.type) if isinstance(x, (int, float)) else x for x in operands]
-        return made(name, self.type, given)
+        return stablehlo_op(name, self.type, given)
 
     def cathetus(self) -> ir.Value:
         """sqrt(1 - x^2), exact where x is near 1 or -1."""

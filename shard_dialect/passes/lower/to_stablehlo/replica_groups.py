@@ -20,8 +20,8 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     convert,
     dynamic_slice,
     integer,
-    made,
     reshape,
+    stablehlo_op,
     table,
     tensor,
 )
@@ -40,7 +40,7 @@ class DeviceGroups:
         """This device's rank, an `i64` of rank 0."""
         name = "replica_id" if self.devices == "replicas" else "partition_id"
         bits = tensor((), ir.IntegerType.get_unsigned(32))
-        return convert(made(name, bits, []), integer(64))
+        return convert(stablehlo_op(name, bits, []), integer(64))
 
     def of_rank(self, values: Sequence[int]) -> ir.Value:
         """Of `values`, one for each rank, this device's, an `i64` of rank 0."""

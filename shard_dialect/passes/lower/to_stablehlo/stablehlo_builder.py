@@ -72,7 +72,7 @@ def tensor(shape: Sequence[int], element: ir.Type) -> ir.RankedTensorType:
     return ir.RankedTensorType.get(list(shape), element)
 
 
-def made(
+def stablehlo_op(
     name: str,
     type_: ir.Type,
     operands: Sequence[ir.Value],
@@ -100,7 +100,7 @@ def i64s(values: Sequence[int]) -> ir.Attribute:
 
 def constant(value: ir.Attribute) -> ir.Value:
     """The constant of a dense attribute."""
-    return made("constant", value.type, [], {"value": value})
+    return stablehlo_op("constant", value.type, [], {"value": value})
 
 
 def splat(number: ir.Attribute, type_: ir.RankedTensorType) -> ir.Value:
@@ -112,7 +112,7 @@ def number(value: float, type_: ir.RankedTensorType) -> ir.Value:
     """A constant that repeats a Python number."""
     element = type_.element_type
     if isinstance(element, ir.ComplexType):
-        return made("complex", type_, [number(each, _part(type_)) for each in (value, 0)])
+        return stablehlo_op("complex", type_, [number(each, _part(type_)) for each in (value, 0)])
     if isinstance(element, ir.FloatType):
         return splat(ir.FloatAttr.get(element, value), type_)
     return splat(ir.IntegerAttr.get(element, int(value)), type_)
@@ -138,7 +138,7 @@ def reshape(value: ir.Value, shape: Sequence[int]) -> ir.Value:
     """The same elements in another shape."""
     if list(value.type.shape) == list(shape):
         return value
-    return made("reshape", tensor(shape, value.type.element_type), [value])
+    return stablehlo_op("reshape", tensor(shape, value.type.element_type), [value])
 
 
 def broadcast(value: ir.Value, shape: Sequence[int], dims: Sequence[int] = ()) -> ir.Value:
@@ -146,7 +146,7 @@ def broadcast(value: ir.Value, shape: Sequence[int], dims: Sequence[int] = ()) -
     if list(value.type.shape) == list(shape) and list(dims) == list(range(len(shape))):
         return value
     type_ = tensor(shape, value.type.element_type)
-    return made("broadcast_in_dim", type_, [value], {"broadcast_dimensions": i64s(dims)})
+    return stablehlo_op("broadcast_in_dim", type_, [value], {"broadcast_dimensions": i64s(dims)})
 
 
 def transpose(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
@@ -154,33 +154,33 @@ def transpose(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
     if list(permutation) == sorted(permutation):
         return value
     type_ = tensor([value.type.shape[dim] for dim in permutation], value.type.element_type)
-    return made("transpose", type_, [value], {"permutation": i64s(permutation)})
+    return stablehlo_op("transpose", type_, [value], {"permutation": i64s(permutation)})
 
 
 def convert(value: ir.Value, element: ir.Type) -> ir.Value:
     """The elements converted to another type."""
     if value.type.element_type == element:
         return value
-    return made("convert", tensor(value.type.shape, element), [value])
+    return stablehlo_op("convert", tensor(value.type.shape, element), [value])
 
 
 def bitcast(value: ir.Value, element: ir.Type) -> ir.Value:
     """The bits of the elements as another type of the same width."""
     if value.type.element_type == element:
         return value
-    return made("bitcast_convert", tensor(value.type.shape, element), [value])
+    return stablehlo_op("bitcast_convert", tensor(value.type.shape, element), [value])
 
 
 def compare(direction: str, a: ir.Value, b: ir.Value) -> ir.Value:
     """`EQ`, `NE`, `LT`, `LE`, `GT` or `GE`; by the signedness of the type."""
     how = ir.Attribute.parse(f"#stablehlo<comparison_direction {direction}>")
     bits = tensor(a.type.shape, integer(1))
-    return made("compare", bits, [a, b], {"comparison_direction": how})
+    return stablehlo_op("compare", bits, [a, b], {"comparison_direction": how})
 
 
 def select(condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
     """Elements of `yes` where `condition`, of the same shape or of rank 0, holds, else of `no`."""
-    return made("select", yes.type, [condition, yes, no])
+    return stablehlo_op("select", yes.type, [condition, yes, no])
 
 
 def slice_(
@@ -198,7 +198,7 @@ def slice_(
         "limit_indices": i64s(limits),
         "strides": i64s(strides),
     }
-    return made("slice", tensor(sizes, value.type.element_type), [value], bounds)
+    return stablehlo_op("slice", tensor(sizes, value.type.element_type), [value], bounds)
 
 
 def slice_along(value: ir.Value, dim: int, start: int, size: int) -> ir.Value:
@@ -211,12 +211,12 @@ def slice_along(value: ir.Value, dim: int, start: int, size: int) -> ir.Value:
 def dynamic_slice(value: ir.Value, starts: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
     """A slice at offsets that are computed, `i64`s of rank 0."""
     type_ = tensor(sizes, value.type.element_type)
-    return made("dynamic_slice", type_, [value, *starts], {"slice_sizes": i64s(sizes)})
+    return stablehlo_op("dynamic_slice", type_, [value, *starts], {"slice_sizes": i64s(sizes)})
 
 
 def dynamic_update(value: ir.Value, update: ir.Value, starts: Sequence[ir.Value]) -> ir.Value:
     """`value` with `update` written over it at these offsets."""
-    return made("dynamic_update_slice", value.type, [value, update, *starts])
+    return stablehlo_op("dynamic_update_slice", value.type, [value, update, *starts])
 
 
 def concatenate(values: Sequence[ir.Value], dim: int) -> ir.Value:
@@ -226,12 +226,12 @@ def concatenate(values: Sequence[ir.Value], dim: int) -> ir.Value:
     shape = list(values[0].type.shape)
     shape[dim] = sum(each.type.shape[dim] for each in values)
     type_ = tensor(shape, values[0].type.element_type)
-    return made("concatenate", type_, values, {"dimension": i64(dim)})
+    return stablehlo_op("concatenate", type_, values, {"dimension": i64(dim)})
 
 
 def iota(shape: Sequence[int], dim: int) -> ir.Value:
     """Indices along `dim`, as `i64`."""
-    return made("iota", tensor(shape, integer(64)), [], {"iota_dimension": i64(dim)})
+    return stablehlo_op("iota", tensor(shape, integer(64)), [], {"iota_dimension": i64(dim)})
 
 
 def pad(
@@ -251,7 +251,7 @@ def pad(
         "edge_padding_high": i64s(high),
         "interior_padding": i64s(interior),
     }
-    return made("pad", tensor(shape, value.type.element_type), [value, content], sizes)
+    return stablehlo_op("pad", tensor(shape, value.type.element_type), [value, content], sizes)
 
 
 def elements_at(value: ir.Value, indices: Sequence[ir.Value]) -> ir.Value:
@@ -271,14 +271,14 @@ def elements_at(value: ir.Value, indices: Sequence[ir.Value]) -> ir.Value:
     )
     attributes = {"dimension_numbers": dims, "slice_sizes": i64s([1] * rank)}
     type_ = tensor(shape, value.type.element_type)
-    return made("gather", type_, [value, concatenate(columns, len(shape))], attributes)
+    return stablehlo_op("gather", type_, [value, concatenate(columns, len(shape))], attributes)
 
 
 def reduce(value: ir.Value, kind: str, identity: ir.Value, dims: Sequence[int]) -> ir.Value:
     """Join the elements along `dims` by `stablehlo.<kind>`; `identity` is of rank 0."""
     shape = [size for dim, size in enumerate(value.type.shape) if dim not in dims]
     type_ = tensor(shape, value.type.element_type)
-    result = made("reduce", type_, [value, identity], {"dimensions": i64s(dims)}, 1)
+    result = stablehlo_op("reduce", type_, [value, identity], {"dimensions": i64s(dims)}, 1)
     fill_combiner(result.owner, kind, value.type.element_type)
     return result
 
@@ -288,4 +288,4 @@ def fill_combiner(op: ir.Operation, kind: str, element: ir.Type) -> None:
     one = tensor((), element)
     block = op.regions[0].blocks.append(one, one, arg_locs=[op.location] * 2)
     with ir.InsertionPoint(block), op.location:
-        ends([made(kind, one, list(block.arguments))])
+        ends([stablehlo_op(kind, one, list(block.arguments))])

@@ -44,12 +44,12 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     fill_combiner,
     i64,
     index,
-    made,
     number,
     reduce,
     reshape,
     select,
     slice_along,
+    stablehlo_op,
     table,
     tensor,
 )
@@ -94,7 +94,7 @@ def _all_gather(
         **groups.attributes(grid, step.axes),
         **groups.global_ids(),
     }
-    return made("all_gather", type_, [operand], attributes)
+    return stablehlo_op("all_gather", type_, [operand], attributes)
 
 
 def _all_reduce(
@@ -108,7 +108,7 @@ def _all_reduce(
     if kind in _BITWISE:
         return _gathered_and_reduced(groups, step, grid, value, kind)
     attributes = groups.attributes(grid, step.axes) | groups.global_ids()
-    result = made("all_reduce", type_, [value], attributes, 1)
+    result = stablehlo_op("all_reduce", type_, [value], attributes, 1)
     fill_combiner(result.owner, kind, type_.element_type)
     return _averaged(result, step.reduction, grid.axes_size(step.axes))
 
@@ -116,7 +116,7 @@ def _all_reduce(
 def _averaged(value: ir.Value, reduction: Reduction, count: int) -> ir.Value:
     if reduction != "average":
         return value
-    return made("divide", value.type, [value, number(count, value.type)])
+    return stablehlo_op("divide", value.type, [value, number(count, value.type)])
 
 
 def _gathered_and_reduced(
@@ -150,7 +150,7 @@ def _reduce_scatter(
         **groups.global_ids(),
     }
     value = convert(operand, type_.element_type)
-    result = made("reduce_scatter", type_, [value], attributes, 1)
+    result = stablehlo_op("reduce_scatter", type_, [value], attributes, 1)
     fill_combiner(result.owner, kind, type_.element_type)
     return _averaged(result, step.reduction, grid.axes_size(step.axes))
 
@@ -168,7 +168,7 @@ def _all_to_all(
         "split_count": i64(grid.axes_size(step.axes)),
         **groups.attributes(grid, step.axes),
     }
-    return made("all_to_all", type_, [operand], attributes)
+    return stablehlo_op("all_to_all", type_, [operand], attributes)
 
 
 def _all_slice(
@@ -191,7 +191,7 @@ def _permuted(
     """Send from the first device of each pair to the second; others get zeros."""
     listed = list(pairs)
     sources = {"source_target_pairs": table(listed, [len(listed), 2]), **groups.channel()}
-    return made("collective_permute", operand.type, [operand], sources)
+    return stablehlo_op("collective_permute", operand.type, [operand], sources)
 
 
 def _permute(

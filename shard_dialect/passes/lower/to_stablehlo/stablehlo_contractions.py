@@ -16,9 +16,9 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     convert,
     i64,
     i64s,
-    made,
     reshape,
     slice_along,
+    stablehlo_op,
     tensor,
     transpose,
 )
@@ -36,7 +36,7 @@ def contraction(op: ir.Operation) -> ir.Value | None:
     if result_dims is None or sorted(result_dims) != loops.kept:
         return None
     result = _product(loops, result_dims) or _convolution(loops, result_dims)
-    return None if result is None else made("add", result.type, [loops.inits[0], result])
+    return None if result is None else stablehlo_op("add", result.type, [loops.inits[0], result])
 
 
 def _multiplies_and_adds(op: ir.Operation) -> bool:
@@ -95,7 +95,7 @@ def _product(loops: Loops, of_c: Sequence[int]) -> ir.Value | None:
     text = ", ".join(f"{name} = {dims}" for name, dims in listed.items())
     dims = {"dot_dimension_numbers": ir.Attribute.parse(f"#stablehlo.dot<{text}>")}
     type_ = tensor([loops.sizes[loop] for loop in order], loops.inits[0].type.element_type)
-    result = made("dot_general", type_, _factors(loops), dims | _precision())
+    result = stablehlo_op("dot_general", type_, _factors(loops), dims | _precision())
     return transpose(result, [order.index(loop) for loop in of_c])
 
 
@@ -156,7 +156,7 @@ def _convolution(loops: Loops, of_c: Sequence[int]) -> ir.Value | None:
         "batch_group_count": i64(1),
     }
     image = _cropped(image, windows, out, kernels)
-    result = made("convolution", type_, [image, weights], attributes | _precision())
+    result = stablehlo_op("convolution", type_, [image, weights], attributes | _precision())
     order = [*batch, *spatial, *group, *outer]
     result = reshape(result, [loops.sizes[each] for each in order])
     return transpose(result, [order.index(each) for each in of_c])

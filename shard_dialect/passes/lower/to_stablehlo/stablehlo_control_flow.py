@@ -19,9 +19,9 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     ends,
     index,
     integer,
-    made,
     number,
     select,
+    stablehlo_op,
     tensor,
     tensor_of,
     tensor_type,
@@ -65,7 +65,7 @@ def _for(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
         values = _filled(body, op.regions[0].blocks[0], list(body.arguments), convert)
         with ir.InsertionPoint(body):
             counter = body.arguments[0]
-            ends([made("add", counter.type, [counter, step]), *values])
+            ends([stablehlo_op("add", counter.type, [counter, step]), *values])
     return list(loop.results)[1:]
 
 

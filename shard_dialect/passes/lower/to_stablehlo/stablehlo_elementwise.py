@@ -22,10 +22,10 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     constant,
     convert,
     integer,
-    made,
     number,
     select,
     splat,
+    stablehlo_op,
     tensor,
     tensor_type,
 )
@@ -49,7 +49,7 @@ def elementwise(op: ir.Operation, operands: Operands) -> ir.Value:
     ]
     element = tensor_type(op.results[0].type).element_type
     if op.name in _SAME:
-        return made(_SAME[op.name], tensor(shape, element), operands)
+        return stablehlo_op(_SAME[op.name], tensor(shape, element), operands)
     return _TABLE[op.name](op, operands, element)
 
 
@@ -71,7 +71,7 @@ def complex_constant_of(op: ir.Operation) -> ir.Value:
     element = op.results[0].type.element_type
     parts = [constant(ir.DenseElementsAttr.get([each], tensor((), element)))
              for each in op.attributes["value"]]  # fmt: skip
-    return made("complex", tensor((), op.results[0].type), parts)
+    return stablehlo_op("complex", tensor((), op.results[0].type), parts)
 
 
 _SAME = {
@@ -150,7 +150,7 @@ def _unsigned(value: ir.Value) -> ir.Value:
 def _on_unsigned(name: str) -> Callable[..., ir.Value]:
     def convert_op(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
         given = [_unsigned(each) for each in operands]
-        return bitcast(made(name, given[0].type, given), element)
+        return bitcast(stablehlo_op(name, given[0].type, given), element)
 
     return convert_op
 
@@ -160,8 +160,10 @@ def _signed_order(name: str) -> Callable[..., ir.Value]:
 
     def convert_op(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
         if element.width == 1:
-            return made({"maximum": "and", "minimum": "or"}[name], operands[0].type, operands)
-        return made(name, operands[0].type, operands)
+            return stablehlo_op(
+                {"maximum": "and", "minimum": "or"}[name], operands[0].type, operands
+            )
+        return stablehlo_op(name, operands[0].type, operands)
 
     return convert_op
 
@@ -175,7 +177,7 @@ def _from_signed(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Va
     (value,) = operands
     result = convert(value, element)
     is_bit = str(value.type.element_type) == "i1"
-    return made("negate", result.type, [result]) if is_bit else result
+    return stablehlo_op("negate", result.type, [result]) if is_bit else result
 
 
 def _from_unsigned(_: ir.Operation | None, operands: Operands, element: ir.Type) -> ir.Value:
@@ -195,16 +197,16 @@ def _truncated(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Valu
     """To a bit: the lowest; StableHLO's conversion asks whether any is set."""
     (value,) = operands
     if element.width == 1:
-        value = made("and", value.type, [value, number(1, value.type)])
+        value = stablehlo_op("and", value.type, [value, number(1, value.type)])
     return convert(value, element)
 
 
 def _not(value: ir.Value) -> ir.Value:
-    return made("not", value.type, [value])
+    return stablehlo_op("not", value.type, [value])
 
 
 def _either(a: ir.Value, b: ir.Value) -> ir.Value:
-    return made("or", a.type, [a, b])
+    return stablehlo_op("or", a.type, [a, b])
 
 
 def _is_nan(value: ir.Value) -> ir.Value:
@@ -257,7 +259,7 @@ def _number_order(name: str) -> Callable[..., ir.Value]:
 
     def convert_op(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
         a, b = operands
-        joined = made(name, a.type, [a, b])
+        joined = stablehlo_op(name, a.type, [a, b])
         return select(_is_nan(a), b, select(_is_nan(b), a, joined))
 
     return convert_op
@@ -266,45 +268,45 @@ def _number_order(name: str) -> Callable[..., ir.Value]:
 def _scaled_log(base: float) -> Callable[..., ir.Value]:
     def convert_op(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
         (value,) = operands
-        natural = made("log", value.type, [value])
-        return made("divide", value.type, [natural, number(log(base), value.type)])
+        natural = stablehlo_op("log", value.type, [value])
+        return stablehlo_op("divide", value.type, [natural, number(log(base), value.type)])
 
     return convert_op
 
 
 def _power_of_two(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     (value,) = operands
-    return made("power", value.type, [number(2, value.type), value])
+    return stablehlo_op("power", value.type, [number(2, value.type), value])
 
 
 def _integer_power(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     value, exponent = operands
-    return made("power", value.type, [value, convert(exponent, element)])
+    return stablehlo_op("power", value.type, [value, convert(exponent, element)])
 
 
 def _toward_zero(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     (value,) = operands
     is_negative = compare("LT", value, number(0, value.type))
-    up, down = (made(name, value.type, [value]) for name in ("ceil", "floor"))
+    up, down = (stablehlo_op(name, value.type, [value]) for name in ("ceil", "floor"))
     return select(is_negative, up, down)
 
 
 def _multiply_add(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     a, b, c = operands
-    return made("add", a.type, [made("multiply", a.type, [a, b]), c])
+    return stablehlo_op("add", a.type, [stablehlo_op("multiply", a.type, [a, b]), c])
 
 
 def _copied_sign(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     magnitude, sign = operands
     bits = integer(element.width)
     is_negative = compare("LT", bitcast(sign, bits), number(0, tensor(sign.type.shape, bits)))
-    positive = made("abs", magnitude.type, [magnitude])
-    return select(is_negative, made("negate", positive.type, [positive]), positive)
+    positive = stablehlo_op("abs", magnitude.type, [magnitude])
+    return select(is_negative, stablehlo_op("negate", positive.type, [positive]), positive)
 
 
 def _is_infinite(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     (value,) = operands
-    return compare("EQ", made("abs", value.type, [value]), number(float("inf"), value.type))
+    return compare("EQ", stablehlo_op("abs", value.type, [value]), number(float("inf"), value.type))
 
 
 def _rounded_quotient(rounds_up: bool) -> Callable[..., ir.Value]:
@@ -313,12 +315,12 @@ def _rounded_quotient(rounds_up: bool) -> Callable[..., ir.Value]:
     def convert_op(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
         a, b = operands
         zero = number(0, a.type)
-        quotient, rest = (made(name, a.type, [a, b]) for name in ("divide", "remainder"))
-        signs = made("xor", a.type, [rest, b])
+        quotient, rest = (stablehlo_op(name, a.type, [a, b]) for name in ("divide", "remainder"))
+        signs = stablehlo_op("xor", a.type, [rest, b])
         direction, step = ("GE", 1) if rounds_up else ("LT", -1)
         inexact = compare("NE", rest, zero)
-        moves = made("and", inexact.type, [inexact, compare(direction, signs, zero)])
-        moved = made("add", a.type, [quotient, number(step, a.type)])
+        moves = stablehlo_op("and", inexact.type, [inexact, compare(direction, signs, zero)])
+        moved = stablehlo_op("add", a.type, [quotient, number(step, a.type)])
         return select(moves, moved, quotient)
 
     return convert_op
@@ -326,14 +328,14 @@ def _rounded_quotient(rounds_up: bool) -> Callable[..., ir.Value]:
 
 def _clamped(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     value, low, high = operands
-    return made("clamp", value.type, [low, value, high])
+    return stablehlo_op("clamp", value.type, [low, value, high])
 
 
 def _conjugate(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     (value,) = operands
     part = tensor(value.type.shape, value.type.element_type.element_type)
-    real, imaginary = (made(name, part, [value]) for name in ("real", "imag"))
-    return made("complex", value.type, [real, made("negate", part, [imaginary])])
+    real, imaginary = (stablehlo_op(name, part, [value]) for name in ("real", "imag"))
+    return stablehlo_op("complex", value.type, [real, stablehlo_op("negate", part, [imaginary])])
 
 
 def _complex_equality(direction: str) -> Callable[..., ir.Value]:
@@ -342,9 +344,9 @@ def _complex_equality(direction: str) -> Callable[..., ir.Value]:
 
 def _ceil_quotient(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     a, b = map(_unsigned, operands)
-    quotient, rest = (made(name, a.type, [a, b]) for name in ("divide", "remainder"))
+    quotient, rest = (stablehlo_op(name, a.type, [a, b]) for name in ("divide", "remainder"))
     more = convert(compare("NE", rest, number(0, a.type)), a.type.element_type)
-    return bitcast(made("add", a.type, [quotient, more]), element)
+    return bitcast(stablehlo_op("add", a.type, [quotient, more]), element)
 
 
 def two_results(op: ir.Operation, operands: Operands) -> list[ir.Value]:
@@ -353,12 +355,12 @@ def two_results(op: ir.Operation, operands: Operands) -> list[ir.Value]:
 
 
 def _sum_and_carry(a: ir.Value, b: ir.Value) -> list[ir.Value]:
-    total = made("add", a.type, [a, b])
+    total = stablehlo_op("add", a.type, [a, b])
     return [total, compare("LT", _unsigned(total), _unsigned(a))]
 
 
 def _difference_and_borrow(a: ir.Value, b: ir.Value) -> list[ir.Value]:
-    return [made("subtract", a.type, [a, b]), compare("LT", _unsigned(a), _unsigned(b))]
+    return [stablehlo_op("subtract", a.type, [a, b]), compare("LT", _unsigned(a), _unsigned(b))]
 
 
 def _halves_of_product(a: ir.Value, b: ir.Value, extend: Callable[..., ir.Value]) -> list[ir.Value]:
@@ -368,9 +370,9 @@ def _halves_of_product(a: ir.Value, b: ir.Value, extend: Callable[..., ir.Value]
         raise ShardError(f"a product of {element} in two halves cannot be written as StableHLO")
     wide = integer(2 * element.width)
     factors = [extend(each, wide) for each in (a, b)]
-    product = made("multiply", factors[0].type, factors)
+    product = stablehlo_op("multiply", factors[0].type, factors)
     shifted = [product, number(element.width, product.type)]
-    high = made("shift_right_logical", product.type, shifted)
+    high = stablehlo_op("shift_right_logical", product.type, shifted)
     return [convert(product, element), convert(high, element)]
 
 
@@ -381,7 +383,7 @@ TWO_RESULTS: dict[str, Callable[..., list[ir.Value]]] = {
         a, b, lambda value, wide: _from_unsigned(None, [value], wide)
     ),
     "arith.subui_extended": _difference_and_borrow,
-    "math.sincos": lambda x: [made(name, x.type, [x]) for name in ("sine", "cosine")],
+    "math.sincos": lambda x: [stablehlo_op(name, x.type, [x]) for name in ("sine", "cosine")],
 }
 """The elementwise ops with two results."""
 
@@ -408,7 +410,7 @@ _TABLE: dict[str, Callable[[ir.Operation, Operands, ir.Type], ir.Value]] = {
     "arith.minui": _on_unsigned("minimum"),
     "arith.remui": _on_unsigned("remainder"),
     "arith.shli": _on_unsigned("shift_left"),
-    "arith.shrsi": lambda _, operands, __: made(
+    "arith.shrsi": lambda _, operands, __: stablehlo_op(
         "shift_right_arithmetic", operands[0].type, operands
     ),
     "arith.shrui": _on_unsigned("shift_right_logical"),
@@ -424,7 +426,7 @@ _TABLE: dict[str, Callable[[ir.Operation, Operands, ir.Type], ir.Value]] = {
     "math.exp2": _power_of_two,
     "math.fma": _multiply_add,
     "math.fpowi": _integer_power,
-    "math.ipowi": lambda _, operands, __: made("power", operands[0].type, operands),
+    "math.ipowi": lambda _, operands, __: stablehlo_op("power", operands[0].type, operands),
     "math.isinf": _is_infinite,
     "math.isnan": lambda _, operands, __: _is_nan(operands[0]),
     "math.log10": _scaled_log(10),

@@ -29,11 +29,11 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     ends,
     index,
     iota,
-    made,
     number,
     pad,
     reduce,
     reshape,
+    stablehlo_op,
     tensor,
     tensor_of,
     tensors_of,
@@ -232,7 +232,9 @@ def evaluated(expression: ir.AffineExpr, sizes: Sequence[int]) -> ir.Value:
     for kind, name in _AFFINE.items():
         if isinstance(expression, kind):
             pair = expression
-            return made(name, type_, [evaluated(each, sizes) for each in (pair.lhs, pair.rhs)])
+            return stablehlo_op(
+                name, type_, [evaluated(each, sizes) for each in (pair.lhs, pair.rhs)]
+            )
     raise ShardError(f"a linalg op that reads at {expression} cannot be lowered")
 
 
@@ -271,7 +273,7 @@ def _reduced(
     start = identity(reduction, tensor((), elements.type.element_type))
     result = reduce(elements, kind, start, loops.reduced)
     result = transpose(result, [loops.kept.index(loop) for loop in dims])
-    return made(kind, init.type, [init, result])
+    return stablehlo_op(kind, init.type, [init, result])
 
 
 def _in_turn(loops: Loops, of_inits: Sequence[Sequence[int]]) -> list[ir.Value]:
@@ -310,7 +312,7 @@ def _in_turn(loops: Loops, of_inits: Sequence[Sequence[int]]) -> list[ir.Value]:
 
         run_body(loops.body, values, iterations)
         results = [_value(values, each) for each in operations(loops.body)[-1].operands]
-        following = made("add", count_.type, [count_, index(1)])
+        following = stablehlo_op("add", count_.type, [count_, index(1)])
         ends([following, *(broadcast_to(each, shape) for each in results)])
     _, *found = loop.results
     return [
@@ -324,8 +326,8 @@ def _coordinates(loops: Loops, position: ir.Value) -> dict[int, ir.Value]:
     found = {}
     for loop in reversed(loops.reduced):
         size = index(loops.sizes[loop])
-        found[loop] = made("remainder", position.type, [position, size])
-        position = made("divide", position.type, [position, size])
+        found[loop] = stablehlo_op("remainder", position.type, [position, size])
+        position = stablehlo_op("divide", position.type, [position, size])
     return found
 
 
