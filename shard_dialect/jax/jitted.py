@@ -132,17 +132,15 @@ class Jitted:
 
     def lower(self, *arguments: Any, **keywords: Any) -> ir.Module:
         """Return the function as a module in the annotated form, for arguments of these shapes."""
-        return self._lowered(arguments, keywords, self._given).module
+        return self._lowered(arguments, keywords).module
 
     def compiled(self, *arguments: Any, **keywords: Any) -> Any:
         """Return JAX's compiled function, with XLA's text of it, its memory and its cost."""
         return self._partitioned.lower(*arguments, **keywords).compile()
 
-    def _lowered(
-        self, arguments: Sequence[Any], keywords: Mapping[str, Any], shardings: Mapping[str, Any]
-    ) -> LoweredFunction:
+    def _lowered(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> LoweredFunction:
         jax = jax_of_user()
-        jitted = jax.jit(self._function, keep_unused=True, **shardings, **self._options)
+        jitted = jax.jit(self._function, keep_unused=True, **self._given, **self._options)
         return lower_function(jitted, arguments, keywords)
 
     def _partition(self, *arguments: Any, **keywords: Any) -> Any:
@@ -151,15 +149,15 @@ class Jitted:
         tracers = jax.tree.leaves((arguments, keywords))
         tracers = [each for each in tracers if isinstance(each, jax.core.Tracer)]
         shapes, named = jax.tree.map(_shape_of, (arguments, keywords))
-        lowered = self._lowered(shapes, named, self._given)
+        lowered = self._lowered(shapes, named)
         if not _has_mesh(lowered.module):
             return self._function(*arguments, **keywords)
-        partitioned = PartitionedFunction.of(lowered.module, self._mesh_of(tracers))
+        partitioned = PartitionedFunction.of(lowered.module, self._mesh_to_run_on())
         results = partitioned([_bits_of(each) for each in tracers])
         types, tree = jax.tree.flatten(lowered.results)
         return jax.tree.unflatten(tree, list(map(_of_bits, results, types)))
 
-    def _mesh_of(self, arguments: Sequence[Any]) -> Any:
+    def _mesh_to_run_on(self) -> Any:
         """The mesh with the devices to run on."""
         jax = jax_of_user()
         if self._mesh is not None:

@@ -51,6 +51,7 @@ from shard_dialect.passes.lower.mpi.native_mpi import give_bodies
 from shard_dialect.passes.lower.separate_buffers import separate_buffers
 from shard_dialect.passes.lower.signless import drop_signs
 from shard_dialect.passes.lower.to_stablehlo.to_stablehlo import to_stablehlo
+from shard_dialect.passes.lower.upstream_conversions import branches_to_scf, tosa_to_linalg
 from shard_dialect.passes.lower.wide_accumulation import accumulate_wide
 from shard_dialect.passes.schedule.collective_blocks import collectives_kept
 from shard_dialect.passes.specialize.device_positions import to_arithmetic
@@ -59,15 +60,8 @@ _FROM_STABLEHLO = (
     "builtin.module(stablehlo-legalize-to-linalg,"
     "func.func(canonicalize,empty-tensor-to-alloc-tensor,cse))"
 )
-# Deallocation supports structured regions only. Unreachable blocks cannot be lifted to them.
-_FROM_BRANCHES = "builtin.module(func.func(canonicalize,lift-cf-to-scf))"
-_TO_LINALG = (
-    "builtin.module("
-    "func.func(tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
-    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor),"
-    # Before anything merges them (`separate_buffers`).
-    "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg))"
-)
+# Before anything merges them (`separate_buffers`).
+_TO_LINALG = "builtin.module(func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg))"
 _TO_BUFFERS = (
     "builtin.module("
     "one-shot-bufferize{{copy-before-write={} allow-return-allocs-from-loops"
@@ -122,7 +116,7 @@ class Lower(Pass):
                 _to_linalg(module)
                 switches_to_ifs(module)
                 decompose_linalg(module)
-                _read_scales_alike(module)
+                tosa_to_linalg(module)
                 PassManager.parse(_TO_LINALG).run(module)
                 drop_signs(module)
                 accumulate_wide(module)
@@ -170,7 +164,7 @@ def _to_linalg(module: ir.Operation) -> None:
     """Convert branches between blocks to `scf`, and StableHLO to linalg."""
     dialects = {op.name.partition(".")[0] for op in walk(module)}
     if "cf" in dialects:
-        PassManager.parse(_FROM_BRANCHES).run(module)
+        branches_to_scf(module)
         keep_endless(module)
         for op in walk(module):
             if op.name == "ub.poison" and isinstance(op.results[0].type, ir.RankedTensorType):
@@ -186,18 +180,6 @@ def _to_linalg(module: ir.Operation) -> None:
 
 def _is_sharded(op: ir.Operation) -> bool:
     return op.name.startswith("mesh.") or op.name in ("shard.shard", "shard.sharding")
-
-
-def _read_scales_alike(module: ir.Operation) -> None:
-    """Hide a multiplier or shift that alone is constant, as upstream makes it an empty tensor."""
-    for op in [each for each in walk(module) if each.name == "tosa.rescale"]:
-        scales = list(op.operands)[1:3]
-        known = [build.constant_value(scale) is not None for scale in scales]
-        if known[0] == known[1]:
-            continue
-        with ir.InsertionPoint(op), op.location:
-            copied = build.allocate_copy(scales[known.index(True)])
-        op.operands[1 + known.index(True)] = copied.results[0]
 
 
 def _return_copies(handle: ir.Operation) -> None:

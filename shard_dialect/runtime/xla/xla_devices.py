@@ -36,11 +36,11 @@ class XlaExecutable:
         jax = jax_of_user()
         mesh = jax.sharding.Mesh(np.array(self.devices), (_AXIS,))
         self._sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(_AXIS))
-        self._compiled = self._compile(jax, mesh)
+        self._compiled = self._compile(jax)
         hlo, platform = self._compiled.as_text(), self.devices[0].platform
         self.collectives = CompiledCollectives.of(module.operation, entry, hlo, platform)
 
-    def _compile(self, jax: Any, mesh: Any) -> Any:
+    def _compile(self, jax: Any) -> Any:
         """Compile a function of arrays that stack all devices' shards along a new dimension."""
         results = [each.local for each in self.program.results]
 
@@ -52,7 +52,7 @@ class XlaExecutable:
             found = call_local(self.text, self.program.entry, arguments, results)
             return tuple(each.reshape((1, *each.shape)).astype(_held(each.dtype)) for each in found)
 
-        spec = jax.sharding.PartitionSpec(_AXIS)
+        mesh, spec = self._sharding.mesh, self._sharding.spec
         mapped = jax.shard_map(local, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
         shapes = [self._stacked(jax, each.local) for each in self.program.arguments]
         with jax.enable_x64(True):
@@ -69,8 +69,7 @@ class XlaExecutable:
         Raises `ShardError` for shards of unequal sizes, which JAX does not have.
         """
         jax = jax_of_user()
-        mesh = jax.sharding.Mesh(np.array(self.devices), (_AXIS,))
-        specs = JaxSpecs.of(self.program, mesh)
+        specs = JaxSpecs.of(self.program, self._sharding.mesh)
         function = PartitionedFunction.of_local(self.program, self.text, specs)
         named = [jax.sharding.NamedSharding(specs.mesh, each) for each in specs.arguments]
         return jax.jit(
@@ -93,7 +92,7 @@ class XlaExecutable:
             ]
             try:
                 results = self._compiled(*arguments)
-                return [self._shards_on(rank, results) for rank in range(len(self.devices))]
+                return self._shards(results)
             except jax.errors.JaxRuntimeError as error:
                 raise ShardError(f"XLA ends with: {first_line_of(error)}") from None
 
@@ -107,11 +106,15 @@ class XlaExecutable:
         shape = (len(self.devices), *type_.shape)
         return jax.make_array_from_single_device_arrays(shape, self._sharding, placed)
 
-    def _shards_on(self, rank: int, results: Sequence[Any]) -> list[Array]:
+    def _shards(self, results: Sequence[Any]) -> list[list[Array]]:
+        """Each device's shards of the results, by rank."""
         held = [{shard.device: shard.data for shard in each.addressable_shards} for each in results]
         return [
-            np.asarray(each[self.devices[rank]])[0].astype(own.local.dtype)
-            for each, own in zip(held, self.program.results, strict=True)
+            [
+                np.asarray(each[device])[0].astype(own.local.dtype)
+                for each, own in zip(held, self.program.results, strict=True)
+            ]
+            for device in self.devices
         ]
 
 

@@ -99,11 +99,7 @@ def _reshape(op: ir.Operation) -> ir.Value:
 
 
 def _same(op: ir.Operation) -> ir.Value:
-    return convert_element(tensor_of(op.operands[0]), tensor_type(op.results[0].type))
-
-
-def convert_element(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
-    """The value itself, of this type. Raises `ShardError` if its elements are others."""
+    value, type_ = tensor_of(op.operands[0]), tensor_type(op.results[0].type)
     if value.type != type_:
         raise ShardError(f"a cast from {value.type} to {type_} cannot be written as StableHLO")
     return value

@@ -57,14 +57,9 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_elementwise import (
 )
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_slices import SLICES
 from shard_dialect.passes.lower.to_stablehlo.structured_ops import generated, generic, padded
+from shard_dialect.passes.lower.upstream_conversions import branches_to_scf, tosa_to_linalg
 from shard_dialect.passes.specialize.device_positions import to_arithmetic
 
-_FROM_BRANCHES = "builtin.module(func.func(canonicalize,lift-cf-to-scf))"
-_FROM_TOSA = (
-    "builtin.module(func.func("
-    "tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
-    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor))"
-)
 _FROM_LINALG = "builtin.module(func.func(linalg-generalize-named-ops))"
 _FROM_AFFINE = "builtin.module(lower-affine)"
 _ONCE = "builtin.module(cse)"
@@ -105,9 +100,9 @@ def _simplify(module: ir.Operation) -> None:
     """Write what upstream's passes can as `scf`, `linalg.generic` and `arith`."""
     ran = _dialects(module)
     if "cf" in ran:
-        PassManager.parse(_FROM_BRANCHES).run(module)
+        branches_to_scf(module)
     if "tosa" in ran:
-        PassManager.parse(_FROM_TOSA).run(module)
+        tosa_to_linalg(module)
     if ran & {"tosa", "linalg"}:
         decompose_linalg(module)
         PassManager.parse(_FROM_LINALG).run(module)
