@@ -64,7 +64,7 @@ class _Reader:
             self._numbers[value] = len(self.function.values)
             type_ = value.type
             if type_ not in self._kinds:
-                self._kinds[type_] = _read_type(type_)
+                self._kinds[type_] = read_type(type_)
             self.function.values.append(Value(value, self._kinds[type_]))
         return self._numbers[value]
 
@@ -78,7 +78,8 @@ class _Reader:
                     yield from self._captures(inner)
 
 
-def _read_type(type_: ir.Type) -> Kind:
+def read_type(type_: ir.Type) -> Kind:
+    """The kind of values of this type."""
     if not isinstance(type_, ir.RankedTensorType):
         return Kind(type_, None, 0, isinstance(type_, ir.UnrankedTensorType))
     shape = tuple(type_.shape) if type_.has_static_shape else None

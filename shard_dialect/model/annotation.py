@@ -93,6 +93,8 @@ class Annotation:
         >>> print(b.meet(Annotation(Sharding("g", ((), (2,))))))
         None
         """
+        if self is other:  # mostly: annotations are read once for each attribute
+            return self
         sharding, other_sharding = self.sharding, other.sharding
         if _all_but_split(sharding) != _all_but_split(other_sharding):
             return None

@@ -20,7 +20,7 @@ Source: RFC "Sharding Framework Design for Device Mesh", MeshShardingAttr.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import gcd, prod
 from typing import Literal, get_args
@@ -77,6 +77,11 @@ class Sharding:
     halos: tuple[Sizes, ...] = ()
     offsets: tuple[Sizes, ...] = ()
     fill: Reduction = "sum"
+    _hash: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        """Worked out once, since passes look shardings up all the time."""
+        return self._hash
 
     def __post_init__(self) -> None:
         for axis in self.axes:
@@ -97,6 +102,8 @@ class Sharding:
             object.__setattr__(self, "offsets", ())
         if self.halos or self.offsets:
             self._check_shards()
+        # Of integers only, whose hashes are the same in all processes: shardings are pickled.
+        object.__setattr__(self, "_hash", hash((self.split_axes, self.partial)))
 
     def _check_shards(self) -> None:
         """Raise `ShardingError` unless halos or offsets are valid sizes of split dimensions."""

@@ -6,7 +6,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.read_function import read_functions
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import operations
-from shard_dialect.rules.rule_cache import RuleMemo
+from shard_dialect.rules.op_kinds import OpKinds
 from tests.rules.test_stablehlo_windows import BESIDE, EXCHANGED, check
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -130,8 +130,7 @@ def test_each_convolution_has_the_rule_of_its_own_bias() -> None:
     with make_context():
         module = Source.of(text).parse()
         (function,) = read_functions(list(operations(module.body)))
-        memo = RuleMemo()
-        rules = [
-            memo.rule_of(op, function.values) for op in function.ops if op.name == "tosa.conv2d"
-        ]
+        kinds = OpKinds()
+        convolutions = [op for op in function.ops if op.name == "tosa.conv2d"]
+        rules = [kinds.kind_in(function.values, op).rule for op in convolutions]
         assert [rule is not None and bool(rule.reductions) for rule in rules] == [True, False]

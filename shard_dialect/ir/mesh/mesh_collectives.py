@@ -68,13 +68,18 @@ def _sharding_in(type_: ir.Type) -> Sharding | None:
     return None if type_.encoding is None else read_sharding(type_.encoding, type_.rank)
 
 
+def step_attributes(step: Step, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
+    """The name and the attributes of the op that is `step`, on a tensor sharded as `source`."""
+    return _WRITE[type(step)](step, source)
+
+
 def write_steps(
     steps: Sequence[Step], value: ir.Value, source: Sharding, shardings: Shardings
 ) -> ir.Value:
     """Create the ops of `steps` on `value`, sharded as `source`; returns the last result."""
     now = source
     for step in steps:
-        name, attributes = _WRITE[type(step)](step, now)
+        name, attributes = step_attributes(step, now)
         now = step.after(now)
         value = create(name, [shardings.typed(value.type, now)], [value], attributes).results[0]
     return value

@@ -9,8 +9,7 @@ Parsing and printing attributes are the most expensive calls of the bindings (ab
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import grids_of
@@ -28,9 +27,7 @@ class Shardings:
         self._written: dict[Sharding | Annotation, ir.Attribute] = {}
         self._types: dict[tuple[ir.Type, Sharding | None], ir.Type] = {}
         self._in_types: dict[ir.Type, Sharding | None] = {}
-        self.derived: dict[Hashable, Any] = {}
-        """What passes have derived from types and shardings of this module, by keys of their own:
-        programs repeat their layers."""
+        self._local: dict[ir.Type, ir.Type] = {}
 
     @classmethod
     def of(cls, module: ir.Operation) -> Shardings:
@@ -126,11 +123,13 @@ class Shardings:
 
     def local(self, type_: ir.RankedTensorType) -> ir.RankedTensorType:
         """The plain type of one device's shard of a tensor of distributed type `type_`."""
-        sharding = self.of_type(type_)
-        if sharding is None:
-            return type_
-        shape = sharding.local_shape(tuple(type_.shape), self.grid(sharding.grid))
-        return _tensor(shape, type_.element_type)
+        if type_ not in self._local:
+            sharding = self.of_type(type_)
+            if sharding is None:
+                return type_
+            shape = sharding.local_shape(tuple(type_.shape), self.grid(sharding.grid))
+            self._local[type_] = _tensor(shape, type_.element_type)
+        return self._local[type_]
 
 
 def _tensor(

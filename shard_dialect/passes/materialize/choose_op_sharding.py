@@ -5,12 +5,14 @@ and results. Every combination that uses no axis twice has a cost: the reshards 
 their available shardings, those of the results to their target shardings, and, for a product, the
 arithmetic on each device. Among equal costs the combination that splits the work among the most
 devices is chosen, then the first in the order of the factors, so that the choice is deterministic.
+
+Programs repeat their layers, so a choice is worked out once for all ops that have the same problem.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import product, takewhile
 from math import inf, prod
 
@@ -26,6 +28,7 @@ from shard_dialect.model import (
 from shard_dialect.model.axis import Axes
 from shard_dialect.model.rule import Dims
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
+from shard_dialect.rules.op_kinds import OpKind
 from shard_dialect.rules.uneven_shards import may_be_uneven
 
 FLOPS_PER_BYTE = 100
@@ -42,7 +45,7 @@ MAX_COMBINATIONS = 20_000
 class Choice:
     """The shardings of the operands and results of an op; `None` for one that is not a tensor.
 
-    `late_inits` has (result value, operand number, produced sharding) for each init that is to be
+    `late_inits` has (result number, operand number, produced sharding) for each init that is to be
     combined after the reduction. The operand of such an init is `None` in `operands`.
     """
 
@@ -51,19 +54,40 @@ class Choice:
     late_inits: tuple[tuple[int, int, Sharding], ...] = ()
 
 
-def choose(
-    op: Op,
-    rule: ShardingRule,
-    resharded: ReshardedValues,
-    target_of: Mapping[int, Sharding],
-    loops: Assignment | None = None,
-) -> Choice:
-    """The cheapest choice for `op`, or the one that the annotated split `loops` gives.
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The choices for the ops of one function.
 
-    `target_of` has the target sharding of each value, by number. Raises `ShardError` if no choice
-    leads to the target shardings of the results.
+    `target_of` has the target sharding of each value, by number.
     """
-    problem = _Problem(op, rule, resharded, target_of, loops)
+
+    resharded: ReshardedValues
+    target_of: Mapping[int, Sharding]
+    _known: dict[Hashable, Choice] = field(default_factory=dict)
+
+    def choose(self, op: Op, kind: OpKind, loops: Assignment | None = None) -> Choice:
+        """The cheapest choice for `op`, or the one that the annotated split `loops` gives.
+
+        Raises `ShardError` if no choice leads to the target shardings of the results.
+        """
+        rule = kind.rule
+        assert rule is not None, "ops without a rule have replicated operands"
+        uneven = may_be_uneven(op.handle, rule)
+        key = (
+            kind,
+            uneven,
+            loops,
+            tuple([self.resharded.situation(value) for value in op.operands]),
+            tuple([self.target_of.get(value) for value in (*op.operands, *op.results)]),
+        )
+        if key not in self._known:
+            problem = _Problem(op, rule, uneven, self.resharded, self.target_of, loops)
+            self._known[key] = _cheapest(problem)
+        return self._known[key]
+
+
+def _cheapest(problem: _Problem) -> Choice:
+    op, rule, resharded, target_of = problem.op, problem.rule, problem.resharded, problem.target_of
     best: tuple[float, int, Assignment] | None = None
     for assignment in problem.assignments():
         price = problem.price(assignment)
@@ -86,6 +110,8 @@ class _Problem:
 
     op: Op
     rule: ShardingRule
+    uneven: frozenset[int]
+    """The factors that may be split unevenly."""
     resharded: ReshardedValues
     target_of: Mapping[int, Sharding]
     loops: Assignment | None
@@ -108,12 +134,11 @@ class _Problem:
         """The candidate splits of each factor, the longest last."""
         rule, grid = self.rule, self.resharded.grid
         axes_by_factor: list[set[Axes]] = [{()} for _ in rule.sizes]
-        uneven = may_be_uneven(self.op.handle, rule)
         for factor, axes in self._splits_in_use():
             if factor in rule.unsplit:
                 continue
             axes_by_factor[factor].update(_prefixes_that_divide(rule.sizes[factor], axes, grid))
-            if factor in uneven:
+            if factor in self.uneven:
                 axes_by_factor[factor].add(axes)
         for value in self.op.results:
             if value in self.target_of:
@@ -176,7 +201,7 @@ class _Problem:
                 operands[number] = produced
             else:
                 operands[number] = None
-                late.append((self.op.results[result], number, produced))
+                late.append((result, number, produced))
         return Choice(tuple(operands), results, tuple(late))
 
     def price(self, assignment: Assignment) -> float:
@@ -197,10 +222,11 @@ class _Problem:
                 for value, produced in zip(self.op.results, choice.results, strict=True)
                 if produced is not None
             )
-            for value, number, _ in choice.late_inits:
-                if self.target_of[value].partial:
+            for result, number, _ in choice.late_inits:
+                target = self.target_of[self.op.results[result]]
+                if target.partial:
                     return inf
-                total += resharded.price(self.op.operands[number], self.target_of[value])
+                total += resharded.price(self.op.operands[number], target)
         except ShardingError:
             return inf
         return total + self.rule.flops(assignment, resharded.grid) / FLOPS_PER_BYTE

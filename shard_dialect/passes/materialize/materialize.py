@@ -49,7 +49,7 @@ from shard_dialect.ir.region_flow import (
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.materialize.choose_op_sharding import Choice, choose
+from shard_dialect.passes.materialize.choose_op_sharding import Choice, Choices
 from shard_dialect.passes.materialize.manual_boundaries import ManualBoundaries
 from shard_dialect.passes.materialize.resharded_values import FRESH, ReshardedValues, is_fresh
 from shard_dialect.passes.materialize.target_shardings import (
@@ -59,7 +59,7 @@ from shard_dialect.passes.materialize.target_shardings import (
 )
 from shard_dialect.passes.propagate.module_graph import BARRIER, GROUP
 from shard_dialect.passes.propagate.propagate import complete_again
-from shard_dialect.rules.rule_cache import RuleMemo
+from shard_dialect.rules.op_kinds import OpKinds
 
 _DROPPABLE = (
     *annotation_ops.OPS,
@@ -108,9 +108,10 @@ class _Materializer:
         self.target_of = targets.of
         self.loops = targets.loops
         self.grid = targets.grid
-        self.rules = RuleMemo()
+        self.kinds = OpKinds()
         self.resharded = ReshardedValues(targets.function, shardings, targets.grid)
         self.boundaries = ManualBoundaries(shardings, self.resharded, self.target_of, targets.fine)
+        self.choices = Choices(self.resharded, self.target_of)
         self.source_targets: dict[tuple[int, int], Sharding] = {}
         """The target sharding of each source of a flow, by the op's id and the operand number."""
 
@@ -254,20 +255,19 @@ class _Materializer:
                 self._define(op, value, sharding)
 
     def _compute(self, op: Op) -> None:
-        rule = self.rules.rule_of(op, self.function.values)
-        if rule is None:
+        kind = self.kinds.kind_in(self.function.values, op)
+        if kind.rule is None:
             self._replicate(op)
             return
         self._replicate_captures(op)
-        loops = self.loops(op, rule)
-        choice = choose(op, rule, self.resharded, self.target_of, loops)
+        choice = self.choices.choose(op, kind, self.loops(op, kind.rule))
         for number, target in enumerate(choice.operands):
             if target is not None:
                 op.handle.operands[number] = self.resharded.get(op.operands[number], target, op)
         self._combine_late_inits(op, choice)
-        late = {value for value, _, _ in choice.late_inits}
-        for value, produced in zip(op.results, choice.results, strict=True):
-            if produced is not None and value not in late:
+        late = {result for result, _, _ in choice.late_inits}
+        for result, (value, produced) in enumerate(zip(op.results, choice.results, strict=True)):
+            if produced is not None and result not in late:
                 self._define(op, value, produced)
 
     def _replicate_operands(self, op: Op) -> None:
@@ -307,7 +307,8 @@ class _Materializer:
 
         If each device started from the init, the reduction would count it once for each device.
         """
-        for value, number, produced in choice.late_inits:
+        for result, number, produced in choice.late_inits:
+            value = op.results[result]
             op.handle.operands[number] = self.resharded.identity(value, produced, op)
             target = self.target_of[value]
             self._retype(value, produced)

@@ -13,7 +13,7 @@ needs a value from outside in another sharding, the reshard is made once, before
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -54,6 +54,7 @@ class ReshardedValues:
         self._attributes = shardings
         self._of: dict[int, dict[Sharding, ir.Value]] = {}
         self._fresh: dict[int, Op] = {}
+        self._repeated: dict[int, Hashable] = {}
         self._uses = function.count_uses()
         self._levels = [_Level()]
         self._level_of: dict[int, int] = {}
@@ -108,6 +109,25 @@ class ReshardedValues:
             self.add_fresh(value, self._fresh[source])
         elif self._uses[value]:
             self.add(value, self.get(source, sharding, op), sharding)
+
+    def situation(self, value: int) -> Hashable:
+        """All that `price` and `can_be_partial` of a value depend on, besides the target."""
+        resharded = tuple(self._visible(value))
+        if value not in self._repeated:
+            self._repeated[value] = self._read_repeated(value)
+        return self.function.values[value].kind, resharded, self._repeated[value]
+
+    def _read_repeated(self, value: int) -> Hashable:
+        """Of a constant or fresh value, what it repeats; `None` for others."""
+        handle = self.function.values[value].handle
+        op = self._fresh[value].handle if value in self._fresh else handle.owner
+        if isinstance(op, ir.Block) or op.operation.name not in (*FRESH, *build.CONSTANTS):
+            return None
+        name, repeated = op.operation.name, None
+        if name != "tensor.empty":
+            repeated = op.operation.operands[0] if name == "linalg.fill" else handle
+            repeated = build.constant_value(repeated) or repeated
+        return name, value in self._fresh, repeated
 
     def price(self, value: int, target: Sharding) -> int:
         """The bytes that each device sends to have `value` in `target`: 0 if it is available.

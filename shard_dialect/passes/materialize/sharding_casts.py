@@ -12,19 +12,23 @@ between the casts gets its former type back.
 from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.walk import walk
+from shard_dialect.ir.numbered_function import Function
 
 
-def remove_casts(function: ir.Operation) -> None:
-    """Erase the casts in `function` that change only shardings, and restore the former types."""
-    for op in walk(function):
-        if op.name != "tensor.cast" or not _changes_only_sharding(op):
-            continue
+def remove_casts(function: Function) -> bool:
+    """Erase the casts in `function` that change only shardings, and restore the former types.
+
+    Returns whether there were such casts: the function is to be read again then.
+    """
+    handles = [op.handle for op in function.ops if op.name == "tensor.cast"]
+    casts = [op for op in handles if _changes_only_sharding(op)]
+    for op in casts:
         source, result = op.operands[0], op.results[0]
         if source.type.encoding is None and not isinstance(source.owner, ir.Block):
             source.set_type(result.type)
         result.replace_all_uses_with(source)
         op.erase()
+    return bool(casts)
 
 
 def _changes_only_sharding(op: ir.Operation) -> bool:

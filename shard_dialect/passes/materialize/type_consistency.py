@@ -6,6 +6,9 @@ disagree would compute wrong results.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
@@ -20,13 +23,15 @@ from shard_dialect.ir.mesh.manual_computation import (
 )
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, UPDATE_HALO
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import Function, Op
+from shard_dialect.ir.numbered_function import Function, Kind, Op, Value
+from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.region_flow import ENDS, FLOWS, flows_between, flows_through
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, ShardingRule, SubAxis
 from shard_dialect.model.axis import Axes
 from shard_dialect.passes.materialize.resharded_values import FRESH
-from shard_dialect.rules import rule_of
+from shard_dialect.passes.materialize.sharding_casts import remove_casts
+from shard_dialect.rules.op_kinds import OpKind, OpKinds
 from shard_dialect.rules.op_table import carries
 from shard_dialect.rules.uneven_shards import may_be_uneven
 
@@ -34,27 +39,50 @@ _FREE = (*COLLECTIVES, *FLOWS, *ENDS, "func.call")
 """Ops whose operands may have any sharding here: their own verifiers or other checks apply."""
 
 
-def check_shardable(function: ir.Operation, shardings: Shardings) -> None:
-    """Raise a located `ShardError` for a sharding in a type that no pass can partition yet."""
-    for op in (function, *walk(function)):
-        arguments = [
-            each for region in op.regions for block in region.blocks for each in block.arguments
-        ]
+def read_distributed(handle: ir.Operation, shardings: Shardings) -> Function:
+    """Read a function in the distributed form.
+
+    Raises a located `ShardError` for a sharding in a type that no pass can partition yet.
+    """
+    function = read_function(handle)
+    if remove_casts(function):
+        function = read_function(handle)
+    checked: set[Kind] = set()
+    _check_kinds(handle, function.arguments, function, shardings, checked)
+    for op in function.ops:
+        arguments = [number for block in op.blocks for number in block.arguments]
+        _check_kinds(op.handle, (*op.results, *arguments), function, shardings, checked)
+    return function
+
+
+def _check_kinds(
+    op: ir.Operation,
+    numbers: Sequence[int],
+    function: Function,
+    shardings: Shardings,
+    checked: set[Kind],
+) -> None:
+    """Raise unless the values that `op` makes may be partitioned, for kinds not yet `checked`."""
+    for number in numbers:
+        kind = function.values[number].kind
+        sharding = shardings.of_type(kind.type) if kind not in checked else None
+        if sharding is None:
+            continue
         with located(op):
-            for value in (*op.results, *arguments):
-                sharding = shardings.of_type(value.type)
-                if sharding is None:
-                    continue
-                if any(None in each for each in sharding.offsets):
-                    raise ShardingError(
-                        f"cannot shard a tensor as {sharding}: its offsets are not known yet"
-                    )
-                if sharding.halos and op.name != UPDATE_HALO:
-                    raise ShardingError(
-                        f"cannot shard a tensor as {sharding}: only '{UPDATE_HALO}' makes halos"
-                    )
-                if any(isinstance(axis, SubAxis) for axis in sharding.axes):
-                    raise ShardingError(f"cannot shard a tensor as {sharding}: it has sub-axes")
+            _check_shardable(sharding, op.name)
+        if not sharding.halos:  # whether these are right depends on the op
+            checked.add(kind)
+
+
+def _check_shardable(sharding: Sharding, name: str) -> None:
+    if any(None in each for each in sharding.offsets):
+        raise ShardingError(f"cannot shard a tensor as {sharding}: its offsets are not known yet")
+    if sharding.halos and name != UPDATE_HALO:
+        raise ShardingError(
+            f"cannot shard a tensor as {sharding}: only '{UPDATE_HALO}' makes halos"
+        )
+    if any(isinstance(axis, SubAxis) for axis in sharding.axes):
+        raise ShardingError(f"cannot shard a tensor as {sharding}: it has sub-axes")
 
 
 def check_flows(function: Function, shardings: Shardings) -> None:
@@ -100,28 +128,41 @@ def _disagree(function: Function, op: Op, value: int, target: int) -> ShardError
     )
 
 
-def check_types(op: ir.Operation, shardings: Shardings) -> ShardingRule | None:
-    """The op's sharding rule, or `None` if no tensor that a rule relates is sharded.
+@dataclass(frozen=True, slots=True)
+class TypeChecks:
+    """Checks the types of a module's ops, once for all ops of a kind."""
 
-    Raises `ShardingError` unless the shardings in the op's types agree with its rule.
-    """
-    if op.name in BOUNDARY_OPS:
-        _check_boundary(op, shardings)
-        return None
-    if op.name in _FREE:
-        _check_halos(op, shardings)
-        return None
-    _check_regions(op, shardings)
-    operands = [shardings.of_type(operand.type) for operand in op.operands]
-    results = [shardings.of_type(result.type) for result in op.results]
-    if not any(operands) and not any(results):
-        return None
-    rule = rule_of(op)
-    if rule is None:
-        raise ShardingError(f"'{op.name}' op has no sharding rule: its tensors must be replicated")
-    name = next(sharding.grid for sharding in operands + results if sharding is not None)
-    _check(op, rule, operands, results, shardings.grid(name))
-    return rule
+    shardings: Shardings
+    _kinds: OpKinds = field(default_factory=OpKinds)
+    _checked: set[OpKind] = field(default_factory=set)
+
+    def rule_of(self, op: Op, values: Sequence[Value]) -> ShardingRule | None:
+        """The op's sharding rule, or `None` if no tensor that a rule relates is sharded.
+
+        Raises `ShardingError` unless the shardings in the op's types agree with its rule.
+        """
+        if op.name in BOUNDARY_OPS:
+            _check_boundary(op.handle, self.shardings)
+            return None
+        if op.name in _FREE:
+            _check_halos(op.handle, self.shardings)
+            return None
+        if len(op.handle.regions):
+            _check_regions(op.handle, self.shardings)
+        operands = [self.shardings.of_type(values[value].kind.type) for value in op.operands]
+        results = [self.shardings.of_type(values[value].kind.type) for value in op.results]
+        if not any(operands) and not any(results):
+            return None
+        kind = self._kinds.kind_in(values, op)
+        if kind.rule is None:
+            raise ShardingError(
+                f"'{op.name}' op has no sharding rule: its tensors must be replicated"
+            )
+        if kind not in self._checked:
+            name = next(sharding.grid for sharding in operands + results if sharding is not None)
+            _check(op.handle, kind.rule, operands, results, self.shardings.grid(name))
+            self._checked.add(kind)
+        return kind.rule
 
 
 def _check_boundary(op: ir.Operation, shardings: Shardings) -> None:
@@ -191,7 +232,7 @@ def _check(
     results: list[Sharding | None],
     grid: Grid,
 ) -> None:
-    assignment = assignment_of(op, rule, operands, results, grid)
+    assignment = assignment_of(op.name, rule, operands, results, grid)
     _check_uneven(op, rule, assignment, grid)
     kept_partial, partial_operands = _kept_partial(op, rule, operands)
     for index, actual in enumerate(results):
@@ -272,13 +313,13 @@ def _kept_partial(
 
 
 def assignment_of(
-    op: ir.Operation,
+    name: str,
     rule: ShardingRule,
     operands: list[Sharding | None],
     results: list[Sharding | None],
     grid: Grid,
 ) -> tuple[Axes, ...]:
-    """The axes that split each factor, read from the first tensor that splits it.
+    """The axes that split each factor of a `name` op, read from the first tensor that splits it.
 
     Only operands give the axes of reduced factors. Raises `ShardingError` if the shardings split a
     factor or dimension that the rule does not allow to be split.
@@ -294,14 +335,14 @@ def assignment_of(
             axes_by_factor = rule.factors_of(dims, sharding, grid)
         except ShardingError:
             raise ShardingError(
-                f"'{op.name}' op splits a dimension that its rule {rule} keeps unsplit"
+                f"'{name}' op splits a dimension that its rule {rule} keeps unsplit"
             ) from None
         for factor, split in axes_by_factor.items():
             if split:
                 axes.setdefault(factor, split)
     unsplit = sorted(factor for factor in axes if factor in rule.unsplit)
     if unsplit:
-        raise ShardingError(f"'{op.name}' op splits a loop that its rule {rule} keeps unsplit")
+        raise ShardingError(f"'{name}' op splits a loop that its rule {rule} keeps unsplit")
     return tuple(axes.get(factor, ()) for factor in range(len(rule.sizes)))
 
 

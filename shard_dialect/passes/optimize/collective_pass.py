@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
-from shard_dialect.ir.mesh.mesh_collectives import read_collective
-from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.materialize.sharding_casts import remove_casts
-from shard_dialect.passes.materialize.type_consistency import check_shardable
-from shard_dialect.passes.optimize.change_op_sharding import is_used
+from shard_dialect.passes.materialize.type_consistency import read_distributed
+from shard_dialect.passes.optimize.function_graph import FunctionGraph, GraphOp
+from shard_dialect.passes.optimize.write_graph import write_graph
 
 
 @dataclass(frozen=True)
@@ -24,45 +22,50 @@ class CollectivePass(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Apply the rewrite to each function in the distributed form."""
-        shardings = Shardings.of(module)
-        for handle in functions_of(module):
-            if form_of(handle) == "distributed":
-                remove_casts(handle)
-                check_shardable(handle, shardings)
-                self.improve(handle, shardings)
+        for graph in read_graphs(module):
+            self.improve(graph)
+            write_graph(graph)
 
-    def improve(self, function: ir.Operation, shardings: Shardings) -> bool:
-        """Rewrite `function` while that helps; return whether anything changed."""
+    def improve(self, graph: FunctionGraph) -> bool:
+        """Rewrite `graph` while that helps; return whether anything changed."""
         ever, again = False, True
         while again:
             again = False
-            for op in walk(function):
-                again |= self._try(op, shardings)
-            drop_unused(function)
+            for op in graph.ops():
+                again |= op.is_reshard and bool(op.results[0].uses) and self._try(op, graph)
+            graph.drop_unused()
             ever |= again
         return ever
 
-    def _try(self, op: ir.Operation, shardings: Shardings) -> bool:
-        return is_reshard(op) and is_used(op.results[0]) and self.improve_at(op, shardings)
+    def _try(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
+        """Try the rewrite, unless nothing has changed since it was last tried in vain."""
+        since, looked_at = graph.failed.get((self, reshard), (0, ()))
+        if since and all(value.changed < since for value in looked_at):
+            return False
+        graph.looked_at.clear()
+        now = graph.now()
+        if self.improve_at(reshard, graph):
+            return True
+        graph.failed[self, reshard] = now, tuple(graph.looked_at)
+        return False
 
     @abstractmethod
-    def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
-        """Try the rewrite at one reshard; return whether it was applied.
+    def improve_at(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
+        """Try the rewrite at one reshard of `graph`; return whether it was applied.
 
         The replaced ops stay, without uses.
         """
 
 
-def drop_unused(function: ir.Operation) -> None:
-    """Erase reshards, constants and empty or filled tensors without uses."""
-    for op in reversed(walk(function)):
-        if op.name in (*COLLECTIVES, "arith.constant", "tensor.empty", "linalg.fill") and not any(
-            is_used(result) for result in op.results
-        ):
-            op.erase()
+def read_graphs(module: ir.Operation) -> Iterator[FunctionGraph]:
+    """The functions of the module in the distributed form, checked, one after the other."""
+    shardings = Shardings.of(module)
+    for handle in functions_of(module):
+        if form_of(handle) == "distributed":
+            yield FunctionGraph(read_distributed(handle, shardings), shardings)
 
 
-def sources(reshard: ir.Operation) -> tuple[Sharding, Sharding]:
+def sources(reshard: GraphOp, graph: FunctionGraph) -> tuple[Sharding, Sharding]:
     """The source and the target sharding of a reshard."""
-    collective = read_collective(reshard)
+    collective = graph.collective_of(reshard)
     return collective.source, collective.target

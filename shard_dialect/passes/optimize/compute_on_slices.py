@@ -14,14 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.mesh.mesh_collectives import read_collective
-from shard_dialect.ir.mesh.mesh_dialect import is_reshard
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import AllSlice, Sharding
 from shard_dialect.passes.optimize.change_op_sharding import Change, Resharder
 from shard_dialect.passes.optimize.collective_pass import CollectivePass
-from shard_dialect.passes.optimize.op_sharding import OpShardingFinder
+from shard_dialect.passes.optimize.find_op_shardings import OpShardingFinder
+from shard_dialect.passes.optimize.function_graph import FunctionGraph, GraphOp
 
 
 @dataclass(frozen=True)
@@ -30,29 +27,29 @@ class ComputeOnSlices(CollectivePass):
 
     name = "compute-on-slices"
 
-    def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
+    def improve_at(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
         """Give the op before a slice the sharding of the slice, if that is cheaper."""
-        collective = read_collective(reshard)
+        collective = graph.collective_of(reshard)
         value = reshard.operands[0]
+        op = value.owner if value is not None else None
         is_slice = all(isinstance(step, AllSlice) for step in collective.steps)
-        if isinstance(value.owner, ir.Block) or not is_slice:
+        if value is None or op is None or not is_slice:
             return False
-        op = value.owner.operation
-        if is_reshard(op) or op.block != reshard.block:
+        if op.is_reshard or op.block is not reshard.block:
             return False
-        return _reshard_op(op, list(op.results).index(value), collective.target, shardings)
+        return _reshard_op(op, op.results.index(value), collective.target, graph)
 
 
-def _reshard_op(op: ir.Operation, number: int, target: Sharding, shardings: Shardings) -> bool:
-    grid = shardings.grid(target.grid)
-    finder, resharder = OpShardingFinder(shardings), Resharder(shardings, grid)
+def _reshard_op(op: GraphOp, number: int, target: Sharding, graph: FunctionGraph) -> bool:
+    grid = graph.shardings.grid(target.grid)
+    finder, resharder = OpShardingFinder(graph), Resharder(graph, grid)
     now, then = finder.now(op, grid), finder.with_result(op, number, target, grid)
     if now is None or then is None:
         return False
     change = resharder.operands_change(op, now, then)
     for result, sharding in zip(op.results, then.results, strict=True):
         if sharding is not None:
-            change += Change(resharder.bytes_out(result, sharding))
+            change = change.plus(Change(resharder.bytes_out(result, sharding)))
     if not change.is_better:
         return False
     resharder.do(op, then)

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.mesh.mesh_collectives import read_collective, write_steps
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import itemsize
-from shard_dialect.passes.optimize.change_op_sharding import is_only_for, reshard_before
+from shard_dialect.passes.optimize.change_op_sharding import (
+    Resharder,
+    reshard_before,
+)
 from shard_dialect.passes.optimize.collective_pass import CollectivePass
-from shard_dialect.planner import bytes_moved, plan
+from shard_dialect.passes.optimize.function_graph import FunctionGraph, GraphOp, InsertionPoint
 
 
 @dataclass(frozen=True)
@@ -28,24 +27,23 @@ class FoldCollectives(CollectivePass):
 
     name = "fold-collectives"
 
-    def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
+    def improve_at(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
         """Plan a reshard and the one before it as one, if that is cheaper or shorter."""
-        before = reshard_before(reshard, reshard.operands[0])
-        if before is None:
+        between = reshard.operands[0]
+        before = reshard_before(reshard, between) if between is not None else None
+        value = before.operands[0] if before is not None else None
+        if between is None or before is None or value is None:
             return False
-        first, second = read_collective(before), read_collective(reshard)
-        value = before.operands[0]
-        shape, size = tuple(value.type.shape), itemsize(value.type.element_type)
-        grid = shardings.grid(first.source.grid)
-        direct = plan(first.source, second.target, shape, size, grid, False)
-        total_bytes = bytes_moved(second.steps, second.source, shape, size, grid)
-        steps = len(second.steps)
-        if is_only_for(before.results[0], reshard):
-            total_bytes += bytes_moved(first.steps, first.source, shape, size, grid)
+        first, second = graph.collective_of(before), graph.collective_of(reshard)
+        resharder = Resharder(graph, graph.shardings.grid(first.source.grid))
+        direct = resharder.plan(value, first.source, second.target)
+        total_bytes, steps = resharder.bytes_of(reshard), len(second.steps)
+        if graph.is_only_for(between, reshard):
+            total_bytes += resharder.bytes_of(before)
             steps += len(first.steps)
         if (direct.bytes_moved, len(direct.steps)) >= (total_bytes, steps):
             return False
-        with ir.InsertionPoint(reshard), reshard.location:
-            value = write_steps(direct.steps, value, first.source, shardings)
-        reshard.results[0].replace_all_uses_with(value)
+        at = InsertionPoint.at(reshard)
+        folded = graph.create_steps(direct.steps, value, first.source, at)
+        graph.replace_all_uses(reshard.results[0], folded)
         return True

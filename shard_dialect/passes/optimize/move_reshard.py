@@ -14,28 +14,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.mesh.mesh_dialect import is_reshard
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Sharding
-from shard_dialect.passes.optimize.change_op_sharding import Change, Resharder, users
-from shard_dialect.passes.optimize.op_sharding import OpSharding, OpShardingFinder
+from shard_dialect.passes.optimize.change_op_sharding import Change, Resharder
+from shard_dialect.passes.optimize.find_op_shardings import OpShardingFinder
+from shard_dialect.passes.optimize.function_graph import FunctionGraph, GraphOp, GraphValue
+from shard_dialect.passes.optimize.op_sharding import OpSharding
 
 LARGEST = 16
 """The largest number of ops in a region."""
 
 
 def move_past(
-    reshard: ir.Operation, target: Sharding, shardings: Shardings, *, narrow: bool = False
+    reshard: GraphOp, target: Sharding, graph: FunctionGraph, *, narrow: bool = False
 ) -> bool:
     """Let ops after `reshard` use its tensor in the sharding `target`, as far as that is cheapest.
 
     Returns whether anything changed. With `narrow`, conversions may round partial sums.
     """
-    grid = shardings.grid(target.grid)
-    region = _Region(
-        reshard, target, Resharder(shardings, grid), OpShardingFinder(shardings, narrow)
-    )
+    grid = graph.shardings.grid(target.grid)
+    region = _Region(reshard, target, Resharder(graph, grid), OpShardingFinder(graph, narrow))
     best, length = Change(), 0
     for size, change in region.grow():
         if change.is_better and (length == 0 or change.key <= best.key):
@@ -46,14 +43,17 @@ def move_past(
 
 @dataclass
 class _Region:
-    reshard: ir.Operation
+    reshard: GraphOp
     target: Sharding
     resharder: Resharder
     finder: OpShardingFinder
-    ops: list[tuple[ir.Operation, OpSharding, OpSharding]] = field(default_factory=list)
+    ops: list[tuple[GraphOp, OpSharding, OpSharding]] = field(default_factory=list)
     """The ops of the region, each with its present and its new sharding."""
-    values: dict[ir.Value, Sharding] = field(default_factory=dict)
+    values: dict[GraphValue, Sharding] = field(default_factory=dict)
     """The tensors of the region whose sharding changes, with the new one."""
+    inside: set[GraphOp] = field(default_factory=set)
+    bytes_out: dict[GraphValue, int] = field(default_factory=dict)
+    """The bytes that it adds to reshard each result for its users outside."""
 
     def grow(self) -> Iterator[tuple[int, Change]]:
         """Add ops one by one; yield the number of ops, and what rewriting them would change."""
@@ -61,70 +61,62 @@ class _Region:
         total = Change()
         waiting = self._users_of(self.reshard.results[0])
         while waiting and len(self.ops) < LARGEST:
-            op = _first(waiting)
+            op = min(waiting, key=lambda each: each.position)
             waiting.remove(op)
             op_shardings = self._shardings_of(op)
             if op_shardings is None:
                 continue
             now, then = op_shardings
-            total += self.resharder.operands_change(op, now, then, self.values)
+            total = total.plus(self.resharder.operands_change(op, now, then, self.values))
             self.ops.append((op, now, then))
+            self.inside.add(op)
             for result, sharding in zip(op.results, then.results, strict=True):
                 if sharding is not None:
                     self.values[result] = sharding
                     waiting += [each for each in self._users_of(result) if each not in waiting]
-            yield len(self.ops), total + Change(self._out(len(self.ops)))
+            yield len(self.ops), total.plus(Change(self._out(op)))
 
-    def _users_of(self, value: ir.Value) -> list[ir.Operation]:
-        block = self.reshard.block
-        return [op for op in users(value) if op.block == block and not is_reshard(op)]
+    def _users_of(self, value: GraphValue) -> list[GraphOp]:
+        block, users = self.reshard.block, self.resharder.graph.users(value)
+        return [op for op in users if op.block is block and not op.is_reshard]
 
-    def _shardings_of(self, op: ir.Operation) -> tuple[OpSharding, OpSharding] | None:
+    def _shardings_of(self, op: GraphOp) -> tuple[OpSharding, OpSharding] | None:
         """The present sharding of `op`, and the one with its operands of the region resharded."""
         grid = self.resharder.grid
-        numbers = [number for number, value in enumerate(op.operands) if value in self.values]
+        needs = [
+            (number, self.values[value])
+            for number, value in enumerate(op.operands)
+            if value is not None and value in self.values
+        ]
         now = self.finder.now(op, grid)
-        sharding = self.values[op.operands[numbers[0]]]
-        then = self.finder.with_operand(op, numbers[0], sharding, grid)
+        then = self.finder.with_operand(op, *needs[0], grid)
         if now is None or then is None:
             return None
-        if any(then.operands[number] != self.values[op.operands[number]] for number in numbers):
+        if any(then.operands[number] != sharding for number, sharding in needs):
             return None
         return now, then
 
-    def _out(self, count: int) -> int:
-        """The bytes that it adds to reshard the first `count` ops' results for users outside."""
-        inside = [op for op, _, _ in self.ops[:count]]
-        resharded = self.reshard.results[0]
+    def _out(self, last: GraphOp) -> int:
+        """The bytes that it adds to reshard all results for users outside, after adding `last`."""
+        resharder, resharded = self.resharder, self.reshard.results[0]
+        for value in (*last.operands, *last.results):
+            if value is not None and value in self.values and value is not resharded:
+                sharding = self.values[value]
+                self.bytes_out[value] = resharder.bytes_out(value, sharding, self.inside)
         origin = self.reshard.operands[0]
-        extra_bytes = self.resharder.bytes_between(
-            origin, self.resharder.sharding_of(origin), self.target
-        )
-        if all(user in inside for user in users(resharded)):
-            extra_bytes -= self.resharder.bytes_of(self.reshard)
-        for op in inside:
-            for result in op.results:
-                if result in self.values:
-                    extra_bytes += self.resharder.bytes_out(result, self.values[result], inside)
-        return extra_bytes
+        assert origin is not None, "a reshard has one operand, a tensor"
+        extra_bytes = resharder.bytes_between(origin, resharder.sharding_of(origin), self.target)
+        if all(user in self.inside for user in resharder.graph.users(resharded)):
+            extra_bytes -= resharder.bytes_of(self.reshard)
+        return extra_bytes + sum(self.bytes_out.values())
 
     def do(self, count: int) -> None:
         """Rewrite the first `count` ops to their new sharding."""
         if not count:
             return
-        inside = [op for op, _, _ in self.ops[:count]]
-        with ir.InsertionPoint(self.reshard), self.reshard.location:
-            self.resharder.bring_from(self.reshard, self.target)
+        inside = {op: None for op, _, _ in self.ops[:count]}
+        self.resharder.bring_from(self.reshard, self.target)
         for op, _, then in self.ops[:count]:
             self.resharder.do(op, then)
         for op, now, _ in self.ops[:count]:
             self.resharder.finish(op, now, inside)
-
-
-def _first(ops: list[ir.Operation]) -> ir.Operation:
-    """The first of `ops` in their block."""
-    first = ops[0]
-    for op in ops[1:]:
-        if op.is_before_in_block(first):
-            first = op
-    return first

@@ -19,18 +19,16 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.function import form_of, functions_of
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.materialize.sharding_casts import remove_casts
-from shard_dialect.passes.materialize.type_consistency import check_shardable
-from shard_dialect.passes.optimize.collective_pass import CollectivePass
+from shard_dialect.passes.optimize.collective_pass import CollectivePass, read_graphs
 from shard_dialect.passes.optimize.compute_on_slices import ComputeOnSlices
 from shard_dialect.passes.optimize.fold_collectives import FoldCollectives
+from shard_dialect.passes.optimize.function_graph import FunctionGraph
 from shard_dialect.passes.optimize.reduce_to_pieces import ReduceToPieces
 from shard_dialect.passes.optimize.share_collectives import ShareCollectives
 from shard_dialect.passes.optimize.sink_gathers import SinkGathers
 from shard_dialect.passes.optimize.sink_reductions import SinkReductions
+from shard_dialect.passes.optimize.write_graph import write_graph
 from shard_dialect.passes.schedule.bundle_collectives import BundleCollectives
 
 
@@ -45,7 +43,6 @@ class OptimizeCollectives(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Apply all rewrites to each function until none changes anything."""
-        shardings = Shardings.of(module)
         rewrites = (
             ShareCollectives(),
             FoldCollectives(),
@@ -55,20 +52,15 @@ class OptimizeCollectives(Pass):
             ComputeOnSlices(),
         )
         BundleCollectives().rewrite(module)
-        for handle in functions_of(module):
-            if form_of(handle) != "distributed":
-                continue
-            remove_casts(handle)
-            check_shardable(handle, shardings)
-            _until_nothing_changes(rewrites, handle, shardings)
+        for graph in read_graphs(module):
+            _until_nothing_changes(rewrites, graph)
+            write_graph(graph)
 
 
-def _until_nothing_changes(
-    rewrites: Sequence[CollectivePass], function: ir.Operation, shardings: Shardings
-) -> None:
-    """Apply the rewrites in turn, until each has seen the function as it is and left it so."""
+def _until_nothing_changes(rewrites: Sequence[CollectivePass], graph: FunctionGraph) -> None:
+    """Apply the rewrites in turn, until each has seen the graph as it is and left it so."""
     unchanged = 0
     for each in cycle(rewrites):
-        unchanged = 1 if each.improve(function, shardings) else unchanged + 1
+        unchanged = 1 if each.improve(graph) else unchanged + 1
         if unchanged >= len(rewrites):
             return

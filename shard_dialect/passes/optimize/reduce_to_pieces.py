@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.passes.optimize.collective_pass import CollectivePass, sources
+from shard_dialect.passes.optimize.function_graph import FunctionGraph, GraphOp
 from shard_dialect.passes.optimize.move_reshard import move_past
 
 
@@ -28,17 +27,17 @@ class ReduceToPieces(CollectivePass):
 
     name = "reduce-to-pieces"
 
-    def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
+    def improve_at(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
         """Scatter the result of an all-reduce along the first dimension where that is cheaper.
 
         Dimensions that are split already come first, so that others stay unsplit for their users.
         """
-        source, target = sources(reshard)
+        source, target = sources(reshard, graph)
         axes = tuple(axis for axis in source.partial if axis not in target.axes)
         if not axes:
             return False
         dims = sorted(range(target.rank), key=lambda dim: not target.split_axes[dim])
         return any(
-            move_past(reshard, target.with_dim(dim, target.split_axes[dim] + axes), shardings)
+            move_past(reshard, target.with_dim(dim, target.split_axes[dim] + axes), graph)
             for dim in dims
         )

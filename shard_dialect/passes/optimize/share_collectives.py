@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.mesh.mesh_dialect import is_reshard
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.walk import operations
-from shard_dialect.passes.optimize.change_op_sharding import users
 from shard_dialect.passes.optimize.collective_pass import CollectivePass
+from shard_dialect.passes.optimize.function_graph import FunctionGraph, GraphOp
 
 
 @dataclass(frozen=True)
@@ -22,25 +18,26 @@ class ShareCollectives(CollectivePass):
 
     name = "share-collectives"
 
-    def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
+    def improve_at(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
         """Use the first equal reshard of the block instead of later ones."""
+        source = reshard.operands[0]
+        assert source is not None, "a reshard has one operand, a tensor"
         equal = [
             user
-            for user in users(reshard.operands[0])
-            if is_reshard(user) and user.block == reshard.block and _does_the_same(user, reshard)
+            for user in graph.users(source)
+            if user.is_reshard and user.block is reshard.block and _does_the_same(user, reshard)
         ]
         if len(equal) < 2:
             return False
-        first = next(op for op in operations(reshard.block) if op in equal)
+        first = min(equal, key=lambda op: op.position)
         for op in equal:
-            if op != first:
-                op.results[0].replace_all_uses_with(first.results[0])
+            if op is not first:
+                graph.replace_all_uses(op.results[0], first.results[0])
         return True
 
 
-def _does_the_same(a: ir.Operation, b: ir.Operation) -> bool:
-    return _what(a) == _what(b)
-
-
-def _what(op: ir.Operation) -> tuple[str, dict[str, ir.Attribute], ir.Type]:
-    return op.name, {name: op.attributes[name] for name in op.attributes}, op.results[0].type
+def _does_the_same(a: GraphOp, b: GraphOp) -> bool:
+    if a is b:
+        return True
+    is_alike = a.name == b.name and a.attributes == b.attributes
+    return is_alike and a.results[0].sharding == b.results[0].sharding

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.passes.optimize.collective_pass import CollectivePass, sources
+from shard_dialect.passes.optimize.function_graph import FunctionGraph, GraphOp
 from shard_dialect.passes.optimize.move_reshard import move_past
 
 
@@ -29,12 +28,12 @@ class SinkGathers(CollectivePass):
 
     name = "sink-gathers"
 
-    def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
+    def improve_at(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
         """Move a gather down. One that is also a reduction reduces first."""
         if reshard.name == "mesh.local_split":
             return False  # nothing is gathered
-        source, target = sources(reshard)
+        source, target = sources(reshard, graph)
         if source.split_axes == target.split_axes or not set(target.partial) <= set(source.partial):
             return False
         shards = source.with_partial(target.partial, target.reduction)
-        return move_past(reshard, shards, shardings)
+        return move_past(reshard, shards, graph)

@@ -20,10 +20,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import ShardingError
 from shard_dialect.passes.optimize.collective_pass import CollectivePass, sources
+from shard_dialect.passes.optimize.function_graph import FunctionGraph, GraphOp
 from shard_dialect.passes.optimize.move_reshard import move_past
 
 
@@ -36,15 +35,15 @@ class SinkReductions(CollectivePass):
     narrow: bool = False
     """Let a conversion to narrower floats round partial sums before they are reduced."""
 
-    def improve_at(self, reshard: ir.Operation, shardings: Shardings) -> bool:
+    def improve_at(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
         """Move a reduction down: in the source sharding, or partial in the target's split."""
-        source, target = sources(reshard)
+        source, target = sources(reshard, graph)
         if not set(source.partial) - set(target.partial):
             return False
         candidates = [source]
         with suppress(ShardingError):  # of a reduce-scatter: the axes split the result
             candidates.append(target.with_partial(source.partial, source.reduction))
         return any(
-            move_past(reshard, candidate, shardings, narrow=self.narrow)
+            move_past(reshard, candidate, graph, narrow=self.narrow)
             for candidate in dict.fromkeys(candidates)
         )

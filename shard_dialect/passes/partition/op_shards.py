@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
@@ -13,11 +14,23 @@ from shard_dialect.model import AllSlice, Axes, ShardingRule
 from shard_dialect.rules import PartitionedOp, Shard
 
 
-def partitioned_op(op: ir.Operation, rule: ShardingRule, shardings: Shardings) -> PartitionedOp:
-    """Return the op with its rule and the shards of its operands and results, by their types."""
-    shards = tuple(_shard(value.type, shardings) for value in (*op.operands, *op.results))
-    count = len(op.operands)
-    return PartitionedOp(op, rule, shards[:count], shards[count:])
+@dataclass(frozen=True, slots=True)
+class ShardsOfOps:
+    """The shards of the operands and results of ops, by their types."""
+
+    shardings: Shardings
+    _shards: dict[ir.Type, Shard | None] = field(default_factory=dict)
+
+    def partitioned_op(self, op: ir.Operation, rule: ShardingRule) -> PartitionedOp:
+        """The op with its rule and the shards of its operands and results."""
+        operands = tuple([self._shard(value.type) for value in op.operands])
+        results = tuple([self._shard(value.type) for value in op.results])
+        return PartitionedOp(op, rule, operands, results)
+
+    def _shard(self, type_: ir.Type) -> Shard | None:
+        if type_ not in self._shards:
+            self._shards[type_] = _shard(type_, self.shardings)
+        return self._shards[type_]
 
 
 def _shard(type_: ir.Type, shardings: Shardings) -> Shard | None:

@@ -26,7 +26,7 @@ index, in `shard.all_slice`. With `results=whole`, results are gathered and unsh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,8 +50,7 @@ from shard_dialect.ir.mesh.manual_computation import computations_around, grid_o
 from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.read_function import read_function
-from shard_dialect.ir.region_flow import FLOWS
+from shard_dialect.ir.numbered_function import Function
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import (
     Grid,
@@ -64,19 +63,18 @@ from shard_dialect.passes.manual.replica_group_collectives import (
     is_between_devices,
     write_device_collective,
 )
-from shard_dialect.passes.materialize.sharding_casts import remove_casts
 from shard_dialect.passes.materialize.type_consistency import (
+    TypeChecks,
     check_flows,
     check_manual_axes,
-    check_shardable,
-    check_types,
+    read_distributed,
 )
 from shard_dialect.passes.partition.global_boundary import (
     not_called,
     unshard_arguments,
     unshard_results,
 )
-from shard_dialect.passes.partition.op_shards import partitioned_op
+from shard_dialect.passes.partition.op_shards import ShardsOfOps
 from shard_dialect.passes.partition.partition_collectives import partition_collective
 from shard_dialect.passes.partition.stage_branches import branch_by_stage
 from shard_dialect.passes.stages.stages_to_grid import has_stages
@@ -105,6 +103,7 @@ class Partition(Pass):
             if form_of(handle) == "distributed":
                 with located(handle):
                     self._unshard_boundary(handle, shardings)
+        checks = TypeChecks(shardings)
         for handle in functions_of(module):
             form = form_of(handle)
             if form in ("local", "lowered"):
@@ -113,11 +112,10 @@ class Partition(Pass):
                 raise refuse_form(
                     handle, ": run --propagate and --materialize first, or --spmd for all"
                 )
-            remove_casts(handle)
-            check_shardable(handle, shardings)
+            function = read_distributed(handle, shardings)
             check_manual_axes(handle, shardings)
-            check_flows(read_function(handle), shardings)
-            _partition(handle, shardings)
+            check_flows(function, shardings)
+            _partition(function, checks, shardings)
             branch_by_stage(handle, sub_clusters, shardings)
         _use_upstream_grids(module, shardings)
 
@@ -133,20 +131,20 @@ class Partition(Pass):
             unshard_results(handle, shardings)
 
 
-def _partition(handle: ir.Operation, shardings: Shardings) -> None:
-    ops = list(_computing(handle))
+def _partition(function: Function, checks: TypeChecks, shardings: Shardings) -> None:
+    handle = function.handle
+    shards = ShardsOfOps(shardings)
+    ops = [op.handle for op in function.ops]
     # Parallel to `ops`: an op cannot be a key, since its hash changes with its operands.
     collectives: list[Collective | None] = []
     partitioned_ops: list[PartitionedOp | None] = []
     grids: list[Grid | None] = []
-    for op in ops:
-        with located(op):
-            rule = check_types(op, shardings)
-            collectives.append(read_collective(op) if is_reshard(op) else None)
-            partitioned_ops.append(
-                partitioned_op(op, rule, shardings) if rule is not None else None
-            )
-            grids.append(_device_grid(op, shardings))
+    for op in function.ops:
+        with located(op.handle):
+            rule = checks.rule_of(op, function.values)
+            collectives.append(read_collective(op.handle) if is_reshard(op.handle) else None)
+            partitioned_ops.append(shards.partitioned_op(op.handle, rule) if rule else None)
+            grids.append(_device_grid(op.handle, shardings))
     with located(handle):
         _partition_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
         for end in returns_of(handle)[:1]:
@@ -188,16 +186,6 @@ def _adapt(partitioned: PartitionedOp) -> None:
     record = record_of(partitioned.op)
     if record is not None and record.partition is not None:
         record.partition(partitioned)
-
-
-def _computing(op: ir.Operation) -> Iterator[ir.Operation]:
-    """Yield the ops that compute on tensors: also in loops and branches, not in reducers."""
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in operations(block):
-                yield inner
-                if inner.name in FLOWS:
-                    yield from _computing(inner)
 
 
 def _partition_arguments(op: ir.Operation, shardings: Shardings) -> None:

@@ -28,7 +28,7 @@ from shard_dialect.passes.propagate.constants import Constants, Copy
 from shard_dialect.passes.propagate.constraints import Constraints
 from shard_dialect.passes.propagate.loop_shardings import pinned_loops
 from shard_dialect.propagation.graph import NO_TENSOR, Graph, Node
-from shard_dialect.rules.rule_cache import RuleMemo
+from shard_dialect.rules.op_kinds import OpKinds
 
 GROUP = "mesh.sharding_group"
 BARRIER = "mesh.propagation_barrier"
@@ -104,7 +104,7 @@ class _Builder:
         self.constraints = constraints
         self.shardings = shardings
         self.grids = grids
-        self.rules = RuleMemo()
+        self.op_kinds = OpKinds()
         self.names = {function.name: n for n, function in enumerate(module_graph.functions)}
         self.called = _called(module_graph.functions)
         self.targets = [_targets_in(function) for function in module_graph.functions]
@@ -225,7 +225,7 @@ class _Builder:
         number = self.graph.add_value(kind.shape, kind.itemsize, self._known(value))
         copy = done[value] = Copy(self.number, op, value, number, operands)
         self.module_graph.copies.append(copy)
-        rule = self.rules.rule_of(op, self.values)
+        rule = self.op_kinds.kind_in(self.values, op).rule
         if rule is not None and op.operands:
             self._node(op, rule, (*numbers, number), used_once=True)
         return copy
@@ -247,7 +247,7 @@ class _Builder:
             _VISITS.get(op.name, _Builder._op)(self, op)
 
     def _op(self, op: Op) -> None:
-        rule = self.rules.rule_of(op, self.values)
+        rule = self.op_kinds.kind_in(self.values, op).rule
         is_constant = self.copies_constants and self.constants.add(op, rule)
         if has_loops(op.handle) and rule is None:
             raise error_at(

@@ -1,0 +1,104 @@
+"""Kinds of ops: programs repeat their layers, so passes work out once what ops that are alike cost.
+
+Two ops are of one kind if a sharding rule cannot tell them apart: they have one name, the same
+attributes and regions, and values of the same types. What follows from the kind and from shardings
+is kept in dictionaries that the kind is a key of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.numbered_function import Kind, Op, Value
+from shard_dialect.ir.walk import has_own_body, operations
+from shard_dialect.model import ShardingRule
+from shard_dialect.rules import manual_collectives, rule_of
+
+_BY_NEIGHBOURS = (
+    *manual_collectives.OPS,
+    "stablehlo.concatenate",
+    "stablehlo.custom_call",
+    "stablehlo.pad",
+    "stablehlo.reduce",
+    "stablehlo.reduce_window",
+    "stablehlo.scatter",
+    "stablehlo.select_and_scatter",
+    "tensor.pad",
+    "tosa.conv2d",
+    "tosa.conv3d",
+    "tosa.depthwise_conv2d",
+    "tosa.pad",
+    "tosa.slice",
+    "tosa.transpose_conv2d",
+)
+"""Ops whose rules depend on the ops that make their operands (an init constant, say), on their
+users, or on the region around them."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class OpKind:
+    """Ops that are alike. Kinds are equal only if they are the same object."""
+
+    name: str
+    operands: tuple[Kind, ...]
+    results: tuple[Kind, ...]
+    rule: ShardingRule | None
+    handle: ir.Operation
+    """One of the ops."""
+
+
+class OpKinds:
+    """The kinds of one module's ops. Equal rules are one object."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Hashable, OpKind] = {}
+        self._rules: dict[ShardingRule | None, ShardingRule | None] = {}
+
+    def kind_of(
+        self, handle: ir.Operation, name: str, operands: tuple[Kind, ...], results: tuple[Kind, ...]
+    ) -> OpKind:
+        """The kind of an op; the key has all that a rule may depend on."""
+        by_neighbours = self._rule(handle) if name in _BY_NEIGHBOURS else None
+        attributes = tuple(handle.attributes.items()) if name not in build.CONSTANTS else None
+        key = (name, operands, results, attributes, _body_of(handle, name), id(by_neighbours))
+        kind = self._kinds.get(key)
+        if kind is None:
+            rule = by_neighbours if name in _BY_NEIGHBOURS else self._rule(handle)
+            kind = self._kinds[key] = OpKind(name, operands, results, rule, handle)
+        return kind
+
+    def _rule(self, handle: ir.Operation) -> ShardingRule | None:
+        rule = rule_of(handle)
+        return self._rules.setdefault(rule, rule)
+
+    def kind_in(self, values: Sequence[Value], op: Op) -> OpKind:
+        """The kind of an op of a function with these values."""
+        operands = tuple([values[value].kind for value in op.operands])
+        results = tuple([values[value].kind for value in op.results])
+        return self.kind_of(op.handle, op.name, operands, results)
+
+
+def _body_of(handle: ir.Operation, name: str) -> Hashable:
+    """The ops in the regions, with numbers for values, -1 for those from outside."""
+    if not has_own_body(name):
+        return None
+    regions = handle.regions
+    return tuple(_inside(regions)) if len(regions) else None
+
+
+def _inside(regions: ir.RegionSequence) -> Iterator[Hashable]:
+    numbers: dict[ir.Value, int] = {}
+    for region in regions:
+        for block in region.blocks:
+            for argument in block.arguments:
+                numbers[argument] = len(numbers)
+            for inner in operations(block):
+                operands = tuple(numbers.get(operand, -1) for operand in inner.operands)
+                yield inner.name, operands, tuple(inner.attributes.items())
+                if len(inner.regions):
+                    yield str(inner)  # seldom: a loop in a body
+                for result in inner.results:
+                    numbers[result] = len(numbers)
