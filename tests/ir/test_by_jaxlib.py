@@ -30,12 +30,24 @@ def without_jaxlib(text: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_pretty_text_without_jaxlib_says_what_to_install() -> None:
-    done = without_jaxlib('sdy.mesh @m = <["x"=2]>\n')
+    done = without_jaxlib("sdy.return\n")
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.startswith("error: jaxlib, which reads text of Shardy and CHLO,")
     assert "pip install" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_what_jax_writes_most_needs_no_jaxlib() -> None:
+    done = without_jaxlib(
+        'sdy.mesh @m = <["x"=2]> {jax.said = {axes = [1]}} // of two\n'
+        "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+        '  %0 = sdy.sharding_constraint %x <@m, [{"x"}]> : tensor<4xf32>\n'
+        "  return %0 : tensor<4xf32>\n}\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "jax.said = {axes = [1]}, mesh = #sdy.mesh" in done.stdout
+    assert '"sdy.sharding_constraint"(%arg0) {sharding = #sdy.sharding<@m, [{"x"}]>}' in done.stdout
 
 
 def test_generic_text_needs_no_jaxlib() -> None:

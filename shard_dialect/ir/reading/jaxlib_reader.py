@@ -8,24 +8,18 @@ from typing import Any
 
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.ir.reading.blank_comments import code_of
+from shard_dialect.ir.sdy.pretty_spelling import pretty_edits
 from shard_dialect.processes.xla_log import without_notices
 
-_PRETTY = re.compile(
-    r'(?<!["#\w.])sdy\.(?:mesh|sharding_constraint|reshard|sharding_group|propagation_barrier|'
-    r"manual_computation|named_computation|return|all_gather|all_slice|all_to_all|all_reduce|"
-    r"collective_permute|reduce_scatter|constant|data_flow_edge)\b"
-)
 _CHLO = re.compile(r"(?<![#\w.])chlo\.\w")
 _DECOMPOSED = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
 _LOCATION = re.compile(r'"-":(\d+):(\d+)')
 
 
 def is_for_jaxlib(text: str) -> bool:
-    """Whether `text` has ops of Shardy or CHLO in their own pretty form."""
-    if "sdy." not in text and "chlo." not in text:
-        return False
-    code = code_of(text)
-    return any(each.search(code) is not None for each in (_PRETTY, _CHLO))
+    """Whether `text` has ops that only jaxlib reads: CHLO, and most of Shardy's in pretty form."""
+    has_chlo = "chlo." in text and _CHLO.search(code_of(text)) is not None
+    return has_chlo or pretty_edits(text) is None
 
 
 def to_generic(text: str, name: str, lines_before: int) -> str:

@@ -21,6 +21,7 @@ from shard_dialect.ir.diagnostics import from_mlir, not_utf8, reporting, showing
 from shard_dialect.ir.reading import jaxlib_reader
 from shard_dialect.ir.reading.parse_failures import explained
 from shard_dialect.ir.reading.spelling import Edit, edits
+from shard_dialect.ir.sdy.pretty_spelling import pretty_edits
 from shard_dialect.ir.sdy.sdy_spelling import edits as sdy_edits
 from shard_dialect.ir.verify import verify
 
@@ -96,9 +97,8 @@ class Source:
                 generic = jaxlib_reader.to_generic(text, name, lines_before)
                 spelled = _edited(generic, sdy_edits(generic))
                 return cls(name, spelled, lines_before=lines_before, pretty=text)
-            edits_found = sorted(
-                [*edits(text, location_at), *sdy_edits(text)], key=lambda edit: edit.start
-            )
+            every = (*edits(text, location_at), *sdy_edits(text), *(pretty_edits(text) or ()))
+            edits_found = sorted(every, key=lambda edit: edit.start)
         except ShardError as error:
             return cls(name, text, lines_before=lines_before, problem=error)
         changes = [(*position(e.start), e.removed, len(e.added)) for e in edits_found]

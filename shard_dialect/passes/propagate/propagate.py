@@ -103,7 +103,9 @@ class Propagate(Pass):
         ]
         for handle in handles if "scf.execute_region" in names else ():
             inline_named(handle)
-        done = complete(handles, Shardings.of(module), self.strategy, self.traversal)
+        shardings = Shardings.of(module)
+        read = _read(handles, shardings)
+        done = complete(*read, shardings, self.strategy, self.traversal)
         if done is not None and (self.remarks or self.explain):
             self._report(module, *done)
         calls.join()
@@ -132,23 +134,40 @@ def complete_again(module: ir.Operation) -> tuple[list[ir.Operation], Shardings]
     for handle in handles:
         if form_of(handle) != "propagated":
             raise refuse_form(handle, ": run --propagate first")
-    complete(handles, shardings)
+    functions, constraints = _read(handles, shardings)
+    if not all(map(_is_complete, functions, constraints)):
+        complete(functions, constraints, shardings)
     return handles, shardings
 
 
+def _read(
+    handles: Sequence[ir.Operation], shardings: Shardings
+) -> tuple[list[Function], list[Constraints]]:
+    functions = read_functions(handles)
+    return functions, [read_constraints(function, shardings) for function in functions]
+
+
+def _is_complete(function: Function, constraints: Constraints) -> bool:
+    """Whether every tensor has a sharding that propagation may not change."""
+    results = function.handle.attributes["function_type"].value.results
+    tensors = [n for n, value in enumerate(function.values) if value.shape is not None]
+    known = [constraints.known.get(number) for number in tensors]
+    known += [constraints.returned.get(index) for index in range(len(results))]
+    return not constraints.soft_constraints and all(each and not each.open for each in known)
+
+
 def complete(
-    handles: Sequence[ir.Operation],
+    functions: Sequence[Function],
+    constraints: Sequence[Constraints],
     shardings: Shardings,
     strategy: str = "cost",
     traversal: Traversal | None = None,
 ) -> tuple[ModuleGraph, Engine] | None:
-    """Bring functions to the propagated form; the shardings that they already have stay.
+    """Bring functions to the propagated form; the shardings in `constraints` stay.
 
-    Returns the graph and the engine after propagation, or `None` if `handles` is empty. Raises a
-    located `ShardError`.
+    Returns the graph and the engine after propagation, or `None` if there are no functions. Raises
+    a located `ShardError`.
     """
-    functions = read_functions(handles)
-    constraints = [read_constraints(function, shardings) for function in functions]
     if not functions:
         return None
     grids = [_grid_of(*each, shardings) for each in zip(functions, constraints, strict=True)]
