@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from shard_dialect.codegen.array_types import Array
 from shard_dialect.errors import ShardError
+from shard_dialect.runtime.communicators.meeting import Meeting
 
 _Ranks = tuple[int, ...]
 _TICK = 0.1
@@ -81,9 +82,9 @@ class Mailbox:
             self._changed.notify_all()
 
     @contextmanager
-    def at_meeting(self, rank: int, barrier: threading.Barrier) -> Iterator[None]:
+    def at_meeting(self, rank: int, meeting: Meeting) -> Iterator[None]:
         """Record that a device waits for the others of a group."""
-        self._stuck[rank] = lambda: barrier.n_waiting > 0  # at a complete one, all go on
+        self._stuck[rank] = lambda: meeting.is_awaited  # at a complete one, all go on
         yield
         self._stuck.pop(rank, None)
         self._events += 1

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.communicators.announce_failures import AnnouncingCommunicator
 from shard_dialect.runtime.communicators.join_shards import join
 from shard_dialect.runtime.communicators.mailbox import Mailbox
+from shard_dialect.runtime.communicators.meeting import Meeting
 from shard_dialect.runtime.communicators.perform_collectives import Member
 from shard_dialect.runtime.executable import Executable
 
@@ -92,16 +94,16 @@ class _World:
 
     def __init__(self, size: int) -> None:
         self.post = Mailbox(size)
-        self._meetings: dict[tuple[int, ...], _Meeting] = {}
+        self._meetings: dict[tuple[int, ...], Meeting] = {}
         self._lock = threading.Lock()
         self._aborted = False
 
-    def meeting(self, ranks: tuple[int, ...]) -> _Meeting:
+    def meeting(self, ranks: tuple[int, ...]) -> Meeting:
         with self._lock:
             if ranks not in self._meetings:
-                self._meetings[ranks] = _Meeting(len(ranks))
+                self._meetings[ranks] = Meeting(len(ranks))
                 if self._aborted:
-                    self._meetings[ranks].barrier.abort()
+                    self._meetings[ranks].abort()
             return self._meetings[ranks]
 
     def abort(self) -> None:
@@ -109,22 +111,7 @@ class _World:
             self._aborted = True
             self.post.abort()
             for meeting in self._meetings.values():
-                meeting.barrier.abort()
-
-
-class _Meeting:
-    """Where the members of one group exchange arrays.
-
-    It has two tables, used in turn: a member at the next collective must not overwrite what another
-    still reads of this one, and it cannot be two ahead.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.barrier = threading.Barrier(size)
-        self.tables: tuple[list[Array], list[Array]] = (
-            [np.empty(0)] * size,
-            [np.empty(0)] * size,
-        )
+                meeting.abort()
 
 
 class _Device(Member):
@@ -141,7 +128,7 @@ class _Device(Member):
 
 
 class _Group:
-    def __init__(self, meeting: _Meeting, ranks: tuple[int, ...], rank: int, post: Mailbox) -> None:
+    def __init__(self, meeting: Meeting, ranks: tuple[int, ...], rank: int, post: Mailbox) -> None:
         self.size = len(ranks)
         self.index = ranks.index(rank)
         self._ranks = ranks
@@ -156,18 +143,22 @@ class _Group:
         A sender may change its buffer as soon as it goes on. So a small array is copied, and with a
         large one, which has the same size on all, the sender waits until all have read it.
         """
-        table = self._meeting.tables[self._turn]
-        self._turn = 1 - self._turn
         is_copied = send.nbytes <= _COPIED
-        table[self.index] = send.copy() if is_copied else send
-        self._meet()
-        yield list(table)
+        yield self._put(send.copy() if is_copied else send)
         if not is_copied:
             self._meet()
 
+    def _put(self, array: Array) -> list[Array]:
+        """Every member's array, once all have put theirs."""
+        table = self._meeting.tables[self._turn]
+        self._turn = 1 - self._turn
+        table[self.index] = array
+        self._meet()
+        return list(table)
+
     def _meet(self) -> None:
-        with self._post.at_meeting(self._ranks[self.index], self._meeting.barrier):
-            self._meeting.barrier.wait()
+        with self._post.at_meeting(self._ranks[self.index], self._meeting):
+            self._meeting.wait(self.index)
 
     def all_gather(self, send: Array, into: Array) -> None:
         with self._exchange(send) as sent:
@@ -175,7 +166,21 @@ class _Group:
 
     def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
         with self._exchange(send) as sent:
-            join(sent, into, reduction)
+            if send.nbytes <= _COPIED:
+                join(sent, into, reduction)
+            else:
+                self._reduce_by_blocks(sent, into, reduction)
+
+    def _reduce_by_blocks(self, sent: list[Array], into: Array, reduction: Reduction) -> None:
+        """Reduce a block of the elements, and copy the others from the members that reduce them."""
+        flat = into.reshape(-1)
+        ends = [flat.size * number // self.size for number in range(self.size + 1)]
+        blocks = [slice(*each) for each in pairwise(ends)]
+        own = blocks[self.index]
+        join([each.reshape(-1)[own] for each in sent], flat[own], reduction)
+        for member, reduced in enumerate(self._put(flat)):
+            if member != self.index:
+                flat[blocks[member]] = reduced[blocks[member]]
 
     def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
         with self._exchange(send) as sent:
