@@ -1,7 +1,7 @@
 """How fast programs run: ours over XLA, torch and DTensor, one thread a device, in one run.
 
     python -m benchmarks.run [mlp megatron:large ...] [--devices one|grid|both] [--markdown]
-    python -m benchmarks.run --target xla program.mlir ...
+    python -m benchmarks.run --target xla|devices program.mlir ...
 
 Each contender is a process, told in turn to run the program; the ratio is of medians: our time
 over theirs, below 1 where we are faster. On one device it is CPU time, so that what else the
@@ -29,7 +29,7 @@ from typing import IO
 import numpy as np
 from tabulate import tabulate
 
-from benchmarks import xla_target
+from benchmarks import over_xla_partition
 from benchmarks.run_programs import Program, chosen
 
 ROOT = Path(__file__).parent.parent
@@ -160,9 +160,9 @@ def main() -> None:
     parser.add_argument("programs", nargs="*", metavar="NAME[:SIZE]", help="by default all")
     parser.add_argument(
         "--target",
-        choices=["cpu", "xla"],
-        default="cpu",
-        help="who compiles what we partition: our own code, or XLA, for files of StableHLO",
+        choices=["xla", "devices"],
+        help="files of StableHLO, which we partition and XLA or our own code compiles, over what "
+        "XLA partitions",
     )
     parser.add_argument("--devices", choices=["one", "grid", "both"], default="both")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each contender")
@@ -170,8 +170,9 @@ def main() -> None:
     options = parser.parse_args()
     if importlib.util.find_spec("jax") is None:
         parser.error("the programs are written in JAX, which is not installed")
-    if options.target == "xla":
-        xla_target.show([Path(each) for each in options.programs], options.rounds, options.markdown)
+    if options.target is not None:
+        paths = [Path(each) for each in options.programs]
+        over_xla_partition.show(paths, options.target, options.rounds, options.markdown)
         return
     programs = chosen(options.programs)
     if not programs:

@@ -64,7 +64,7 @@ def test_who_waits_and_who_comes_later_ends_after_abort() -> None:
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_large_arrays_are_reduced_in_the_members_order(size: int, reduction: Reduction) -> None:
     is_bits = reduction.startswith("bitwise")
-    shape = (_COPIED // 4 + 5, 3)  # in blocks that are not of one size
+    shape = (_COPIED // 12 + 5, 3)  # in blocks that are not of one size
     generator = np.random.default_rng(size)
     sent = [
         generator.integers(0, 99, shape).astype(np.int32)

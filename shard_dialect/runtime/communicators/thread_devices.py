@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -21,9 +22,10 @@ from shard_dialect.runtime.communicators.join_shards import join
 from shard_dialect.runtime.communicators.mailbox import Mailbox
 from shard_dialect.runtime.communicators.meeting import Meeting
 from shard_dialect.runtime.communicators.perform_collectives import Member
+from shard_dialect.runtime.communicators.worker_threads import begin
 from shard_dialect.runtime.executable import Executable
 
-_COPIED = 1 << 16
+_COPIED = 1 << 18
 """The number of bytes up to which copying is faster than another synchronization."""
 _GRACE = 1.0
 """The seconds that devices have to stop once one has failed: their code may be in a loop."""
@@ -53,13 +55,8 @@ def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> li
             member.rest()
             world.post.leave(rank)
 
-    # Daemons: the interpreter does not wait for threads that still compute.
-    threads = [
-        threading.Thread(target=device, args=(rank,), daemon=True) for rank in range(len(inputs))
-    ]
     try:
-        _start(threads)
-        _wait(threads, errors)
+        _wait(_start(device, len(inputs)), errors)
     except BaseException:
         world.abort()
         raise
@@ -68,25 +65,27 @@ def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> li
     return outputs
 
 
-def _start(threads: Sequence[threading.Thread]) -> None:
+def _start(device: Callable[[int], None], count: int) -> list[threading.Lock]:
     try:
-        for thread in threads:
-            thread.start()
+        return [begin(partial(device, rank)) for rank in range(count)]
     except RuntimeError as error:
-        message = f"cannot start a thread for each of {len(threads)} devices: {error}"
+        message = f"cannot start a thread for each of {count} devices: {error}"
         raise ShardError(message) from None
 
 
-def _wait(threads: Sequence[threading.Thread], errors: Sequence[BaseException]) -> None:
-    """Wait for all threads, or for some time after an error."""
+def _wait(running: Sequence[threading.Lock], errors: Sequence[BaseException]) -> None:
+    """Wait until all devices have ended, or for some time after an error."""
     deadline: float | None = None
-    for thread in threads:
-        while thread.is_alive():
+    for each in running:
+        while not each.acquire(timeout=_left(deadline)):
             if errors and deadline is None:
                 deadline = time.monotonic() + _GRACE
-            thread.join(0.05 if deadline is None else max(0.0, deadline - time.monotonic()))
             if deadline is not None and time.monotonic() >= deadline:
                 return
+
+
+def _left(deadline: float | None) -> float:
+    return 0.05 if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 class _World:

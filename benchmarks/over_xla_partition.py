@@ -1,20 +1,23 @@
-"""How fast XLA runs programs that we have partitioned, over those that it has partitioned itself.
+"""How fast programs that we have partitioned run, over those that XLA has partitioned.
 
     python -m benchmarks.run --target xla program.mlir ... [--rounds 15] [--markdown]
+    python -m benchmarks.run --target devices program.mlir ...
 
-Programs are StableHLO with Shardy's annotations, as JAX prints them. Both contenders are compiled
-by one XLA, with arguments and results sharded alike, and run in turn in one process; the ratio is
-of the medians of the time on the wall, below 1 where ours is faster. Both must compute the same.
+Programs are StableHLO with Shardy's annotations, as JAX prints them. Ours are compiled by XLA too,
+or by our own code for devices that are threads. All have arguments and results sharded alike, and
+run in turn in one process; the ratio is of the medians of the time on the wall, below 1 where ours
+is faster. Both must compute the same.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from tabulate import tabulate
@@ -25,16 +28,42 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.array_files import random_inputs
+from shard_dialect.runtime.communicators.world import InProcess
+from shard_dialect.runtime.compile import compile_sharded
+from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.xla.local_function import call_local
 from shard_dialect.runtime.xla.partitioned_function import PartitionedFunction
 from shard_dialect.runtime.xla.read_local import read_local_program
 
+Target = Literal["xla", "devices"]
 SECONDS_A_TURN = 0.1
 TOLERANCE = 1e-3
 
 
-def contenders(path: Path) -> tuple[list[Callable[[], Any]], int]:
+def contenders(path: Path, target: Target) -> tuple[list[Callable[[], Any]], int]:
     """What runs our partition, and XLA's, once; and the number of devices."""
+    by_xla, devices = _by_xla(path)
+    if target == "xla":
+        return by_xla, devices
+    with make_context():
+        executable = compile_sharded(Source.read(str(path)), None)
+    world, given = InProcess(devices), inputs(executable.program)
+    shards = [executable.program.scatter(given, rank) for rank in world.ranks]
+    return [lambda: _Shards(executable, world.run(executable, shards)), by_xla[1]], devices
+
+
+@dataclass(frozen=True)
+class _Shards:
+    """The results of devices; iterating gives the global arrays."""
+
+    executable: Executable
+    shards: Any
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.executable.program.gather(self.shards))
+
+
+def _by_xla(path: Path) -> tuple[list[Callable[[], Any]], int]:
     os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=16")
     import jax
 
@@ -91,15 +120,15 @@ def check(path: Path, results: Sequence[Any]) -> None:
             raise RuntimeError(f"{path.name}: the two partitions compute different results")
 
 
-def show(paths: Sequence[Path], rounds: int, markdown: bool) -> None:
+def show(paths: Sequence[Path], target: Target, rounds: int, markdown: bool) -> None:
     """Print the table for these programs."""
     rows: list[list[object]] = []
     for path in paths:
-        runs, devices = contenders(path)
+        runs, devices = contenders(path, target)
         check(path, [run() for run in runs])
         ours, theirs = seconds(runs, rounds)
         rows.append([path.stem, devices, f"{ours * 1e3:.3f}", f"{ours / theirs:.2f}"])
     middle = median(float(str(row[-1])) for row in rows)
     rows.append(["median", "", "", f"{middle:.2f}"])
-    head = ["program", "devices", "our partition, ms", "over XLA's"]
+    head = ["program", "devices", f"ours by {target}, ms", "over XLA's"]
     print(tabulate(rows, head, tablefmt="github" if markdown else "simple"))
