@@ -95,13 +95,20 @@ def note_at(location: ir.Location, message: str) -> Diagnostic:
     return Diagnostic("note", message, location_text(location))
 
 
-@contextmanager
-def located(op: ir.Operation) -> Iterator[None]:
+class located:  # noqa: N801  # a context manager, for one op after the other: a generator is slower
     """Give errors without a location, raised in the `with` block, the location of `op`."""
-    try:
-        yield
-    except ShardError as error:
-        raise error.at(location_text(op.location)) from None
+
+    __slots__ = ("_op",)
+
+    def __init__(self, op: ir.Operation) -> None:
+        self._op = op
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, ShardError):
+            raise error.at(location_text(self._op.location)) from None
 
 
 @contextmanager

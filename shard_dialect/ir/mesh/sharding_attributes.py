@@ -9,7 +9,7 @@ Parsing and printing attributes are the most expensive calls of the bindings (ab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import grids_of
@@ -27,6 +27,7 @@ class Shardings:
         self._written: dict[Sharding | Annotation, ir.Attribute] = {}
         self._types: dict[tuple[ir.Type, Sharding | None], ir.Type] = {}
         self._in_types: dict[ir.Type, Sharding | None] = {}
+        self._of_results: dict[tuple[ir.Attribute, tuple[ir.Type, ...]], dict[int, Annotation]] = {}
         self._local: dict[ir.Type, ir.Type] = {}
 
     @classmethod
@@ -78,14 +79,19 @@ class Shardings:
         """The sharding in a tensor type; a type without one is replicated on `grid`."""
         return self.of_type(type_) or Sharding.replicated(grid.name, type_.rank)
 
-    def of_results(self, op: ir.Operation) -> dict[int, Annotation]:
+    def of_results(self, op: ir.Operation) -> Mapping[int, Annotation]:
         """The annotations of an op's results, by result number.
 
         A list of another length was left by a pass of MLIR that dropped results: it is ignored.
         """
-        if SHARDINGS not in op.attributes or len(op.attributes[SHARDINGS]) != len(op.results):
+        attribute = op.attributes.get(SHARDINGS)
+        if attribute is None:
             return {}
-        return self._of_values(op.attributes[SHARDINGS], op.results)
+        key = (attribute, tuple([result.type for result in op.results]))
+        if key not in self._of_results:
+            fits = len(attribute) == len(op.results)
+            self._of_results[key] = self._of_values(attribute, op.results) if fits else {}
+        return self._of_results[key]
 
     def of_blocks(self, op: ir.Operation) -> list[dict[int, Annotation]]:
         """The annotations of the block arguments of an op, a dict for each block.

@@ -130,7 +130,7 @@ def _results_to_attributes(op: ir.Operation, shardings: Shardings) -> None:
             by_result[number] = Annotation(sharding)
     if not by_result and SHARDINGS not in op.attributes:
         return
-    annotation = shardings.of_results(op)
+    annotation = dict(shardings.of_results(op))
     if not by_result and not annotation:
         return
     if by_result and is_constant(op):
