@@ -9,12 +9,14 @@ rank.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from shard_dialect.ir.sdy.syntax import AxisRef, Dim, TensorSharding
 from shard_dialect.model import Annotation, Axes, Axis, Grid, Sharding, ShardingError, SubAxis
 from shard_dialect.model.axis import in_order
 
 
+@lru_cache(maxsize=4096)
 def to_annotation(tensor_sharding: TensorSharding, grid: Grid, rank: int) -> Annotation:
     """The annotation of a value with `rank` dimensions.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from shard_dialect.ir.reading.string_literals import quoted, unquoted
@@ -78,11 +79,13 @@ def read_mesh(text: str, name: str) -> Grid:
     return _read_all(text, lambda tokens: tokens.mesh(name), "#sdy.mesh<")
 
 
+@lru_cache(maxsize=4096)
 def read_sharding(text: str) -> TensorSharding:
     """The sharding in `#sdy.sharding<...>`. Raises `ShardingError` for malformed text."""
     return _read_all(text, _Tokens.sharding, "#sdy.sharding<")
 
 
+@lru_cache(maxsize=4096)
 def read_per_value(text: str) -> tuple[TensorSharding, ...]:
     """The shardings in `#sdy.sharding_per_value<...>`. Raises `ShardingError`."""
     return _read_all(text, _Tokens.per_value, "#sdy.sharding_per_value<")
