@@ -94,9 +94,9 @@ def set_form(function: ir.Operation, form: str) -> None:
     function.attributes[FORM] = ir.StringAttr.get(form)
 
 
-def refuse_form(function: ir.Operation, soft_constraint: str) -> Exception:
+def refuse_form(function: ir.Operation, advice: str) -> Exception:
     """The error for a function in a form that a pass does not accept."""
     return error_at(
         function.location,
-        f"function @{name_of(function)} is in the {form_of(function)} form{soft_constraint}",
+        f"function @{name_of(function)} is in the {form_of(function)} form{advice}",
     )

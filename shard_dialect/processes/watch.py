@@ -371,8 +371,8 @@ class _Watch:
             kind = "lost" if code else "failed"
             return kind, f"error: {who} ended in {what}, with exit status {code}"
         name = signal.Signals(os.WTERMSIG(status)).name
-        soft_constraint = ": perhaps the memory ran out" if name == "SIGKILL" else ""
-        return "failed", f"error: {who} was killed ({name}) in {what}{soft_constraint}"
+        advice = ": perhaps the memory ran out" if name == "SIGKILL" else ""
+        return "failed", f"error: {who} was killed ({name}) in {what}{advice}"
 
     def _end(self) -> None:
         """End the child, and remember that it was."""

@@ -82,8 +82,8 @@ def options_of(cls: type[Any]) -> tuple[Option, ...]:
     >>> [(each.name, each.type_text, each.default_text) for each in options_of(Example)]
     [('max-steps', 'int', '3'), ('order', 'up|down', 'up')]
     """
-    soft_constraints = get_type_hints(cls)
-    return tuple(_option(field, soft_constraints[field.name]) for field in dataclasses.fields(cls))
+    hints = get_type_hints(cls)
+    return tuple(_option(field, hints[field.name]) for field in dataclasses.fields(cls))
 
 
 def documented_options(cls: type[Any]) -> tuple[Option, ...]:
@@ -95,16 +95,14 @@ def documented_options(cls: type[Any]) -> tuple[Option, ...]:
     )
 
 
-def _option(field: dataclasses.Field[Any], soft_constraint: Any) -> Option:
-    arms = [arm for arm in get_args(soft_constraint) if arm is not NoneType]
-    if get_origin(soft_constraint) is not Literal and len(arms) == 1:
-        (soft_constraint,) = arms
-    choices = (
-        tuple(map(str, get_args(soft_constraint))) if get_origin(soft_constraint) is Literal else ()
-    )
-    kind = str if choices else soft_constraint
+def _option(field: dataclasses.Field[Any], hint: Any) -> Option:
+    arms = [arm for arm in get_args(hint) if arm is not NoneType]
+    if get_origin(hint) is not Literal and len(arms) == 1:
+        (hint,) = arms
+    choices = tuple(map(str, get_args(hint))) if get_origin(hint) is Literal else ()
+    kind = str if choices else hint
     if kind not in (bool, int, float, str):
-        shown = getattr(soft_constraint, "__name__", None) or str(soft_constraint)
+        shown = getattr(hint, "__name__", None) or str(hint)
         raise ShardError(
             f"option {field.name} cannot be a {shown}: bool, int, float, str or Literal[...]"
         )

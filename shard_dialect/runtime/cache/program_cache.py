@@ -164,8 +164,8 @@ class Cache:
     def _say(self, error: NotOwnError) -> None:
         """Warn once that a folder is not used."""
         if not self._warnings:
-            soft_constraint = f"make it yours alone, or name another folder with {VARIABLE}"
-            give(Diagnostic("warning", f"what is kept is not used: {error}: {soft_constraint}"))
+            advice = f"make it yours alone, or name another folder with {VARIABLE}"
+            give(Diagnostic("warning", f"what is kept is not used: {error}: {advice}"))
             self._warnings.append(str(error))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -42,8 +42,8 @@ def to_json(value: object) -> object:
     if isinstance(value, Sequence):
         return [to_json(each) for each in value]
     assert is_dataclass(value), f"a {type(value).__name__} has no JSON"
-    fields_written = {each.name: to_json(getattr(value, each.name)) for each in fields(value)}
-    return {_IS: type(value).__name__, **fields_written}
+    written = {name: to_json(getattr(value, name)) for name in _hints(cast("Any", type(value)))}
+    return {_IS: type(value).__name__, **written}
 
 
 def from_json(type_: Any, data: object) -> Any:
@@ -114,17 +114,10 @@ def _dtype(_: tuple[Any, ...], data: object) -> np.dtype[np.generic]:
 
 
 def _dataclass(type_: Any, data: object) -> Any:
-    soft_constraints = _hints(type_)
-    if (
-        not isinstance(data, dict)
-        or data.keys() != {_IS, *soft_constraints}
-        or data[_IS] != type_.__name__
-    ):
+    hints = _hints(type_)
+    if not isinstance(data, dict) or data.keys() != {_IS, *hints} or data[_IS] != type_.__name__:
         raise _misfit(data, type_)
-    values = {
-        name: from_json(soft_constraint, data[name])
-        for name, soft_constraint in soft_constraints.items()
-    }
+    values = {name: from_json(hint, data[name]) for name, hint in hints.items()}
     try:
         return type_(**values)
     except Exception as error:  # whatever its own checks raise
@@ -133,8 +126,9 @@ def _dataclass(type_: Any, data: object) -> Any:
 
 @cache
 def _hints(type_: Any) -> dict[str, Any]:
-    soft_constraints = get_type_hints(type_)
-    return {each.name: soft_constraints[each.name] for each in fields(type_)}
+    """The types of the fields that make a dataclass; others follow from them."""
+    hints = get_type_hints(type_)
+    return {each.name: hints[each.name] for each in fields(type_) if each.init}
 
 
 _READERS: Mapping[Any, Callable[[tuple[Any, ...], object], Any]] = {

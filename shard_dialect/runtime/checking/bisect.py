@@ -78,10 +78,8 @@ class Suspect:
                 run_pipeline(module, ",".join(_TO_DISTRIBUTED))
             function = find_function(module.operation, entry)
             if form_of(function) != "distributed":
-                soft_constraint = (
-                    ", where values no longer have shardings: give --bisect an earlier one"
-                )
-                raise refuse_form(function, soft_constraint)
+                advice = ", where values no longer have shardings: give --bisect an earlier one"
+                raise refuse_form(function, advice)
             _refuse_manual(module.operation)
         return cls(source, module, entry, sizes, by)
 
