@@ -7,24 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
+from shard_dialect.emit.element_types import held_by
 from shard_dialect.emit.python_text import Names, folded
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.model import Grid
 
 Target = Literal["mpi4py", "torch"]
-_DTYPES = {
-    "f16": ("float16", "float16"),
-    "f32": ("float32", "float32"),
-    "f64": ("float64", "float64"),
-    "bf16": (None, "bfloat16"),
-    "i1": ("bool_", "bool"),
-    "i8": ("int8", "int8"),
-    "i16": ("int16", "int16"),
-    "i32": ("int32", "int32"),
-    "i64": ("int64", "int64"),
-    "index": ("int64", "int64"),
-}
 
 
 @dataclass
@@ -98,10 +87,10 @@ class Writer:
 
     def dtype(self, element: ir.Type, location: ir.Location) -> str:
         """The target's element type; raise if there is none."""
-        name = _DTYPES.get(str(element), (None, None))[self.is_torch]
+        name = held_by(self.target, str(element))
         if name is None:
             raise error_at(location, f"elements of type {element} have no {self.target} type")
-        return f"{self.module}.{name}"
+        return name
 
     def number(self, value: float | int | bool, element: ir.Type) -> str:
         """A literal; infinities and NaN are the library's constants."""

@@ -19,7 +19,8 @@ local_rank = int(os.environ.get("LOCAL_RANK", "0"))
 device = torch.device("cuda", local_rank) if has_gpu else torch.device("cpu")
 if has_gpu:
     torch.cuda.set_device(device)
-dist.init_process_group("nccl" if has_gpu else "gloo")
+if not dist.is_initialized():
+    dist.init_process_group("nccl" if has_gpu else "gloo")
 rank = dist.get_rank()
 
 

@@ -14,11 +14,11 @@ from shard_dialect.codegen.array_types import SUB_BYTE_DTYPES, Array, TensorType
 from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.runtime.communicators.world import InProcess, Runnable, Shards
+from shard_dialect.runtime.read_local import read_local_program
 from shard_dialect.runtime.xla.compiled_collectives import CompiledCollectives
 from shard_dialect.runtime.xla.jax_specs import JaxSpecs
 from shard_dialect.runtime.xla.local_function import call_local, jax_of_user
 from shard_dialect.runtime.xla.partitioned_function import PartitionedFunction, as_partitions
-from shard_dialect.runtime.xla.read_local import read_local_program
 
 _AXIS = "devices"
 _FORCED = "xla_force_host_platform_device_count"
