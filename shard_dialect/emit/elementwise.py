@@ -1,12 +1,21 @@
 """Emit elementwise ops: one line each.
 
 In the templates `{0}` is the first operand. Where numpy and torch differ, numpy's is first.
+
+Unsigned integers are numpy's own. torch holds those of more than 8 bits as signed ones of the same
+bits (`element_types`), which are ordered as unsigned ones once their first bit is `flipped`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from shard_dialect.emit.element_types import (
+    is_complex,
+    is_flipped,
+    is_unsigned,
+    unsigned_view,
+)
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
 
@@ -41,26 +50,66 @@ _SAME = {
     "floor": "{m}.floor({0})",
     "ceil": "{m}.ceil({0})",
     "isfinite": "{m}.isfinite({0})",
+    "isnan": "{m}.isnan({0})",
     "not": "~{0}",
+    "quotient": "quotient({0}, {1})",
+    "rest": "rest({0}, {1})",
+    "left": "{0} << {1}",
+    "right": "{0} >> {1}",
+    "log10": "{m}.log10({0})",
+    "sinh": "{m}.sinh({0})",
+    "cosh": "{m}.cosh({0})",
+    "copysign": "{m}.copysign({0}, {1})",
+    "trunc": "{m}.trunc({0})",
+    "real": "{m}.real({0})",
+    "imag": "{m}.imag({0})",
 }
 _DIFFERENT = {
     "sign": (
         "np.sign({0})",
         "torch.where(torch.isnan({0}), {0}, torch.sign({0}))",  # torch gives 0 for a NaN
     ),
+    "direction": ("np.sign({0})", "torch.sgn({0})"),
     "rsqrt": ("1 / np.sqrt({0})", "torch.rsqrt({0})"),
     "logistic": ("1 / (1 + np.exp(-{0}))", "torch.sigmoid({0})"),
     "power": ("np.power({0}, {1})", "torch.pow({0}, {1})"),
     "atan2": ("np.arctan2({0}, {1})", "torch.atan2({0}, {1})"),
     "even": ("np.rint({0})", "torch.round({0})"),
-    "clamp": ("np.clip({1}, {0}, {2})", "torch.clamp({1}, {0}, {2})"),
-    "quotient": (
-        "({0} - np.fmod({0}, {1})) // {1}",
-        'torch.div({0}, {1}, rounding_mode="trunc")',
-    ),
+    "clamp": ("np.minimum(np.maximum({1}, {0}), {2})", "torch.clamp({1}, {0}, {2})"),
+    "complex": ("{0} + 1j * {1}", "torch.complex({0}, {1})"),
+    "conj": ("np.conj({0})", "torch.conj_physical({0})"),
+    **{
+        name: (f"np.{numpy}({{0}})", f"torch.{name}({{0}})")
+        for name, numpy in {
+            "asin": "arcsin",
+            "acos": "arccos",
+            "atan": "arctan",
+            "asinh": "arcsinh",
+            "acosh": "arccosh",
+            "atanh": "arctanh",
+        }.items()
+    },
 }
+_UNSIGNED = {
+    "max": "unsigned_maximum({0}, {1})",
+    "min": "unsigned_minimum({0}, {1})",
+    "clamp": "unsigned_minimum(unsigned_maximum({1}, {0}), {2})",
+    "quotient": "unsigned_quotient({0}, {1})",
+    "rest": "unsigned_rest({0}, {1})",
+    "right": "unsigned_right({0}, {1})",
+}
+"""torch's operations on unsigned integers that it holds as signed ones, where these differ."""
 
 _FLOAT = "add sub mul div neg"
+AS_UNSIGNED = {
+    "arith.divui": "quotient",
+    "arith.maxui": "max",
+    "arith.minui": "min",
+    "arith.remui": "rest",
+    "arith.shrui": "right",
+    "stablehlo.shift_right_logical": "right",
+}
+"""Ops that take integers of any type for unsigned ones."""
 OPS: dict[str, str] = {
     **{f"arith.{name}f": name for name in _FLOAT.split()},
     **{f"arith.{name}i": name for name in ("add", "sub", "mul", "and", "or", "xor")},
@@ -71,14 +120,25 @@ OPS: dict[str, str] = {
     "arith.maxsi": "max",
     "arith.minsi": "min",
     "arith.remf": "remainder",
-    "arith.remsi": "remainder",
+    "arith.remsi": "rest",
     "arith.divsi": "quotient",
+    "arith.shli": "left",
+    "arith.shrsi": "right",
+    **AS_UNSIGNED,
     "arith.select": "select",
     **{
         f"math.{name}": name
-        for name in "exp exp2 expm1 log log2 log1p sin cos tan tanh sqrt rsqrt floor ceil fma "
-        "atan2".split()
+        for name in "exp exp2 expm1 log log2 log1p log10 sin cos tan tanh sinh cosh asin acos atan "
+        "asinh acosh atanh sqrt rsqrt floor ceil trunc fma atan2 copysign isfinite isnan".split()
     },
+    **{
+        f"complex.{name}": name
+        for name in "add sub mul div neg exp log sqrt rsqrt sin cos tanh abs conj".split()
+    },
+    "complex.create": "complex",
+    "complex.re": "real",
+    "complex.im": "imag",
+    "complex.sign": "direction",
     "math.absf": "abs",
     "math.absi": "abs",
     "math.powf": "power",
@@ -102,6 +162,11 @@ OPS: dict[str, str] = {
     "stablehlo.cosine": "cos",
     "stablehlo.is_finite": "isfinite",
     "stablehlo.round_nearest_even": "even",
+    "stablehlo.shift_left": "left",
+    "stablehlo.shift_right_arithmetic": "right",
+    "stablehlo.complex": "complex",
+    "stablehlo.real": "real",
+    "stablehlo.imag": "imag",
 }
 """The operation for each op."""
 _ON_BITS = ("and", "or", "xor", "not", "select")
@@ -122,21 +187,35 @@ _NAMES = {
     "select": "selected",
     "abs": "magnitude",
     "even": "rounded",
+    "left": "shifted",
+    "right": "shifted",
+    "complex": "numbers",
+    "real": "real_part",
+    "imag": "imaginary_part",
+    "conj": "conjugated",
 }
 """The names of results, where they differ from the operation's."""
 _ON_INDICES = {
     "max": "max({0}, {1})",
     "min": "min({0}, {1})",
     "quotient": "int({0} / {1})",
-    "remainder": "{0} - int({0} / {1}) * {1}",
+    "rest": "{0} - int({0} / {1}) * {1}",
 }
 """The operations on indices, which are Python's integers."""
+_ON_ALL_INDICES = {
+    "quotient": ("({0} - np.fmod({0}, {1})) // {1}", 'torch.div({0}, {1}, rounding_mode="trunc")'),
+    "rest": ("np.fmod({0}, {1})", "torch.fmod({0}, {1})"),
+}
+"""Those on a tensor of indices and a number."""
 _CASTS = (
     "arith.extf arith.truncf arith.sitofp arith.fptosi arith.extsi arith.extui arith.trunci "
-    "arith.uitofp stablehlo.convert"
+    "arith.uitofp arith.fptoui stablehlo.convert"
 ).split()
 _FLOAT_ORDER = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<=", 13: "!="}
 _INTEGER_ORDER = {0: "==", 1: "!=", 2: "<", 3: "<=", 4: ">", 5: ">="}
+_INTEGER_ORDER |= {6: "<", 7: "<=", 8: ">", 9: ">="}
+_LAST_SIGNED = 5
+"""The last predicate of signed integers; those of unsigned ones follow."""
 _DIRECTIONS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 
 
@@ -147,18 +226,13 @@ def element_of(type_: ir.Type) -> ir.Type:
 
 def simple(w: Writer, op: ir.Operation) -> None:
     """Write an op that is in the tables."""
-    operation = OPS[op.name]
-    element = str(element_of(op.operands[-1].type))
-    if element == "i1" and operation not in _ON_BITS:
+    element = element_of(op.operands[-1].type)
+    operation = _operation(op, element)
+    if str(element) == "i1" and operation not in _ON_BITS:
         raise w.refuse(op, "of elements of type i1")
-    if operation == "div" and element[0] == "i":
-        operation = "quotient"
     if operation == "select" and not isinstance(op.operands[0].type, ir.ShapedType):
         condition, if_true, if_false = w.uses(op)
         w.define(op.results[0], f"{if_true} if {condition} else {if_false}", "selected")
-        return
-    if operation == "abs" and not isinstance(op.operands[0].type, ir.ShapedType):
-        w.define(op.results[0], f"abs({w.use(op.operands[0])})", "magnitude")
         return
     if isinstance(op.operands[0].type, ir.IndexType) and operation in _ON_INDICES:
         are_full = [each in w.extents for each in op.operands]
@@ -167,10 +241,47 @@ def simple(w: Writer, op: ir.Operation) -> None:
             return
         if w.is_torch and operation in ("max", "min") and not all(are_full):
             raise w.refuse(op, "of one index and of many")
-    text = _SAME.get(operation) or _DIFFERENT[operation][w.is_torch]
     name = _NAMES.get(operation, operation)
+    w.define(op.results[0], _text(w, op, operation, element), name)
+
+
+def _operation(op: ir.Operation, element: ir.Type) -> str:
+    """The operation on elements of a type."""
+    operation = OPS[op.name]
+    if is_complex(element):
+        return {"sign": "direction"}.get(operation, operation)
+    if isinstance(element, ir.FloatType):
+        return operation
+    return {"div": "quotient", "remainder": "rest"}.get(operation, operation)
+
+
+def _text(w: Writer, op: ir.Operation, operation: str, element: ir.Type) -> str:
+    """The operation on the operands."""
+    if isinstance(element, ir.IndexType) and operation in _ON_ALL_INDICES:
+        return _ON_ALL_INDICES[operation][w.is_torch].format(*w.uses(op))
+    takes_unsigned = op.name in AS_UNSIGNED or is_unsigned(element)
+    if str(element) == "ui8" and w.is_torch and operation in ("quotient", "rest"):
+        wide = [f"{each}.to(torch.int32)" for each in w.uses(op)]
+        return w.cast(w.kept("wide", _SAME[operation].format(*wide)), element, op.location)
+    if takes_unsigned and w.is_torch and str(element) != "ui8" and operation in _UNSIGNED:
+        return _UNSIGNED[operation].format(*w.uses(op))
+    if takes_unsigned and not is_unsigned(element) and not isinstance(element, ir.IndexType):
+        viewed = [as_unsigned(w, each, element) for each in w.uses(op)]
+        text = (_SAME.get(operation) or _DIFFERENT[operation][0]).format(*viewed, m=w.module)
+        return f"{w.kept('unsigned', text)}.view({w.dtype(element, op.location)})"
+    if op.name == "stablehlo.shift_right_arithmetic" and is_unsigned(element):
+        raise w.refuse(op, "of unsigned integers")
+    text = _SAME.get(operation) or _DIFFERENT[operation][w.is_torch]
     operands = _operands(w, op, is_operator=text.startswith("{0} ") or not w.is_torch)
-    w.define(op.results[0], text.format(*operands, m=w.module), name)
+    if not w.is_torch and operation == "complex":  # numpy's 1j is wide, or narrow
+        wide = w.kept("wide", text.format(*operands))
+        return w.cast(wide, element_of(op.results[0].type), op.location)
+    return text.format(*operands, m=w.module)
+
+
+def as_unsigned(w: Writer, x: str, element: ir.Type) -> str:
+    """Numpy's signless integers as unsigned ones."""
+    return f"{x}.view({unsigned_view(element)})"
 
 
 def _operands(w: Writer, op: ir.Operation, *, is_operator: bool) -> list[str]:
@@ -178,7 +289,8 @@ def _operands(w: Writer, op: ir.Operation, *, is_operator: bool) -> list[str]:
     numbers = [each in w.literals for each in op.operands]
     shapes = {str(each.type) for each in op.operands}
     is_number = len(numbers) == 2 and sum(numbers) == 1 and len(shapes) == 1
-    if is_number and is_operator and "i1" not in str(element_of(op.operands[0].type)):
+    element = element_of(op.operands[0].type)
+    if is_number and is_operator and str(element) != "i1" and w.has_literals(element):
         return [w.literals.get(each) or w.use(each) for each in op.operands]
     return w.uses(op)
 
@@ -188,33 +300,79 @@ def cast(w: Writer, op: ir.Operation) -> None:
     x = op.operands[0]
     source, target = element_of(x.type), element_of(op.results[0].type)
     is_bit = str(source) == "i1"
-    if str(target) == "i1" and str(source) != "i1" and op.name.startswith("arith."):
-        raise w.refuse(op, "to elements of type i1")
-    if is_bit != (op.name in ("arith.extui", "arith.uitofp")) and op.name.startswith("arith."):
+    is_of_arith = op.name.startswith("arith.")
+    if is_of_arith and is_bit and op.name not in ("arith.extui", "arith.uitofp"):
         raise w.refuse(op, f"of elements of type {source}")
+    if is_of_arith and str(target) == "i1" and not isinstance(source, ir.IntegerType):
+        raise w.refuse(op, "to elements of type i1")
+    text = w.use(x)
     if w.is_python(x.type) and x not in w.extents:
-        text = w.scalar(w.use(x), target, op.location)
+        text = w.scalar(text, target, op.location)
+    elif op.name == "arith.trunci" and str(target) == "i1":
+        text = f"{text} & 1 != 0"
     else:
-        text = w.cast(w.use(x), target, op.location)
+        is_unsigned_op = op.name in ("arith.extui", "arith.uitofp") and not is_bit
+        text = converted(w, text, source, target, op, is_unsigned_op=is_unsigned_op)
+        if op.name == "arith.fptoui" and not w.is_torch:
+            text = f"{w.kept('unsigned', text)}.view({w.dtype(target, op.location)})"
     w.define(op.results[0], text, "cast")
+
+
+def converted(
+    w: Writer, x: str, source: ir.Type, target: ir.Type, op: ir.Operation, *, is_unsigned_op: bool
+) -> str:
+    """The elements `x` of type `source` as those of type `target`."""
+    if is_complex(source) and not is_complex(target):
+        return w.cast(f"{x}.real", target, op.location)
+    from_unsigned = is_unsigned_op or is_flipped(source)
+    to_unsigned = op.name == "arith.fptoui" or is_flipped(target)
+    if not w.is_torch:
+        x = as_unsigned(w, x, source) if is_unsigned_op else x
+        if op.name == "arith.fptoui":
+            return f"{x}.astype({unsigned_view(target)})"
+        return w.cast(x, target, op.location)
+    dtype = w.dtype(target, op.location)
+    if from_unsigned and str(target) != "i1":
+        return f"from_unsigned({x}, {dtype})"
+    if to_unsigned and isinstance(source, ir.FloatType):
+        return f"to_unsigned({x}, {dtype})"
+    return w.cast(x, target, op.location)
 
 
 def compare(w: Writer, op: ir.Operation) -> None:
     """Write a comparison."""
+    element = element_of(op.operands[0].type)
+    as_if_unsigned = is_unsigned(element)
     if op.name == "stablehlo.compare":
         direction = str(op.attributes["comparison_direction"]).split()[-1].rstrip(">")
         order: str | None = _DIRECTIONS[direction]
-        if "compare_type" in op.attributes and "TOTAL" in str(op.attributes["compare_type"]):
+        kind = str(op.attributes["compare_type"]) if "compare_type" in op.attributes else ""
+        if "TOTAL" in kind:
             order = None
-    elif str(element_of(op.operands[0].type)) == "i1":
+        as_if_unsigned |= "UNSIGNED" in kind and str(element) != "i1"
+    elif str(element) == "i1":
         order = {0: "==", 1: "!="}.get(op.attributes["predicate"].value)  # its one is -1
     else:
         table = _FLOAT_ORDER if op.name == "arith.cmpf" else _INTEGER_ORDER
-        order = table.get(op.attributes["predicate"].value)
+        predicate = op.attributes["predicate"].value
+        as_if_unsigned |= op.name == "arith.cmpi" and predicate > _LAST_SIGNED
+        order = table.get(predicate)
     if order is None:
-        raise w.refuse(op, "unsigned, of bits, or with a meaning for what is no number")
+        raise w.refuse(op, "of bits, or with a meaning for what is no number")
+    is_signless = not is_unsigned(element)
     a, b = _operands(w, op, is_operator=True)
+    if as_if_unsigned and order not in ("==", "!=") and not isinstance(element, ir.IndexType):
+        if w.is_torch and str(element) != "ui8":
+            a, b = (f"flipped({each})" for each in w.uses(op))
+        elif is_signless:
+            a, b = (as_unsigned(w, each, element) for each in w.uses(op))
     w.define(op.results[0], f"{a} {order} {b}", "compared")
+
+
+def equal(w: Writer, op: ir.Operation) -> None:
+    """Write whether complex numbers are equal, or are not."""
+    a, b = w.uses(op)
+    w.define(op.results[0], f"{a} {'==' if op.name == 'complex.eq' else '!='} {b}", "compared")
 
 
 def index_cast(w: Writer, op: ir.Operation) -> None:
@@ -232,6 +390,8 @@ TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
     **dict.fromkeys(OPS, simple),
     **dict.fromkeys(_CASTS, cast),
     "arith.cmpf": compare,
+    "complex.eq": equal,
+    "complex.neq": equal,
     "arith.cmpi": compare,
     "stablehlo.compare": compare,
     "arith.index_cast": index_cast,

@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from shard_dialect.emit import elementwise
+from shard_dialect.emit.element_types import elements_of, is_flipped, is_half
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.walk import operations
 
 REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "and": "all", "or": "any"}
+REDUCTIONS["xor"] = "bitwise_xor"
 """For each op that joins two elements, the function that reduces dimensions."""
 JOINED = {
     "add": "summed",
@@ -24,9 +26,11 @@ JOINED = {
     "min": "smallest",
     "and": "all_of",
     "or": "any_of",
+    "xor": "parity",
 }
 """The names of their results."""
-_ADD, _MULTIPLY = ("arith.addf", "arith.addi"), ("arith.mulf", "arith.muli")
+_ADD = ("arith.addf", "arith.addi", "complex.add")
+_MULTIPLY = ("arith.mulf", "arith.muli", "complex.mul")
 
 
 def is_zero(value: ir.Value) -> bool:
@@ -75,11 +79,11 @@ def generic(w: Writer, op: ir.Operation) -> None:
         return
     sizes = _sizes(op, dims, op.attributes["indexing_maps"][0].value.n_dims)
     block = op.regions[0].blocks[0]
-    reduced = _reduced(op)
+    loops = _reduced(op)
     before = dict(w.values)
-    _align(w, op, dims, sizes, len(inputs) if reduced else len(op.operands))
+    _align(w, op, dims, sizes, len(inputs) if loops else len(op.operands))
     *inside, last = operations(block)
-    if reduced:
+    if loops:
         inside = _without_joins(w, op, inside, last, len(inputs))
     for each in inside:
         extent = _extent(w, each, sizes)
@@ -88,9 +92,9 @@ def generic(w: Writer, op: ir.Operation) -> None:
         _body(w, each, sizes)
     for number, (yielded, result) in enumerate(zip(last.operands, op.results, strict=True)):
         of = dims[len(inputs) + number]
-        if reduced:
+        if loops:
             accumulator = block.arguments[len(inputs) + number]
-            _reduce(w, op, accumulator, yielded, result, of, reduced, sizes)
+            _reduce(w, op, accumulator, yielded, result, of, loops, sizes)
         else:
             _define_result(w, yielded, result, of, sizes)
     w.values = {**before, **{each: w.values[each] for each in op.results}}
@@ -120,7 +124,7 @@ def _dims(w: Writer, op: ir.Operation, map_: ir.AffineMap) -> list[int]:
     """The loop for each dimension."""
     dims = []
     for each in map_.results:
-        if not isinstance(each, ir.AffineDimExpr) and not ir.AffineDimExpr.isinstance(each):
+        if not isinstance(each, ir.AffineDimExpr):
             raise w.refuse(op, "it reads in windows, or at places that are computed")
         dims.append(ir.AffineDimExpr(each).position)
     return dims
@@ -166,16 +170,50 @@ def _is_product(op: ir.Operation, inputs: int) -> bool:
 
 def _product(w: Writer, op: ir.Operation, dims: Sequence[Sequence[int]]) -> None:
     a, b, init = op.operands
-    text = multiplied(w, w.use(a), w.use(b), *dims)
-    if not is_zero(init):
-        text = f"{w.use(init)} + {text}"
+    element = op.results[0].type.element_type
+    if is_zero(init):
+        of_a, of_b, of_c = dims
+        text = multiplied(w, w.use(a), w.use(b), of_a, of_b, of_c, element, op)
+    else:
+        wide = [widened(w, w.use(each), element) for each in (init, a, b)]
+        text = f"{wide[0]} + {_einsum(w, wide[1], wide[2], *dims)}"
+        text = narrowed(w, text, element, op)
     w.define(op.results[0], text, "product")
 
 
+def widened(w: Writer, x: str, element: ir.Type) -> str:
+    """Elements to be added up, in f32 if they are floats of 16 bits."""
+    return f"{x}.{w.pick('astype(np', 'to(torch')}.float32)" if is_half(element) else x
+
+
+def narrowed(w: Writer, text: str, element: ir.Type, op: ir.Operation) -> str:
+    """A sum of widened elements, rounded once."""
+    return w.cast(w.kept("wide", text), element, op.location) if is_half(element) else text
+
+
 def multiplied(
+    w: Writer,
+    a: str,
+    b: str,
+    of_a: Sequence[int],
+    of_b: Sequence[int],
+    of_c: Sequence[int],
+    element: ir.Type,
+    op: ir.Operation,
+) -> str:
+    """The product of two tensors, summed over the loops that the result lacks.
+
+    torch itself adds up products of 16 bits in f32.
+    """
+    if w.is_torch:
+        return _einsum(w, a, b, of_a, of_b, of_c)
+    text = _einsum(w, widened(w, a, element), widened(w, b, element), of_a, of_b, of_c)
+    return narrowed(w, text, element, op)
+
+
+def _einsum(
     w: Writer, a: str, b: str, of_a: Sequence[int], of_b: Sequence[int], of_c: Sequence[int]
 ) -> str:
-    """The product of two tensors, summed over the loops that the result lacks."""
     batch = list(of_c[:-2])
     if len(of_c) >= 2 and list(of_a[:-2]) == batch == list(of_b[:-2]):
         m, n = of_c[-2:]
@@ -218,7 +256,7 @@ def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
         if len(sizes) > 1:
             text = f"{text}.reshape{_extent(w, op, sizes)}"
         w.define(op.results[0], text, "index")
-    elif op.name == "arith.constant":
+    elif op.name in ("arith.constant", "complex.constant"):
         constant(w, op)
     elif op.name in elementwise.TABLE:
         if op.name == "arith.index_cast":
@@ -236,35 +274,46 @@ def constant(w: Writer, op: ir.Operation) -> None:
     """Write a constant; a number is written where it is used."""
     result = op.results[0]
     type_ = result.type
-    dtype = w.dtype(elementwise.element_of(type_), op.location)
+    element = elementwise.element_of(type_)
+    dtype = w.dtype(element, op.location)
     attribute = op.attributes["value"]
-    if isinstance(attribute, (ir.FloatAttr, ir.IntegerAttr)):
-        number = w.number(attribute.value, type_)
-        w.literals[result] = number
-        w.values[result] = number if w.is_python(type_) else w.scalar(number, type_, op.location)
-        return
     if not isinstance(attribute, ir.DenseElementsAttr):
-        raise w.refuse(op, "its elements are not in the file")
+        if isinstance(type_, ir.ShapedType):
+            raise w.refuse(op, "its elements are not in the file")
+        _number(w, op, attribute)
+        return
     if attribute.is_splat:
-        number = w.number(attribute.get_splat_value().value, type_.element_type)
+        number = w.number(_repeated(attribute), element)
         w.literals[result] = number
         w.values[result] = w.full(type_, number, op.location)
         return
     if prod(type_.shape) > _LONGEST:
         raise w.refuse(op, f"{prod(type_.shape)} elements are too many to be read")
-    if str(type_.element_type) == "bf16":
-        raise w.refuse(op, "it has different elements of type bf16")
-    import numpy as np
-
-    elements = [
-        w.number(each, type_.element_type) for each in np.array(attribute).flatten().tolist()
-    ]
+    elements = [w.number(each, element) for each in elements_of(attribute)]
     flat = f"[{', '.join(elements)}]"
     text = w.pick(
         f"np.array({flat}, {dtype})", f"torch.tensor({flat}, dtype={dtype}, device=device)"
     )
     shape = "" if len(type_.shape) == 1 else f".reshape{tuple(type_.shape)}"
     w.define(result, text + shape, "constant")
+
+
+def _repeated(attribute: ir.Attribute) -> complex:
+    value = attribute.get_splat_value()
+    if isinstance(value, ir.ArrayAttr):  # of the parts of a complex number
+        return complex(*(each.value for each in value))
+    number: complex = value.value
+    return number
+
+
+def _number(w: Writer, op: ir.Operation, attribute: ir.Attribute) -> None:
+    result = op.results[0]
+    is_pair = isinstance(attribute, ir.ArrayAttr)
+    value = complex(*(each.value for each in attribute)) if is_pair else attribute.value
+    number = w.number(value, result.type)
+    w.literals[result] = number
+    is_python = w.is_python(result.type)
+    w.values[result] = number if is_python else w.scalar(number, result.type, op.location)
 
 
 _LONGEST = 1000
@@ -296,24 +345,28 @@ def _reduce(
     yielded: ir.Value,
     result: ir.Value,
     of: Sequence[int],
-    reduced: Sequence[int],
+    reduced_loops: Sequence[int],
     sizes: Sequence[int],
 ) -> None:
     join = yielded.owner
     (element,) = [each for each in join.operands if each != accumulator]
     kind = elementwise.OPS[join.name]
-    kept = [dim for dim in range(len(sizes)) if dim not in reduced]
+    kept = [dim for dim in range(len(sizes)) if dim not in reduced_loops]
     if sorted(of) != kept:
         raise w.refuse(op, "its result is not a dimension for each parallel loop")
-    text = reduction(
-        w, kind, _broadcast_text(w, element, sizes), reduced, result.type.element_type, op
-    )
-    text = w.permuted(text, [kept.index(dim) for dim in of])
     init = op.operands[len(list(op.operands)) - len(list(op.results)) + result.result_number]
-    if not (kind == "add" and is_zero(init)):
-        pattern = {"add": "{0} + {1}", "mul": "{0} * {1}", "and": "{0} & {1}", "or": "{0} | {1}"}
-        other = "{m}." + ("maximum" if kind == "max" else "minimum") + "({0}, {1})"
-        text = pattern.get(kind, other).format(w.use(init), text, m=w.module)
+    is_nothing = kind == "add" and is_zero(init)
+    text = reduced(
+        w,
+        kind,
+        _broadcast_text(w, element, sizes),
+        reduced_loops,
+        result.type.element_type,
+        op,
+        lambda text: w.permuted(text, [kept.index(dim) for dim in of]),
+        None if is_nothing else w.use(init),
+        is_unsigned=join.name in elementwise.AS_UNSIGNED,
+    )
     w.define(result, text, JOINED[kind])
 
 
@@ -323,22 +376,74 @@ def _broadcast_text(w: Writer, value: ir.Value, sizes: Sequence[int]) -> str:
     return x if w.extents.get(value) == tuple(sizes) else w.broadcast(x, sizes)
 
 
-def reduction(
-    w: Writer, kind: str, x: str, dims: Sequence[int], element: ir.Type, op: ir.Operation
+def reduced(
+    w: Writer,
+    kind: str,
+    x: str,
+    dims: Sequence[int],
+    element: ir.Type,
+    op: ir.Operation,
+    placed: Callable[[str], str] = str,
+    init: str | None = None,
+    *,
+    is_unsigned: bool = False,
+) -> str:
+    """The elements along `dims` reduced to one, then `placed`, and joined with an initial value.
+
+    Sums and products of 16 bits are rounded once. With `is_unsigned` the elements are taken for
+    unsigned integers, as those of unsigned types are anyway.
+    """
+    flips = w.is_torch and kind in ("max", "min") and (is_unsigned or is_flipped(element))
+    views = not w.is_torch and kind in ("max", "min") and is_unsigned
+    is_wide = is_half(element) and kind in ("add", "mul")
+
+    def prepared(text: str) -> str:
+        if flips:
+            return f"flipped({text})"
+        if views:
+            return elementwise.as_unsigned(w, text, element)
+        return widened(w, text, element) if is_wide else text
+
+    dtype = "" if is_wide else w.dtype(element, op.location)
+    x = prepared(x) if flips or views or is_wide else x
+    text = placed(_reduced_along(w, kind, x, dims, dtype, element) if dims else x)
+    if init is not None:
+        text = _JOIN[kind].format(prepared(init), text, m=w.module)
+    if flips:
+        return f"flipped({text})"
+    if views:
+        return f"{w.kept('unsigned', text)}.view({w.dtype(element, op.location)})"
+    return narrowed(w, text, element, op) if is_wide else text
+
+
+_JOIN = {
+    "add": "{0} + {1}",
+    "mul": "{0} * {1}",
+    "and": "{0} & {1}",
+    "or": "{0} | {1}",
+    "xor": "{0} ^ {1}",
+    "max": "{m}.maximum({0}, {1})",
+    "min": "{m}.minimum({0}, {1})",
+}
+
+
+def _reduced_along(
+    w: Writer, kind: str, x: str, dims: Sequence[int], dtype: str, element: ir.Type
 ) -> str:
     """The elements along `dims` reduced to one."""
     name, axes = REDUCTIONS[kind], tuple(dims)
-    if str(element) != "i1" and kind in ("and", "or"):
-        raise w.refuse(op, "bits of integers are joined")
-    dtype = f", dtype={w.dtype(element, op.location)}" if kind in ("add", "mul") else ""
+    typed = f", dtype={dtype}" if dtype and kind in ("add", "mul") else ""
+    if kind in ("and", "or", "xor") and str(element) != "i1":
+        function = f"{w.module}.bitwise_{kind}"
+        return w.pick(f"{function}.reduce({x}, axis={axes})", f"fold({function}, {x}, {axes})")
     if not w.is_torch:
-        return f"np.{name}({x}, axis={axes}{dtype})"
+        return f"np.{name}({x}, axis={axes}{typed})"
     if kind in ("max", "min"):
         return f"torch.a{name}({x}, dim={axes})"
     if kind == "add":
-        return f"torch.sum({x}, dim={axes}{dtype})"
+        return f"torch.sum({x}, dim={axes}{typed})"
     for dim in sorted(axes, reverse=True):
-        x = f"torch.{name}({x}, dim={dim}{dtype})"
+        x = f"torch.{name}({x}, dim={dim}{typed})"
     return x
 
 
@@ -358,5 +463,6 @@ def _define_result(
 TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
     "linalg.generic": generic,
     "arith.constant": constant,
+    "complex.constant": constant,
     "stablehlo.constant": constant,
 }

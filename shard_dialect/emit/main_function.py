@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shard_dialect.emit.element_types import numpy_name
 from shard_dialect.emit.python_text import folded
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
@@ -20,12 +21,8 @@ def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardi
     count, second = _shards(w, module, entry, "res_attrs", RESULT, shardings)
     torch = w.is_torch
     call = f"{w.functions[name_of(entry)]}(*shards)"
-    # numpy has no bf16: files hold its bytes instead.
-    is_raw = any("torch.bfloat16" in row for row in (*first, *second))
-    read, written = (
-        ("from_bytes", "to_bytes(each)") if is_raw else ("torch.from_numpy", "each.numpy()")
-    )
-    written = written if torch else "each"
+    given, made = (_elements(entry, which) for which in ("inputs", "results"))
+    read, written = _read(w, given), _write(w, made)
     lines = [
         "def main():",
         '    parser = argparse.ArgumentParser(description="Run on all ranks.")',
@@ -37,10 +34,11 @@ def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardi
         "    # the shape, the shape of a shard, and the type; of results who has them.",
         *_listed("arguments", first),
         *_listed("results", second),
+        *(_listed("stored", _stored(made)) if "stored" in written else []),
         "    if options.inputs:",
         "        with np.load(options.inputs) as file:",
         '            inputs = [file[f"arg{i}"] for i in range(len(arguments))]',
-        *([f"        inputs = [{read}(each) for each in inputs]"] if torch else []),
+        *read,
         "    else:",
         "        generator = "
         + (
@@ -75,7 +73,7 @@ def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardi
         "                held = [each if r in ranks else None for r, each in enumerate(held)]",
         "            wholes.append(put(held, grid, shape, split))",
         "        if options.outputs:",
-        f'            named = {{f"result{{i}}": {written} for i, each in enumerate(wholes)}}',
+        f'            named = {{f"result{{i}}": {written} for i, x in enumerate(wholes)}}',
         "            np.savez(options.outputs, **named)",
         "        else:",
         "            for each in wholes:",
@@ -83,6 +81,43 @@ def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardi
     ]
     lines += ["    dist.destroy_process_group()"] if torch else []
     return [*lines, "", "", 'if __name__ == "__main__":', "    main()"]
+
+
+def _elements(function: ir.Operation, which: str) -> list[str]:
+    """The element types of the arguments, or results."""
+    types = getattr(function.attributes["function_type"].value, which)
+    return [str(each.element_type) for each in types if isinstance(each, ir.ShapedType)]
+
+
+_RAW = {"torch": ("bf16", "ui16", "ui32", "ui64"), "mpi4py": ("bf16",)}
+"""The elements whose bytes go through files: numpy and the target have different types for them."""
+
+
+def _read(w: Writer, elements: Sequence[str]) -> list[str]:
+    """The lines that make tensors of a file's arrays."""
+    is_raw = any(each in _RAW[w.target] for each in elements)
+    if not is_raw:
+        whole = "        inputs = [torch.from_numpy(each) for each in inputs]"
+        return [whole] if w.is_torch else []
+    how = w.pick("x.view(each[4])", "from_bytes(x, each[4])")
+    return [
+        "        pairs = zip(inputs, arguments, strict=True)",
+        f"        inputs = [{how} for x, each in pairs]",
+    ]
+
+
+def _write(w: Writer, elements: Sequence[str]) -> str:
+    """The expression for the array to write of the tensor `x`, the `i`th."""
+    if not w.is_torch:
+        return "x"
+    is_raw = any(each in _RAW[w.target] for each in elements)
+    return "to_bytes(x, stored[i])" if is_raw else "x.numpy()"
+
+
+def _stored(elements: Sequence[str]) -> list[str]:
+    """The types of arrays in files."""
+    types = ["V2" if each == "bf16" else numpy_name(each) for each in elements]
+    return [f'        "{each}",' for each in types]
 
 
 def _last_waits(w: Writer) -> list[str]:

@@ -26,7 +26,7 @@ from shard_dialect.emit.python_text import Names, folded, in_docstring
 from shard_dialect.emit.writer import Target, Writer, own_name
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import PassManager, ir
-from shard_dialect.ir.diagnostics import error_at, from_mlir
+from shard_dialect.ir.diagnostics import error_at, from_mlir, located
 from shard_dialect.ir.function import form_of, functions_of, name_of, refuse_form
 from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
@@ -166,12 +166,13 @@ def _block(w: Writer, block: ir.Block) -> ir.Operation:
     """Write all ops but the last, and return that."""
     *inside, last = operations(block)
     for op in inside:
-        if op.name in control_flow_ops.TABLE:
-            control_flow_ops.TABLE[op.name](w, op, _block)
-        elif op.name in TABLE:
-            TABLE[op.name](w, op)
-        else:
-            raise w.refuse(op)
+        with located(op):  # an op of a body may have no place of its own
+            if op.name in control_flow_ops.TABLE:
+                control_flow_ops.TABLE[op.name](w, op, _block)
+            elif op.name in TABLE:
+                TABLE[op.name](w, op)
+            else:
+                raise w.refuse(op)
     return last
 
 

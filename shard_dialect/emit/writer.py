@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from shard_dialect.emit.element_types import held_by
+from shard_dialect.emit.element_types import as_held, held_by
 from shard_dialect.emit.python_text import Names, folded
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
@@ -69,6 +69,12 @@ class Writer:
             comment = "x".join([*map(str, self.extents[value]), str(value.type)])
         self.line(f"{self.name(value, preferred)} = {expression}", comment)
 
+    def kept(self, preferred: str, expression: str) -> str:
+        """Write a statement for a part of an expression, and return the part's name."""
+        name = self.names.new(preferred)
+        self.line(f"{name} = {expression}")
+        return name
+
     def use(self, value: ir.Value) -> str:
         """The text of a value; a constant tensor is written before its use."""
         if value not in self.literals or not isinstance(value.type, ir.ShapedType):
@@ -92,12 +98,16 @@ class Writer:
             raise error_at(location, f"elements of type {element} have no {self.target} type")
         return name
 
-    def number(self, value: float | int | bool, element: ir.Type) -> str:
+    def number(self, value: Any, element: ir.Type) -> str:
         """A literal; infinities and NaN are the library's constants."""
+        if isinstance(value, complex):
+            component = ir.ComplexType(element).element_type
+            parts = [self.number(each, component) for each in (value.real, value.imag)]
+            return f"complex({', '.join(parts)})"
         if isinstance(value, bool) or str(element) == "i1":
             return str(bool(value))
         if not isinstance(value, float):
-            return str(int(value))
+            return str(as_held(int(value), element) if self.is_torch else int(value))
         if value != value or abs(value) == float("inf"):
             name = "nan" if value != value else "inf"
             return f"-{self.module}.{name}" if value < 0 else f"{self.module}.{name}"
@@ -123,6 +133,10 @@ class Writer:
             return x
         # numpy's results without dimensions are scalars, which cannot be written to.
         return self.pick(f"{x}.copy()" if value.type.shape else f"np.array({x})", f"{x}.clone()")
+
+    def has_literals(self, element: ir.Type) -> bool:
+        """Whether a Python number among elements of the type keeps it: numpy makes f32 of bf16."""
+        return self.is_torch or str(element) != "bf16"
 
     @staticmethod
     def is_python(type_: ir.Type) -> bool:
