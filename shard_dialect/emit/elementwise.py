@@ -261,8 +261,8 @@ def _text(w: Writer, op: ir.Operation, operation: str, element: ir.Type) -> str:
         return _ON_ALL_INDICES[operation][w.is_torch].format(*w.uses(op))
     takes_unsigned = op.name in AS_UNSIGNED or is_unsigned(element)
     if str(element) == "ui8" and w.is_torch and operation in ("quotient", "rest"):
-        wide = [f"{each}.to(torch.int32)" for each in w.uses(op)]
-        return w.cast(w.kept("wide", _SAME[operation].format(*wide)), element, op.location)
+        as_wide = [f"{each}.to(torch.int32)" for each in w.uses(op)]
+        return w.cast(w.kept("wide", _SAME[operation].format(*as_wide)), element, op.location)
     if takes_unsigned and w.is_torch and str(element) != "ui8" and operation in _UNSIGNED:
         return _UNSIGNED[operation].format(*w.uses(op))
     if takes_unsigned and not is_unsigned(element) and not isinstance(element, ir.IndexType):

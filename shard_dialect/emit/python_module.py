@@ -33,6 +33,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import one_by_one
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.passes.lower.expansions import lower_registered
+from shard_dialect.passes.lower.refuse_custom_calls import refuse_custom_calls
 
 TARGETS: tuple[Target, ...] = ("mpi4py", "torch")
 _GENERIC = (
@@ -98,6 +99,7 @@ def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Opera
             one_by_one(op)
     try:
         lower_registered(root)
+        refuse_custom_calls(root)
         PassManager.parse(_GENERIC).run(root)
     except ir.MLIRError as error:
         raise from_mlir(error) from None

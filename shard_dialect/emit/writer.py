@@ -16,6 +16,10 @@ from shard_dialect.model import Grid
 Target = Literal["mpi4py", "torch"]
 
 
+_LARGE = 1e38
+"""Numbers beyond it may be the largest of their type, which must not be rounded up."""
+
+
 @dataclass
 class Writer:
     """Writes the statements of one file. `module` is the array library's name, `np` or `torch`."""
@@ -114,7 +118,8 @@ class Writer:
         if str(element) in ("f32", "f16", "bf16"):
             import numpy as np
 
-            return repr(float(str(np.float32(value))))
+            short = float(str(np.float32(value)))
+            return repr(short if abs(short) <= abs(value) or abs(value) < _LARGE else value)
         return repr(value)
 
     def full(self, type_: ir.RankedTensorType, number: str, location: ir.Location) -> str:
