@@ -294,8 +294,9 @@ def constant(w: Writer, op: ir.Operation) -> None:
     text = w.pick(
         f"np.array({flat}, {dtype})", f"torch.tensor({flat}, dtype={dtype}, device=device)"
     )
-    shape = "" if len(type_.shape) == 1 else f".reshape{tuple(type_.shape)}"
-    w.define(result, text + shape, "constant")
+    if len(type_.shape) != 1:  # which is written apart, so that the elements can be folded
+        text = f"{w.kept('elements', text)}.reshape{tuple(type_.shape)}"
+    w.define(result, text, "constant")
 
 
 def _repeated(attribute: ir.Attribute) -> complex:

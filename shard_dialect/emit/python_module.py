@@ -157,7 +157,7 @@ def _function(w: Writer, function: ir.Operation) -> None:
     ]
     w.lines += ["", ""] if w.lines else []
     w.line(f"def {w.functions[name_of(function)]}({', '.join(names)}):")
-    with w.indented():
+    with w.indented(), located(function):
         last = _block(w, block)
         w.line(f"return {', '.join(w.uses(last))}".rstrip())
     w.names = outer

@@ -6,8 +6,8 @@ readable there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import reduce
+import functools
+from collections.abc import Callable
 
 import numpy as np
 from mpi4py import MPI
@@ -70,14 +70,14 @@ def all_to_all(x: np.ndarray, group: MPI.Comm, split: int, concat: int) -> np.nd
 
 
 def joined(
-    parts: Sequence[np.ndarray], join: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    parts: list[np.ndarray], join: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """The tensors joined by a function of two; 16 bits in f32, and rounded once."""
     dtype = parts[0].dtype
     if dtype.itemsize == 2 and dtype.kind in "fV":
         parts = [each.astype(np.float32) for each in parts]
     with np.errstate(all="ignore"):
-        return reduce(join, parts).astype(dtype)
+        return functools.reduce(join, parts).astype(dtype)
 
 
 def reduce_scatter_by(

@@ -6,10 +6,10 @@ readable there. Tensors stay on their device.
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import torch
@@ -102,12 +102,12 @@ def all_to_all(x: Tensor, group: Group, split: int, concat: int) -> Tensor:
     return torch.cat([result[each] for each in group.order], concat)
 
 
-def joined(parts: Sequence[Tensor], join: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+def joined(parts: list[Tensor], join: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """The tensors joined by a function of two; 16 bits in f32, and rounded once."""
     dtype = parts[0].dtype
     if dtype in (torch.float16, torch.bfloat16):
         parts = [each.to(torch.float32) for each in parts]
-    return reduce(join, parts).to(dtype)
+    return functools.reduce(join, parts).to(dtype)
 
 
 def reduce_scatter_by(
@@ -115,7 +115,7 @@ def reduce_scatter_by(
 ) -> Tensor:
     """This member's slice of the members' tensors, joined by a function of two."""
     slices = all_to_all(x, group, dim, dim).chunk(group.size, dim)
-    return joined(slices, join)
+    return joined(list(slices), join)
 
 
 def all_reduce_by(
@@ -132,7 +132,7 @@ def reduce_to_by(
     x: Tensor, group: Group, root: int, join: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     """To `root` the members' tensors, joined by a function of two; else zeros."""
-    by_member = gather_to(x[None], group, 0, root).unbind(0)
+    by_member = list(gather_to(x[None], group, 0, root).unbind(0))
     return joined(by_member, join) if group.rank == root else torch.zeros_like(x)
 
 
@@ -318,7 +318,7 @@ def fold(
 ) -> Tensor:
     """The elements along `dims` joined to one by a function of two."""
     for dim in sorted(dims, reverse=True):
-        x = reduce(join, x.unbind(dim))
+        x = functools.reduce(join, x.unbind(dim))
     return x
 
 
