@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from shard_dialect.codegen.array_types import Array
+from shard_dialect.ir.reading.spelling import scatter_dim
 from tests.emit.test_emit_python import Batch, batch
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -71,13 +72,6 @@ def numbers_of(bits: int) -> list[Array]:
     return [*(np.array(each, dtype) for each in (x, y, shifts)), np.array(floats)]
 
 
-@pytest.mark.parametrize("bits", [8, 16, 32, 64])
-def test_unsigned_integers(batch: Batch, bits: int) -> None:
-    batch.add(f"ui{bits}", unsigned(f"ui{bits}"), inputs=numbers_of(bits), is_exact=True)
-    assert len(batch) == 1, batch.refused
-    batch.check()
-
-
 SIGNLESS = f"""
 {GRID}
 !t = tensor<8xTYPE>
@@ -98,16 +92,6 @@ func.func @main(%x: !t, %y: !t)
     : !t, !t, !t, !t, !t, tensor<8xi1>, tensor<8xi1>, tensor<8xf64>, tensor<8xf64>, !t
 }}
 """
-
-
-@pytest.mark.parametrize("element", ["i8", "i32"])
-def test_signless_integers_that_are_taken_for_unsigned_ones(batch: Batch, element: str) -> None:
-    x, y, _, _ = numbers_of(int(element[1:]))
-    inputs = [x.view(f"i{x.itemsize}"), np.where(y == 0, 9, y).astype(y.dtype).view(x.dtype)]
-    inputs[1] = inputs[1].view(inputs[0].dtype)
-    batch.add(element, SIGNLESS.replace("TYPE", element), inputs=inputs, is_exact=True)
-    assert len(batch) == 1, batch.refused
-    batch.check()
 
 
 COMPLEX = f"""
@@ -139,14 +123,6 @@ func.func @main(%x: !c, %y: !c, %f: !f)
     : !c, !c, !c, !c, !f, !f, !f, !c, tensor<3x4xi1>, tensor<3xTYPE>, tensor<3x3xTYPE>, !c
 }}
 """
-
-
-@pytest.mark.parametrize("part", ["f32", "f64"])
-def test_complex_numbers(batch: Batch, part: str) -> None:
-    text = COMPLEX.replace("TYPE", f"complex<{part}>").replace("PART", part)
-    batch.add(part, text)
-    assert len(batch) == 1, batch.refused
-    batch.check()
 
 
 HALVES = f"""
@@ -186,11 +162,21 @@ func.func @main(%x: tensor<3xTYPE>) -> tensor<3xTYPE> {{
 """
 
 
-@pytest.mark.parametrize("element", ["f16", "bf16"])
-def test_floats_of_16_bits(batch: Batch, element: str) -> None:
-    batch.add("ops", HALVES.replace("TYPE", element))
-    batch.add("elements", ELEMENTS.replace("TYPE", element))
-    assert len(batch) == 2, batch.refused
+def test_every_element_type_is_computed_with(batch: Batch) -> None:
+    """By one launch, of one device."""
+    for bits in (8, 16, 32, 64):
+        batch.add(f"ui{bits}", unsigned(f"ui{bits}"), inputs=numbers_of(bits), is_exact=True)
+    for element in ("i8", "i32"):
+        x, y, _, _ = (each.view(f"i{each.itemsize}") for each in numbers_of(int(element[1:])))
+        inputs = [x, np.where(y == 0, np.int8(9), y).astype(y.dtype)]
+        batch.add(element, SIGNLESS.replace("TYPE", element), inputs=inputs, is_exact=True)
+    for part in ("f32", "f64"):
+        text = COMPLEX.replace("TYPE", f"complex<{part}>").replace("PART", part)
+        batch.add(f"complex_{part}", text)
+    for element in ("f16", "bf16"):
+        batch.add(f"ops_{element}", HALVES.replace("TYPE", element))
+        batch.add(f"elements_{element}", ELEMENTS.replace("TYPE", element))
+    assert len(batch) == 12, batch.refused
     batch.check()
 
 
@@ -211,17 +197,13 @@ func.func @main(%x: !t {mesh.argument = tensor<16xTYPE, #mesh.shard<@g, [[0]]>>}
 """
 
 
-@pytest.mark.parametrize(("element", "large"), [("bf16", 256), ("f16", 2048)])
-def test_sums_over_devices_are_rounded_once(batch: Batch, element: str, large: int) -> None:
+def test_sums_over_devices_are_rounded_once(batch: Batch) -> None:
     """Of the large one and 1, added two at a time, the sum would be the large one."""
-    from shard_dialect.ir.reading.spelling import scatter_dim
-
-    dtype = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}[element]
-    given = np.repeat([large, 1, 1, 2], 4).astype(dtype)
-    total = np.full(16, large + 4).astype(dtype)
-    on_root = np.where(np.arange(16) // 4 == 2, total, 0).astype(dtype)
-    text = SUMS.replace("TYPE", element).replace("SCATTER", scatter_dim())
-    batch.expect(
-        element, text, [given], {"all": total, "a slice": total[:4], "on the root": on_root}
-    )
+    for element, dtype, large in (("bf16", ml_dtypes.bfloat16, 256), ("f16", np.float16, 2048)):
+        given = np.repeat([large, 1, 1, 2], 4).astype(dtype)
+        total = np.full(16, large + 4).astype(dtype)
+        on_root = np.where(np.arange(16) // 4 == 2, total, 0).astype(dtype)
+        text = SUMS.replace("TYPE", element).replace("SCATTER", scatter_dim())
+        found = {"all": total, "a slice": total[:4], "on the root": on_root}
+        batch.expect(element, text, [given], found)
     batch.check()
