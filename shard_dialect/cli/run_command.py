@@ -114,7 +114,7 @@ def _run(
     program = executable.program
     if peers:
         peers.check_size(program.devices)
-    _check_device(program, peers)
+    check_device(program, peers)
     if peers and has_own:
         agree_on_talk(peers, program, peers.rank)
     in_process = XlaDevices if options.backend == "xla" else InProcess
@@ -217,7 +217,7 @@ def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> b
     return agree(peers, {**versions(), **own_values}, sources.program)
 
 
-def _check_device(program: Program, peers: Launched | None) -> None:
+def check_device(program: Program, peers: Launched | None) -> None:
     """Raise if this is not the device that the program is for."""
     device = program.device
     if device is not None and peers and peers.all_make_groups:
