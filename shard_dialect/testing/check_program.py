@@ -105,13 +105,6 @@ def _others(compiler: Compiler) -> tuple[Callable[[ir.Module, str], Runnable], t
     return TorchExecutable, TorchThreads
 
 
-def compute_in_one_thread() -> None:
-    """Let each device compute in its own thread alone, with torch."""
-    import torch
-
-    torch.set_num_threads(1)
-
-
 def _refuse_open(module: ir.Operation) -> None:
     for op in walk(module):
         if is_open(op):

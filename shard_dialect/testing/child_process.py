@@ -22,7 +22,6 @@ from shard_dialect import plugins
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.testing.check_program import (
     Compiler,
-    compute_in_one_thread,
     has_numbers_only,
     reference_of,
     run_and_check,
@@ -138,6 +137,8 @@ def _serve(connection: Connection, errors: str, loaded: Sequence[str], compiler:
     warnings.simplefilter("ignore", ShardWarning)
     plugins.load(loaded)
     if compiler == "torch":
+        from shard_dialect.testing.emulated_distributed import compute_in_one_thread
+
         compute_in_one_thread()
     while True:
         try:

@@ -183,6 +183,11 @@ class TorchThreads(InProcess):
         return in_threads(len(inputs), device)
 
 
+def compute_in_one_thread() -> None:
+    """Let each device compute in its own thread alone."""
+    torch.set_num_threads(1)
+
+
 def _array(tensor: torch.Tensor) -> Array:
     """The memory of a contiguous tensor."""
     array: Array = tensor.numpy()
