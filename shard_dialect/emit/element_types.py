@@ -44,6 +44,11 @@ _TORCH = {
 _FLIPPED = ("ui16", "ui32", "ui64")
 
 
+def element_of(type_: ir.Type) -> ir.Type:
+    """The element type of a tensor, or the type itself."""
+    return type_.element_type if isinstance(type_, ir.ShapedType) else type_
+
+
 def held_by(target: str, element: str) -> str | None:
     """The target's type that holds elements of a type; `None` if there is none."""
     return (_TORCH if target == "torch" else _NUMPY).get(element)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shard_dialect.emit import (
+from shard_dialect.emit import main_function, shared_functions
+from shard_dialect.emit.ops import (
     collective_calls,
+    constants,
     control_flow_ops,
+    conversions,
     elementwise,
     indexed_access,
     linalg_ops,
-    main_function,
-    shared_functions,
     sorting,
     stablehlo_ops,
     tensor_ops,
@@ -43,6 +44,8 @@ _GENERIC = (
 )
 TABLE: Mapping[str, Callable[[Writer, ir.Operation], None]] = {
     **elementwise.TABLE,
+    **conversions.TABLE,
+    **constants.TABLE,
     **linalg_ops.TABLE,
     **tensor_ops.TABLE,
     **stablehlo_ops.TABLE,

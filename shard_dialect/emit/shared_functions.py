@@ -25,13 +25,14 @@ _IMPORTS = {
         "os": "import os",
         "Callable": "from collections.abc import Callable",
         "dataclass": "from dataclasses import dataclass",
+        "timedelta": "from datetime import timedelta",
         "np": "import numpy as np",
         "torch": "import torch",
         "dist": "import torch.distributed as dist",
         "Tensor": "from torch import Tensor",
     },
 }
-_STANDARD = ("argparse", "os", "functools", "Callable", "dataclass")
+_STANDARD = ("argparse", "os", "functools", "Callable", "dataclass", "timedelta")
 
 
 @cache

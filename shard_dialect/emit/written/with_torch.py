@@ -10,6 +10,7 @@ import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 import numpy as np
 import torch
@@ -45,10 +46,11 @@ def join(grid: tuple[int, ...], *axes: int) -> Group:
     numbers = torch.arange(dist.get_world_size()).reshape(grid)
     sizes = [grid[axis] for axis in axes]
     by_member = numbers.movedim(axes, tuple(range(-len(axes), 0))).reshape(-1, *sizes)
+    forever = timedelta(days=365)  # a rank may compute for as long as it takes
     for row in (
         by_member.flatten(1).tolist() if axes else numbers.reshape(-1, 1).tolist()
     ):
-        handle = dist.new_group(sorted(row))
+        handle = dist.new_group(sorted(row), timeout=forever)
         if rank in row:
             order = [sorted(row).index(each) for each in row]
             own_group = Group(handle, row, order, row.index(rank), len(row))

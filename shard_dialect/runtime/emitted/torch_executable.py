@@ -9,7 +9,8 @@ The text is what `opt --emit-python=torch` writes, without its `main`: who calls
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from inspect import signature
 from types import CodeType, FunctionType
 from typing import Any
@@ -65,7 +66,8 @@ class TorchFunction:
     def __call__(self, shards: Sequence[Array]) -> list[Array]:
         """The shards of the results. Those of the arguments are not changed."""
         pairs = zip(shards, self._program.arguments, strict=True)
-        found = self._function(*(self._tensor(shard, each.local) for shard, each in pairs))
+        with _enough_memory():
+            found = self._function(*(self._tensor(shard, each.local) for shard, each in pairs))
         for work, _ in self._names.get("on_the_way", ()):
             work.wait()
         results = self._program.results
@@ -77,6 +79,19 @@ class TorchFunction:
         held = getattr(torch, held_by_torch(type_.element))
         tensor = torch.from_numpy(own.reshape(-1).view(np.uint8)).view(held).reshape(type_.shape)
         return tensor.to(self._names["device"])
+
+
+@contextmanager
+def _enough_memory() -> Iterator[None]:
+    """Raise what Python does where torch has not enough of it, on a GPU or else."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise MemoryError from None
+    except RuntimeError as error:
+        if "allocate memory" in str(error):
+            raise MemoryError from None
+        raise
 
 
 def _array(tensor: Any, type_: TensorType) -> Array:

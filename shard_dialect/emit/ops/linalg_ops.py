@@ -7,28 +7,14 @@ iterators [parallel, parallel, reduction]        z = x[:, None, :] * y[None, :, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 
-from shard_dialect.emit import elementwise
-from shard_dialect.emit.element_types import elements_of, is_flipped, is_half
+from shard_dialect.emit.ops import accumulation, constants, conversions, elementwise
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.walk import operations
 
-REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "and": "all", "or": "any"}
-REDUCTIONS["xor"] = "bitwise_xor"
-"""For each op that joins two elements, the function that reduces dimensions."""
-JOINED = {
-    "add": "summed",
-    "mul": "multiplied",
-    "max": "largest",
-    "min": "smallest",
-    "and": "all_of",
-    "or": "any_of",
-    "xor": "parity",
-}
-"""The names of their results."""
+_ON_ELEMENTS = {**elementwise.TABLE, **conversions.TABLE}
 _ADD = ("arith.addf", "arith.addi", "complex.add")
 _MULTIPLY = ("arith.mulf", "arith.muli", "complex.mul")
 
@@ -173,59 +159,12 @@ def _product(w: Writer, op: ir.Operation, dims: Sequence[Sequence[int]]) -> None
     element = op.results[0].type.element_type
     if is_zero(init):
         of_a, of_b, of_c = dims
-        text = multiplied(w, w.use(a), w.use(b), of_a, of_b, of_c, element, op)
+        text = accumulation.multiplied(w, w.use(a), w.use(b), of_a, of_b, of_c, element, op)
     else:
-        wide = [widened(w, w.use(each), element) for each in (init, a, b)]
-        text = f"{wide[0]} + {_einsum(w, wide[1], wide[2], *dims)}"
-        text = narrowed(w, text, element, op)
+        wide = [accumulation.widened(w, w.use(each), element) for each in (init, a, b)]
+        text = f"{wide[0]} + {accumulation.product(w, wide[1], wide[2], *dims)}"
+        text = accumulation.narrowed(w, text, element, op)
     w.define(op.results[0], text, "product")
-
-
-def widened(w: Writer, x: str, element: ir.Type) -> str:
-    """Elements to be added up, in f32 if they are floats of 16 bits."""
-    return f"{x}.{w.pick('astype(np', 'to(torch')}.float32)" if is_half(element) else x
-
-
-def narrowed(w: Writer, text: str, element: ir.Type, op: ir.Operation) -> str:
-    """A sum of widened elements, rounded once."""
-    return w.cast(w.kept("wide", text), element, op.location) if is_half(element) else text
-
-
-def multiplied(
-    w: Writer,
-    a: str,
-    b: str,
-    of_a: Sequence[int],
-    of_b: Sequence[int],
-    of_c: Sequence[int],
-    element: ir.Type,
-    op: ir.Operation,
-) -> str:
-    """The product of two tensors, summed over the loops that the result lacks.
-
-    torch itself adds up products of 16 bits in f32.
-    """
-    if w.is_torch:
-        return _einsum(w, a, b, of_a, of_b, of_c)
-    text = _einsum(w, widened(w, a, element), widened(w, b, element), of_a, of_b, of_c)
-    return narrowed(w, text, element, op)
-
-
-def _einsum(
-    w: Writer, a: str, b: str, of_a: Sequence[int], of_b: Sequence[int], of_c: Sequence[int]
-) -> str:
-    batch = list(of_c[:-2])
-    if len(of_c) >= 2 and list(of_a[:-2]) == batch == list(of_b[:-2]):
-        m, n = of_c[-2:]
-        k = of_a[-1]
-        if list(of_a[-2:]) == [m, k] and list(of_b[-2:]) == [k, n] and k not in of_c:
-            return f"{a} @ {b}"
-    letters = {
-        dim: "bmnkhqdijlopr"[i] for i, dim in enumerate(dict.fromkeys((*of_c, *of_a, *of_b)))
-    }
-    words = ["".join(letters[dim] for dim in each) for each in (of_a, of_b, of_c)]
-    more = "" if w.is_torch else ", optimize=True"
-    return f'{w.module}.einsum("{words[0]},{words[1]}->{words[2]}", {a}, {b}{more})'
 
 
 def _aligned(w: Writer, x: str, dims: Sequence[int], count: int) -> str:
@@ -256,68 +195,18 @@ def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
         if len(sizes) > 1:
             text = f"{text}.reshape{_extent(w, op, sizes)}"
         w.define(op.results[0], text, "index")
-    elif op.name in ("arith.constant", "complex.constant"):
-        constant(w, op)
-    elif op.name in elementwise.TABLE:
+    elif op.name in constants.TABLE:
+        constants.constant(w, op)
+    elif op.name in _ON_ELEMENTS:
         if op.name == "arith.index_cast":
             to = op.results[0].type
             w.define(op.results[0], w.cast(w.use(op.operands[0]), to, op.location), "cast")
         elif op.name == "arith.select":
             w.define(op.results[0], f"{w.module}.where({', '.join(w.uses(op))})", "selected")
         else:
-            elementwise.TABLE[op.name](w, op)
+            _ON_ELEMENTS[op.name](w, op)
     else:
         raise w.refuse(op)
-
-
-def constant(w: Writer, op: ir.Operation) -> None:
-    """Write a constant; a number is written where it is used."""
-    result = op.results[0]
-    type_ = result.type
-    element = elementwise.element_of(type_)
-    dtype = w.dtype(element, op.location)
-    attribute = op.attributes["value"]
-    if not isinstance(attribute, ir.DenseElementsAttr):
-        if isinstance(type_, ir.ShapedType):
-            raise w.refuse(op, "its elements are not in the file")
-        _number(w, op, attribute)
-        return
-    if attribute.is_splat:
-        number = w.number(_repeated(attribute), element)
-        w.literals[result] = number
-        w.values[result] = w.full(type_, number, op.location)
-        return
-    if prod(type_.shape) > _LONGEST:
-        raise w.refuse(op, f"{prod(type_.shape)} elements are too many to be read")
-    elements = [w.number(each, element) for each in elements_of(attribute)]
-    flat = f"[{', '.join(elements)}]"
-    text = w.pick(
-        f"np.array({flat}, {dtype})", f"torch.tensor({flat}, dtype={dtype}, device=device)"
-    )
-    if len(type_.shape) != 1:  # which is written apart, so that the elements can be folded
-        text = f"{w.kept('elements', text)}.reshape{tuple(type_.shape)}"
-    w.define(result, text, "constant")
-
-
-def _repeated(attribute: ir.Attribute) -> complex:
-    value = attribute.get_splat_value()
-    if isinstance(value, ir.ArrayAttr):  # of the parts of a complex number
-        return complex(*(each.value for each in value))
-    number: complex = value.value
-    return number
-
-
-def _number(w: Writer, op: ir.Operation, attribute: ir.Attribute) -> None:
-    result = op.results[0]
-    is_pair = isinstance(attribute, ir.ArrayAttr)
-    value = complex(*(each.value for each in attribute)) if is_pair else attribute.value
-    number = w.number(value, result.type)
-    w.literals[result] = number
-    is_python = w.is_python(result.type)
-    w.values[result] = number if is_python else w.scalar(number, result.type, op.location)
-
-
-_LONGEST = 1000
 
 
 def _without_joins(
@@ -327,7 +216,10 @@ def _without_joins(
     joins = [yielded.owner for yielded in last.operands]
     accumulators = list(op.regions[0].blocks[0].arguments)[inputs:]
     for join, accumulator in zip(joins, accumulators, strict=True):
-        named = not isinstance(join, ir.Block) and elementwise.OPS.get(join.name) in REDUCTIONS
+        named = (
+            not isinstance(join, ir.Block)
+            and elementwise.OPS.get(join.name) in accumulation.REDUCTIONS
+        )
         if (
             not named
             or list(join.operands).count(accumulator) != 1
@@ -357,7 +249,7 @@ def _reduce(
         raise w.refuse(op, "its result is not a dimension for each parallel loop")
     init = op.operands[len(list(op.operands)) - len(list(op.results)) + result.result_number]
     is_nothing = kind == "add" and is_zero(init)
-    text = reduced(
+    text = accumulation.reduced(
         w,
         kind,
         _broadcast_text(w, element, sizes),
@@ -368,84 +260,13 @@ def _reduce(
         None if is_nothing else w.use(init),
         is_unsigned=join.name in elementwise.AS_UNSIGNED,
     )
-    w.define(result, text, JOINED[kind])
+    w.define(result, text, accumulation.JOINED[kind])
 
 
 def _broadcast_text(w: Writer, value: ir.Value, sizes: Sequence[int]) -> str:
     """The value broadcast to all iterations of the loops."""
     x = w.use(value)
     return x if w.extents.get(value) == tuple(sizes) else w.broadcast(x, sizes)
-
-
-def reduced(
-    w: Writer,
-    kind: str,
-    x: str,
-    dims: Sequence[int],
-    element: ir.Type,
-    op: ir.Operation,
-    placed: Callable[[str], str] = str,
-    init: str | None = None,
-    *,
-    is_unsigned: bool = False,
-) -> str:
-    """The elements along `dims` reduced to one, then `placed`, and joined with an initial value.
-
-    Sums and products of 16 bits are rounded once. With `is_unsigned` the elements are taken for
-    unsigned integers, as those of unsigned types are anyway.
-    """
-    flips = w.is_torch and kind in ("max", "min") and (is_unsigned or is_flipped(element))
-    views = not w.is_torch and kind in ("max", "min") and is_unsigned
-    is_wide = is_half(element) and kind in ("add", "mul")
-
-    def prepared(text: str) -> str:
-        if flips:
-            return f"flipped({text})"
-        if views:
-            return elementwise.as_unsigned(w, text, element)
-        return widened(w, text, element) if is_wide else text
-
-    dtype = "" if is_wide else w.dtype(element, op.location)
-    x = prepared(x) if flips or views or is_wide else x
-    text = placed(_reduced_along(w, kind, x, dims, dtype, element) if dims else x)
-    if init is not None:
-        text = _JOIN[kind].format(prepared(init), text, m=w.module)
-    if flips:
-        return f"flipped({text})"
-    if views:
-        return f"{w.kept('unsigned', text)}.view({w.dtype(element, op.location)})"
-    return narrowed(w, text, element, op) if is_wide else text
-
-
-_JOIN = {
-    "add": "{0} + {1}",
-    "mul": "{0} * {1}",
-    "and": "{0} & {1}",
-    "or": "{0} | {1}",
-    "xor": "{0} ^ {1}",
-    "max": "{m}.maximum({0}, {1})",
-    "min": "{m}.minimum({0}, {1})",
-}
-
-
-def _reduced_along(
-    w: Writer, kind: str, x: str, dims: Sequence[int], dtype: str, element: ir.Type
-) -> str:
-    """The elements along `dims` reduced to one."""
-    name, axes = REDUCTIONS[kind], tuple(dims)
-    typed = f", dtype={dtype}" if dtype and kind in ("add", "mul") else ""
-    if kind in ("and", "or", "xor") and str(element) != "i1":
-        function = f"{w.module}.bitwise_{kind}"
-        return w.pick(f"{function}.reduce({x}, axis={axes})", f"fold({function}, {x}, {axes})")
-    if not w.is_torch:
-        return f"np.{name}({x}, axis={axes}{typed})"
-    if kind in ("max", "min"):
-        return f"torch.a{name}({x}, dim={axes})"
-    if kind == "add":
-        return f"torch.sum({x}, dim={axes}{typed})"
-    for dim in sorted(axes, reverse=True):
-        x = f"torch.{name}({x}, dim={dim}{typed})"
-    return x
 
 
 def _define_result(
@@ -461,9 +282,4 @@ def _define_result(
     w.define(result, w.permuted(text, order), "transposed" if is_full else "broadcast")
 
 
-TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
-    "linalg.generic": generic,
-    "arith.constant": constant,
-    "complex.constant": constant,
-    "stablehlo.constant": constant,
-}
+TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {"linalg.generic": generic}

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from shard_dialect.emit import linalg_ops, tensor_ops
-from shard_dialect.emit.element_types import is_complex, is_flipped
-from shard_dialect.emit.elementwise import converted, element_of
+from shard_dialect.emit.element_types import element_of, is_complex, is_flipped
+from shard_dialect.emit.ops import accumulation, tensor_ops
+from shard_dialect.emit.ops.conversions import converted
 from shard_dialect.emit.writer import Writer
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -136,9 +136,9 @@ class _Call:
         return self(name, *arguments)
 
     def _average(self, name: str, arguments: tuple[object, ...], element: ir.Type) -> str:
-        wide = replace(self, x=linalg_ops.widened(self.w, self.x, element))
+        wide = replace(self, x=accumulation.widened(self.w, self.x, element))
         text = f"{self.w.kept('total', wide(name, *arguments))} / {self.group}.size"
-        return linalg_ops.narrowed(self.w, text, element, self.op)
+        return accumulation.narrowed(self.w, text, element, self.op)
 
     def _is_known(self, reduction: Reduction, element: ir.Type) -> bool:
         """Whether the target itself reduces elements as MLIR does."""

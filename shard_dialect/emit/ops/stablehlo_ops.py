@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shard_dialect.emit import argmax, elementwise, linalg_ops, tensor_ops
+from shard_dialect.emit.ops import accumulation, argmax, elementwise, tensor_ops
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
@@ -43,7 +43,7 @@ def dot_general(w: Writer, op: ir.Operation) -> None:
                 result.append(count)
                 count += 1
     dims = [[held[dim] for dim in sorted(held)] for held in (left, right)]
-    text = linalg_ops.multiplied(w, a, b, dims[0], dims[1], result, element, op)
+    text = accumulation.multiplied(w, a, b, dims[0], dims[1], result, element, op)
     w.define(op.results[0], text, "product")
 
 
@@ -146,7 +146,7 @@ def _join(w: Writer, op: ir.Operation) -> str:
     join, *rest = operations(block)
     kind = elementwise.OPS.get(join.name)
     if (
-        kind not in linalg_ops.REDUCTIONS
+        kind not in accumulation.REDUCTIONS
         or len(rest) != 1
         or len(op.results) != 1
         or set(join.operands) != set(block.arguments)
@@ -174,11 +174,11 @@ def _reduced(
     extreme = {"max": f"-{w.module}.inf", "min": f"{w.module}.inf"}.get(kind)
     is_nothing = number in (*_IDENTITIES.get(kind, ()), extreme)
     if not dims and is_nothing:
-        w.define(op.results[0], text, linalg_ops.JOINED[kind])
+        w.define(op.results[0], text, accumulation.JOINED[kind])
         return
     start = None if is_nothing else w.use(init)
-    text = linalg_ops.reduced(w, kind, text, dims, element, op, init=start)
-    w.define(op.results[0], text, linalg_ops.JOINED[kind])
+    text = accumulation.reduced(w, kind, text, dims, element, op, init=start)
+    w.define(op.results[0], text, accumulation.JOINED[kind])
 
 
 def reduce(w: Writer, op: ir.Operation) -> None:
@@ -252,9 +252,9 @@ def convolution(w: Writer, op: ir.Operation) -> None:
     strides, dilation = (integers(op, each, ones) for each in ("window_strides", "rhs_dilation"))
     groups = op.attributes["feature_group_count"].value
     if not w.is_torch:  # which itself adds up products of 16 bits in f32
-        image, weights = (linalg_ops.widened(w, each, element) for each in (image, weights))
+        image, weights = (accumulation.widened(w, each, element) for each in (image, weights))
     text = f"conv({image}, {weights}, {strides}, {dilation}, {groups})"
-    text = text if w.is_torch else linalg_ops.narrowed(w, text, element, op)
+    text = text if w.is_torch else accumulation.narrowed(w, text, element, op)
     kernel_dims = [
         dims.output_batch_dimension,
         dims.output_feature_dimension,

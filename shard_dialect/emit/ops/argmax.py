@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from math import inf
 
-from shard_dialect.emit import linalg_ops
 from shard_dialect.emit.element_types import is_flipped
+from shard_dialect.emit.ops import accumulation, linalg_ops
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
@@ -34,8 +34,8 @@ def search(w: Writer, op: ir.Operation) -> None:
     value, index = op.results
     text = w.use(x)
     if list(value.uses):
-        reduced = linalg_ops.reduced(w, kind, text, dims, element, op)
-        w.define(value, reduced, linalg_ops.JOINED[kind])
+        reduced = accumulation.reduced(w, kind, text, dims, element, op)
+        w.define(value, reduced, accumulation.JOINED[kind])
     ordered = _ordered(w, text, element)
     at = f"{w.module}.arg{kind}({ordered}, {w.pick('axis', 'dim')}={dim})"
     if not _counts(indices, dim):
