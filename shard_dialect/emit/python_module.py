@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from shard_dialect.emit import main_function, shared_functions
 from shard_dialect.emit.ops import (
     collective_calls,
-    constants,
+    constant_ops,
     control_flow_ops,
     conversions,
     elementwise,
@@ -45,7 +45,7 @@ _GENERIC = (
 TABLE: Mapping[str, Callable[[Writer, ir.Operation], None]] = {
     **elementwise.TABLE,
     **conversions.TABLE,
-    **constants.TABLE,
+    **constant_ops.TABLE,
     **linalg_ops.TABLE,
     **tensor_ops.TABLE,
     **stablehlo_ops.TABLE,

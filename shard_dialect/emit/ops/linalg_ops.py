@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shard_dialect.emit.ops import accumulation, constants, conversions, elementwise
+from shard_dialect.emit.ops import accumulation, constant_ops, conversions, elementwise
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
@@ -195,8 +195,8 @@ def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
         if len(sizes) > 1:
             text = f"{text}.reshape{_extent(w, op, sizes)}"
         w.define(op.results[0], text, "index")
-    elif op.name in constants.TABLE:
-        constants.constant(w, op)
+    elif op.name in constant_ops.TABLE:
+        constant_ops.constant(w, op)
     elif op.name in _ON_ELEMENTS:
         if op.name == "arith.index_cast":
             to = op.results[0].type
