@@ -34,6 +34,7 @@ from shard_dialect.cli.flags import Parser, add_debug
 from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import MissingExtra, ShardError, cannot, say, shown
 from shard_dialect.testing import Program, programs, runnable
+from shard_dialect.testing.check_program import Compiler
 from shard_dialect.testing.child_process import Child, Pipeline, Result
 
 try:
@@ -53,6 +54,7 @@ PIPELINES = (
     "canonicalize,cse,lower",
 )
 """At a `;`, the module is printed and parsed again."""
+_TO_LOWERED = re.compile("[,;]lower$")
 _PROGRAMS = 50
 """The number of programs in a round, one run of hypothesis."""
 _SHRINKING = 60.0
@@ -244,11 +246,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(options: argparse.Namespace) -> int:
     plugins.load(options.load_plugin)
-    pipelines = [tuple(text.split(";")) for text in options.pipeline or PIPELINES]
+    texts = options.pipeline or [
+        _TO_LOWERED.sub("", each) if options.compiler else each for each in PIPELINES
+    ]
+    pipelines = [tuple(text.split(";")) for text in texts]
     names = [name for name in runnable() if any(fnmatch(name, each) for each in options.ops)]
     if not names:
         raise ShardError(f"no op that can be run is called {' or '.join(options.ops)}")
-    with Child(options.timeout, options.load_plugin) as child:
+    compiler: Compiler = options.compiler or "xla"
+    with Child(options.timeout, options.load_plugin, compiler) as child:
         until = time.monotonic() + options.seconds
         fuzzer = Fuzzer(child, pipelines, names, until, options.programs)
         fuzzer.run(options.seed)
@@ -292,7 +298,13 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="PIPELINE",
         help="to run programs through; may be repeated; ';' prints and reads again; what it leaves "
-        "in the local form, XLA runs",
+        "in the local form, XLA runs, or --compiler",
+    )
+    parser.add_argument(
+        "--compiler",
+        choices=("xla", "torch"),
+        help="run the local form by XLA, or by torch as run --compiler=torch does (default: lower "
+        "it and run our own code)",
     )
     parser.add_argument(
         "--ops", nargs="+", default=["*"], metavar="PATTERN", help="of these alone: 'tosa.*'"

@@ -4,7 +4,8 @@
     mpiexec -n 4 python -m shard_dialect.run in.mlir --backend=mpi --check
     torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
 
-With `mpi` the compiled code calls MPI itself, with `mpi4py` through Python.
+With `mpi` the compiled code calls MPI itself, with `mpi4py` through Python. With `torch` our code
+computes, too, or with `--compiler=torch` torch itself, on the rank's GPU if it has one.
 
 Prints what was communicated. `--check` runs the unsharded program too, and fails where any
 device's result is not the same. `--bisect` then names the first op whose value is another, in the
@@ -53,6 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
+    if options.compiler == "torch" and options.backend != "torch":
+        raise ShardError(
+            f"--compiler=torch is for --backend=torch, not for --backend={options.backend}"
+        )
+    if options.torch_compile and options.compiler != "torch":
+        raise ShardError("--torch-compile is for --compiler=torch")
     rank = launched_by(BACKENDS[options.backend])
     output = _output(options.outputs) if options.outputs else None
     try:
@@ -106,6 +113,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
     parser.add_argument("--backend", choices=BACKENDS, default="devices", help="where devices are")
+    parser.add_argument(
+        "--compiler",
+        choices=("torch",),
+        help="who computes on a device of --backend=torch: torch, by what opt --emit-python=torch "
+        "writes (default: our own code)",
+    )
+    parser.add_argument(
+        "--torch-compile",
+        action="store_true",
+        help="with --compiler=torch: let torch.compile compile what is between collectives",
+    )
     parser.add_argument("--entry", metavar="NAME", help="the function to run (default: main)")
     parser.add_argument(
         "--shapes",

@@ -114,6 +114,8 @@ def test_optional_packages_are_imported_by_their_backends_only() -> None:
     assert users == {
         "mpi_world.py",
         "torch_world.py",
+        "torch_executable.py",
+        "emulated_distributed.py",
         "with_mpi4py.py",
         "with_torch.py",
         "by_xla.py",

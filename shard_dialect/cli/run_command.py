@@ -37,7 +37,12 @@ from shard_dialect.runtime.checking.reference import Reference
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.launched_world import world_of
 from shard_dialect.runtime.communicators.world import InProcess, Launched, Runnable, World
-from shard_dialect.runtime.compile import compile_for_xla, compile_reference, compile_sharded
+from shard_dialect.runtime.compile import (
+    compile_for_torch,
+    compile_for_xla,
+    compile_reference,
+    compile_sharded,
+)
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.rank_agreement import (
     agree,
@@ -93,7 +98,7 @@ def _run(
     rank: Rank | None,
 ) -> int:
     """Run, and raise for any failure, also of a check."""
-    joining = world_of(options.backend)
+    joining = world_of(options.backend, options.compiler, compiles=options.torch_compile)
     watch.state("ready")
     peers = joining() if joining else None
     joined += [peers] if peers else []
@@ -109,7 +114,7 @@ def _run(
     program = executable.program
     if peers:
         peers.check_size(program.devices)
-    _check_device(program, peers)
+    check_device(program, peers)
     if peers and has_own:
         agree_on_talk(peers, program, peers.rank)
     in_process = XlaDevices if options.backend == "xla" else InProcess
@@ -197,8 +202,8 @@ class _Sources:
 
 def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> bool:
     """Raise unless all ranks were started alike; return whether each has a program of its own."""
-    flags = ("backend", "entry", "shapes", "grid", "seed", "check", "bisect")
-    flag_values = {f"--{name}": getattr(options, name) for name in flags}
+    flags = "backend compiler torch-compile entry shapes grid seed check bisect".split()
+    flag_values = {f"--{name}": getattr(options, name.replace("-", "_")) for name in flags}
     own_values = {
         name: "" if each is None or each is False else str(each)
         for name, each in flag_values.items()
@@ -212,7 +217,7 @@ def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> b
     return agree(peers, {**versions(), **own_values}, sources.program)
 
 
-def _check_device(program: Program, peers: Launched | None) -> None:
+def check_device(program: Program, peers: Launched | None) -> None:
     """Raise if this is not the device that the program is for."""
     device = program.device
     if device is not None and peers and peers.all_make_groups:
@@ -243,6 +248,8 @@ def _compiled(
         native = options.backend == "mpi"
         if options.backend == "xla":
             executable: Runnable = compile_for_xla(source, options.entry, sizes=sizes)
+        elif options.compiler == "torch":
+            executable = compile_for_torch(source, options.entry, sizes=sizes)
         else:
             executable = compile_sharded(
                 source, options.entry, cache, sizes=sizes, native_mpi=native
@@ -261,13 +268,16 @@ def _print(options: argparse.Namespace, executable: Runnable, verdict: Verdict |
     program = executable.program
     report = Report.of(program.calls)
     by_xla = executable.collectives if isinstance(executable, XlaExecutable) else None
-    head = {"entry": program.entry, "backend": options.backend, "devices": program.devices}
+    compiler = {"compiler": options.compiler} if options.compiler else {}
+    head = {"entry": program.entry, "backend": options.backend, **compiler}
+    head |= {"devices": program.devices}
     if options.json:
         more = {"check": verdict.as_json()} if verdict else {}
         more |= {"xla": by_xla.as_json()} if by_xla else {}
         write_output(json.dumps({**head, **report.as_json(), **more}) + "\n")
         return
     name = shown(program.entry)
+    backend = ", computed by ".join(filter(None, (options.backend, options.compiler)))
     last = verdict or "not checked: --check compares with the unsharded program"
-    lines = [f"@{name} on {program.devices} devices ({options.backend})", report, by_xla, last]
+    lines = [f"@{name} on {program.devices} devices ({backend})", report, by_xla, last]
     write_output("".join(f"{line}\n" for line in lines if line is not None))

@@ -62,6 +62,10 @@ class TensorType:
     shape: Shape
     dtype: np.dtype[np.generic]
 
+    @property
+    def element(self) -> str:
+        """MLIR's name of the element type; `i64` for indices, too."""
+        return next(name for name, dtype in _DTYPES.items() if dtype == self.dtype)
+
     def __str__(self) -> str:
-        name = next(name for name, dtype in _DTYPES.items() if dtype == self.dtype)
-        return "x".join([*map(str, self.shape), name])
+        return "x".join([*map(str, self.shape), self.element])

@@ -8,14 +8,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from shard_dialect.emit import (
+from shard_dialect.emit import main_function, shared_functions
+from shard_dialect.emit.ops import (
     collective_calls,
+    constant_ops,
     control_flow_ops,
+    conversions,
     elementwise,
     indexed_access,
     linalg_ops,
-    shared_functions,
     sorting,
     stablehlo_ops,
     tensor_ops,
@@ -24,13 +27,14 @@ from shard_dialect.emit.python_text import Names, folded, in_docstring
 from shard_dialect.emit.writer import Target, Writer, own_name
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import PassManager, ir
-from shard_dialect.ir.diagnostics import error_at, from_mlir
-from shard_dialect.ir.function import boundary, form_of, functions_of, name_of, refuse_form
-from shard_dialect.ir.grids import sub_clusters_of
-from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT, STAGE, symbol
+from shard_dialect.ir.diagnostics import error_at, from_mlir, located
+from shard_dialect.ir.function import form_of, functions_of, name_of, refuse_form
+from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import one_by_one
 from shard_dialect.ir.walk import operations, walk
+from shard_dialect.passes.lower.expansions import lower_registered
+from shard_dialect.passes.lower.refuse_custom_calls import refuse_custom_calls
 
 TARGETS: tuple[Target, ...] = ("mpi4py", "torch")
 _GENERIC = (
@@ -40,6 +44,8 @@ _GENERIC = (
 )
 TABLE: Mapping[str, Callable[[Writer, ir.Operation], None]] = {
     **elementwise.TABLE,
+    **conversions.TABLE,
+    **constant_ops.TABLE,
     **linalg_ops.TABLE,
     **tensor_ops.TABLE,
     **stablehlo_ops.TABLE,
@@ -49,34 +55,81 @@ TABLE: Mapping[str, Callable[[Writer, ir.Operation], None]] = {
 }
 
 
+@dataclass(frozen=True)
+class EmittedFunctions:
+    """A program in Python without its `main`, for one who has joined the devices and calls it."""
+
+    imports: str
+    body: str
+    """The rest of the text: it creates groups and defines functions."""
+    entry: str
+    """The name of the function to call with shards."""
+
+
 def emit_python(module: ir.Module, target: Target) -> str:
     """Return the program of a module as the text of a Python file. The module is consumed."""
     root = module.operation
+    shardings, entry = _prepared(root, None)
+    w = _written(root, target, shardings, entry)
+    lines = [*w.lines, "", "", *main_function.main(w, root, entry, shardings)]
+    return "\n".join([*_head(w, entry), "", *_file(w, "\n".join(lines))]) + "\n"
+
+
+def emit_functions(module: ir.Module, target: Target, entry: str) -> EmittedFunctions:
+    """Return the program that starts at the function `entry`. The module is consumed."""
+    root = module.operation
+    shardings, function = _prepared(root, entry)
+    w = _written(root, target, shardings, function)
+    imports, _, body = _file(w, "\n".join(w.lines))
+    return EmittedFunctions(imports, body + "\n", w.functions[entry])
+
+
+def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Operation]:
+    """Simplify a module to ops that are written; return its shardings and its entry."""
     functions = functions_of(root)
     for function in functions:
         if form_of(function) != "local":
-            raise refuse_form(function, ": --emit-python writes the local form (--spmd)")
+            raise refuse_form(function, ": the local form (--spmd) is written in Python")
+        if name is not None and DEVICE in function.attributes:
+            raise error_at(
+                function.location,
+                f"@{name_of(function)} is the program of one device: in Python all devices run one",
+            )
     if not functions:
         raise ShardError("there is no function to write in Python")
     for op in list(walk(root)):
         if op.name == "shard.update_halo":
             one_by_one(op)
     try:
+        lower_registered(root)
+        refuse_custom_calls(root)
         PassManager.parse(_GENERIC).run(root)
     except ir.MLIRError as error:
         raise from_mlir(error) from None
-    shardings = Shardings.of(root)
-    entry = _entry(functions)
+    entry = _entry(functions) if name is None else _find(functions, name)
+    return Shardings.of(root), entry
+
+
+def _find(functions: Sequence[ir.Operation], name: str) -> ir.Operation:
+    """The function of this name."""
+    return next(each for each in functions if name_of(each) == name)
+
+
+def _written(
+    root: ir.Operation, target: Target, shardings: Shardings, entry: ir.Operation
+) -> Writer:
+    """Write all functions, the entry last."""
     w = Writer(target, shardings.grids, Names(shared_functions.names(target) | {"main"}))
     for name in w.grids:
         w.grid_names[name] = w.names.new(f"grid_{name}").upper() if len(w.grids) > 1 else "GRID"
+    w.functions[name_of(entry)] = w.names.new("program")
+    functions = functions_of(root)
     for function in functions:
-        name = "program" if function == entry else name_of(function)
-        w.functions[name_of(function)] = w.names.new(name)
+        if function != entry:
+            w.functions[name_of(function)] = w.names.new(name_of(function))
     for function in sorted(functions, key=lambda each: each == entry):
         _function(w, function)
-    lines = [*w.lines, "", "", *_main(w, root, entry, shardings)]
-    return _file(w, entry, "\n".join(lines))
+    return w
 
 
 def _entry(functions: Sequence[ir.Operation]) -> ir.Operation:
@@ -107,7 +160,7 @@ def _function(w: Writer, function: ir.Operation) -> None:
     ]
     w.lines += ["", ""] if w.lines else []
     w.line(f"def {w.functions[name_of(function)]}({', '.join(names)}):")
-    with w.indented():
+    with w.indented(), located(function):
         last = _block(w, block)
         w.line(f"return {', '.join(w.uses(last))}".rstrip())
     w.names = outer
@@ -118,162 +171,45 @@ def _block(w: Writer, block: ir.Block) -> ir.Operation:
     """Write all ops but the last, and return that."""
     *inside, last = operations(block)
     for op in inside:
-        if op.name in control_flow_ops.TABLE:
-            control_flow_ops.TABLE[op.name](w, op, _block)
-        elif op.name in TABLE:
-            TABLE[op.name](w, op)
-        else:
-            raise w.refuse(op)
+        with located(op):  # an op of a body may have no place of its own
+            if op.name in control_flow_ops.TABLE:
+                control_flow_ops.TABLE[op.name](w, op, _block)
+            elif op.name in TABLE:
+                TABLE[op.name](w, op)
+            else:
+                raise w.refuse(op)
     return last
 
 
-def _main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardings) -> list[str]:
-    """The `main` of the file: it reads or draws inputs, runs the program, and writes results."""
-    _, first = _shards(w, module, entry, "arg_attrs", ARGUMENT, shardings)
-    count, second = _shards(w, module, entry, "res_attrs", RESULT, shardings)
-    torch = w.is_torch
-    call = f"{w.functions[name_of(entry)]}(*shards)"
-    # numpy has no bf16: files hold its bytes instead.
-    is_raw = any("torch.bfloat16" in row for row in (*first, *second))
-    read, written = (
-        ("from_bytes", "to_bytes(each)") if is_raw else ("torch.from_numpy", "each.numpy()")
-    )
-    written = written if torch else "each"
-    lines = [
-        "def main():",
-        '    parser = argparse.ArgumentParser(description="Run on all ranks.")',
-        '    parser.add_argument("--inputs", help="a .npz file of arg0, arg1, ...")',
-        '    parser.add_argument("--outputs", help="a .npz file of result0, ... to write")',
-        '    parser.add_argument("--seed", type=int, default=0, help="of random inputs")',
-        "    options = parser.parse_args()",
-        "    # Of each argument, and each result: the grid, the axes that split each dimension,",
-        "    # the shape, the shape of a shard, and the type; of results who has them.",
-        *_listed("arguments", first),
-        *_listed("results", second),
-        "    if options.inputs:",
-        "        with np.load(options.inputs) as file:",
-        '            inputs = [file[f"arg{i}"] for i in range(len(arguments))]',
-        *([f"        inputs = [{read}(each) for each in inputs]"] if torch else []),
-        "    else:",
-        "        generator = "
-        + (
-            "torch.Generator().manual_seed(options.seed)"
-            if torch
-            else "np.random.default_rng(options.seed)"
-        ),
-        "        inputs = [draw(each[2], each[4], generator) for each in arguments]",
-        "    shards = [",
-        "        take(whole, grid, split, local)",
-        "        for whole, (grid, split, _, local, _) in zip(inputs, arguments, strict=True)",
-        "    ]",
-        *{0: [f"    {call}", "    outputs = ()"], 1: [f"    outputs = ({call},)"]}.get(
-            count, [f"    outputs = {call}"]
-        ),
-    ]
-    lines += _last_waits(w)
-    if torch:
-        lines += [
-            "    outputs = [each.cpu() for each in outputs]",
-            "    everyone = [None] * dist.get_world_size() if rank == 0 else None",
-            "    dist.gather_object(outputs, everyone)",
-        ]
-    else:
-        lines += ["    everyone = MPI.COMM_WORLD.gather(outputs, root=0)"]
-    lines += [
-        "    if rank == 0:",
-        "        wholes = []",
-        "        for i, (grid, split, shape, _, _, ranks) in enumerate(results):",
-        "            held = [each[i] for each in everyone]",
-        "            if ranks is not None:",
-        "                held = [each if r in ranks else None for r, each in enumerate(held)]",
-        "            wholes.append(put(held, grid, shape, split))",
-        "        if options.outputs:",
-        f'            named = {{f"result{{i}}": {written} for i, each in enumerate(wholes)}}',
-        "            np.savez(options.outputs, **named)",
-        "        else:",
-        "            for each in wholes:",
-        "                print(each)",
-    ]
-    lines += ["    dist.destroy_process_group()"] if torch else []
-    return [*lines, "", "", 'if __name__ == "__main__":', "    main()"]
+def _devices(w: Writer) -> int:
+    return max((grid.size for grid in w.grids.values()), default=1)
 
 
-def _last_waits(w: Writer) -> list[str]:
-    """Wait for messages in transit, which end with their sender."""
-    if not any(line.strip().startswith("send(") for line in w.lines):
-        return []
-    if w.is_torch:
-        return ["    for work, _ in on_the_way:", "        work.wait()"]
-    return ["    MPI.Request.Waitall(on_the_way)"]
+def _launch(w: Writer) -> str:
+    count = _devices(w)
+    return w.pick(f"mpiexec -n {count} python", f"torchrun --nproc-per-node={count}")
 
 
-def _listed(name: str, rows: Sequence[str]) -> list[str]:
-    return [f"    {name} = [", *rows, "    ]"] if rows else [f"    {name} = []"]
-
-
-def _shards(
-    w: Writer,
-    module: ir.Operation,
-    function: ir.Operation,
-    where: str,
-    key: str,
-    shardings: Shardings,
-) -> tuple[int, list[str]]:
-    """The number of rows, and a row with the shape and sharding of each argument or result."""
-    type_ = function.attributes["function_type"].value
-    types = type_.inputs if where == "arg_attrs" else type_.results
-    sub_clusters, rows = sub_clusters_of(module), []
-    for local, attributes in zip(types, boundary(function, where), strict=True):
-        if not isinstance(local, ir.RankedTensorType) or not local.has_static_shape:
-            raise error_at(
-                function.location, f"a {local} is neither drawn nor written: a tensor is"
-            )
-        global_type = attributes[key].value if key in attributes else local
-        sharding = shardings.of_type(global_type)
-        if sharding is not None and (sharding.partial or sharding.halos or sharding.offsets):
-            raise error_at(function.location, f"a tensor sharded as {sharding} has no Python")
-        grid = (
-            w.grid_names[sharding.grid] if sharding else next(iter(w.grid_names.values()), "(1,)")
-        )
-        split = (
-            [list(each) for each in sharding.split_axes]
-            if sharding
-            else [[] for _ in global_type.shape]
-        )
-        dtype = w.dtype(local.element_type, function.location)
-        row = f"{grid}, {split}, {list(global_type.shape)}, {list(local.shape)}, {dtype}"
-        if where == "res_attrs":
-            sub_cluster = sub_clusters[symbol(attributes[STAGE])] if STAGE in attributes else None
-            held = sub_cluster and [
-                r
-                for r in range(w.grids[sub_cluster.of].size)
-                if sub_cluster.holds(r, w.grids[sub_cluster.of])
-            ]
-            row += f", {held}"
-        rows += folded(f"        ({row})", after=",")
-    return len(types), rows
-
-
-def _file(w: Writer, entry: ir.Operation, body: str) -> str:
-    count = max((grid.size for grid in w.grids.values()), default=1)
-    launch = {
-        "mpi4py": f"mpiexec -n {count} python",
-        "torch": f"torchrun --nproc-per-node={count}",
-    }[w.target]
-    head = [
-        f'"""@{in_docstring(name_of(entry))} on {count} devices: what each of them does.',
+def _head(w: Writer, entry: ir.Operation) -> list[str]:
+    """The docstring of the file."""
+    return [
+        f'"""@{in_docstring(name_of(entry))} on {_devices(w)} devices: what each of them does.',
         "",
-        f"    {launch} FILE --inputs in.npz --outputs out.npz",
+        f"    {_launch(w)} FILE --inputs in.npz --outputs out.npz",
         "",
         "Inputs and outputs are global tensors; without --inputs random ones are drawn.",
         '"""',
     ]
+
+
+def _file(w: Writer, body: str) -> tuple[str, str, str]:
+    """The imports, an empty line, and the rest: helpers, groups, and the functions in `body`."""
     used = shared_functions.needed(w.target, body + ("\njoin(" if w.groups else ""))
     grids = [f"{w.grid_names[name]} = {tuple(grid.shape)}" for name, grid in w.grids.items()]
     start = [
         *shared_functions.start(w.target),
-        f"if {w.pick('MPI.COMM_WORLD.Get_size()', 'dist.get_world_size()')} != {count}:",
-        f'    raise SystemExit("error: start {count} ranks: {launch} FILE")',
+        f"if {w.pick('MPI.COMM_WORLD.Get_size()', 'dist.get_world_size()')} != {_devices(w)}:",
+        f'    raise SystemExit("error: start {_devices(w)} ranks: {_launch(w)} FILE")',
     ]
     groups = [
         line
@@ -285,4 +221,4 @@ def _file(w: Writer, entry: ir.Operation, body: str) -> str:
         for each in ["\n".join([*grids, *start]), *used, "\n".join(groups), body.strip("\n")]
         if each
     )
-    return "\n".join([*head, "", shared_functions.imports(w.target, text), "", text]) + "\n"
+    return shared_functions.imports(w.target, text), "", text

@@ -13,20 +13,26 @@ from shard_dialect.emit.writer import Target
 _IMPORTS = {
     "mpi4py": {
         "argparse": "import argparse",
+        "functools": "import functools",
+        "Callable": "from collections.abc import Callable",
+        "ml_dtypes": "import ml_dtypes",
         "np": "import numpy as np",
         "MPI": "from mpi4py import MPI",
     },
     "torch": {
         "argparse": "import argparse",
+        "functools": "import functools",
         "os": "import os",
+        "Callable": "from collections.abc import Callable",
         "dataclass": "from dataclasses import dataclass",
+        "timedelta": "from datetime import timedelta",
         "np": "import numpy as np",
         "torch": "import torch",
         "dist": "import torch.distributed as dist",
         "Tensor": "from torch import Tensor",
     },
 }
-_STANDARD = ("argparse", "os", "dataclass")
+_STANDARD = ("argparse", "os", "functools", "Callable", "dataclass", "timedelta")
 
 
 @cache

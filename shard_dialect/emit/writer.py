@@ -5,26 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from shard_dialect.emit.element_types import as_held, held_by
 from shard_dialect.emit.python_text import Names, folded
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.model import Grid
 
 Target = Literal["mpi4py", "torch"]
-_DTYPES = {
-    "f16": ("float16", "float16"),
-    "f32": ("float32", "float32"),
-    "f64": ("float64", "float64"),
-    "bf16": (None, "bfloat16"),
-    "i1": ("bool_", "bool"),
-    "i8": ("int8", "int8"),
-    "i16": ("int16", "int16"),
-    "i32": ("int32", "int32"),
-    "i64": ("int64", "int64"),
-    "index": ("int64", "int64"),
-}
+
+
+_LARGE = 1e38
+"""Numbers beyond it may be the largest of their type, which must not be rounded up."""
 
 
 @dataclass
@@ -80,6 +73,12 @@ class Writer:
             comment = "x".join([*map(str, self.extents[value]), str(value.type)])
         self.line(f"{self.name(value, preferred)} = {expression}", comment)
 
+    def kept(self, preferred: str, expression: str) -> str:
+        """Write a statement for a part of an expression, and return the part's name."""
+        name = self.names.new(preferred)
+        self.line(f"{name} = {expression}")
+        return name
+
     def use(self, value: ir.Value) -> str:
         """The text of a value; a constant tensor is written before its use."""
         if value not in self.literals or not isinstance(value.type, ir.ShapedType):
@@ -98,24 +97,29 @@ class Writer:
 
     def dtype(self, element: ir.Type, location: ir.Location) -> str:
         """The target's element type; raise if there is none."""
-        name = _DTYPES.get(str(element), (None, None))[self.is_torch]
+        name = held_by(self.target, str(element))
         if name is None:
             raise error_at(location, f"elements of type {element} have no {self.target} type")
-        return f"{self.module}.{name}"
+        return name
 
-    def number(self, value: float | int | bool, element: ir.Type) -> str:
+    def number(self, value: Any, element: ir.Type) -> str:
         """A literal; infinities and NaN are the library's constants."""
+        if isinstance(value, complex):
+            component = ir.ComplexType(element).element_type
+            parts = [self.number(each, component) for each in (value.real, value.imag)]
+            return f"complex({', '.join(parts)})"
         if isinstance(value, bool) or str(element) == "i1":
             return str(bool(value))
         if not isinstance(value, float):
-            return str(int(value))
+            return str(as_held(int(value), element) if self.is_torch else int(value))
         if value != value or abs(value) == float("inf"):
             name = "nan" if value != value else "inf"
             return f"-{self.module}.{name}" if value < 0 else f"{self.module}.{name}"
         if str(element) in ("f32", "f16", "bf16"):
             import numpy as np
 
-            return repr(float(str(np.float32(value))))
+            short = float(str(np.float32(value)))
+            return repr(short if abs(short) <= abs(value) or abs(value) < _LARGE else value)
         return repr(value)
 
     def full(self, type_: ir.RankedTensorType, number: str, location: ir.Location) -> str:
@@ -134,6 +138,10 @@ class Writer:
             return x
         # numpy's results without dimensions are scalars, which cannot be written to.
         return self.pick(f"{x}.copy()" if value.type.shape else f"np.array({x})", f"{x}.clone()")
+
+    def has_literals(self, element: ir.Type) -> bool:
+        """Whether a Python number among elements of the type keeps it: numpy makes f32 of bf16."""
+        return self.is_torch or str(element) != "bf16"
 
     @staticmethod
     def is_python(type_: ir.Type) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -13,6 +15,9 @@ from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.reachable_functions import keep_connected, keep_reached
 from shard_dialect.runtime.xla.xla_devices import XlaExecutable
+
+if TYPE_CHECKING:
+    from shard_dialect.runtime.emitted.torch_executable import TorchExecutable
 
 _NO_SIZES = Sizes()
 """The sizes for programs that leave none open."""
@@ -68,6 +73,19 @@ def compile_for_xla(
         run_pipeline(module, "spmd")
         keep_reached(module.operation, name)
         return XlaExecutable(module, name)
+
+
+def compile_for_torch(
+    source: Source, entry: str | None = None, *, sizes: Sizes = _NO_SIZES
+) -> TorchExecutable:
+    """Write the program that each device runs over torch, from any form but the lowered one."""
+    from shard_dialect.runtime.emitted.torch_executable import TorchExecutable
+
+    with source.file_locations():
+        module, name = parsed(source, entry, sizes)
+        run_pipeline(module, "spmd")
+        keep_reached(module.operation, name)
+        return TorchExecutable(module, name)
 
 
 def compile_reference(

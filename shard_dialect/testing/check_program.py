@@ -7,7 +7,9 @@ run_and_check(text, "spmd,lower", reference=reference).verdict.passed
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -56,10 +58,19 @@ def reference_of(text: str, by: Judge | None = None) -> Reference:
         return compile_reference(Source.of(text), "main", by=by)
 
 
-def run_and_check(text: str, *extra_arguments: str, reference: Reference | None = None) -> Outcome:
+Compiler = Literal["xla", "torch"]
+"""Who runs the local form."""
+
+
+def run_and_check(
+    text: str,
+    *extra_arguments: str,
+    reference: Reference | None = None,
+    compiler: Compiler = "xla",
+) -> Outcome:
     """Run `@main` through a pipeline, or its sections with text in between, and compare.
 
-    XLA runs a program that the pipeline leaves in the local form.
+    XLA, or torch, runs a program that the pipeline leaves in the local form.
     Raises `ShardError` for a program that is refused.
     """
     with make_context():
@@ -69,18 +80,29 @@ def run_and_check(text: str, *extra_arguments: str, reference: Reference | None 
             run_pipeline(module, argument)
             now = str(module)
         is_lowered = form_of(find_function(module.operation, "main")) == "lowered"
+        executable, in_process = (Executable, InProcess) if is_lowered else _others(compiler)
         if not is_lowered:
             _refuse_open(module.operation)
-        sharded = (Executable if is_lowered else XlaExecutable)(module, "main")
+        sharded: Runnable = executable(module, "main")
         reference = reference or reference_of(text)
     program = sharded.program
     inputs = inputs_of(sharded)
-    world = (InProcess if is_lowered else XlaDevices)(program.devices)
+    world = in_process(program.devices)
     outputs = world.run(sharded, [program.scatter(inputs, rank) for rank in world.ranks])
     again = inputs_of(sharded)
     assert all(map(_are_same, inputs, again)), "the program writes to its inputs"
     collectives = Counter(entry.kind for entry in Report.of(program.calls).entries)
     return Outcome(check(sharded, reference, inputs, outputs, world), collectives)
+
+
+def _others(compiler: Compiler) -> tuple[Callable[[ir.Module, str], Runnable], type[InProcess]]:
+    """How a program in the local form is compiled, and the devices that it runs on."""
+    if compiler == "xla":
+        return XlaExecutable, XlaDevices
+    from shard_dialect.runtime.emitted.torch_executable import TorchExecutable
+    from shard_dialect.testing.emulated_distributed import TorchThreads
+
+    return TorchExecutable, TorchThreads
 
 
 def _refuse_open(module: ir.Operation) -> None:

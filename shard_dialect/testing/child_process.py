@@ -20,7 +20,12 @@ from typing import Literal
 
 from shard_dialect import plugins
 from shard_dialect.errors import ShardError, ShardWarning
-from shard_dialect.testing.check_program import has_numbers_only, reference_of, run_and_check
+from shard_dialect.testing.check_program import (
+    Compiler,
+    has_numbers_only,
+    reference_of,
+    run_and_check,
+)
 
 Kind = Literal["passed", "refused", "unstable", "wrong", "raised", "crashed", "hung"]
 FAILURES: tuple[Kind, ...] = ("wrong", "raised", "crashed", "hung")
@@ -62,11 +67,15 @@ class Result:
 class Child:
     """A process that runs cases, and is restarted when a case has ended it.
 
-    `timeout` is in seconds, for one case. `loaded` are the plugins to load in it.
+    `timeout` is in seconds, for one case. `loaded` are the plugins to load in it. The compiler runs
+    what a pipeline leaves in the local form.
     """
 
-    def __init__(self, timeout: float, loaded: Sequence[str] = ()) -> None:
+    def __init__(
+        self, timeout: float, loaded: Sequence[str] = (), compiler: Compiler = "xla"
+    ) -> None:
         self._timeout = timeout
+        self._compiler = compiler
         self._plugins = tuple(loaded)
         self._folder = tempfile.TemporaryDirectory()
         self._errors = Path(self._folder.name) / "stderr"
@@ -76,7 +85,9 @@ class Child:
         spawn = multiprocessing.get_context("spawn")
         self._connection, other = spawn.Pipe()
         self._process = spawn.Process(
-            target=_serve, args=(other, str(self._errors), self._plugins), daemon=True
+            target=_serve,
+            args=(other, str(self._errors), self._plugins, self._compiler),
+            daemon=True,
         )
         # An interrupt is for this process alone, also while the child imports.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -116,7 +127,7 @@ class Child:
         self._folder.cleanup()
 
 
-def _serve(connection: Connection, errors: str, loaded: Sequence[str]) -> None:
+def _serve(connection: Connection, errors: str, loaded: Sequence[str], compiler: Compiler) -> None:
     """The child: answers each case until the parent has gone."""
     with open(errors, "w") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
@@ -125,22 +136,26 @@ def _serve(connection: Connection, errors: str, loaded: Sequence[str]) -> None:
     os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=64")
     warnings.simplefilter("ignore", ShardWarning)
     plugins.load(loaded)
+    if compiler == "torch":
+        from shard_dialect.testing.emulated_distributed import compute_in_one_thread
+
+        compute_in_one_thread()
     while True:
         try:
             text, pipelines = connection.recv()
         except EOFError:
             return
-        connection.send(result_of(text, pipelines))
+        connection.send(result_of(text, pipelines, compiler))
 
 
-def result_of(text: str, pipelines: Sequence[Pipeline]) -> Result:
+def result_of(text: str, pipelines: Sequence[Pipeline], compiler: Compiler = "xla") -> Result:
     """Run the program through each pipeline, in this process."""
     collectives: Counter[str] = Counter()
     pipeline: Pipeline = ()
     try:
         reference = reference_of(text)
         for pipeline in pipelines:
-            outcome = run_and_check(text, *pipeline, reference=reference)
+            outcome = run_and_check(text, *pipeline, reference=reference, compiler=compiler)
             collectives += outcome.collectives
             if not outcome.verdict.passed:
                 kind: Kind = "wrong" if has_numbers_only(reference) else "unstable"

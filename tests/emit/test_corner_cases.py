@@ -290,7 +290,7 @@ func.func @main(%x: tensor<4x4xi1>) -> tensor<4xi1> {
 """,
     ),
     "order of signed bits": (
-        "unsigned, of bits, or with a meaning for what is no number",
+        "of bits, or with a meaning for what is no number",
         """
 func.func @main(%x: tensor<4xi1>, %y: tensor<4xi1>) -> tensor<4xi1> {
   %0 = arith.cmpi slt, %x, %y : tensor<4xi1>
@@ -299,7 +299,7 @@ func.func @main(%x: tensor<4xi1>, %y: tensor<4xi1>) -> tensor<4xi1> {
 """,
     ),
     "total order": (
-        "unsigned, of bits, or with a meaning for what is no number",
+        "of bits, or with a meaning for what is no number",
         """
 func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xi1> {
   %0 = stablehlo.compare EQ, %x, %y, TOTALORDER : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xi1>
@@ -422,8 +422,10 @@ func.func @main(%x: tensor<4xELEMENT>) -> tensor<4xELEMENT> attributes {mesh.for
     [
         ("i1", "mpi4py", "a reduction sum of elements of type i1"),
         ("i1", "torch", "a reduction sum of elements of type i1"),
-        ("i16", "torch", "torch cannot send i16"),
-        ("f16", "mpi4py", "mpi4py cannot send f16"),
+        ("i4", "torch", "elements of type i4 have no torch type"),
+        ("i4", "mpi4py", "elements of type i4 have no mpi4py type"),
+        ("f8E4M3FN", "torch", "elements of type f8E4M3FN have no torch type"),
+        ("f8E5M2", "mpi4py", "elements of type f8E5M2 have no mpi4py type"),
     ],
 )
 def test_elements_that_cannot_be_sent(element: str, target: Target, message: str) -> None:

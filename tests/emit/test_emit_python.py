@@ -143,8 +143,10 @@ class Batch:
 def compare(name: str, outputs: Sequence[Array], expected: Expected) -> None:
     triples = zip(outputs, expected.results, expected.allowed, strict=True)
     for i, (found, result, allowed) in enumerate(triples):
-        assert (found.shape, found.dtype) == (result.shape, result.dtype)
-        a, b = found.astype(np.float64), result.astype(np.float64)
+        raw = found.view(result.dtype) if found.dtype.kind == "V" else found  # bf16, in files
+        assert (raw.shape, raw.dtype) == (result.shape, result.dtype)
+        wide = np.complex128 if result.dtype.kind == "c" else np.float64
+        a, b = raw.astype(wide), result.astype(wide)
         with np.errstate(invalid="ignore"):  # infinities are equal, and have no difference
             is_equal = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= allowed)
         assert np.all(is_equal), f"{name}: result{i}\n{found}\n{result}"
@@ -153,7 +155,7 @@ def compare(name: str, outputs: Sequence[Array], expected: Expected) -> None:
 def is_same(a: Array, b: Array) -> bool:
     """Whether elements are equal, and of the same sign if they are zero."""
     if a.dtype.kind != "f":
-        return np.array_equal(a, b)
+        return np.array_equal(a.view(b.dtype), b)
     is_nan = np.isnan(a) & np.isnan(b)
     return bool(np.all(is_nan | ((a == b) & (np.signbit(a) == np.signbit(b)))))
 

@@ -9,7 +9,7 @@ import pytest
 from shard_dialect.model import REDUCTIONS, Grid, Reduction
 from shard_dialect.runtime.communicators.join_shards import join
 from shard_dialect.runtime.communicators.meeting import Meeting
-from shard_dialect.runtime.communicators.thread_devices import _COPIED, _Device, _World
+from shard_dialect.runtime.communicators.thread_devices import _COPIED, ThreadDevice, _World
 
 
 def on_threads(size: int, work: Callable[[int], None]) -> list[BaseException]:
@@ -78,7 +78,7 @@ def test_large_arrays_are_reduced_in_the_members_order(size: int, reduction: Red
     results = [np.empty_like(sent[0]) for _ in range(size)]
 
     def work(member: int) -> None:
-        group = _Device(world, member).join(grid, (0,))
+        group = ThreadDevice(world, member).join(grid, (0,))
         for _ in range(3):
             group.all_reduce(sent[member], results[member], reduction)
             np.testing.assert_array_equal(results[member], expected)

@@ -11,6 +11,7 @@ from shard_dialect.fuzz import main
 from shard_dialect.testing import any_program
 from shard_dialect.testing.child_process import Child, Result
 from tests.conftest import run_child
+from tests.extras import needs
 
 PASSES = """
 import os, time
@@ -130,3 +131,14 @@ def test_unknown_ops_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_seed_gives_the_same_programs() -> None:
     texts = [any_program(Random(seed)).text for seed in (0, 1, 0)]
     assert texts[0] == texts[2] != texts[1]
+
+
+@needs("torch")
+def test_programs_that_torch_computes(plugin: str, tmp_path: Path) -> None:
+    """They run as they are, and what is wrong is found."""
+    ops = ["--ops", "math.sin", "math.cos", "arith.mulf", "stablehlo.reduce", "--seconds", "600"]
+    common = [*ops, "--compiler=torch", "--programs", "10"]
+    assert fuzz(plugin, tmp_path / "right", *common) == 0
+    assert fuzz(plugin, tmp_path / "wrong", "--pipeline", "spmd,spoil{op=math.sin}", *common) == 1
+    text = (tmp_path / "wrong" / "failure-0.mlir").read_text()
+    assert text.startswith("// wrong: result0 on device 0 at ")

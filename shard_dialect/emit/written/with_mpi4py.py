@@ -6,6 +6,9 @@ readable there.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 from mpi4py import MPI
 
@@ -23,10 +26,15 @@ def join(grid: tuple[int, ...], *axes: int) -> MPI.Comm:
     return MPI.COMM_WORLD.Split(color, key)
 
 
+def memory(x: np.ndarray) -> np.ndarray:
+    """The bytes of a contiguous array: with them, any elements can be sent."""
+    return x.reshape(-1).view(np.uint8)
+
+
 def all_gather(x: np.ndarray, group: MPI.Comm, dim: int) -> np.ndarray:
     """The members' tensors, one after another along `dim`."""
     by_member = np.empty((group.size, *x.shape), x.dtype)
-    group.Allgather(np.asarray(x, order="C"), by_member)
+    group.Allgather(memory(np.asarray(x, order="C")), memory(by_member))
     return np.concatenate(list(by_member), dim)
 
 
@@ -57,8 +65,60 @@ def all_to_all(x: np.ndarray, group: MPI.Comm, split: int, concat: int) -> np.nd
     """This member's slice along `split` of each tensor, joined along `concat`."""
     by_member = np.ascontiguousarray(np.stack(np.split(x, group.size, split)))
     result = np.empty_like(by_member)
-    group.Alltoall(by_member, result)
+    group.Alltoall(memory(by_member), memory(result))
     return np.concatenate(list(result), concat)
+
+
+def joined(
+    parts: list[np.ndarray], join: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """The tensors joined by a function of two; 16 bits in f32, and rounded once."""
+    dtype = parts[0].dtype
+    if dtype.itemsize == 2 and dtype.kind in "fV":
+        parts = [each.astype(np.float32) for each in parts]
+    with np.errstate(all="ignore"):
+        return functools.reduce(join, parts).astype(dtype)
+
+
+def reduce_scatter_by(
+    x: np.ndarray,
+    group: MPI.Comm,
+    dim: int,
+    join: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """This member's slice of the members' tensors, joined by a function of two."""
+    slices = np.split(all_to_all(x, group, dim, dim), group.size, dim)
+    return joined(slices, join)
+
+
+def all_reduce_by(
+    x: np.ndarray,
+    group: MPI.Comm,
+    join: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """The members' tensors, joined by a function of two: each member joins a slice."""
+    flat = np.zeros(-(-x.size // group.size) * group.size, x.dtype)
+    flat[: x.size] = x.reshape(-1)
+    result = all_gather(reduce_scatter_by(flat, group, 0, join), group, 0)
+    return result[: x.size].reshape(x.shape)
+
+
+def reduce_to_by(
+    x: np.ndarray,
+    group: MPI.Comm,
+    root: int,
+    join: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """To `root` the members' tensors, joined by a function of two; else zeros."""
+    by_member = list(gather_to(x[None], group, 0, root))
+    return joined(by_member, join) if group.rank == root else np.zeros_like(x)
+
+
+def swap(
+    x: np.ndarray, group: MPI.Comm, to: int, received: np.ndarray, source: int
+) -> None:
+    """Send an array to a member while receiving one from another."""
+    group.Sendrecv(memory(x), to, 0, memory(received), source, 0)
 
 
 def permute(x: np.ndarray, group: MPI.Comm, to: list[int]) -> np.ndarray:
@@ -67,7 +127,7 @@ def permute(x: np.ndarray, group: MPI.Comm, to: list[int]) -> np.ndarray:
     result = np.zeros_like(x)
     dest = to[group.rank] if to[group.rank] >= 0 else MPI.PROC_NULL
     source = to.index(group.rank) if group.rank in to else MPI.PROC_NULL
-    group.Sendrecv(x, dest, recvbuf=result, source=source, recvtag=0)
+    swap(x, group, dest, result, source)
     return result
 
 
@@ -85,10 +145,10 @@ def update_halo(
         begin, end = low - (i - 1) * size, low + i * size
         received = x[begin - down : begin].copy()
         sent = x[low + size - down : low + size].copy()
-        group.Sendrecv(sent, after, recvbuf=received, source=before, recvtag=0)
+        swap(sent, group, after, received, before)
         x[begin - down : begin] = received
         received, sent = x[end : end + up].copy(), x[low : low + up].copy()
-        group.Sendrecv(sent, before, recvbuf=received, source=after, recvtag=0)
+        swap(sent, group, before, received, after)
         x[end : end + up] = received
     return np.moveaxis(x, 0, dim)
 
@@ -96,16 +156,15 @@ def update_halo(
 def broadcast_from(x: np.ndarray, group: MPI.Comm, root: int) -> np.ndarray:
     """The tensor of member `root`."""
     result = np.array(x, order="C")
-    group.Bcast(result, root)
+    group.Bcast(memory(result), root)
     return result
 
 
 def gather_to(x: np.ndarray, group: MPI.Comm, dim: int, root: int) -> np.ndarray:
     """To `root` the members' tensors, one after another along `dim`; else zeros."""
     by_member = np.zeros((group.size, *x.shape), x.dtype)
-    group.Gather(
-        np.asarray(x, order="C"), by_member if group.rank == root else None, root
-    )
+    values = memory(by_member) if group.rank == root else None
+    group.Gather(memory(np.asarray(x, order="C")), values, root)
     return np.concatenate(list(by_member), dim)
 
 
@@ -113,7 +172,7 @@ def scatter_from(x: np.ndarray, group: MPI.Comm, dim: int, root: int) -> np.ndar
     """This member's slice, along `dim`, of the tensor of `root`."""
     by_member = np.ascontiguousarray(np.stack(np.split(x, group.size, dim)))
     result = np.empty(by_member.shape[1:], x.dtype)
-    group.Scatter(by_member, result, root)
+    group.Scatter(memory(by_member), memory(result), root)
     return result
 
 
@@ -133,7 +192,7 @@ on_the_way: list[MPI.Request] = []  # MPI reads what is sent until it is receive
 def send(x: np.ndarray, group: MPI.Comm, to: int) -> None:
     """Send the tensor to member `to`, without waiting until it is received."""
     on_the_way[:] = [each for each in on_the_way if not each.Test()]
-    on_the_way.append(group.Isend(np.asarray(x, order="C"), to, tag=1))
+    on_the_way.append(group.Isend(memory(np.asarray(x, order="C")), to, tag=1))
 
 
 def receive(
@@ -141,13 +200,25 @@ def receive(
 ) -> np.ndarray:
     """Receive from member `source`, or any: a tensor like `like`."""
     result = np.empty(like.shape, like.dtype)
-    group.Recv(result, source, tag=1)
+    group.Recv(memory(result), source, tag=1)
     return result
 
 
-def mask(x: np.ndarray, group: MPI.Comm, other: float) -> np.ndarray:
+def mask(x: np.ndarray, group: MPI.Comm, other: complex) -> np.ndarray:
     """The tensor on the group's first member, `other` everywhere else."""
     return x if group.rank == 0 else np.full_like(x, other)
+
+
+def quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """`a / b` of integers, towards zero; -1 where `b` is 0."""
+    with np.errstate(all="ignore"):
+        return np.where(b == 0, ~(a & 0), (a - np.fmod(a, b)) // b)
+
+
+def rest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The rest of `a / b` of integers, with the sign of `a`; `a` where `b` is 0."""
+    with np.errstate(all="ignore"):
+        return np.where(b == 0, a, np.fmod(a, b))
 
 
 def conv(
@@ -236,6 +307,9 @@ def put(
 
 def draw(shape: list[int], dtype: type, generator: np.random.Generator) -> np.ndarray:
     """Random numbers: normally distributed, or small integers."""
-    if np.issubdtype(dtype, np.floating):
+    if np.dtype(dtype).kind == "c":
+        pairs = generator.standard_normal((2, *shape))
+        return (pairs[0] + 1j * pairs[1]).astype(dtype)
+    if np.dtype(dtype).kind not in "biu":
         return generator.standard_normal(shape).astype(dtype)
     return generator.integers(0, 2 if dtype == np.bool_ else 5, shape).astype(dtype)

@@ -48,6 +48,7 @@ from shard_dialect.passes.lower.decompose_linalg import decompose_linalg
 from shard_dialect.passes.lower.expansions import to_loops, to_other_ops
 from shard_dialect.passes.lower.lower_collectives import call_collectives, pack_collectives
 from shard_dialect.passes.lower.mpi.native_mpi import give_bodies
+from shard_dialect.passes.lower.refuse_custom_calls import refuse_custom_calls
 from shard_dialect.passes.lower.separate_buffers import separate_buffers
 from shard_dialect.passes.lower.signless import drop_signs
 from shard_dialect.passes.lower.to_stablehlo.to_stablehlo import to_stablehlo
@@ -173,6 +174,7 @@ def _to_linalg(module: ir.Operation) -> None:
                 op.results[0].replace_all_uses_with(unread.results[0])
                 op.erase()
     to_other_ops(module)
+    refuse_custom_calls(module)
     if "stablehlo" in dialects:
         know_stablehlo_passes()
         PassManager.parse(_FROM_STABLEHLO).run(module)

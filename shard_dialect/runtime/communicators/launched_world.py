@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shard_dialect.processes.launchers import MPICH, OPEN_MPI, SLURM, TORCHRUN, Launcher
@@ -20,8 +21,13 @@ BACKENDS: Mapping[str, Sequence[Launcher]] = {
 """For each backend, the launchers that may have started its ranks."""
 
 
-def world_of(backend: str) -> Callable[[], Launched] | None:
+def world_of(
+    backend: str, compiler: str | None = None, *, compiles: bool = False
+) -> Callable[[], Launched] | None:
     """A function that joins the processes of MPI or torch; `None` for devices in this process.
+
+    With the compiler "torch", the ranks compute with torch, and `compiles` lets torch.compile
+    compile what they do.
 
     Slow work that waits for no other process (importing torch takes seconds) is done before that
     function is called. Raises `MissingExtra` if the backend's package is not installed.
@@ -30,6 +36,10 @@ def world_of(backend: str) -> Callable[[], Launched] | None:
         from shard_dialect.runtime.communicators.mpi_world import MpiWorld
 
         return MpiWorld
+    if compiler == "torch":
+        from shard_dialect.runtime.emitted.torch_ranks import TorchRanks
+
+        return partial(TorchRanks, compiles=compiles)
     if backend == "torch":
         from shard_dialect.runtime.communicators.torch_world import TorchWorld
 

@@ -30,26 +30,26 @@ class Mailbox:
     def __init__(self, size: int) -> None:
         self._size = size
         self._changed = threading.Condition()
-        self._messages: dict[tuple[_Ranks, int, int], deque[Array]] = defaultdict(deque)
+        self._messages: dict[tuple[_Ranks, int, int, int], deque[Array]] = defaultdict(deque)
         self._stuck: dict[int, Callable[[], bool]] = {}
         """For each device that waits or has ended, whether it is still unable to go on."""
         self._events = 0
         self._is_aborted = False
 
-    def send(self, group: _Ranks, source: int, to: int, array: Array) -> None:
-        """Queue a copy of the array for member `to`."""
+    def send(self, group: _Ranks, source: int, to: int, array: Array, tag: int = 0) -> None:
+        """Queue the array for member `to`."""
         with self._changed:
-            self._messages[group, source, to].append(array)
+            self._messages[group, source, to, tag].append(array)
             self._events += 1
             self._changed.notify_all()
 
-    def receive(self, group: _Ranks, to: int, source: int | None) -> Array:
-        """Return the next message from a member of the group, or from any of them.
+    def receive(self, group: _Ranks, to: int, source: int | None, tag: int = 0) -> Array:
+        """Return the next message of a tag from a member of the group, or from any of them.
 
         Raises a `ShardError` if none can come any more.
         """
         sources = range(len(group)) if source is None else (source,)
-        boxes = [self._messages[group, each, to] for each in sources]
+        boxes = [self._messages[group, each, to, tag] for each in sources]
         rank = group[to]
         events, quiet = -1, 0
         with self._changed:

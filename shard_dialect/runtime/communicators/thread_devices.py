@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from shard_dialect.codegen.array_types import Array
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.communicators.announce_failures import AnnouncingCommunicator
+from shard_dialect.runtime.communicators.group import Group
 from shard_dialect.runtime.communicators.join_shards import join
 from shard_dialect.runtime.communicators.mailbox import Mailbox
 from shard_dialect.runtime.communicators.meeting import Meeting
@@ -36,8 +37,23 @@ def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> li
 
     If one device fails, all stop, and the first exception is raised.
     """
-    world = _World(len(inputs))
-    outputs: list[list[Array]] = [[] for _ in inputs]
+
+    def run(device: ThreadDevice, stop: Callable[[BaseException], None]) -> list[Array]:
+        return executable.run(inputs[device.rank], AnnouncingCommunicator(device, stop))
+
+    return in_threads(len(inputs), run)
+
+
+def in_threads(
+    size: int, run: Callable[[ThreadDevice, Callable[[BaseException], None]], list[Array]]
+) -> list[list[Array]]:
+    """What `run` returns on each device, called in a thread with the device.
+
+    It is also given a function that ends all devices because of an exception. If one device fails,
+    all stop, and the first exception is raised.
+    """
+    world = _World(size)
+    outputs: list[list[Array]] = [[] for _ in range(size)]
     errors: list[BaseException] = []
 
     def stop(error: BaseException) -> None:
@@ -46,9 +62,9 @@ def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> li
         world.abort()
 
     def device(rank: int) -> None:
-        member = _Device(world, rank)
+        member = ThreadDevice(world, rank)
         try:
-            outputs[rank] = executable.run(inputs[rank], AnnouncingCommunicator(member, stop))
+            outputs[rank] = run(member, stop)
         except BaseException as error:
             stop(error)
         finally:
@@ -56,7 +72,7 @@ def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> li
             world.post.leave(rank)
 
     try:
-        _wait(_start(device, len(inputs)), errors)
+        _wait(_start(device, size), errors)
     except BaseException:
         world.abort()
         raise
@@ -113,27 +129,44 @@ class _World:
                 meeting.abort()
 
 
-class _Device(Member):
+class ThreadDevice(Member):
+    """One device, which a thread runs."""
+
     def __init__(self, world: _World, rank: int) -> None:
         super().__init__(rank)
         self._world = world
-        self._by_ranks: dict[tuple[int, ...], _Group] = {}
+        self._by_ranks: dict[tuple[tuple[int, ...], int], _Group] = {}
+        self._turns: dict[tuple[int, ...], Iterator[int]] = {}
 
-    def join(self, grid: Grid, axes: Axes) -> _Group:
+    def join(self, grid: Grid, axes: Axes) -> Group:
+        """As `Member.join`."""
+        return self.group_of(grid.group_of(self.rank, axes))
+
+    def group_of(self, ranks: tuple[int, ...], tag: int = 0) -> Group:
+        """The group of these devices, of which this is one; its messages have the tag."""
         # Axes that give the same group share one meeting, for its members to alternate its tables.
-        ranks = grid.group_of(self.rank, axes)
-        group = _Group(self._world.meeting(ranks), ranks, self.rank, self._world.post)
-        return self._by_ranks.setdefault(ranks, group)
+        turns = self._turns.setdefault(ranks, cycle((0, 1)))
+        group = _Group(self._world.meeting(ranks), turns, ranks, self.rank, self._world.post, tag)
+        return self._by_ranks.setdefault((ranks, tag), group)
 
 
 class _Group:
-    def __init__(self, meeting: Meeting, ranks: tuple[int, ...], rank: int, post: Mailbox) -> None:
+    def __init__(
+        self,
+        meeting: Meeting,
+        turns: Iterator[int],
+        ranks: tuple[int, ...],
+        rank: int,
+        post: Mailbox,
+        tag: int = 0,
+    ) -> None:
         self.size = len(ranks)
         self.index = ranks.index(rank)
         self._ranks = ranks
         self._meeting = meeting
         self._post = post
-        self._turn = 0
+        self._tag = tag
+        self._turns = turns
 
     @contextmanager
     def _exchange(self, send: Array) -> Iterator[list[Array]]:
@@ -149,8 +182,7 @@ class _Group:
 
     def _put(self, array: Array) -> list[Array]:
         """Every member's array, once all have put theirs."""
-        table = self._meeting.tables[self._turn]
-        self._turn = 1 - self._turn
+        table = self._meeting.tables[next(self._turns)]
         table[self.index] = array
         self._meet()
         return list(table)
@@ -210,10 +242,10 @@ class _Group:
             into[...] = self._own(sent[root])
 
     def send(self, send: Array, to: int) -> None:
-        self._post.send(self._ranks, self.index, to, send.copy())
+        self._post.send(self._ranks, self.index, to, send.copy(), self._tag)
 
     def receive(self, into: Array, source: int | None) -> None:
-        array = self._post.receive(self._ranks, self.index, source)
+        array = self._post.receive(self._ranks, self.index, source, self._tag)
         if (array.shape, array.dtype) != (into.shape, into.dtype):
             raise ShardError(
                 f"device {self._ranks[self.index]} receives an array of shape {into.shape} of "

@@ -42,6 +42,17 @@ def jax_of_user() -> Any:
 
 
 @cache
+def find_lapack() -> None:
+    """Let calls of LAPACK, in programs that JAX exported elsewhere, find it.
+
+    JAX looks for it when it lowers the first decomposition; a call before that would crash.
+    """
+    jax = jax_of_user()
+    one = jax.ShapeDtypeStruct((1, 1), "float32")
+    jax.jit(jax.numpy.linalg.cholesky).trace(one).lower(lowering_platforms=("cpu",))
+
+
+@cache
 def _primitive() -> Any:
     jax = jax_of_user()
     from jax.extend import core

@@ -11,9 +11,9 @@ from shard_dialect.codegen.lowered_program import Program
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.reachable_functions import keep_connected, keep_reached
+from shard_dialect.runtime.read_local import read_local_program
 from shard_dialect.runtime.xla.jax_specs import JaxSpecs
 from shard_dialect.runtime.xla.local_function import call_local, jax_of_user
-from shard_dialect.runtime.xla.read_local import read_local_program
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ import numpy as np
 from shard_dialect.codegen.array_types import SUB_BYTE_DTYPES, Array, TensorType
 from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.lower.refuse_custom_calls import calls_lapack
 from shard_dialect.runtime.communicators.world import InProcess, Runnable, Shards
+from shard_dialect.runtime.read_local import read_local_program
 from shard_dialect.runtime.xla.compiled_collectives import CompiledCollectives
 from shard_dialect.runtime.xla.jax_specs import JaxSpecs
-from shard_dialect.runtime.xla.local_function import call_local, jax_of_user
+from shard_dialect.runtime.xla.local_function import call_local, find_lapack, jax_of_user
 from shard_dialect.runtime.xla.partitioned_function import PartitionedFunction, as_partitions
-from shard_dialect.runtime.xla.read_local import read_local_program
 
 _AXIS = "devices"
 _FORCED = "xla_force_host_platform_device_count"
@@ -31,8 +32,11 @@ class XlaExecutable:
 
     def __init__(self, module: ir.Module, entry: str) -> None:
         self.program = read_local_program(module.operation, entry)
+        needs_lapack = calls_lapack(module.operation)
         self.text = as_partitions(module)
         self.devices = devices(self.program.devices)
+        if needs_lapack:
+            find_lapack()
         jax = jax_of_user()
         mesh = jax.sharding.Mesh(np.array(self.devices), (_AXIS,))
         self._sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(_AXIS))

@@ -20,14 +20,18 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
 from shard_dialect.ir.walk import walk
+from shard_dialect.passes.lower.refuse_custom_calls import calls_lapack
 from shard_dialect.processes.xla_log import without_notices
 from shard_dialect.rules.stablehlo.attribute_reading import numbers
 from shard_dialect.rules.stablehlo.combiner import combiner
 from shard_dialect.runtime.checking.reference.judge import CannotJudge, Execute
+from shard_dialect.runtime.xla.local_function import find_lapack
 
 _DIALECTS = ("builtin", "func", "stablehlo", "chlo")
 _SHAPES = ("stablehlo.broadcast", "stablehlo.broadcast_in_dim", "stablehlo.reshape")
 _ENTRY = "main"
+_OF_CALLS = "mhlo.backend_config"
+"""The attribute with the further arguments of a call to jaxlib's functions."""
 
 
 def compile_by_xla(module: ir.Operation, entry: str, _: int) -> tuple[str, Execute]:
@@ -40,6 +44,8 @@ def compile_by_xla(module: ir.Operation, entry: str, _: int) -> tuple[str, Execu
         if is_open(op):
             raise CannotJudge(f"it may do otherwise what such a '{op.name}' op leaves open")
     number, client, device = _client()
+    if calls_lapack(module):
+        find_lapack()
     try:
         executable = _compiled(client, device, _text(module, entry))
     except Exception as error:  # jaxlib's own exceptions have no common class that is public
@@ -109,7 +115,8 @@ def _text(module: ir.Operation, entry: str) -> bytes:
             op.attributes["sym_name"] = ir.StringAttr.get(new, copy.context)
     for op in (copy, *walk(copy)):
         for name in list(op.attributes):
-            if "." in name or name in (*BOUNDARY, "sym_visibility"):
+            is_ours = "." in name and name != _OF_CALLS
+            if is_ours or name in (*BOUNDARY, "sym_visibility"):
                 del op.attributes[name]
     text: str = copy.get_asm(print_generic_op_form=True)
     return text.encode()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from shard_dialect.emit import tensor_ops
-from shard_dialect.emit.elementwise import element_of
+from shard_dialect.emit.element_types import element_of, is_complex, is_flipped
+from shard_dialect.emit.ops import accumulation, tensor_ops
+from shard_dialect.emit.ops.conversions import converted
 from shard_dialect.emit.writer import Writer
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -57,17 +58,37 @@ _NAMES = {
 }
 """The names of results."""
 _OPERATIONS = {
+    "sum": ("MPI.SUM", "dist.ReduceOp.SUM"),
     "product": ("MPI.PROD", "dist.ReduceOp.PRODUCT"),
     "max": ("MPI.MAX", "dist.ReduceOp.MAX"),
     "min": ("MPI.MIN", "dist.ReduceOp.MIN"),
-    "bitwise_and": ("MPI.BAND", "dist.ReduceOp.BAND"),
-    "bitwise_or": ("MPI.BOR", "dist.ReduceOp.BOR"),
-    "bitwise_xor": ("MPI.BXOR", "dist.ReduceOp.BXOR"),
+    "bitwise_and": ("MPI.BAND", ""),
+    "bitwise_or": ("MPI.BOR", ""),
+    "bitwise_xor": ("MPI.BXOR", ""),
 }
-
-
-_UNSENT = {"mpi4py": "f16", "torch": "i16"}
-"""Element types that the target cannot send or add: MPI, gloo and NCCL have none for them."""
+"""MPI's and torch's names of the reductions that they have."""
+_JOINS = {
+    "sum": ("np.add", "torch.add"),
+    "product": ("np.multiply", "torch.mul"),
+    "max": ("np.maximum", "torch.maximum"),
+    "min": ("np.minimum", "torch.minimum"),
+    **{
+        f"bitwise_{each}": (f"np.bitwise_{each}", f"torch.bitwise_{each}")
+        for each in ("and", "or", "xor")
+    },
+}
+"""The functions that join two tensors, where devices exchange parts and join these themselves."""
+_REDUCED = {
+    "mpi4py": "i8 i16 i32 i64 index ui8 ui16 ui32 ui64".split(),
+    "torch": "i8 i32 i64 index ui8 ui32 ui64".split(),
+}
+"""The integers that the target itself reduces: neither gloo nor NCCL have all that torch has."""
+_ADDED = {
+    "mpi4py": "f32 f64 complex<f32> complex<f64>".split(),
+    "torch": "f32 f64".split(),
+}
+"""The other elements that it adds and multiplies as MLIR does. Its maximum of a number and a NaN
+may be either, and it would round sums of 16 bits more than once."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +103,11 @@ class _Call:
 
     @classmethod
     def of(cls, w: Writer, op: ir.Operation, grid: str, step: LocalStep) -> _Call:
-        """Build the call for a step. Raises for elements that the target cannot send."""
+        """Build the call for a step."""
         element = op.operands[0].type.element_type
         x, result_element = w.use(op.operands[0]), op.results[0].type.element_type
         if element != result_element:  # a reduction to a wider type
-            x, element = w.cast(x, result_element, op.location), result_element
-        is_sent = not isinstance(step, (AllSlice, Mask))
-        if is_sent and str(element) == _UNSENT[w.target]:
-            raise w.refuse(op, f"{w.target} cannot send {_UNSENT[w.target]}")
+            x = converted(w, x, element, result_element, op, is_unsigned_op=False)
         axes = tuple(map(full_axis, step.axes))
         sizes = w.grids[grid].sizes_along(axes)
         return cls(w, op, x, w.group(grid, axes), sizes)
@@ -99,16 +117,37 @@ class _Call:
 
     def reduced(self, name: str, reduction: Reduction, *arguments: object) -> str:
         """The same for a reduction: with the op that joins two elements, unless it is a sum."""
-        element = self.op.operands[0].type.element_type
-        if str(element) == "i1":
+        element = self.op.results[0].type.element_type
+        is_bit, is_bitwise = str(element) == "i1", reduction.startswith("bitwise")
+        if is_bit and not is_bitwise:
             raise self.w.refuse(self.op, f"a reduction {reduction} of elements of type i1")
-        if reduction == "sum":
-            return self(name, *arguments)
         if reduction == "average" and isinstance(element, ir.FloatType):
-            return f"{self(name, *arguments)} / {self.group}.size"
-        if reduction not in _OPERATIONS:
+            return self._average(name, arguments, element)
+        if reduction not in _JOINS or (is_complex(element) and reduction in ("max", "min")):
             raise self.w.refuse(self.op, f"of the reduction {reduction}")
-        return self(name, *arguments, _OPERATIONS[reduction][self.w.is_torch])
+        if not self._is_known(reduction, element):
+            join = _JOINS[reduction][self.w.is_torch]
+            if self.w.is_torch and is_flipped(element) and reduction in ("max", "min"):
+                join = join.replace("torch.", "unsigned_")
+            arguments = (*arguments, join)
+            name = f"{name}_by"
+        elif reduction != "sum":
+            arguments = (*arguments, _OPERATIONS[reduction][self.w.is_torch])
+        return self(name, *arguments)
+
+    def _average(self, name: str, arguments: tuple[object, ...], element: ir.Type) -> str:
+        wide = replace(self, x=accumulation.widened(self.w, self.x, element))
+        text = f"{self.w.kept('total', wide(name, *arguments))} / {self.group}.size"
+        return accumulation.narrowed(self.w, text, element, self.op)
+
+    def _is_known(self, reduction: Reduction, element: ir.Type) -> bool:
+        """Whether the target itself reduces elements as MLIR does."""
+        if not _OPERATIONS[reduction][self.w.is_torch]:
+            return False
+        name, target = str(element), self.w.target
+        adds = reduction in ("sum", "product")
+        known = [*_REDUCED[target], *_ADDED[target]] if adds else _REDUCED[target]
+        return name in known and (adds or not self.w.is_torch or not is_flipped(element))
 
     def member(self, index: Index) -> int:
         """The position in the group of the member with this index along each axis."""
@@ -142,6 +181,8 @@ def _read(op: ir.Operation) -> tuple[str, LocalStep]:
 
 def _mask(call: _Call, step: Mask) -> str:
     element = element_of(call.op.operands[0].type)
+    if is_complex(element):
+        return call("mask", call.w.number(complex(step.reduction == "product"), element))
     number = reductions.identity(step.reduction, element).value
     return call("mask", call.w.number(number, element))
 

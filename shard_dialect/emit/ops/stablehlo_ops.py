@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shard_dialect.emit import argmax, elementwise, linalg_ops, tensor_ops
+from shard_dialect.emit.ops import accumulation, argmax, elementwise, tensor_ops
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
@@ -15,7 +15,8 @@ from shard_dialect.rules.stablehlo.attribute_reading import integers, numbers
 def dot_general(w: Writer, op: ir.Operation) -> None:
     """Write a product of tensors."""
     _check_same(w, op)
-    if w.is_torch and str(op.results[0].type.element_type) == "i1":
+    element = op.results[0].type.element_type
+    if w.is_torch and str(element) == "i1":
         raise w.refuse(op, "of elements of type i1")
     a, b = w.uses(op)
     numbers_read = numbers(op, "dot_dimension_numbers", "DotDimensionNumbers")
@@ -42,7 +43,7 @@ def dot_general(w: Writer, op: ir.Operation) -> None:
                 result.append(count)
                 count += 1
     dims = [[held[dim] for dim in sorted(held)] for held in (left, right)]
-    text = linalg_ops.multiplied(w, a, b, dims[0], dims[1], result)
+    text = accumulation.multiplied(w, a, b, dims[0], dims[1], result, element, op)
     w.define(op.results[0], text, "product")
 
 
@@ -145,7 +146,7 @@ def _join(w: Writer, op: ir.Operation) -> str:
     join, *rest = operations(block)
     kind = elementwise.OPS.get(join.name)
     if (
-        kind not in linalg_ops.REDUCTIONS
+        kind not in accumulation.REDUCTIONS
         or len(rest) != 1
         or len(op.results) != 1
         or set(join.operands) != set(block.arguments)
@@ -155,18 +156,29 @@ def _join(w: Writer, op: ir.Operation) -> str:
     return kind
 
 
-_IDENTITIES = {"add": ("0", "0.0"), "mul": ("1", "1.0"), "and": ("True",), "or": ("False",)}
+_IDENTITIES = {
+    "add": ("0", "0.0", "complex(0.0, 0.0)"),
+    "mul": ("1", "1.0", "complex(1.0, 0.0)"),
+    "and": ("True", "-1"),
+    "or": ("False", "0"),
+    "xor": ("False", "0"),
+}
 
 
-def _with_init(w: Writer, kind: str, init: ir.Value, text: str) -> str:
+def _reduced(
+    w: Writer, op: ir.Operation, kind: str, text: str, dims: Sequence[int], init: ir.Value
+) -> None:
+    """Define the result: elements reduced along `dims` and joined with the initial value."""
+    element = op.results[0].type.element_type
     number = w.literals.get(init, "")
     extreme = {"max": f"-{w.module}.inf", "min": f"{w.module}.inf"}.get(kind)
-    if number in (*_IDENTITIES.get(kind, ()), extreme):
-        return text
-    symbol = {"add": "+", "mul": "*", "and": "&", "or": "|"}.get(kind)
-    if symbol:
-        return f"{w.use(init)} {symbol} {text}"
-    return f"{w.module}.{kind}imum({w.use(init)}, {text})"
+    is_nothing = number in (*_IDENTITIES.get(kind, ()), extreme)
+    if not dims and is_nothing:
+        w.define(op.results[0], text, accumulation.JOINED[kind])
+        return
+    start = None if is_nothing else w.use(init)
+    text = accumulation.reduced(w, kind, text, dims, element, op, init=start)
+    w.define(op.results[0], text, accumulation.JOINED[kind])
 
 
 def reduce(w: Writer, op: ir.Operation) -> None:
@@ -176,11 +188,7 @@ def reduce(w: Writer, op: ir.Operation) -> None:
         return
     kind, dims = _join(w, op), integers(op, "dimensions")
     x, init = op.operands
-    text = w.use(x)
-    if dims:
-        text = linalg_ops.reduction(w, kind, text, dims, x.type.element_type, op)
-    text = _with_init(w, kind, init, text)
-    w.define(op.results[0], text, linalg_ops.JOINED[kind])
+    _reduced(w, op, kind, w.use(x), dims, init)
 
 
 def reduce_window(w: Writer, op: ir.Operation) -> None:
@@ -194,10 +202,7 @@ def reduce_window(w: Writer, op: ir.Operation) -> None:
             raise w.refuse(op, "its windows are dilated")
     text = _padded(w, op, w.use(x), x.type, integers(op, "padding"), init)
     text = f"windows({text}, {size}, {integers(op, 'window_strides', ones)})"
-    dims = range(len(size), 2 * len(size))
-    text = linalg_ops.reduction(w, kind, text, dims, x.type.element_type, op)
-    text = _with_init(w, kind, init, text)
-    w.define(op.results[0], text, linalg_ops.JOINED[kind])
+    _reduced(w, op, kind, text, range(len(size), 2 * len(size)), init)
 
 
 def _padded(
@@ -223,6 +228,7 @@ def _padded(
 def convolution(w: Writer, op: ir.Operation) -> None:
     """Write a convolution."""
     _check_same(w, op)
+    element = op.results[0].type.element_type
     dims = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
     space = list(dims.input_spatial_dimensions)
     ones = [1] * len(space)
@@ -245,7 +251,10 @@ def convolution(w: Writer, op: ir.Operation) -> None:
     weights = _turned(w, w.use(kernel), "kernel", of_kernel)
     strides, dilation = (integers(op, each, ones) for each in ("window_strides", "rhs_dilation"))
     groups = op.attributes["feature_group_count"].value
+    if not w.is_torch:  # which itself adds up products of 16 bits in f32
+        image, weights = (accumulation.widened(w, each, element) for each in (image, weights))
     text = f"conv({image}, {weights}, {strides}, {dilation}, {groups})"
+    text = text if w.is_torch else accumulation.narrowed(w, text, element, op)
     kernel_dims = [
         dims.output_batch_dimension,
         dims.output_feature_dimension,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from math import inf
 
-from shard_dialect.emit import linalg_ops
+from shard_dialect.emit.element_types import is_flipped
+from shard_dialect.emit.ops import accumulation, linalg_ops
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
@@ -33,10 +34,9 @@ def search(w: Writer, op: ir.Operation) -> None:
     value, index = op.results
     text = w.use(x)
     if list(value.uses):
-        reduced = linalg_ops.reduction(w, kind, text, dims, element, op)
-        w.define(value, reduced, linalg_ops.JOINED[kind])
-    # torch orders no bits.
-    ordered = f"{text}.to(torch.int8)" if w.is_torch and str(element) == "i1" else text
+        reduced = accumulation.reduced(w, kind, text, dims, element, op)
+        w.define(value, reduced, accumulation.JOINED[kind])
+    ordered = _ordered(w, text, element)
     at = f"{w.module}.arg{kind}({ordered}, {w.pick('axis', 'dim')}={dim})"
     if not _counts(indices, dim):
         name = w.names.new("at")
@@ -44,6 +44,13 @@ def search(w: Writer, op: ir.Operation) -> None:
         least = w.number(start.value, element)
         at = f"least_index({text}, {w.use(indices)}, {name}, {dim}, {least})"
     w.define(index, w.cast(at, index.type.element_type, op.location), f"{kind}_at")
+
+
+def _ordered(w: Writer, x: str, element: ir.Type) -> str:
+    """Elements that the library orders as MLIR does: torch orders no bits."""
+    if w.is_torch and str(element) == "i1":
+        return f"{x}.to(torch.int8)"
+    return f"flipped({x})" if w.is_torch and is_flipped(element) else x
 
 
 def _is_least(start: ir.Attribute, kind: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shard_dialect.emit.element_types import is_flipped
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.scalar_expressions import Term, commuted, yielded_terms
@@ -35,7 +36,9 @@ def sort(w: Writer, op: ir.Operation) -> None:
         raise w.refuse(op, "its body compares elements in no known order")
     dim = integer(op, "dimension", -1) % len(op.operands[0].type.shape)
     operands = w.uses(op)
-    if len(keys) == len(operands) == 1 and not keys[0].is_falling and keys[0].order != "total":
+    element = op.operands[0].type.element_type
+    is_plain = keys[0].order != "total" and not (w.is_torch and is_flipped(element))
+    if len(keys) == len(operands) == 1 and not keys[0].is_falling and is_plain:
         numpy = f'np.sort({operands[0]}, axis={dim}, kind="stable")'
         torch = f"torch.sort({operands[0]}, dim={dim}, stable=True).values"
         w.define(op.results[0], w.pick(numpy, torch), "ordered")
@@ -64,6 +67,8 @@ def _order(w: Writer, keys: list[str], dim: int) -> str:
 
 def _written(w: Writer, key: _Key, type_: ir.RankedTensorType, x: str) -> list[str]:
     """Expressions that ascend with the key: numpy and torch sort ascending, NaNs last."""
+    if w.is_torch and is_flipped(type_.element_type):
+        x = f"flipped({x})"
     if not isinstance(type_.element_type, ir.FloatType):
         return [f"~{x}" if key.is_falling else x]
     rising, falling = _FLOATS[key.order]

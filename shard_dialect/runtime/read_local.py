@@ -84,6 +84,9 @@ def _site(op: ir.Operation, shardings: Shardings) -> Site | None:
         return None
     types = [op.operands[0].type, op.results[0].type]
     if any(not isinstance(each, ir.RankedTensorType) for each in types):
-        raise error_at(op.location, f"'{op.name}' op on a {types[0]} cannot be run by XLA")
+        raise error_at(
+            op.location,
+            f"'{op.name}' op on a {types[0]} cannot be run: only tensors are in the local form",
+        )
     source, target = (TensorType(tuple(each.shape), dtype_of(each.element_type)) for each in types)
     return Site(read[1], shardings.grid(read[0]), source, target, str(source), str(target))

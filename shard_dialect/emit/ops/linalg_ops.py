@@ -7,26 +7,16 @@ iterators [parallel, parallel, reduction]        z = x[:, None, :] * y[None, :, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 
-from shard_dialect.emit import elementwise
+from shard_dialect.emit.ops import accumulation, constant_ops, conversions, elementwise
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.walk import operations
 
-REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "and": "all", "or": "any"}
-"""For each op that joins two elements, the function that reduces dimensions."""
-JOINED = {
-    "add": "summed",
-    "mul": "multiplied",
-    "max": "largest",
-    "min": "smallest",
-    "and": "all_of",
-    "or": "any_of",
-}
-"""The names of their results."""
-_ADD, _MULTIPLY = ("arith.addf", "arith.addi"), ("arith.mulf", "arith.muli")
+_ON_ELEMENTS = {**elementwise.TABLE, **conversions.TABLE}
+_ADD = ("arith.addf", "arith.addi", "complex.add")
+_MULTIPLY = ("arith.mulf", "arith.muli", "complex.mul")
 
 
 def is_zero(value: ir.Value) -> bool:
@@ -75,11 +65,11 @@ def generic(w: Writer, op: ir.Operation) -> None:
         return
     sizes = _sizes(op, dims, op.attributes["indexing_maps"][0].value.n_dims)
     block = op.regions[0].blocks[0]
-    reduced = _reduced(op)
+    loops = _reduced(op)
     before = dict(w.values)
-    _align(w, op, dims, sizes, len(inputs) if reduced else len(op.operands))
+    _align(w, op, dims, sizes, len(inputs) if loops else len(op.operands))
     *inside, last = operations(block)
-    if reduced:
+    if loops:
         inside = _without_joins(w, op, inside, last, len(inputs))
     for each in inside:
         extent = _extent(w, each, sizes)
@@ -88,9 +78,9 @@ def generic(w: Writer, op: ir.Operation) -> None:
         _body(w, each, sizes)
     for number, (yielded, result) in enumerate(zip(last.operands, op.results, strict=True)):
         of = dims[len(inputs) + number]
-        if reduced:
+        if loops:
             accumulator = block.arguments[len(inputs) + number]
-            _reduce(w, op, accumulator, yielded, result, of, reduced, sizes)
+            _reduce(w, op, accumulator, yielded, result, of, loops, sizes)
         else:
             _define_result(w, yielded, result, of, sizes)
     w.values = {**before, **{each: w.values[each] for each in op.results}}
@@ -120,7 +110,7 @@ def _dims(w: Writer, op: ir.Operation, map_: ir.AffineMap) -> list[int]:
     """The loop for each dimension."""
     dims = []
     for each in map_.results:
-        if not isinstance(each, ir.AffineDimExpr) and not ir.AffineDimExpr.isinstance(each):
+        if not isinstance(each, ir.AffineDimExpr):
             raise w.refuse(op, "it reads in windows, or at places that are computed")
         dims.append(ir.AffineDimExpr(each).position)
     return dims
@@ -166,28 +156,15 @@ def _is_product(op: ir.Operation, inputs: int) -> bool:
 
 def _product(w: Writer, op: ir.Operation, dims: Sequence[Sequence[int]]) -> None:
     a, b, init = op.operands
-    text = multiplied(w, w.use(a), w.use(b), *dims)
-    if not is_zero(init):
-        text = f"{w.use(init)} + {text}"
+    element = op.results[0].type.element_type
+    if is_zero(init):
+        of_a, of_b, of_c = dims
+        text = accumulation.multiplied(w, w.use(a), w.use(b), of_a, of_b, of_c, element, op)
+    else:
+        wide = [accumulation.widened(w, w.use(each), element) for each in (init, a, b)]
+        text = f"{wide[0]} + {accumulation.product(w, wide[1], wide[2], *dims)}"
+        text = accumulation.narrowed(w, text, element, op)
     w.define(op.results[0], text, "product")
-
-
-def multiplied(
-    w: Writer, a: str, b: str, of_a: Sequence[int], of_b: Sequence[int], of_c: Sequence[int]
-) -> str:
-    """The product of two tensors, summed over the loops that the result lacks."""
-    batch = list(of_c[:-2])
-    if len(of_c) >= 2 and list(of_a[:-2]) == batch == list(of_b[:-2]):
-        m, n = of_c[-2:]
-        k = of_a[-1]
-        if list(of_a[-2:]) == [m, k] and list(of_b[-2:]) == [k, n] and k not in of_c:
-            return f"{a} @ {b}"
-    letters = {
-        dim: "bmnkhqdijlopr"[i] for i, dim in enumerate(dict.fromkeys((*of_c, *of_a, *of_b)))
-    }
-    words = ["".join(letters[dim] for dim in each) for each in (of_a, of_b, of_c)]
-    more = "" if w.is_torch else ", optimize=True"
-    return f'{w.module}.einsum("{words[0]},{words[1]}->{words[2]}", {a}, {b}{more})'
 
 
 def _aligned(w: Writer, x: str, dims: Sequence[int], count: int) -> str:
@@ -218,56 +195,18 @@ def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
         if len(sizes) > 1:
             text = f"{text}.reshape{_extent(w, op, sizes)}"
         w.define(op.results[0], text, "index")
-    elif op.name == "arith.constant":
-        constant(w, op)
-    elif op.name in elementwise.TABLE:
+    elif op.name in constant_ops.TABLE:
+        constant_ops.constant(w, op)
+    elif op.name in _ON_ELEMENTS:
         if op.name == "arith.index_cast":
             to = op.results[0].type
             w.define(op.results[0], w.cast(w.use(op.operands[0]), to, op.location), "cast")
         elif op.name == "arith.select":
             w.define(op.results[0], f"{w.module}.where({', '.join(w.uses(op))})", "selected")
         else:
-            elementwise.TABLE[op.name](w, op)
+            _ON_ELEMENTS[op.name](w, op)
     else:
         raise w.refuse(op)
-
-
-def constant(w: Writer, op: ir.Operation) -> None:
-    """Write a constant; a number is written where it is used."""
-    result = op.results[0]
-    type_ = result.type
-    dtype = w.dtype(elementwise.element_of(type_), op.location)
-    attribute = op.attributes["value"]
-    if isinstance(attribute, (ir.FloatAttr, ir.IntegerAttr)):
-        number = w.number(attribute.value, type_)
-        w.literals[result] = number
-        w.values[result] = number if w.is_python(type_) else w.scalar(number, type_, op.location)
-        return
-    if not isinstance(attribute, ir.DenseElementsAttr):
-        raise w.refuse(op, "its elements are not in the file")
-    if attribute.is_splat:
-        number = w.number(attribute.get_splat_value().value, type_.element_type)
-        w.literals[result] = number
-        w.values[result] = w.full(type_, number, op.location)
-        return
-    if prod(type_.shape) > _LONGEST:
-        raise w.refuse(op, f"{prod(type_.shape)} elements are too many to be read")
-    if str(type_.element_type) == "bf16":
-        raise w.refuse(op, "it has different elements of type bf16")
-    import numpy as np
-
-    elements = [
-        w.number(each, type_.element_type) for each in np.array(attribute).flatten().tolist()
-    ]
-    flat = f"[{', '.join(elements)}]"
-    text = w.pick(
-        f"np.array({flat}, {dtype})", f"torch.tensor({flat}, dtype={dtype}, device=device)"
-    )
-    shape = "" if len(type_.shape) == 1 else f".reshape{tuple(type_.shape)}"
-    w.define(result, text + shape, "constant")
-
-
-_LONGEST = 1000
 
 
 def _without_joins(
@@ -277,7 +216,10 @@ def _without_joins(
     joins = [yielded.owner for yielded in last.operands]
     accumulators = list(op.regions[0].blocks[0].arguments)[inputs:]
     for join, accumulator in zip(joins, accumulators, strict=True):
-        named = not isinstance(join, ir.Block) and elementwise.OPS.get(join.name) in REDUCTIONS
+        named = (
+            not isinstance(join, ir.Block)
+            and elementwise.OPS.get(join.name) in accumulation.REDUCTIONS
+        )
         if (
             not named
             or list(join.operands).count(accumulator) != 1
@@ -296,50 +238,35 @@ def _reduce(
     yielded: ir.Value,
     result: ir.Value,
     of: Sequence[int],
-    reduced: Sequence[int],
+    reduced_loops: Sequence[int],
     sizes: Sequence[int],
 ) -> None:
     join = yielded.owner
     (element,) = [each for each in join.operands if each != accumulator]
     kind = elementwise.OPS[join.name]
-    kept = [dim for dim in range(len(sizes)) if dim not in reduced]
+    kept = [dim for dim in range(len(sizes)) if dim not in reduced_loops]
     if sorted(of) != kept:
         raise w.refuse(op, "its result is not a dimension for each parallel loop")
-    text = reduction(
-        w, kind, _broadcast_text(w, element, sizes), reduced, result.type.element_type, op
-    )
-    text = w.permuted(text, [kept.index(dim) for dim in of])
     init = op.operands[len(list(op.operands)) - len(list(op.results)) + result.result_number]
-    if not (kind == "add" and is_zero(init)):
-        pattern = {"add": "{0} + {1}", "mul": "{0} * {1}", "and": "{0} & {1}", "or": "{0} | {1}"}
-        other = "{m}." + ("maximum" if kind == "max" else "minimum") + "({0}, {1})"
-        text = pattern.get(kind, other).format(w.use(init), text, m=w.module)
-    w.define(result, text, JOINED[kind])
+    is_nothing = kind == "add" and is_zero(init)
+    text = accumulation.reduced(
+        w,
+        kind,
+        _broadcast_text(w, element, sizes),
+        reduced_loops,
+        result.type.element_type,
+        op,
+        lambda text: w.permuted(text, [kept.index(dim) for dim in of]),
+        None if is_nothing else w.use(init),
+        is_unsigned=join.name in elementwise.AS_UNSIGNED,
+    )
+    w.define(result, text, accumulation.JOINED[kind])
 
 
 def _broadcast_text(w: Writer, value: ir.Value, sizes: Sequence[int]) -> str:
     """The value broadcast to all iterations of the loops."""
     x = w.use(value)
     return x if w.extents.get(value) == tuple(sizes) else w.broadcast(x, sizes)
-
-
-def reduction(
-    w: Writer, kind: str, x: str, dims: Sequence[int], element: ir.Type, op: ir.Operation
-) -> str:
-    """The elements along `dims` reduced to one."""
-    name, axes = REDUCTIONS[kind], tuple(dims)
-    if str(element) != "i1" and kind in ("and", "or"):
-        raise w.refuse(op, "bits of integers are joined")
-    dtype = f", dtype={w.dtype(element, op.location)}" if kind in ("add", "mul") else ""
-    if not w.is_torch:
-        return f"np.{name}({x}, axis={axes}{dtype})"
-    if kind in ("max", "min"):
-        return f"torch.a{name}({x}, dim={axes})"
-    if kind == "add":
-        return f"torch.sum({x}, dim={axes}{dtype})"
-    for dim in sorted(axes, reverse=True):
-        x = f"torch.{name}({x}, dim={dim}{dtype})"
-    return x
 
 
 def _define_result(
@@ -355,8 +282,4 @@ def _define_result(
     w.define(result, w.permuted(text, order), "transposed" if is_full else "broadcast")
 
 
-TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
-    "linalg.generic": generic,
-    "arith.constant": constant,
-    "stablehlo.constant": constant,
-}
+TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {"linalg.generic": generic}

@@ -1,0 +1,1 @@
+"""The ops of each dialect in Python, one table a file."""
