@@ -16,6 +16,7 @@ from shard_dialect.codegen.blas.call_blas import call_blas
 from shard_dialect.codegen.elementary_functions import expand
 from shard_dialect.codegen.function_table import BIND, Table, call_through_table
 from shard_dialect.codegen.inline_functions import inline_small
+from shard_dialect.codegen.kernels import KERNEL, Kernels, pass_pointers
 from shard_dialect.codegen.loops import mark_parallel, store_padded, to_loops
 from shard_dialect.codegen.lowered_program import Program, find_function
 from shard_dialect.codegen.narrow_floats import convert_by_f32, move_as_bits
@@ -85,11 +86,13 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         _rename(module, function)
         inline_small(module)
         called = call_blas(module)
+        kernels = Kernels(module)
+        to_loops(module, kernels)
+        arena = use_arena(function)
+        pass_pointers(module)
         PassManager.parse(_WIDENED).run(module)
         expand(module)
-        to_loops(module)
         convert_by_f32(module)
-        arena = use_arena(function)
         _strip(module, function)
         answered = (f"_mlir_ciface_{name}" for name in (*program.sites, *program.ranks))
         names = (*answered, *called, *functions_called(module))
@@ -204,7 +207,7 @@ def _strip(module: ir.Operation, entry: ir.Operation) -> None:
         if op.name != "func.func":
             continue
         drop_from_boundary(op, "mesh.")
-        for name in (FORM, COLLECTIVE, RANK, DEVICE):
+        for name in (FORM, COLLECTIVE, RANK, DEVICE, KERNEL):
             if name in op.attributes:
                 del op.attributes[name]
     entry.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()

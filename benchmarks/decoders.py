@@ -1,0 +1,140 @@
+"""Decoders written in JAX, as modules of the text that JAX lowers them to with Shardy.
+
+    python -m benchmarks.decoders 24 [--training] > decoder.mlir
+    python -m benchmarks.decoders --measure [--layers 2 6 24] [--training]
+
+A layer is an attention and an MLP, each with a norm before it and its result added to what came
+in. The batch is split along one axis of a grid of 2x4 devices, the weights along the other, and
+each layer constrains the values between layers. Layers are not a loop: the text has each of them.
+
+`--measure` says what CPU compiling takes: of our own code (`--backend=devices`) what `--spmd`,
+`--lower` and the machine code take; and the whole of XLA, its partitioner included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from tabulate import tabulate
+
+from shard_dialect.codegen.machine_code import generate
+from shard_dialect.ir.bindings import without_op_classes
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
+
+WIDTH, HEADS, HIDDEN = 256, 8, 1024
+BATCH, LENGTH = 8, 64
+RATE = 1e-2
+Weights = dict[str, jax.Array]
+_SHAPE, _AXES = (2, 4), ("data", "model")
+
+
+def lowered(layers: int, mesh: Mesh | AbstractMesh, training: bool) -> jax.stages.Lowered:
+    """What JAX lowers of a forward pass, or of a step of training that gives the new weights."""
+
+    def laid(shape: tuple[int, ...], *axes: str | None) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, P(*axes)))
+
+    def norm(x: jax.Array) -> jax.Array:
+        return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
+
+    def layer(x: jax.Array, w: Weights) -> jax.Array:
+        y = norm(x)
+        q, k, v = (jnp.einsum("bse,ehd->bshd", y, w[name]) for name in "qkv")
+        scores = jnp.einsum("bshd,bthd->bhst", q, k) / (WIDTH // HEADS) ** 0.5
+        mask = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+        scores = jnp.where(mask, scores, -1e9)
+        weights = jax.nn.softmax(scores, axis=-1)
+        x = x + jnp.einsum("bhst,bthd,hde->bse", weights, v, w["o"])
+        x = x + jax.nn.gelu(norm(x) @ w["up"]) @ w["down"]
+        return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("data", None, None)))
+
+    def model(ws: list[Weights], x: jax.Array) -> jax.Array:
+        for w in ws:
+            x = layer(x, w)
+        return x
+
+    def step(ws: list[Weights], x: jax.Array, wanted: jax.Array) -> tuple[list[Weights], jax.Array]:
+        def loss(ws: list[Weights]) -> jax.Array:
+            return jnp.mean((model(ws, x) - wanted) ** 2)
+
+        found, gradients = jax.value_and_grad(loss)(ws)
+        return jax.tree.map(lambda w, g: w - RATE * g, ws, gradients), found
+
+    size = WIDTH // HEADS
+    one = {
+        **{name: laid((WIDTH, HEADS, size), None, "model", None) for name in "qkv"},
+        "o": laid((HEADS, size, WIDTH), "model", None, None),
+        "up": laid((WIDTH, HIDDEN), None, "model"),
+        "down": laid((HIDDEN, WIDTH), "model", None),
+    }
+    x = laid((BATCH, LENGTH, WIDTH), "data", None, None)
+    traced = jax.jit(step).trace([one] * layers, x, x) if training else None
+    return (traced or jax.jit(model).trace([one] * layers, x)).lower(lowering_platforms=("cpu",))
+
+
+def decoder(layers: int, training: bool = False) -> str:
+    """The text of a decoder of so many layers: its forward pass, or a step of training."""
+    return str(lowered(layers, AbstractMesh(_SHAPE, _AXES), training).as_text())
+
+
+def ours(layers: int, training: bool) -> list[float]:
+    """The CPU seconds of `--spmd`, of `--lower`, and of machine code."""
+    text = decoder(layers, training)
+    with make_context():
+        module = Source.of(text).parse()
+        return [
+            _cpu(lambda: run_pipeline(module, "spmd")),
+            _cpu(lambda: run_pipeline(module, "lower")),
+            _cpu(lambda: generate(module, "main")),
+        ]
+
+
+def xla(layers: int, training: bool) -> float:
+    """The CPU seconds of XLA."""
+    devices = np.array(jax.devices()[:8]).reshape(_SHAPE)
+    program = lowered(layers, Mesh(devices, _AXES), training)
+    return _cpu(program.compile)
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("layer", type=int, nargs="?", default=2, metavar="LAYERS")
+    parser.add_argument("--training", action="store_true")
+    parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--layers", type=int, nargs="+", default=[2, 6, 24])
+    options = parser.parse_args()
+    if not options.measure:
+        print(decoder(options.layer, options.training), end="")
+        return
+    without_op_classes()
+    for measured in (ours, xla):
+        measured(1, False)  # what is imported once
+    rows = []
+    for layers in options.layers:
+        times = [*ours(layers, options.training), xla(layers, options.training)]
+        rows.append([str(layers), *(f"{each:.1f} s" for each in times)])
+    print(tabulate(rows, ["layers", "spmd", "lower", "machine code", "XLA, whole"], "github"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""The kernels of a module: each that is alike another one is that other one.
+
+    for i: y[i] = tanh(x[i])              call @mesh.kernel.0(%x, %y)
+    for i: v[i] = tanh(u[i])        ->    call @mesh.kernel.0(%u, %v)
+
+A kernel is a private function without results. What it computes with comes as its arguments:
+buffers, and scalars that are no constants. Buffers that begin inside of others are passed as their
+address alone, so that rows of one buffer are alike:
+
+    call @mesh.kernel.1(%row) : (memref<64xf32, strided<[1], offset: 128>>) -> ()
+
+becomes a call on a `memref<64xf32>`, to which the row is cast (`pointers.py` adds the offset).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from shard_dialect.codegen.kernels.isolate import isolate
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.function import set_boundary
+from shard_dialect.ir.walk import body, operations
+
+KERNEL = "mesh.kernel"
+"""The attribute of a kernel, and the prefix of its name."""
+CAST = "builtin.unrealized_conversion_cast"
+"""The op by which a buffer becomes one without its offset."""
+
+
+class Kernels:
+    """The kernels of a module, by their text."""
+
+    def __init__(self, module: ir.Operation) -> None:
+        self._module = module
+        self._names: dict[str, str] = {}
+        self._types: dict[str, list[ir.Type]] = {}
+        self._empty = ir.FunctionType.get([], [])
+
+    def open(self) -> ir.Operation:
+        """A function without arguments, to write to; return its op."""
+        with ir.InsertionPoint(body(self._module)), ir.Location.unknown():
+            function = build.declare(KERNEL, self._empty)
+            with ir.InsertionPoint(function.regions[0].blocks.append()):
+                build.create("func.return", [], [])
+        return function
+
+    def add(
+        self, function: ir.Operation, captured: Sequence[ir.Value], alone: Collection[ir.Value]
+    ) -> str:
+        """Add a kernel that was isolated, or erase it if there is one like it; return its name.
+
+        `alone` are those of the captured buffers whose memory the kernel accesses by no other one.
+        """
+        for argument in body(function).arguments:
+            _drop_offset(argument)
+        inputs = [argument.type for argument in body(function).arguments]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+        disjoint = {"llvm.noalias": ir.UnitAttr.get()}
+        set_boundary(function, "arg_attrs", [disjoint if v in alone else {} for v in captured])
+        text = str(function.get_asm(assume_verified=True))
+        if text in self._names:
+            function.erase()
+            return self._names[text]
+        name = self._names[text] = f"{KERNEL}.{len(self._names)}"
+        self._types[name] = inputs
+        function.attributes["sym_name"] = ir.StringAttr.get(name)
+        function.attributes[KERNEL] = ir.UnitAttr.get()
+        function.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
+        function.attributes["llvm.no_inline"] = ir.UnitAttr.get()
+        return name
+
+    def outline(self, function: ir.Operation) -> None:
+        """Make a kernel of an open function that accesses buffers only; call it at this point."""
+        captured = isolate(function)
+        self.call(self.add(function, captured, ()), captured)
+
+    def call(self, name: str, values: Sequence[ir.Value]) -> None:
+        """Call a kernel at the insertion point."""
+        types = self._types[name]
+        pairs = zip(values, types, strict=True)
+        build.call(name, [v if v.type == to else build.cast(CAST, v, to) for v, to in pairs])
+
+
+def _drop_offset(argument: ir.Value) -> None:
+    """Let a buffer that is only loaded from and stored to begin at its address."""
+    type_ = argument.type
+    if not isinstance(type_, ir.MemRefType) or "offset" not in str(type_):
+        return
+    strides, _ = type_.get_strides_and_offset()
+    if any(use.owner.operation.name not in ("memref.load", "memref.store") for use in argument.uses):
+        return
+    whole = ir.MemRefType.get(type_.shape, type_.element_type, None, type_.memory_space)
+    layout = ir.StridedLayoutAttr.get(0, strides)
+    if whole.get_strides_and_offset()[0] == strides:
+        argument.set_type(whole)
+    else:
+        argument.set_type(
+            ir.MemRefType.get(type_.shape, type_.element_type, layout, type_.memory_space)
+        )
+
+
+def is_kernel(op: ir.Operation) -> bool:
+    """Whether the function is a kernel."""
+    return KERNEL in op.attributes
+
+
+def terminator(function: ir.Operation) -> ir.Operation:
+    """The op that ends a function of one block."""
+    return operations(body(function))[-1]
