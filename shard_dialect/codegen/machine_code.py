@@ -71,7 +71,7 @@ class Code:
         """Bind the code to the addresses; return its table and the function to call."""
         table = Table(addresses, self.names)
         table.bind(library.packed(BIND))
-        return table, library.packed(_called_from_c(self.program.entry))
+        return table, library.packed(_PREFIX + self.program.entry)
 
 
 Entry = Callable[[int], None]
@@ -85,11 +85,11 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         function = find_function(module, entry)
         _rename(module, function)
         inline_small(module)
-        called = call_blas(module)
         kernels = Kernels(module)
+        called = call_blas(module, kernels)
         to_loops(module, kernels)
         arena = use_arena(function)
-        pass_pointers(module)
+        pass_pointers(module, function)
         PassManager.parse(_WIDENED).run(module)
         expand(module)
         convert_by_f32(module)
@@ -134,7 +134,7 @@ class Engine:
             engine = submodule("execution_engine").ExecutionEngine(
                 module, opt_level=opt_level(), enable_pic=True
             )
-        if not engine.raw_lookup(_called_from_c(entry)):
+        if not engine.raw_lookup(_PREFIX + entry):
             raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
         self._engine = engine
 
@@ -177,10 +177,6 @@ def _called(address: int) -> Callable[[int], None]:
 _PREFIX = "mesh.code."
 
 
-def _called_from_c(entry: str) -> str:
-    return f"_mlir_ciface_{_PREFIX}{entry}"
-
-
 def _rename(module: ir.Operation, entry: ir.Operation) -> None:
     """Rename functions, so that none clashes with a library's: a user's @sin is not libm's.
 
@@ -210,4 +206,4 @@ def _strip(module: ir.Operation, entry: ir.Operation) -> None:
         for name in (FORM, COLLECTIVE, RANK, DEVICE, KERNEL):
             if name in op.attributes:
                 del op.attributes[name]
-    entry.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+    entry.attributes["llvm.no_inline"] = ir.UnitAttr.get()

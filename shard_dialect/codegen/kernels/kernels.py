@@ -14,9 +14,8 @@ becomes a call on a `memref<64xf32>`, to which the row is cast (`pointers.py` ad
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 
-from shard_dialect.codegen.kernels.isolate import isolate
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import set_boundary
@@ -35,6 +34,7 @@ class Kernels:
         self._module = module
         self._names: dict[str, str] = {}
         self._types: dict[str, list[ir.Type]] = {}
+        self._written: dict[tuple[Hashable, ...], str] = {}
         self._empty = ir.FunctionType.get([], [])
 
     def open(self) -> ir.Operation:
@@ -70,10 +70,25 @@ class Kernels:
         function.attributes["llvm.no_inline"] = ir.UnitAttr.get()
         return name
 
-    def outline(self, function: ir.Operation) -> None:
-        """Make a kernel of an open function that accesses buffers only; call it at this point."""
-        captured = isolate(function)
-        self.call(self.add(function, captured, ()), captured)
+    def call_written(
+        self,
+        what: Hashable,
+        values: Sequence[ir.Value],
+        write: Callable[[Sequence[ir.Value]], None],
+    ) -> None:
+        """Call the kernel for `what` at the insertion point, with buffers.
+
+        The first time, `write` writes it, given its own buffers.
+        """
+        key = (what, *(value.type for value in values))
+        if key not in self._written:
+            function = self.open()
+            block = body(function)
+            own = [block.add_argument(value.type, function.location) for value in values]
+            with ir.InsertionPoint(terminator(function)):
+                write(own)
+            self._written[key] = self.add(function, values, ())
+        self.call(self._written[key], values)
 
     def call(self, name: str, values: Sequence[ir.Value]) -> None:
         """Call a kernel at the insertion point."""

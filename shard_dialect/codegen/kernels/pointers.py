@@ -19,17 +19,18 @@ from shard_dialect.ir.mesh.attributes import DYNAMIC
 from shard_dialect.ir.walk import body, operations, walk
 
 
-def pass_pointers(module: ir.Operation) -> None:
-    """Change all kernels, and the calls of them."""
+def pass_pointers(module: ir.Operation, entry: ir.Operation) -> None:
+    """Change all kernels, and the calls of them. The function `entry` takes its frame (`Frame`)."""
     functions = functions_of(module)
     kernels = {name_of(function): function for function in functions if is_kernel(function)}
-    callers = [function for function in functions if not is_kernel(function)]
-    for caller in callers:
-        pointers = _Pointers()
-        for op in walk(caller):
+    for function in functions:
+        pointers = _Pointers(_Frame(function) if function == entry else None)
+        for op in walk(function):
             if op.name == "func.call" and op.attributes["callee"].value in kernels:
                 _call(op, pointers)
-        _drop_unread(caller)
+        _drop_unread(function)
+        if pointers.frame is not None:
+            pointers.frame.drop_arguments()
     for kernel in kernels.values():
         _take_pointers(kernel)
 
@@ -38,16 +39,55 @@ def _pointer() -> ir.Type:
     return ir.Type.parse("!llvm.ptr")
 
 
+class _Frame:
+    """A function's one argument: a pointer to the pointers to its buffers.
+
+    A pointer is loaded where it is used, since there may be many.
+    """
+
+    def __init__(self, function: ir.Operation) -> None:
+        self._function = function
+        block = body(function)
+        self._arguments = list(block.arguments)
+        self._numbers = {value: number for number, value in enumerate(self._arguments)}
+        self._pointers = block.add_argument(_pointer(), function.location)
+
+    def __contains__(self, value: ir.Value) -> bool:
+        return value in self._numbers
+
+    def load(self, value: ir.Value) -> ir.Value:
+        """The pointer to the buffer that the argument `value` was."""
+        attributes = {
+            "rawConstantIndices": ir.DenseI32ArrayAttr.get([self._numbers[value]]),
+            "elem_type": ir.TypeAttr.get(_pointer()),
+        }
+        slot = build.create("llvm.getelementptr", [_pointer()], [self._pointers], attributes)
+        return build.create("llvm.load", [_pointer()], slot.results).results[0]
+
+    def drop_arguments(self) -> None:
+        """Drop the other arguments; make buffers of those that are still used as buffers."""
+        block = body(self._function)
+        first = operations(block)[0]
+        for argument in self._arguments:
+            if list(argument.uses):
+                with ir.InsertionPoint(first), ir.Location.unknown():
+                    buffer = _buffer(argument.type, self.load(argument), ())
+                argument.replace_all_uses_with(buffer)
+        for _ in self._arguments:
+            block.erase_argument(0)
+        function_type = ir.FunctionType.get([_pointer()], [])
+        self._function.attributes["function_type"] = ir.TypeAttr.get(function_type)
+        set_boundary(self._function, "arg_attrs", [{}])
+
+
 def _call(op: ir.Operation, pointers: _Pointers) -> None:
     values: list[ir.Value] = []
-    for operand in op.operands:
-        if isinstance(operand.type, ir.MemRefType):
-            values.append(pointers.of(operand))
-            with ir.InsertionPoint(op), op.location:
-                values += _open_numbers(operand)
-        else:
-            values.append(operand)
     with ir.InsertionPoint(op), op.location:
+        for operand in op.operands:
+            if isinstance(operand.type, ir.MemRefType):
+                values += [pointers.of(operand), *_open_numbers(operand)]
+            else:
+                values.append(operand)
         build.call(op.attributes["callee"].value, values)
     op.erase()
 
@@ -77,11 +117,14 @@ def _is_open(type_: ir.MemRefType) -> list[bool]:
 class _Pointers:
     """The pointers to the buffers of one function."""
 
-    def __init__(self) -> None:
+    def __init__(self, frame: _Frame | None) -> None:
+        self.frame = frame
         self._known: dict[ir.Value, ir.Value] = {}
 
     def of(self, value: ir.Value) -> ir.Value:
         """The pointer at which the buffer begins, but for the offset that its type has."""
+        if self.frame is not None and value in self.frame:
+            return self.frame.load(value)
         if value not in self._known:
             with _behind(value), ir.Location.unknown():
                 self._known[value] = self._of(value)
@@ -89,12 +132,19 @@ class _Pointers:
 
     def _of(self, value: ir.Value) -> ir.Value:
         owner = value.owner
-        if not isinstance(owner, ir.Block) and owner.name == CAST:
+        if not isinstance(owner, ir.Block) and _is_cast(owner):
             return self._at_offset(owner.operands[0])
         if not isinstance(owner, ir.Block) and owner.name == "memref.view":
             source, offset = owner.operands
-            return _moved(self.of(source), ir.IntegerType.get_signless(8), offset)
+            return _moved(self._whole(source), ir.IntegerType.get_signless(8), offset)
         return build.create("llvm.inttoptr", [_pointer()], [build.address(value)]).results[0]
+
+    def _whole(self, memory: ir.Value) -> ir.Value:
+        """The pointer to memory of which many buffers are made, loaded once."""
+        if memory not in self._known:
+            with _behind(memory), ir.Location.unknown():
+                self._known[memory] = self.of(memory)
+        return self._known[memory]
 
     def _at_offset(self, value: ir.Value) -> ir.Value:
         _, offset = value.type.get_strides_and_offset()
@@ -102,6 +152,10 @@ class _Pointers:
             return self.of(value)
         by = _metadata(value)[1] if offset == DYNAMIC else build.index(offset)
         return _moved(self.of(value), _in_memory(value.type.element_type), by)
+
+
+def _is_cast(op: ir.Operation) -> bool:
+    return op.name == CAST and isinstance(op.operands[0].type, ir.MemRefType)
 
 
 def _moved(pointer: ir.Value, element: ir.Type, by: ir.Value) -> ir.Value:
