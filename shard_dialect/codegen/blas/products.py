@@ -2,9 +2,9 @@
 
     linalg.contract indexing_maps = [(b, m, k), (k, n), (b, m, n)] ins(%a, %b) outs(%c)
 
-becomes a kernel that calls `cblas_sgemm` on the pointers, with b and m as one dimension. Any contraction
-whose loops are batch, m, n and k loops is one product for each batch index. An operand whose
-dimensions are in another order is transposed into a temporary buffer first.
+becomes a kernel that calls `cblas_sgemm` on the pointers, with b and m as one dimension. Any
+contraction whose loops are batch, m, n and k loops is one product for each batch index. An operand
+whose dimensions are in another order is transposed into a temporary buffer first.
 """
 
 from __future__ import annotations

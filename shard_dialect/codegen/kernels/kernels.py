@@ -14,11 +14,10 @@ becomes a call on a `memref<64xf32>`, to which the row is cast (`pointers.py` ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.function import set_boundary
 from shard_dialect.ir.walk import body, operations
 
 KERNEL = "mesh.kernel"
@@ -45,20 +44,13 @@ class Kernels:
                 build.create("func.return", [], [])
         return function
 
-    def add(
-        self, function: ir.Operation, captured: Sequence[ir.Value], alone: Collection[ir.Value]
-    ) -> str:
-        """Add a kernel that was isolated, or erase it if there is one like it; return its name.
-
-        `alone` are those of the captured buffers whose memory the kernel accesses by no other one.
-        """
+    def add(self, function: ir.Operation) -> str:
+        """Add a kernel that was isolated, or erase it if there is one like it; return its name."""
         for argument in body(function).arguments:
             _drop_offset(argument)
         inputs = [argument.type for argument in body(function).arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
-        disjoint = {"llvm.noalias": ir.UnitAttr.get()}
-        set_boundary(function, "arg_attrs", [disjoint if v in alone else {} for v in captured])
-        text = str(function.get_asm(assume_verified=True))
+        text = str(function.get_asm(use_local_scope=True, assume_verified=True))
         if text in self._names:
             function.erase()
             return self._names[text]
@@ -87,7 +79,7 @@ class Kernels:
             own = [block.add_argument(value.type, function.location) for value in values]
             with ir.InsertionPoint(terminator(function)):
                 write(own)
-            self._written[key] = self.add(function, values, ())
+            self._written[key] = self.add(function)
         self.call(self._written[key], values)
 
     def call(self, name: str, values: Sequence[ir.Value]) -> None:
@@ -103,7 +95,8 @@ def _drop_offset(argument: ir.Value) -> None:
     if not isinstance(type_, ir.MemRefType) or "offset" not in str(type_):
         return
     strides, _ = type_.get_strides_and_offset()
-    if any(use.owner.operation.name not in ("memref.load", "memref.store") for use in argument.uses):
+    users = {use.owner.operation.name for use in argument.uses}
+    if not users <= {"memref.load", "memref.store"}:
         return
     whole = ir.MemRefType.get(type_.shape, type_.element_type, None, type_.memory_space)
     layout = ir.StridedLayoutAttr.get(0, strides)

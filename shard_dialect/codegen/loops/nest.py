@@ -135,9 +135,7 @@ class Reader:
         return Nest(op, *loops, read_only, written, tuple(loaded), shape.tiles)
 
 
-def _shape_of(
-    op: ir.Operation, kinds: Sequence[str], inputs: int, memory: Memory
-) -> Shape | None:
+def _shape_of(op: ir.Operation, kinds: Sequence[str], inputs: int, memory: Memory) -> Shape | None:
     maps = [attribute.value for attribute in linalg_queries.get_indexing_maps(op)]
     operands = list(op.operands)
     if not all(_is_static(operand.type) for operand in operands):

@@ -45,9 +45,7 @@ class Runs:
         self._kernels = kernels
         self._known: dict[tuple[str, tuple[Shared, ...]], Steps] = {}
 
-    def write(
-        self, nests: Sequence[Nest], memory: Memory, anchor: ir.Operation
-    ) -> list[ir.Value]:
+    def write(self, nests: Sequence[Nest], memory: Memory, anchor: ir.Operation) -> list[ir.Value]:
         """Call kernels before `anchor`, in place of the nests.
 
         Return the buffers that only the nests needed.
@@ -58,7 +56,7 @@ class Runs:
             nest.op.move_before(end)
         used = isolate(run)
         shared = memory.shared(used, anchor.block)
-        key = str(run.get_asm(assume_verified=True)), tuple(shared)
+        key = str(run.get_asm(use_local_scope=True, assume_verified=True)), tuple(shared)
         if key not in self._known:
             self._known[key] = self._steps(run, shared)
         run.erase()
@@ -96,7 +94,7 @@ class Runs:
         calls = []
         for function, each in zip(written, captured, strict=True):
             outside = _allocate_inside(function, each, once)
-            name = self._kernels.add(function, outside, _alone(function, outside, memory))
+            name = self._kernels.add(function)
             calls.append((name, outside))
         used = {value for _, outside in calls for value in outside}
         allocated = [value for value in buffers.allocated if value in used]
@@ -150,22 +148,3 @@ def _allocate_inside(
         else:
             outside.append(value)
     return outside
-
-
-def _alone(function: ir.Operation, captured: Sequence[ir.Value], memory: Memory) -> set[ir.Value]:
-    """The buffers whose memory the kernel accesses by no other one, or only reads."""
-    arguments = list(body(function).arguments)
-    roots = [memory.root(value) for value in captured]
-    counts = Counter(roots)
-    written = {
-        root for root, argument in zip(roots, arguments, strict=True) if _is_written(argument)
-    }
-    return {
-        value
-        for value, root in zip(captured, roots, strict=True)
-        if isinstance(value.type, ir.MemRefType) and (counts[root] == 1 or root not in written)
-    }
-
-
-def _is_written(buffer: ir.Value) -> bool:
-    return any(use.owner.operation.name != "memref.load" for use in buffer.uses)
