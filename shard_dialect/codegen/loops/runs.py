@@ -139,7 +139,7 @@ def _allocate_inside(
     """Let the kernel have those buffers that it alone uses; return the values that are left."""
     block = body(function)
     memory = Memory()
-    outside = []
+    outside: list[ir.Value] = []
     for value in captured:
         argument = block.arguments[len(outside)]
         if value in once and memory.fits_on_stack(_bytes(value.type)):
