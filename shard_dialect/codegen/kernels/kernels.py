@@ -3,8 +3,8 @@
     for i: y[i] = tanh(x[i])              call @mesh.kernel.0(%x, %y)
     for i: v[i] = tanh(u[i])        ->    call @mesh.kernel.0(%u, %v)
 
-A kernel is a private function without results. What it computes with comes as its arguments:
-buffers, and scalars that are no constants. Buffers that begin inside of others are passed as their
+A kernel is a private function. What it computes with comes as its arguments: buffers, and scalars
+that are no constants. Buffers that begin inside of others are passed as their
 address alone, so that rows of one buffer are alike:
 
     call @mesh.kernel.1(%row) : (memref<64xf32, strided<[1], offset: 128>>) -> ()
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
+from shard_dialect.codegen.kernels.isolate import isolate
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.walk import body, operations
@@ -44,12 +45,14 @@ class Kernels:
                 build.create("func.return", [], [])
         return function
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._types
+
     def add(self, function: ir.Operation) -> str:
         """Add a kernel that was isolated, or erase it if there is one like it; return its name."""
-        for argument in body(function).arguments:
-            _drop_offset(argument)
-        inputs = [argument.type for argument in body(function).arguments]
-        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+        inputs = _inputs(function)
+        results = [value.type for value in terminator(function).operands]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
         text = str(function.get_asm(use_local_scope=True, assume_verified=True))
         if text in self._names:
             function.erase()
@@ -84,9 +87,38 @@ class Kernels:
 
     def call(self, name: str, values: Sequence[ir.Value]) -> None:
         """Call a kernel at the insertion point."""
-        types = self._types[name]
-        pairs = zip(values, types, strict=True)
-        build.call(name, [v if v.type == to else build.cast(CAST, v, to) for v, to in pairs])
+        _call(name, values, self._types[name], ())
+
+    def outline(self, op: ir.Operation) -> None:
+        """Make a kernel of an op that has no buffer as result, and call it in the op's place."""
+        function = self.open()
+        end = terminator(function)
+        with ir.InsertionPoint.after(op), op.location:
+            op.move_before(end)
+            captured = isolate(function)
+            types = [value.type for value in op.results]
+            call = _call(KERNEL, captured, _inputs(function), types)
+        for old, new in zip(op.results, call.results, strict=True):
+            old.replace_all_uses_with(new)
+        with ir.InsertionPoint(end), op.location:
+            build.create("func.return", [], list(op.results))
+        end.erase()
+        call.attributes["callee"] = ir.FlatSymbolRefAttr.get(self.add(function))
+
+
+def _call(
+    name: str, values: Sequence[ir.Value], inputs: Sequence[ir.Type], results: Sequence[ir.Type]
+) -> ir.Operation:
+    pairs = zip(values, inputs, strict=True)
+    given = [v if v.type == type_ else build.cast(CAST, v, type_) for v, type_ in pairs]
+    return build.call(name, given, results)
+
+
+def _inputs(function: ir.Operation) -> list[ir.Type]:
+    """The types of the kernel's arguments, once buffers begin at their address if they can."""
+    for argument in body(function).arguments:
+        _drop_offset(argument)
+    return [argument.type for argument in body(function).arguments]
 
 
 def _drop_offset(argument: ir.Value) -> None:

@@ -88,7 +88,10 @@ def _call(op: ir.Operation, pointers: _Pointers) -> None:
                 values += [pointers.of(operand), *_open_numbers(operand)]
             else:
                 values.append(operand)
-        build.call(op.attributes["callee"].value, values)
+        types = [result.type for result in op.results]
+        call = build.call(op.attributes["callee"].value, values, types)
+    for old, new in zip(op.results, call.results, strict=True):
+        old.replace_all_uses_with(new)
     op.erase()
 
 
@@ -221,7 +224,8 @@ def _take_pointers(kernel: ir.Operation) -> None:
     for _ in old:
         block.erase_argument(0)
     types = [argument.type for argument in block.arguments]
-    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    results = kernel.attributes["function_type"].value.results
+    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
     set_boundary(kernel, "arg_attrs", new_entries)
 
 
