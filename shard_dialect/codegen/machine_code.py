@@ -45,9 +45,9 @@ _TO_LLVM = (
     "expand-strided-metadata,lower-affine,math-expand-ops{ops=clampf,fpowi},convert-math-to-llvm,"
     "convert-math-to-libm,arith-expand{include-bf16=true},convert-vector-to-llvm,"
     "convert-complex-to-llvm,finalize-memref-to-llvm,convert-index-to-llvm,convert-arith-to-llvm,"
-    "convert-cf-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,"
-    "reconcile-unrealized-casts,canonicalize)"
+    "convert-cf-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,reconcile-unrealized-casts)"
 )
+_SIMPLER = "builtin.module(canonicalize)"
 
 
 class Library(Protocol):
@@ -98,7 +98,10 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         answered = (f"_mlir_ciface_{name}" for name in (*program.sites, *program.ranks))
         names = (*answered, *called, *functions_called(module))
         try:
-            PassManager.parse(_TO_LLVM).run(module)
+            to_llvm = PassManager.parse(_TO_LLVM)
+            to_llvm.enable_verifier(False)  # the last pass verifies, not each of twenty
+            to_llvm.run(module)
+            PassManager.parse(_SIMPLER).run(module)
             move_as_bits(module)
             for_llvm(module)
             store_padded(module)

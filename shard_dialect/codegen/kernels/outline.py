@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 
 from shard_dialect.codegen.kernels.kernels import Kernels, is_kernel
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.buffers import is_buffer
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.walk import operations, walk
 
@@ -45,7 +46,7 @@ def _outlined(
 
 
 def _is_kernel_alone(op: ir.Operation, kernels: Kernels, libraries: Collection[str]) -> bool:
-    if not op.name.startswith("scf.") or any(_is_buffer(each) for each in op.results):
+    if not op.name.startswith("scf.") or any(map(is_buffer, op.results)):
         return False
     ops = walk(op)
     if len(ops) > _LARGEST:
@@ -55,7 +56,3 @@ def _is_kernel_alone(op: ir.Operation, kernels: Kernels, libraries: Collection[s
     freed = {each.operands[0] for each in ops if each.name == "memref.dealloc"}
     # What a kernel gets does not say where its memory was allocated.
     return freed <= allocated and all(name in libraries or name in kernels for name in called)
-
-
-def _is_buffer(value: ir.Value) -> bool:
-    return isinstance(value.type, (ir.MemRefType, ir.UnrankedMemRefType))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from shard_dialect.codegen.kernels.kernels import CAST, is_kernel
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.buffers import VIEWS
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import boundary, functions_of, name_of, set_boundary
 from shard_dialect.ir.mesh.attributes import DYNAMIC
@@ -135,9 +136,12 @@ class _Pointers:
 
     def _of(self, value: ir.Value) -> ir.Value:
         owner = value.owner
-        if not isinstance(owner, ir.Block) and _is_cast(owner):
+        name = "" if isinstance(owner, ir.Block) else owner.name
+        if name == CAST and isinstance(owner.operands[0].type, ir.MemRefType):
             return self._at_offset(owner.operands[0])
-        if not isinstance(owner, ir.Block) and owner.name == "memref.view":
+        if name in VIEWS:
+            return self.of(owner.operands[0])
+        if name == "memref.view":
             source, offset = owner.operands
             return _moved(self._whole(source), ir.IntegerType.get_signless(8), offset)
         return build.create("llvm.inttoptr", [_pointer()], [build.address(value)]).results[0]
@@ -157,22 +161,22 @@ class _Pointers:
         return _moved(self.of(value), _in_memory(value.type.element_type), by)
 
 
-def _is_cast(op: ir.Operation) -> bool:
-    return op.name == CAST and isinstance(op.operands[0].type, ir.MemRefType)
-
-
 def _moved(pointer: ir.Value, element: ir.Type, by: ir.Value) -> ir.Value:
-    i64 = ir.IntegerType.get_signless(64)
-    count = build.create("arith.index_cast", [i64], [by]).results[0]
+    known, counts, short = build.constant_value(by), [], _IN_OPERAND
+    if known is not None and 0 <= known.value < 2**31:
+        short = known.value
+    else:
+        i64 = ir.IntegerType.get_signless(64)
+        counts = [build.create("arith.index_cast", [i64], [by]).results[0]]
     attributes = {
-        "rawConstantIndices": ir.DenseI32ArrayAttr.get([DYNAMIC_INDEX]),
+        "rawConstantIndices": ir.DenseI32ArrayAttr.get([short]),
         "elem_type": ir.TypeAttr.get(element),
     }
-    moved = build.create("llvm.getelementptr", [_pointer()], [pointer, count], attributes)
+    moved = build.create("llvm.getelementptr", [_pointer()], [pointer, *counts], attributes)
     return moved.results[0]
 
 
-DYNAMIC_INDEX = -(2**31)
+_IN_OPERAND = -(2**31)
 """LLVM dialect's number for an index that is an operand."""
 
 
@@ -194,9 +198,9 @@ def _behind(value: ir.Value) -> ir.InsertionPoint:
 
 
 def _drop_unread(function: ir.Operation) -> None:
-    """Erase casts and views that nothing uses any more."""
+    """Erase what makes buffers that nothing uses any more."""
     for op in reversed(walk(function)):
-        if op.name in (CAST, "memref.view") and not list(op.results[0].uses):
+        if op.name in (CAST, "memref.view", *VIEWS) and not list(op.results[0].uses):
             op.erase()
 
 

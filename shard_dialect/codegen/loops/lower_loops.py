@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from shard_dialect.codegen.kernels import Kernels, is_kernel
 from shard_dialect.codegen.loops.nest import Nest
 from shard_dialect.codegen.loops.runs import Runs
-from shard_dialect.codegen.loops.shared_memory import VIEWS, Memory
+from shard_dialect.codegen.loops.shared_memory import Memory
 from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.buffers import VIEWS
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import functions_of
-from shard_dialect.ir.walk import operations, walk
+from shard_dialect.ir.walk import blocks, operations, walk
 
 _GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
 _REST = "builtin.module(func.func(convert-linalg-to-loops))"
@@ -37,19 +36,9 @@ def to_loops(module: ir.Operation, kernels: Kernels) -> None:
         if is_kernel(function):
             continue
         memory = Memory.of(function)
-        for block in list(_blocks(function)):
+        for block in list(blocks(function)):
             _write_nests(block, memory, runs)
     PassManager.parse(_REST).run(module)
-
-
-def _blocks(op: ir.Operation) -> Iterator[ir.Block]:
-    """All blocks in the op, without those of linalg ops, which are consumed."""
-    for region in op.regions:
-        for block in region:
-            yield block
-            for inner in operations(block):
-                if not inner.name.startswith("linalg."):
-                    yield from _blocks(inner)
 
 
 def _copies_to_linalg(module: ir.Operation) -> None:

@@ -79,6 +79,11 @@ class Nest:
         """The numbers of the buffers that the nest accesses."""
         return {access.root for access in self.accesses}
 
+    @cached_property
+    def ops(self) -> int:
+        """How many ops the body has."""
+        return len(walk(self.op))
+
     @property
     def is_straight(self) -> bool:
         """Whether the body has no branches and no calls."""

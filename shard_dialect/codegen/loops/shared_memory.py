@@ -11,17 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.buffers import VIEWS
 from shard_dialect.ir.function import boundary
 from shard_dialect.ir.mesh.attributes import RESULT
 
-VIEWS = (
-    "memref.cast",
-    "memref.collapse_shape",
-    "memref.expand_shape",
-    "memref.reinterpret_cast",
-    "memref.subview",
-    "memref.transpose",
-)
 _ALLOCATIONS = ("memref.alloc", "memref.alloca", "memref.get_global")
 _UNKNOWN, _ARGUMENTS, _OTHERS = -1, -2, -3
 _LARGEST, _STACK = 4096, 65536

@@ -12,38 +12,29 @@ hands on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.buffers import VIEWS, is_buffer
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import functions_of
-from shard_dialect.ir.walk import operations, walk
+from shard_dialect.ir.walk import blocks, operations, walk
 
 _OTHERS = "builtin.module(buffer-deallocation-pipeline)"
 _FREED_HERE = "bufferization.manual_deallocation"
 """Upstream's attribute for buffers that its pass leaves alone."""
-_VIEWS = (
-    "memref.cast",
-    "memref.collapse_shape",
-    "memref.expand_shape",
-    "memref.reinterpret_cast",
-    "memref.subview",
-    "memref.transpose",
-)
-_OWNS_NOTHING = (*_VIEWS, "memref.alloca", "memref.get_global")
+_OWNS_NOTHING = (*VIEWS, "memref.alloca", "memref.get_global")
 
 
 def free_buffers(module: ir.Operation) -> None:
     """Free each buffer in the block that allocates it, or by upstream's pass."""
     freed: list[ir.Operation] = []
     is_all = True
-    for block in [each for function in functions_of(module) for each in _blocks(function)]:
+    for block in [each for function in functions_of(module) for each in blocks(function)]:
         ops = operations(block)
         for op in ops:
             if op.name == "memref.alloc" and _stays(op.results[0]):
                 freed += [op, _free(op, ops[-1])]
             elif op.name not in _OWNS_NOTHING:
-                is_all &= not any(_is_buffer(each.type) for each in op.results)
+                is_all &= not any(map(is_buffer, op.results))
     if is_all:
         return
     for op in freed:
@@ -54,16 +45,6 @@ def free_buffers(module: ir.Operation) -> None:
             del op.attributes[_FREED_HERE]
 
 
-def _blocks(op: ir.Operation) -> Iterator[ir.Block]:
-    """All blocks in the op, without those of linalg ops."""
-    for region in op.regions:
-        for block in region:
-            yield block
-            for inner in operations(block):
-                if not inner.name.startswith("linalg."):
-                    yield from _blocks(inner)
-
-
 def _stays(buffer: ir.Value) -> bool:
     """Whether no op hands the buffer on, out of its block or into another one."""
     return all(_leaves(use.owner.operation) for use in buffer.uses)
@@ -71,18 +52,14 @@ def _stays(buffer: ir.Value) -> bool:
 
 def _leaves(op: ir.Operation) -> bool:
     """Whether the op leaves the buffers that it uses to their block."""
-    if op.name in _VIEWS:
+    if op.name in VIEWS:
         return _stays(op.results[0])
-    if op.name in _ENDS or any(_is_buffer(result.type) for result in op.results):
+    if op.name in _ENDS or any(map(is_buffer, op.results)):
         return False
     return not len(op.regions) or op.name.startswith("linalg.")
 
 
 _ENDS = ("func.return", "scf.yield", "scf.condition", "cf.br", "cf.cond_br", "cf.switch")
-
-
-def _is_buffer(type_: ir.Type) -> bool:
-    return isinstance(type_, (ir.MemRefType, ir.UnrankedMemRefType))
 
 
 def _free(op: ir.Operation, end: ir.Operation) -> ir.Operation:
