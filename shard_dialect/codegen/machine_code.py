@@ -16,8 +16,8 @@ from shard_dialect.codegen.blas.call_blas import call_blas
 from shard_dialect.codegen.elementary_functions import expand
 from shard_dialect.codegen.function_table import BIND, Table, call_through_table
 from shard_dialect.codegen.inline_functions import inline_small
-from shard_dialect.codegen.kernels import KERNEL, Kernels, outline, pass_pointers
-from shard_dialect.codegen.loops import mark_parallel, store_padded, to_loops
+from shard_dialect.codegen.kernels import KERNEL, Kernels, pass_pointers
+from shard_dialect.codegen.loops import mark_parallel, outline_loops, store_padded, to_loops
 from shard_dialect.codegen.lowered_program import Program, find_function
 from shard_dialect.codegen.narrow_floats import convert_by_f32, move_as_bits
 from shard_dialect.errors import ShardError
@@ -88,7 +88,7 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         kernels = Kernels(module)
         called = call_blas(module, kernels)
         to_loops(module, kernels)
-        outline(module, kernels, called)
+        outline_loops(module, kernels, called)
         arena = use_arena(function)
         pass_pointers(module, function)
         PassManager.parse(_WIDENED).run(module)

@@ -10,6 +10,7 @@ Constants are copied instead, so that LLVM knows them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import body, operations
@@ -51,9 +52,11 @@ def _ops(ops: Iterable[ir.Operation], inside: set[ir.Value]) -> Iterator[ir.Oper
 
 
 def _copied(value: ir.Value, block: ir.Block) -> ir.Value | None:
-    """The value as the block's own constant, if it is a constant scalar."""
+    """The value made in the block, if it is a constant scalar, or a buffer of one element."""
     owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+    if isinstance(owner, ir.Block) or owner.name not in ("arith.constant", "memref.get_global"):
+        return None
+    if isinstance(value.type, ir.ShapedType) and prod(value.type.shape) != 1:
         return None
     first = operations(block)[0]
     with ir.InsertionPoint(first):

@@ -14,11 +14,12 @@ becomes a call on a `memref<64xf32>`, to which the row is cast (`pointers.py` ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 
 from shard_dialect.codegen.kernels.isolate import isolate
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.function import set_boundary
 from shard_dialect.ir.walk import body, operations
 
 KERNEL = "mesh.kernel"
@@ -48,11 +49,23 @@ class Kernels:
     def __contains__(self, name: str) -> bool:
         return name in self._types
 
-    def add(self, function: ir.Operation) -> str:
-        """Add a kernel that was isolated, or erase it if there is one like it; return its name."""
+    def add(
+        self,
+        function: ir.Operation,
+        captured: Sequence[ir.Value] = (),
+        disjoint: Collection[ir.Value] = (),
+    ) -> str:
+        """Add a kernel that was isolated, or erase it if there is one like it; return its name.
+
+        `disjoint` are those of the `captured` buffers that share no memory with the others.
+        """
         inputs = _inputs(function)
         results = [value.type for value in terminator(function).operands]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
+        if disjoint:
+            alone = {"llvm.noalias": ir.UnitAttr.get()}
+            entries = [alone if value in disjoint else {} for value in captured]
+            set_boundary(function, "arg_attrs", entries)
         text = str(function.get_asm(use_local_scope=True, assume_verified=True))
         if text in self._names:
             function.erase()
@@ -62,7 +75,6 @@ class Kernels:
         function.attributes["sym_name"] = ir.StringAttr.get(name)
         function.attributes[KERNEL] = ir.UnitAttr.get()
         function.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
-        function.attributes["llvm.no_inline"] = ir.UnitAttr.get()
         return name
 
     def call_written(
@@ -89,8 +101,15 @@ class Kernels:
         """Call a kernel at the insertion point."""
         _call(name, values, self._types[name], ())
 
-    def outline(self, op: ir.Operation) -> None:
-        """Make a kernel of an op that has no buffer as result, and call it in the op's place."""
+    def outline(
+        self,
+        op: ir.Operation,
+        disjoint: Callable[[ir.Operation, Sequence[ir.Value]], Collection[ir.Value]],
+    ) -> None:
+        """Make a kernel of an op that has no buffer as result, and call it in the op's place.
+
+        `disjoint` tells, of the kernel and what it captured, which buffers are so.
+        """
         function = self.open()
         end = terminator(function)
         with ir.InsertionPoint.after(op), op.location:
@@ -103,7 +122,9 @@ class Kernels:
         with ir.InsertionPoint(end), op.location:
             build.create("func.return", [], list(op.results))
         end.erase()
-        call.attributes["callee"] = ir.FlatSymbolRefAttr.get(self.add(function))
+        call.attributes["callee"] = ir.FlatSymbolRefAttr.get(
+            self.add(function, captured, disjoint(function, captured))
+        )
 
 
 def _call(

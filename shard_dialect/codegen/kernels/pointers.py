@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from shard_dialect.codegen.kernels.kernels import CAST, is_kernel
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.buffers import VIEWS
+from shard_dialect.ir.buffer_views import VIEWS
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import boundary, functions_of, name_of, set_boundary
 from shard_dialect.ir.mesh.attributes import DYNAMIC
@@ -27,8 +27,11 @@ def pass_pointers(module: ir.Operation, entry: ir.Operation) -> None:
     for function in functions:
         pointers = _Pointers(_Frame(function) if function == entry else None)
         for op in walk(function):
-            if op.name == "func.call" and op.attributes["callee"].value in kernels:
+            callee = op.attributes["callee"].value if op.name == "func.call" else ""
+            if callee in kernels:
                 _call(op, pointers)
+                if not is_kernel(function):  # it would be compiled at each call
+                    kernels[callee].attributes["llvm.no_inline"] = ir.UnitAttr.get()
         _drop_unread(function)
         if pointers.frame is not None:
             pointers.frame.drop_arguments()

@@ -7,7 +7,7 @@ from shard_dialect.codegen.loops.nest import Nest
 from shard_dialect.codegen.loops.runs import Runs
 from shard_dialect.codegen.loops.shared_memory import Memory
 from shard_dialect.ir.bindings import PassManager, ir
-from shard_dialect.ir.buffers import VIEWS
+from shard_dialect.ir.buffer_views import VIEWS
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.walk import blocks, operations, walk

@@ -19,6 +19,7 @@ from math import prod
 from shard_dialect.codegen.kernels import Kernels
 from shard_dialect.codegen.kernels.isolate import isolate
 from shard_dialect.codegen.loops.buffers import Buffers, drop_unread
+from shard_dialect.codegen.loops.disjoint_buffers import disjoint
 from shard_dialect.codegen.loops.fuse import plan
 from shard_dialect.codegen.loops.nest import Nest, Reader
 from shard_dialect.codegen.loops.shared_memory import Memory, Shared
@@ -94,7 +95,7 @@ class Runs:
         calls = []
         for function, each in zip(written, captured, strict=True):
             outside = _allocate_inside(function, each, once)
-            name = self._kernels.add(function)
+            name = self._kernels.add(function, outside, disjoint(memory, function, outside))
             calls.append((name, outside))
         used = {value for _, outside in calls for value in outside}
         allocated = [value for value in buffers.allocated if value in used]

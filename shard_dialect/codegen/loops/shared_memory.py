@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.buffers import VIEWS
+from shard_dialect.ir.buffer_views import VIEWS
 from shard_dialect.ir.function import boundary
 from shard_dialect.ir.mesh.attributes import RESULT
 
@@ -92,7 +92,8 @@ class Memory:
 
     def is_local(self, value: ir.Value) -> bool:
         """Whether only the nests of this run access the buffer."""
-        return value in self._local or not isinstance(value.owner, ir.Block)
+        is_argument = isinstance(value.owner, ir.Block)
+        return value in self._local or (not is_argument and value.owner.name == "memref.alloc")
 
     def forget(self, value: ir.Value) -> None:
         """Forget a value that will be erased: another one may get its address."""

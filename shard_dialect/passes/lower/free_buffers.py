@@ -13,7 +13,7 @@ hands on.
 from __future__ import annotations
 
 from shard_dialect.ir.bindings import PassManager, ir
-from shard_dialect.ir.buffers import VIEWS, is_buffer
+from shard_dialect.ir.buffer_views import VIEWS, is_buffer
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.walk import blocks, operations, walk

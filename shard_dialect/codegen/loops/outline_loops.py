@@ -10,10 +10,13 @@ So the functions of the program only call, and LLVM need not optimize them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import partial
 
-from shard_dialect.codegen.kernels.kernels import Kernels, is_kernel
+from shard_dialect.codegen.kernels import Kernels, is_kernel
+from shard_dialect.codegen.loops.disjoint_buffers import disjoint
+from shard_dialect.codegen.loops.shared_memory import Memory
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.buffers import is_buffer
+from shard_dialect.ir.buffer_views import is_buffer
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.walk import operations, walk
 
@@ -21,13 +24,14 @@ _LARGEST = 500
 """The number of ops up to which a loop is one kernel; of a larger one, the loops in it are."""
 
 
-def outline(module: ir.Operation, kernels: Kernels, libraries: Collection[str]) -> None:
+def outline_loops(module: ir.Operation, kernels: Kernels, libraries: Collection[str]) -> None:
     """Outline the loops and branches that call no functions but kernels and `libraries`."""
     short = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in ("minsize", "optsize")])
     for function in functions_of(module):
         if not is_kernel(function):
+            memory = Memory.of(function)
             for op in _outlined(function, kernels, libraries):
-                kernels.outline(op)
+                kernels.outline(op, partial(disjoint, memory))
             function.attributes["llvm.passthrough"] = short
 
 
