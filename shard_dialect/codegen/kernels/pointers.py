@@ -116,8 +116,15 @@ def _metadata(value: ir.Value) -> list[ir.Value]:
     return list(build.create("memref.extract_strided_metadata", results, [value]).results)
 
 
+def _strides(type_: ir.MemRefType) -> tuple[list[int], int]:
+    """The strides and the offset; of a buffer without elements any will do."""
+    if 0 in type_.shape:
+        return [1] * type_.rank, 0
+    return type_.get_strides_and_offset()
+
+
 def _is_open(type_: ir.MemRefType) -> list[bool]:
-    strides, offset = type_.get_strides_and_offset()
+    strides, offset = _strides(type_)
     return [number == DYNAMIC for number in (offset, *type_.shape, *strides)]
 
 
@@ -157,7 +164,7 @@ class _Pointers:
         return self._known[memory]
 
     def _at_offset(self, value: ir.Value) -> ir.Value:
-        _, offset = value.type.get_strides_and_offset()
+        _, offset = _strides(value.type)
         if offset == 0:
             return self.of(value)
         by = _metadata(value)[1] if offset == DYNAMIC else build.index(offset)
@@ -239,7 +246,7 @@ def _take_pointers(kernel: ir.Operation) -> None:
 def _buffer(type_: ir.MemRefType, pointer: ir.Value, numbers: Sequence[ir.Value]) -> ir.Value:
     """The buffer at a pointer, as what `finalize-memref-to-llvm` represents buffers by."""
     i64 = ir.IntegerType.get_signless(64)
-    strides, offset = type_.get_strides_and_offset()
+    strides, offset = _strides(type_)
     rank, remaining = type_.rank, iter(numbers)
     array = f", array<{rank} x i64>" * 2 if rank else ""
     struct = ir.Type.parse(f"!llvm.struct<(ptr, ptr, i64{array})>")

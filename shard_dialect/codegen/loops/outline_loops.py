@@ -20,6 +20,7 @@ from shard_dialect.ir.buffer_views import is_buffer
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.walk import operations, walk
 
+_OUTLINED = ("scf.for", "scf.forall", "scf.if", "scf.parallel", "scf.while")
 _LARGEST = 500
 """The number of ops up to which a loop is one kernel; of a larger one, the loops in it are."""
 
@@ -50,7 +51,7 @@ def _outlined(
 
 
 def _is_kernel_alone(op: ir.Operation, kernels: Kernels, libraries: Collection[str]) -> bool:
-    if not op.name.startswith("scf.") or any(map(is_buffer, op.results)):
+    if op.name not in _OUTLINED or any(map(is_buffer, op.results)):
         return False
     ops = walk(op)
     if len(ops) > _LARGEST:
