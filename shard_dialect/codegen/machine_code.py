@@ -16,7 +16,8 @@ from shard_dialect.codegen.blas.call_blas import call_blas
 from shard_dialect.codegen.elementary_functions import expand
 from shard_dialect.codegen.function_table import BIND, Table, call_through_table
 from shard_dialect.codegen.inline_functions import inline_small
-from shard_dialect.codegen.loops import mark_parallel, store_padded, to_loops
+from shard_dialect.codegen.kernels import KERNEL, Kernels, pass_pointers
+from shard_dialect.codegen.loops import mark_parallel, outline_loops, store_padded, to_loops
 from shard_dialect.codegen.lowered_program import Program, find_function
 from shard_dialect.codegen.narrow_floats import convert_by_f32, move_as_bits
 from shard_dialect.errors import ShardError
@@ -44,9 +45,9 @@ _TO_LLVM = (
     "expand-strided-metadata,lower-affine,math-expand-ops{ops=clampf,fpowi},convert-math-to-llvm,"
     "convert-math-to-libm,arith-expand{include-bf16=true},convert-vector-to-llvm,"
     "convert-complex-to-llvm,finalize-memref-to-llvm,convert-index-to-llvm,convert-arith-to-llvm,"
-    "convert-cf-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,"
-    "reconcile-unrealized-casts,canonicalize)"
+    "convert-cf-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,reconcile-unrealized-casts)"
 )
+_SIMPLER = "builtin.module(canonicalize)"
 
 
 class Library(Protocol):
@@ -70,7 +71,7 @@ class Code:
         """Bind the code to the addresses; return its table and the function to call."""
         table = Table(addresses, self.names)
         table.bind(library.packed(BIND))
-        return table, library.packed(_called_from_c(self.program.entry))
+        return table, library.packed(_PREFIX + self.program.entry)
 
 
 Entry = Callable[[int], None]
@@ -84,17 +85,23 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         function = find_function(module, entry)
         _rename(module, function)
         inline_small(module)
-        called = call_blas(module)
+        kernels = Kernels(module)
+        called = call_blas(module, kernels)
+        to_loops(module, kernels)
+        outline_loops(module, kernels, called)
+        arena = use_arena(function)
+        pass_pointers(module, function)
         PassManager.parse(_WIDENED).run(module)
         expand(module)
-        to_loops(module)
         convert_by_f32(module)
-        arena = use_arena(function)
         _strip(module, function)
         answered = (f"_mlir_ciface_{name}" for name in (*program.sites, *program.ranks))
         names = (*answered, *called, *functions_called(module))
         try:
-            PassManager.parse(_TO_LLVM).run(module)
+            to_llvm = PassManager.parse(_TO_LLVM)
+            to_llvm.enable_verifier(False)  # the last pass verifies, not each of twenty
+            to_llvm.run(module)
+            PassManager.parse(_SIMPLER).run(module)
             move_as_bits(module)
             for_llvm(module)
             store_padded(module)
@@ -131,7 +138,7 @@ class Engine:
             engine = submodule("execution_engine").ExecutionEngine(
                 module, opt_level=opt_level(), enable_pic=True
             )
-        if not engine.raw_lookup(_called_from_c(entry)):
+        if not engine.raw_lookup(_PREFIX + entry):
             raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
         self._engine = engine
 
@@ -174,10 +181,6 @@ def _called(address: int) -> Callable[[int], None]:
 _PREFIX = "mesh.code."
 
 
-def _called_from_c(entry: str) -> str:
-    return f"_mlir_ciface_{_PREFIX}{entry}"
-
-
 def _rename(module: ir.Operation, entry: ir.Operation) -> None:
     """Rename functions, so that none clashes with a library's: a user's @sin is not libm's.
 
@@ -204,7 +207,7 @@ def _strip(module: ir.Operation, entry: ir.Operation) -> None:
         if op.name != "func.func":
             continue
         drop_from_boundary(op, "mesh.")
-        for name in (FORM, COLLECTIVE, RANK, DEVICE):
+        for name in (FORM, COLLECTIVE, RANK, DEVICE, KERNEL):
             if name in op.attributes:
                 del op.attributes[name]
-    entry.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+    entry.attributes["llvm.no_inline"] = ir.UnitAttr.get()

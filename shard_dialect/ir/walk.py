@@ -6,6 +6,8 @@ The bindings return views of ops with classes of their own. Some classes (`FuncO
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from shard_dialect.ir.bindings import ir
 
 
@@ -37,6 +39,16 @@ def has_own_body(name: str) -> bool:
 
 _SKIP, _ADVANCE = ir.WalkResult.SKIP, ir.WalkResult.ADVANCE
 _WITH_BODY = ("linalg.generic", "linalg.map", "linalg.reduce")
+
+
+def blocks(op: ir.Operation) -> Iterator[ir.Block]:
+    """All blocks in the op, without those of linalg ops."""
+    for region in op.regions:
+        for block in region:
+            yield block
+            for inner in operations(block):
+                if not inner.name.startswith("linalg."):
+                    yield from blocks(inner)
 
 
 def body(op: ir.Operation) -> ir.Block:

@@ -102,8 +102,8 @@ class Executable:
     def _free_frame(self) -> Frame:
         with suppress(IndexError):  # another thread may take the last one
             return self._frames.pop()
-        types = [each.local for each in (*self.program.arguments, *self.program.results)]
-        return Frame(types, self.code.arena)
+        count = len(self.program.arguments) + len(self.program.results)
+        return Frame(count, self.code.arena)
 
     def answer(self, site: Site, source: int, target: int) -> None:
         """Answer a collective of the code; an exception must not leave a C callback."""

@@ -38,40 +38,25 @@ class Results:
 
 
 class Frame:
-    """The arguments of one call: descriptors of buffers, and the arena."""
+    """The arguments of one call: pointers to the buffers, and behind them that to the arena."""
 
-    def __init__(self, types: Sequence[TensorType], arena: int) -> None:
+    def __init__(self, count: int, arena: int) -> None:
         self._arena = _aligned(arena)
-        shapes = [*(type_.shape for type_ in types), (arena,)]
-        words: list[int] = []
-        self._descriptor_starts: list[int] = []
-        for shape in shapes:
-            self._descriptor_starts.append(len(words))
-            words += [0, 0, 0, *shape, *_strides(shape)]
-        self._words = np.array(words, np.int64)
-        start = self._words.ctypes.data
-        # The engine calls with pointers to the arguments, which are pointers to descriptors.
-        self._pointers = np.array([start + 8 * at for at in self._descriptor_starts], np.int64)
-        start = self._pointers.ctypes.data
-        self._slots = start + 8 * np.arange(len(self._pointers), dtype=np.int64)
+        self._pointers = np.zeros(count + 1, np.int64)
+        # The engine calls with pointers to the arguments; the only one is the pointer to pointers.
+        self._argument = np.array([self._pointers.ctypes.data], np.int64)
+        self._slots = np.array([self._argument.ctypes.data], np.int64)
         self.address = self._slots.ctypes.data
-        self._point(len(types), self._arena)
+        self._pointers[count] = _address(self._arena)
 
     def point_at(self, arrays: Sequence[Array]) -> None:
-        """Let the descriptors describe these arrays."""
+        """Let the code compute on these arrays."""
         for number, array in enumerate(arrays):
-            self._point(number, array)
-
-    def _point(self, number: int, array: Array) -> None:
-        start = self._descriptor_starts[number]
-        self._words[start] = self._words[start + 1] = array.__array_interface__["data"][0]
+            self._pointers[number] = _address(array)
 
 
-def _strides(shape: Sequence[int]) -> list[int]:
-    strides = [1]
-    for size in reversed(shape[1:]):
-        strides.append(strides[-1] * size)
-    return strides[::-1][: len(shape)] if shape else []
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _aligned(size: int) -> Array:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from shard_dialect.codegen.array_types import Array
+from shard_dialect.codegen.kernels import Kernels
 from shard_dialect.codegen.loops import to_loops
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
@@ -43,7 +44,7 @@ def loops_of(text: str) -> "list[list[str]]":
     with make_context(), ir.Location.unknown():
         module = Source.of(text).parse()
         run_pipeline(module, "lower")
-        to_loops(module.operation)
+        to_loops(module.operation, Kernels(module.operation))
         loops = [op for op in walk(module.operation) if op.name == "scf.for"]
         found: list[list[str]] = []
         for op in loops:
@@ -68,7 +69,7 @@ def test_what_rows_are_made_of_alone_is_a_row() -> None:
     with make_context(), ir.Location.unknown():
         module = Source.of(SOFTMAX).parse()
         run_pipeline(module, "lower")
-        to_loops(module.operation)
+        to_loops(module.operation, Kernels(module.operation))
         made = [op for op in walk(module.operation) if op.name.startswith("memref.alloc")]
         assert [str(op.results[0].type) for op in made] == ["memref<50xf32>"]
 

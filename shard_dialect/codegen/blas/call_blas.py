@@ -5,11 +5,12 @@ from __future__ import annotations
 from shard_dialect.codegen.blas import convolutions, products
 from shard_dialect.codegen.blas.numpy_blas import Gemm
 from shard_dialect.codegen.blas.zero_fill import forget_zeros
+from shard_dialect.codegen.kernels import Kernels
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import walk
 
 
-def call_blas(module: ir.Operation) -> list[str]:
+def call_blas(module: ir.Operation, kernels: Kernels) -> list[str]:
     """Replace products by calls; return the names of the called functions."""
     called: list[str] = []
     for op in walk(module):
@@ -22,6 +23,6 @@ def call_blas(module: ir.Operation) -> list[str]:
             called.append(gemm.name)
         adds = not forget_zeros(op, op.operands[2])
         with ir.InsertionPoint(op), op.location:
-            product.write(gemm, adds=adds)
+            product.write(gemm, kernels, adds=adds)
         op.erase()
     return called

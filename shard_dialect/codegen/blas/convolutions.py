@@ -22,6 +22,7 @@ from math import prod
 
 from shard_dialect.codegen.blas.numpy_blas import Gemm, advanced, is_for_blas
 from shard_dialect.codegen.blas.products import is_multiply_add, permutation, positions
+from shard_dialect.codegen.kernels import Kernels
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.build_loops import counted, generic
@@ -84,7 +85,7 @@ class Convolution:
             stride *= self.sizes[loop]
         return strides
 
-    def write(self, gemm: Gemm, *, adds: bool) -> None:
+    def write(self, gemm: Gemm, _: Kernels, *, adds: bool) -> None:
         """Create the product at the insertion point; with `adds` the result accumulates."""
         _write(self, gemm, adds)
 

@@ -2,9 +2,9 @@
 
     linalg.contract indexing_maps = [(b, m, k), (k, n), (b, m, n)] ins(%a, %b) outs(%c)
 
-becomes a call of `cblas_sgemm` on the pointers, with b and m as one dimension. Any contraction
-whose loops are batch, m, n and k loops is one product for each batch index. An operand whose
-dimensions are in another order is transposed into a temporary buffer first.
+becomes a kernel that calls `cblas_sgemm` on the pointers, with b and m as one dimension. Any
+contraction whose loops are batch, m, n and k loops is one product for each batch index. An operand
+whose dimensions are in another order is transposed into a temporary buffer first.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.codegen.blas.numpy_blas import Gemm, advanced, is_for_blas
+from shard_dialect.codegen.kernels import Kernels
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build_loops import counted
@@ -39,9 +40,9 @@ class Product:
         """The number of iterations of these loops together."""
         return prod(self.sizes[loop] for loop in loops)
 
-    def write(self, gemm: Gemm, *, adds: bool) -> None:
+    def write(self, gemm: Gemm, kernels: Kernels, *, adds: bool) -> None:
         """Create the product at the insertion point; `adds` accumulates into `c`'s old value."""
-        _write(self, gemm, adds)
+        _write(self, gemm, adds, kernels)
 
 
 def read(op: ir.Operation) -> Product | None:
@@ -91,16 +92,40 @@ def positions(map_: ir.AffineMap) -> tuple[int, ...]:
     )
 
 
-def _write(p: Product, gemm: Gemm, adds: bool) -> None:
+def _write(p: Product, gemm: Gemm, adds: bool, kernels: Kernels) -> None:
     a, b, c = p.buffers
-    scale = build.scalar(ir.FloatAttr.get(p.element, float(adds))).results[0]
     a, a_transposed, a_copy = _arranged(p, a, p.loops[0], p.m, p.k)
     b, b_transposed, b_copy = _arranged(p, b, p.loops[1], p.k, p.n)
     c_now, c_transposed, c_copy = _arranged(p, c, p.loops[2], p.m, p.n, is_read=adds)
-    m, n, k = p.size(p.m), p.size(p.n), p.size(p.k)
-    pointers = [build.address(each) for each in (a, b, c_now)]
-    strides = [size * itemsize(p.element) for size in (m * k, k * n, m * n)]
-    with _for_each(p.size(p.batch)) as index:
+    turned = a_transposed, b_transposed, c_transposed
+    stacks = p.size(p.batch), p.size(p.m), p.size(p.n), p.size(p.k)
+    kernels.call_written(
+        ("product", gemm.name, turned, stacks, adds),
+        (a, b, c_now),
+        lambda buffers: _multiply(gemm, p.element, buffers, turned, stacks, adds),
+    )
+    if c_copy:
+        build.transpose(c_now, c, permutation((*p.batch, *p.m, *p.n), p.loops[2]))
+    for copy, value in ((a_copy, a), (b_copy, b), (c_copy, c_now)):
+        if copy:
+            build.create("memref.dealloc", [], [value])
+
+
+def _multiply(
+    gemm: Gemm,
+    element: ir.Type,
+    buffers: Sequence[ir.Value],
+    transposed: tuple[bool, bool, bool],
+    stacks: tuple[int, int, int, int],
+    adds: bool,
+) -> None:
+    """Multiply two stacks of matrices: their number, and their m, n and k."""
+    count, m, n, k = stacks
+    a_transposed, b_transposed, c_transposed = transposed
+    scale = build.scalar(ir.FloatAttr.get(element, float(adds))).results[0]
+    pointers = [build.address(each) for each in buffers]
+    strides = [size * itemsize(element) for size in (m * k, k * n, m * n)]
+    with _for_each(count) as index:
         at = [
             advanced(pointer, index, stride)
             for pointer, stride in zip(pointers, strides, strict=True)
@@ -110,11 +135,6 @@ def _write(p: Product, gemm: Gemm, adds: bool) -> None:
             gemm.call(turned, (n, m, k), (at[1], at[0], at[2]), scale)
         else:
             gemm.call((a_transposed, b_transposed), (m, n, k), (at[0], at[1], at[2]), scale)
-    if c_copy:
-        build.transpose(c_now, c, permutation((*p.batch, *p.m, *p.n), p.loops[2]))
-    for copy, value in ((a_copy, a), (b_copy, b), (c_copy, c_now)):
-        if copy:
-            build.create("memref.dealloc", [], [value])
 
 
 def _arranged(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import prod
 
 from shard_dialect.codegen.loops.fuse import Loop
 from shard_dialect.codegen.loops.nest import Access, Nest
@@ -27,13 +26,11 @@ from shard_dialect.ir.walk import body
 class Buffers:
     """The nests of a run, while their buffers change."""
 
-    def __init__(self, nests: Sequence[Nest], memory: Memory, function: ir.Operation) -> None:
+    def __init__(self, nests: Sequence[Nest], memory: Memory) -> None:
         self.nests = list(nests)
-        self.freed: list[ir.Operation] = []
-        """The deallocations to move after the run."""
+        self.allocated: list[ir.Value] = []
+        """The buffers that were made here."""
         self._memory = memory
-        self._function = function
-        self._allocated_here: set[ir.Value] = set()
 
     def rename(self) -> None:
         """Give each intermediate value of a buffer a buffer of its own."""
@@ -44,26 +41,19 @@ class Buffers:
                     resharded.append([])
                 resharded[-1].append((number, access_number))
             for each in resharded[1:-1]:
-                self._replace(each, self._allocated(value.type, self.nests[0].op), ())
+                self._replace(each, self._allocated(value.type), ())
 
     def contract(self, loops: Sequence[Loop]) -> None:
         """Drop the dimensions that all accesses of a buffer index by the same loop."""
         for value, uses_found in self._uses_of().items():
-            if isinstance(value.owner, ir.Block) or self._escapes(value, uses_found):
+            if not self._memory.is_local(value):
                 continue
             dropped = _dropped(self.nests, uses_found, loops)
             if dropped:
                 type_ = value.type
                 shape = [n for dim, n in enumerate(type_.shape) if dim not in dropped]
                 smaller = ir.MemRefType.get(shape, type_.element_type)
-                self._replace(uses_found, self._allocated(smaller, self.nests[0].op), dropped)
-                self._allocated_here.add(value)
-
-    def values(self) -> set[ir.Value]:
-        """All buffers that there were, and are now."""
-        return {
-            access.value for nest in self.nests for access in nest.accesses
-        } | self._allocated_here
+                self._replace(uses_found, self._allocated(smaller), dropped)
 
     def _uses_of(self) -> dict[ir.Value, list[tuple[int, int]]]:
         """For each buffer that is written, and is accessed under one name only: its accesses.
@@ -93,22 +83,11 @@ class Buffers:
         is_output = len(nest.inputs) <= access_number < len(nest.inputs) + len(nest.outputs)
         return is_output and not list(body(nest.op).arguments[access_number].uses)
 
-    def _escapes(self, value: ir.Value, uses_found: Sequence[tuple[int, int]]) -> bool:
-        """Whether ops other than these nests use the buffer."""
-        ops = [self.nests[number].op for number, _ in uses_found]
-        owners = [use.owner.operation for use in value.uses]
-        return any(owner.name != "memref.dealloc" and owner not in ops for owner in owners)
-
-    def _allocated(self, type_: ir.MemRefType, anchor: ir.Operation) -> ir.Value:
-        size = prod(type_.shape) * 8
+    def _allocated(self, type_: ir.MemRefType) -> ir.Value:
+        anchor = self.nests[0].op
         with ir.InsertionPoint(anchor), anchor.location:
-            if not self._memory.fits_on_stack(size):
-                allocation = build.allocate(type_)
-                self.freed.append(build.create("memref.dealloc", [], [allocation.results[0]]))
-                return allocation.results[0]
-        with ir.InsertionPoint.at_block_begin(body(self._function)), anchor.location:
-            segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
-            return build.create("memref.alloca", [type_], [], segments).results[0]
+            self.allocated.append(build.allocate(type_).results[0])
+        return self.allocated[-1]
 
     def _replace(
         self, uses_found: Sequence[tuple[int, int]], value: ir.Value, dropped: Sequence[int]
@@ -126,20 +105,12 @@ class Buffers:
 
 
 def drop_unread(values: Iterable[ir.Value]) -> None:
-    """Once the loops are written, erase buffers that are stored to and never loaded."""
+    """Once the loops are written, drop the stores to local buffers that are never loaded."""
     for value in values:
-        owner = value.owner
-        if isinstance(owner, ir.Block) or owner.name not in ("memref.alloc", "memref.alloca"):
-            continue
         users = [use.owner.operation for use in value.uses]
-        if all(
-            user.name == "memref.dealloc"
-            or (user.name == "memref.store" and user.operands[1] == value)
-            for user in users
-        ):
+        if all(user.name == "memref.store" and user.operands[1] == value for user in users):
             for user in users:
                 user.erase()
-            owner.erase()
 
 
 def _redirected(access: Access, value: ir.Value, root: int, dropped: Sequence[int]) -> Access:

@@ -52,12 +52,15 @@ class Loop:
 
     They are in the order of the members, since many may read one buffer.
     """
+    ops: int = 0
+    """How many ops the bodies of the members have."""
 
     def add(self, member: Member, number: int | None) -> Loop:
         """Let a nest join, and return the loop."""
         self.members.append((member, number))
         self.numbers.add(member.number)
         self.written |= member.nest.written
+        self.ops += member.nest.ops
         for access in member.nest.accesses:
             is_along = number is not None and number in access.loops
             position = access.loops.index(number) if is_along else None
@@ -128,8 +131,18 @@ def _to_join(member: Member, loops: Sequence[Loop]) -> tuple[Loop, int] | None:
             break
         if shared is None and unrelated is None and member.remaining:
             first = member.remaining[0]
-            unrelated = (loop, first) if _may_join(member, first, loop) else None
+            is_possible = _has_registers(member, loop) and _may_join(member, first, loop)
+            unrelated = (loop, first) if is_possible else None
     return unrelated
+
+
+_MOST_BUFFERS, _MOST_OPS = 16, 256
+"""Of one loop. The addresses of more buffers are in no register. LLVM's time grows faster than the
+body of a loop does."""
+
+
+def _has_registers(member: Member, loop: Loop) -> bool:
+    return len(loop.touched.keys() | member.nest.touched) <= _MOST_BUFFERS
 
 
 def _shared(member: Member, loop: Loop) -> int | None:
@@ -150,6 +163,7 @@ def _may_join(member: Member, loop: int, into: Loop) -> bool:
         into.is_open
         and member.nest.tiles is None
         and member.nest.sizes[loop] == into.size
+        and member.nest.ops + into.ops <= _MOST_OPS
         and _keeps_order(member, loop, into)
         and _is_independent(member.nest, loop, into)
     )

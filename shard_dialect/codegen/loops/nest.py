@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from shard_dialect.codegen.loops.shared_memory import Memory
 from shard_dialect.ir.bindings import ir, linalg_queries
@@ -78,6 +79,11 @@ class Nest:
         """The numbers of the buffers that the nest accesses."""
         return {access.root for access in self.accesses}
 
+    @cached_property
+    def ops(self) -> int:
+        """How many ops the body has."""
+        return len(walk(self.op))
+
     @property
     def is_straight(self) -> bool:
         """Whether the body has no branches and no calls."""
@@ -89,10 +95,52 @@ def walk_body(op: ir.Operation) -> list[ir.Operation]:
     return operations(body(op))
 
 
-def read(op: ir.Operation, memory: Memory) -> Nest | None:
-    """The nest that `op` is; `None` if it is none, or is on buffers of dynamic size."""
-    if op.name != "linalg.generic" or len(op.results):
-        return None
+@dataclass(frozen=True)
+class Shape:
+    """What a nest is but for its buffers and its body: alike for all ops alike."""
+
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+    reductions: frozenset[int]
+    accesses: tuple[Access, ...]
+    """Those of the first op that was read."""
+    tiles: tuple[int, int] | None
+
+
+class Reader:
+    """Reads ops; the shapes of ops are computed once for all that are alike."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[tuple[Any, ...], Shape | None] = {}
+
+    def read(self, op: ir.Operation, memory: Memory) -> Nest | None:
+        """The nest that `op` is; `None` if it is none, or is on buffers of dynamic size."""
+        if op.name != "linalg.generic" or len(op.results):
+            return None
+        operands = list(op.operands)
+        roots = [memory.root(operand) for operand in operands]
+        if memory.is_unknown(roots):
+            return None
+        inputs = op.attributes["operandSegmentSizes"][0]
+        types = [operand.type for operand in operands]
+        kinds = op.attributes["iterator_types"]
+        key = (op.attributes["indexing_maps"], kinds, inputs, *types)
+        if key not in self._shapes:
+            self._shapes[key] = _shape_of(op, [str(kind) for kind in kinds], inputs, memory)
+        shape = self._shapes[key]
+        loaded = _loaded(op, memory)
+        if shape is None or loaded is None:
+            return None
+        accesses = [
+            Access(memory.number(value), root, value, like.loops, like.map)
+            for value, root, like in zip(operands, roots, shape.accesses, strict=True)
+        ]
+        read_only, written = tuple(accesses[:inputs]), tuple(accesses[inputs:])
+        loops = shape.sizes, shape.order, shape.reductions
+        return Nest(op, *loops, read_only, written, tuple(loaded), shape.tiles)
+
+
+def _shape_of(op: ir.Operation, kinds: Sequence[str], inputs: int, memory: Memory) -> Shape | None:
     maps = [attribute.value for attribute in linalg_queries.get_indexing_maps(op)]
     operands = list(op.operands)
     if not all(_is_static(operand.type) for operand in operands):
@@ -104,23 +152,18 @@ def read(op: ir.Operation, memory: Memory) -> Nest | None:
         for loop, size in zip(map(_loop, map_.results), access.shape, strict=True):
             if loop is not None:
                 sizes[loop] = size
-    if set(range(count)) - sizes.keys() or memory.is_unknown(access.root for access in accesses):
+    if set(range(count)) - sizes.keys():
         return None
-    kinds = [str(kind) for kind in op.attributes["iterator_types"]]
-    inputs = op.attributes["operandSegmentSizes"][0]
-    outputs = accesses[inputs:]
     single = {loop for loop in sizes if sizes[loop] == 1}
     parallel = {loop for loop, kind in enumerate(kinds) if "parallel" in kind}
-    if any(not access.is_plain or not parallel <= {*access.loops, *single} for access in outputs):
-        return None
-    loaded = _loaded(op, memory)
-    if loaded is None:
+    if any(
+        not access.is_plain or not parallel <= {*access.loops, *single}
+        for access in accesses[inputs:]
+    ):
         return None
     numbered = tuple(sizes[loop] for loop in range(count))
     order, tiles = _order(accesses, numbered, parallel)
-    reductions = frozenset(range(count)) - parallel
-    read_only, written = tuple(accesses[:inputs]), tuple(outputs)
-    return Nest(op, numbered, order, reductions, read_only, written, tuple(loaded), tiles)
+    return Shape(numbered, order, frozenset(range(count)) - parallel, tuple(accesses), tiles)
 
 
 def _access(value: ir.Value, map_: ir.AffineMap, memory: Memory) -> Access:

@@ -6,7 +6,7 @@ stored once, and a value that is the same in all iterations is loaded before the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.codegen.loops.fuse import Loop
@@ -79,20 +79,31 @@ class _Scope:
 class Writer:
     """Writes planned loops before an op; the nests are consumed."""
 
-    def __init__(self, nests: Sequence[Nest], anchor: ir.Operation) -> None:
+    def __init__(self, nests: Sequence[Nest], opened: Callable[[], ir.Operation]) -> None:
+        """`opened` gives an empty function."""
         self._bound = [_Bound(nest) for nest in nests]
-        self._anchor = anchor
+        self._opened = opened
         self._count = 0
 
-    def write(self, loops: Sequence[Loop]) -> None:
-        """Write these loops, in order."""
-        with self._anchor.location:
-            for loop in loops:
-                scope = _Scope(self._anchor, {}, set())
+    def write(self, loops: Sequence[Loop]) -> list[ir.Operation]:
+        """Write these loops, in order; return the functions with one outermost loop each.
+
+        What is in no loop shares a function with what follows it and is in no loop either.
+        """
+        functions: list[ir.Operation] = []
+        was_loop = True
+        for loop in loops:
+            is_loop = loop.members[0][1] is not None
+            if is_loop or was_loop:
+                functions.append(self._opened())
+            was_loop = is_loop
+            with self._bound[loop.members[0][0].number].nest.op.location:
+                scope = _Scope(_last(functions[-1]), {}, set())
                 self._loop(loop, scope)
                 scope.flush()
         for bound in self._bound:
             bound.nest.op.erase()
+        return functions
 
     def _loop(self, loop: Loop, scope: _Scope) -> None:
         member, number = loop.members[0]

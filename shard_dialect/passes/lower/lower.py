@@ -46,6 +46,7 @@ from shard_dialect.passes.lower.control_flow import keep_endless, switches_to_if
 from shard_dialect.passes.lower.copy_loop_carried import copy_loop_carried
 from shard_dialect.passes.lower.decompose_linalg import decompose_linalg
 from shard_dialect.passes.lower.expansions import to_loops, to_other_ops
+from shard_dialect.passes.lower.free_buffers import free_buffers
 from shard_dialect.passes.lower.lower_collectives import call_collectives, pack_collectives
 from shard_dialect.passes.lower.mpi.native_mpi import give_bodies
 from shard_dialect.passes.lower.refuse_custom_calls import refuse_custom_calls
@@ -73,8 +74,9 @@ _TO_ARGUMENTS = (
     "builtin.module("
     # Callers pass the buffers of results: new ones would be paged in at every run.
     "buffer-results-to-out-params{modify-public-functions=true hoist-static-allocs=true},"
-    "buffer-deallocation-pipeline,canonicalize,cse)"
+    "canonicalize)"
 )
+_SIMPLER = "builtin.module(canonicalize,cse)"
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,8 @@ class Lower(Pass):
             for handle in functions_of(module):
                 _return_copies(handle)
             PassManager.parse(_TO_ARGUMENTS).run(module)
+            free_buffers(module)
+            PassManager.parse(_SIMPLER).run(module)
             for handle in functions_of(module):
                 _copy_by_loops(handle)
                 set_form(handle, "lowered")  # upstream's passes also create functions

@@ -26,7 +26,7 @@ from shard_dialect.ir.building.masking import select
 from shard_dialect.ir.mesh.attributes import LOCAL_TYPES
 from shard_dialect.ir.reading.spelling import scatter_dim
 from shard_dialect.ir.shard.local_collectives import LocalStep, described
-from shard_dialect.ir.walk import body, operations
+from shard_dialect.ir.walk import body
 from shard_dialect.model import (
     AllGather,
     AllSlice,
@@ -196,7 +196,7 @@ def of_rank(numbers: Sequence[int], type_: ir.Type, rank: ir.Value) -> ir.Value:
 
 def rank_of(function: ir.Operation, grid: Grid) -> ir.Value:
     """This device's rank, requested once in a function."""
-    first = operations(body(function))[0]
+    first = body(function).operations[0].operation
     if first.name == "shard.process_linear_index":
         return first.results[0]
     name = {"grid": ir.FlatSymbolRefAttr.get(grid.name)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.walk import walk
@@ -22,13 +24,15 @@ def branches_to_scf(module: ir.Operation) -> None:
 
 def tosa_to_linalg(module: ir.Operation) -> None:
     """Convert TOSA to linalg, `tensor` and `arith`, in place."""
-    _read_scales_alike(module)
-    PassManager.parse(_FROM_TOSA).run(module)
+    ops = [op for op in walk(module) if op.name.startswith("tosa.")]
+    if ops:
+        _read_scales_alike(ops)
+        PassManager.parse(_FROM_TOSA).run(module)
 
 
-def _read_scales_alike(module: ir.Operation) -> None:
+def _read_scales_alike(ops: Iterable[ir.Operation]) -> None:
     """Hide a multiplier or shift that alone is constant, as upstream makes it an empty tensor."""
-    for op in [each for each in walk(module) if each.name == "tosa.rescale"]:
+    for op in [each for each in ops if each.name == "tosa.rescale"]:
         scales = list(op.operands)[1:3]
         known = [build.constant_value(scale) is not None for scale in scales]
         if known[0] == known[1]:
