@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any, Literal
 
 import numpy as np
+from shard_dialect.runtime.xla.read_local import read_local_program
 from tabulate import tabulate
 
 from shard_dialect.codegen.lowered_program import Program
@@ -33,7 +34,6 @@ from shard_dialect.runtime.compile import compile_sharded
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.xla.local_function import call_local
 from shard_dialect.runtime.xla.partitioned_function import PartitionedFunction
-from shard_dialect.runtime.xla.read_local import read_local_program
 
 Target = Literal["xla", "devices"]
 SECONDS_A_TURN = 0.1
