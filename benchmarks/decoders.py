@@ -1,14 +1,10 @@
 """Decoders written in JAX, as modules of the text that JAX lowers them to with Shardy.
 
     python -m benchmarks.decoders 24 [--training] > decoder.mlir
-    python -m benchmarks.decoders --measure [--layers 2 6 24] [--training]
 
 A layer is an attention and an MLP, each with a norm before it and its result added to what came
 in. The batch is split along one axis of a grid of 2x4 devices, the weights along the other, and
 each layer constrains the values between layers. Layers are not a loop: the text has each of them.
-
-`--measure` says what CPU compiling takes: of our own code (`--backend=devices`) what `--spmd`,
-`--lower` and the machine code take; and the whole of XLA, its partitioner included.
 """
 
 from __future__ import annotations
@@ -25,13 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from tabulate import tabulate
-
-from shard_dialect.codegen.machine_code import generate
-from shard_dialect.ir.bindings import without_op_classes
-from shard_dialect.ir.context import make_context
-from shard_dialect.ir.reading.source import Source
-from shard_dialect.passes.framework.pipeline import run_pipeline
 
 WIDTH, HEADS, HIDDEN = 256, 8, 1024
 BATCH, LENGTH = 8, 64
@@ -89,18 +78,6 @@ def decoder(layers: int, training: bool = False) -> str:
     return str(lowered(layers, AbstractMesh(_SHAPE, _AXES), training).as_text())
 
 
-def ours(layers: int, training: bool) -> list[float]:
-    """The CPU seconds of `--spmd`, of `--lower`, and of machine code."""
-    text = decoder(layers, training)
-    with make_context():
-        module = Source.of(text).parse()
-        return [
-            _cpu(lambda: run_pipeline(module, "spmd")),
-            _cpu(lambda: run_pipeline(module, "lower")),
-            _cpu(lambda: generate(module, "main")),
-        ]
-
-
 def xla(layers: int, training: bool) -> float:
     """The CPU seconds of XLA."""
     devices = np.array(jax.devices()[:8]).reshape(_SHAPE)
@@ -115,25 +92,11 @@ def _cpu(work: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("layer", type=int, nargs="?", default=2, metavar="LAYERS")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("layers", type=int, nargs="?", default=2)
     parser.add_argument("--training", action="store_true")
-    parser.add_argument("--measure", action="store_true")
-    parser.add_argument("--layers", type=int, nargs="+", default=[2, 6, 24])
     options = parser.parse_args()
-    if not options.measure:
-        print(decoder(options.layer, options.training), end="")
-        return
-    without_op_classes()
-    for measured in (ours, xla):
-        measured(1, False)  # what is imported once
-    rows = []
-    for layers in options.layers:
-        times = [*ours(layers, options.training), xla(layers, options.training)]
-        rows.append([str(layers), *(f"{each:.1f} s" for each in times)])
-    print(tabulate(rows, ["layers", "spmd", "lower", "machine code", "XLA, whole"], "github"))
+    print(decoder(options.layers, options.training), end="")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """What completing shardings costs, beside Shardy and upstream MLIR, in one process.
 
-    python benchmarks/propagation.py [--runs 3] [--layers 1 6 24 96] [--chain 100 1000 10000]
+    python -m benchmarks.propagation [--runs 3] [--layers 1 6 24 96] [--chain 100 1000 10000]
 
-Decoders are lowered by JAX (StableHLO), each layer's weights annotated once; ours is the pass
+Decoders are lowered by JAX (StableHLO), each layer's weights annotated; ours is the pass
 `propagate`, Shardy's `sdy-propagation-pipeline` (jaxlib). Chains are `linalg.matmul`s, the first
 one's operand annotated; upstream's pass is `sharding-propagation` (torch_mlir). Modules are parsed
 before the clock starts, each side by its own MLIR; the minimum of the runs counts.
@@ -16,58 +16,16 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
 from jax._src.interpreters import mlir as jax_mlir
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 from jaxlib.mlir import ir as jaxlib_ir
 from jaxlib.mlir import passmanager as jaxlib_passes
 from tabulate import tabulate
 
+from benchmarks.decoders import decoder
 from shard_dialect.ir.bindings import PassManager, ir, without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.propagate.propagate import Propagate
-
-WIDTH, HEADS, HIDDEN = 256, 8, 1024
-
-
-def decoder(layers: int) -> str:
-    """A decoder of so many layers, its batch split along one axis, its weights along the other."""
-    mesh = jax.sharding.AbstractMesh((2, 4), ("data", "model"))
-
-    def laid(shape: tuple[int, ...], *axes: str | None) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, P(*axes)))
-
-    def layer(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
-        def norm(x: jax.Array) -> jax.Array:
-            return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
-
-        y = norm(x)
-        q, k, v = (jnp.einsum("bse,ehd->bshd", y, w[name]) for name in "qkv")
-        scores = jnp.einsum("bshd,bthd->bhst", q, k) / 8
-        mask = jnp.tril(jnp.ones(scores.shape[-2:], bool))
-        scores = jnp.where(mask, scores, -1e9)
-        weights = jax.nn.softmax(scores, axis=-1)
-        x = x + jnp.einsum("bhst,bthd,hde->bse", weights, v, w["o"])
-        return x + jax.nn.gelu(norm(x) @ w["up"]) @ w["down"]
-
-    def model(x: jax.Array, ws: list[dict[str, jax.Array]]) -> jax.Array:
-        for w in ws:
-            x = layer(x, w)
-        return x
-
-    size = WIDTH // HEADS
-    one = {
-        **{name: laid((WIDTH, HEADS, size), None, "model", None) for name in "qkv"},
-        "o": laid((HEADS, size, WIDTH), "model", None, None),
-        "up": laid((WIDTH, HIDDEN), None, "model"),
-        "down": laid((HIDDEN, WIDTH), "model", None),
-    }
-    x = laid((8, 64, WIDTH), "data", None, None)
-    lowered = jax.jit(model).trace(x, [one] * layers).lower(lowering_platforms=("cpu",))
-    return str(lowered.as_text())
 
 
 def chain(layers: int) -> str:
