@@ -74,7 +74,9 @@ def rows(number: int) -> str:
         """
         for at in range(number)
     ]
-    return f"func.func @main(%x0: {x}, %y: {x}) -> {x} {{{''.join(lines)} return %x{number} : {x} }}"
+    return (
+        f"func.func @main(%x0: {x}, %y: {x}) -> {x} {{{''.join(lines)} return %x{number} : {x} }}"
+    )
 
 
 def test_rows_of_one_buffer_are_alike_wherever_they_begin() -> None:
