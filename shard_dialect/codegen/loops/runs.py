@@ -18,6 +18,7 @@ from math import prod
 
 from shard_dialect.codegen.kernels import Kernels
 from shard_dialect.codegen.kernels.isolate import isolate
+from shard_dialect.codegen.kernels.kernels import terminator
 from shard_dialect.codegen.loops.buffers import Buffers, drop_unread
 from shard_dialect.codegen.loops.disjoint_buffers import disjoint
 from shard_dialect.codegen.loops.fuse import plan
@@ -52,7 +53,7 @@ class Runs:
         Return the buffers that only the nests needed.
         """
         run = self._kernels.open()
-        end = _end(run)
+        end = terminator(run)
         for nest in nests:
             nest.op.move_before(end)
         used = isolate(run)
@@ -117,10 +118,6 @@ class Runs:
             self._kernels.call(name, [values[number] for number in numbers])
         for value in allocated:
             build.create("memref.dealloc", [], [value])
-
-
-def _end(function: ir.Operation) -> ir.Operation:
-    return operations(body(function))[-1]
 
 
 def _bytes(type_: ir.MemRefType) -> int:
