@@ -176,8 +176,24 @@ def test_every_element_type_is_computed_with(batch: Batch) -> None:
     for element in ("f16", "bf16"):
         batch.add(f"ops_{element}", HALVES.replace("TYPE", element))
         batch.add(f"elements_{element}", ELEMENTS.replace("TYPE", element))
-    assert len(batch) == 12, batch.refused
+    batch.add("products", PRODUCTS)
+    assert len(batch) == 13, batch.refused
     batch.check()
+
+
+PRODUCTS = """
+shard.grid @g(shape = 1)
+func.func @main(%x: tensor<3x5xbf16>, %y: tensor<5x2xbf16>, %v: tensor<5xbf16>, %i: tensor<3x5xi8>)
+    -> (tensor<3x2xf32>, tensor<3xbf16>, tensor<f32>, tensor<3x3xi32>) {
+  %0 = stablehlo.dot %x, %y : (tensor<3x5xbf16>, tensor<5x2xbf16>) -> tensor<3x2xf32>
+  %1 = stablehlo.dot %x, %v : (tensor<3x5xbf16>, tensor<5xbf16>) -> tensor<3xbf16>
+  %2 = stablehlo.dot %v, %v : (tensor<5xbf16>, tensor<5xbf16>) -> tensor<f32>
+  %3 = stablehlo.dot_general %i, %i, contracting_dims = [1] x [1]
+    : (tensor<3x5xi8>, tensor<3x5xi8>) -> tensor<3x3xi32>
+  return %0, %1, %2, %3 : tensor<3x2xf32>, tensor<3xbf16>, tensor<f32>, tensor<3x3xi32>
+}
+"""
+"""Results as wide as the operands, and wider."""
 
 
 SUMS = """

@@ -206,6 +206,21 @@ def test_constants_and_conversions_of_unsigned_integers() -> None:
     np.testing.assert_array_equal(found, (a + large).astype(np.float64))
 
 
+@pytest.mark.parametrize("op", ["dot", "dot_general"])
+def test_products_of_unsigned_integers_that_are_wider(op: str) -> None:
+    """The largest of 8 bits is 255, and not -1."""
+    dims = "" if op == "dot" else ", contracting_dims = [0] x [0]"
+    text = f"""
+    shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<6xui8> {{mesh.sharding = #mesh.shard<@g, [[0]]>}}) -> tensor<ui32> {{
+      %0 = stablehlo.{op} %x, %x{dims} : (tensor<6xui8>, tensor<6xui8>) -> tensor<ui32>
+      return %0 : tensor<ui32>
+    }}"""
+    (x,), (found,) = results_of(text)
+    assert found == np.sum(x.astype(np.uint32) ** 2)
+    assert x.max() > 127
+
+
 def test_complex_numbers() -> None:
     t = "tensor<8x5xcomplex<f32>>"
     ops = f"""

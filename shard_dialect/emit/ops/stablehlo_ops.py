@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shard_dialect.emit.ops import accumulation, argmax, elementwise, tensor_ops
+from shard_dialect.emit.ops.conversions import converted
 from shard_dialect.emit.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
@@ -14,11 +15,6 @@ from shard_dialect.rules.stablehlo.attribute_reading import integers, numbers
 
 def dot_general(w: Writer, op: ir.Operation) -> None:
     """Write a product of tensors."""
-    _check_same(w, op)
-    element = op.results[0].type.element_type
-    if w.is_torch and str(element) == "i1":
-        raise w.refuse(op, "of elements of type i1")
-    a, b = w.uses(op)
     numbers_read = numbers(op, "dot_dimension_numbers", "DotDimensionNumbers")
     left: dict[int, int] = {}
     right: dict[int, int] = {}
@@ -43,8 +39,41 @@ def dot_general(w: Writer, op: ir.Operation) -> None:
                 result.append(count)
                 count += 1
     dims = [[held[dim] for dim in sorted(held)] for held in (left, right)]
-    text = accumulation.multiplied(w, a, b, dims[0], dims[1], result, element, op)
+    _multiply(w, op, dims[0], dims[1], result)
+
+
+def dot(w: Writer, op: ir.Operation) -> None:
+    """Write a product of vectors and matrices."""
+    rows, columns = (len(each.type.shape) - 1 for each in op.operands)
+    left, right = [0, 1] if rows else [1], [1, 2] if columns else [1]
+    _multiply(w, op, left, right, [dim for dim in (*left, *right) if dim != 1])
+
+
+def _multiply(
+    w: Writer, op: ir.Operation, left: Sequence[int], right: Sequence[int], of: Sequence[int]
+) -> None:
+    """Define the product, given the loop for each dimension of the operands and the result."""
+    element = op.results[0].type.element_type
+    if w.is_torch and str(element) == "i1":
+        raise w.refuse(op, "of elements of type i1")
+    a, b = (_as_result(w, op, each) for each in op.operands)
+    text = accumulation.multiplied(w, a, b, left, right, of, element, op)
     w.define(op.results[0], text, "product")
+
+
+def _as_result(w: Writer, op: ir.Operation, x: ir.Value) -> str:
+    """An operand of a product with the elements of the result, if these are as wide or wider."""
+    source, target = x.type.element_type, op.results[0].type.element_type
+    if source == target:
+        return w.use(x)
+    is_alike = any(
+        isinstance(source, kind) and isinstance(target, kind)
+        for kind in (ir.FloatType, ir.IntegerType)
+    )
+    if not is_alike or source.width > target.width:
+        raise w.refuse(op, "its result has other elements than its operands")
+    text = converted(w, w.use(x), source, target, op, is_unsigned_op=False)
+    return w.kept("wide", text)
 
 
 def _check_same(w: Writer, op: ir.Operation) -> None:
@@ -280,6 +309,7 @@ def _turned(w: Writer, x: str, preferred: str, order: Sequence[int]) -> str:
 
 TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
     "stablehlo.optimization_barrier": tensor_ops.same,
+    "stablehlo.dot": dot,
     "stablehlo.dot_general": dot_general,
     "stablehlo.broadcast_in_dim": broadcast_in_dim,
     "stablehlo.transpose": transpose,

@@ -18,6 +18,20 @@ def add(op: ir.Operation) -> Sequence[ir.Value]:
     return [joined(a, b, "or")]
 
 
+def widen_unsigned(op: ir.Operation) -> Sequence[ir.Value]:
+    """Convert unsigned operands of a product to the elements of its wider result.
+
+    Upstream extends them as signed integers.
+    """
+    target = op.results[0].type.element_type
+    for number, each in enumerate(op.operands):
+        source = each.type.element_type
+        if isinstance(source, ir.IntegerType) and source.is_unsigned and source != target:
+            wide = ir.RankedTensorType.get(each.type.shape, target)
+            op.operands[number] = build.create("stablehlo.convert", [wide], [each]).results[0]
+    return list(op.results)
+
+
 def slice_(op: ir.Operation) -> Sequence[ir.Value]:
     """Replace a slice without elements by an empty tensor; upstream gives it invalid offsets."""
     is_empty = 0 in op.results[0].type.shape
