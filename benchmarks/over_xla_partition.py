@@ -20,7 +20,6 @@ from statistics import median
 from typing import Any, Literal
 
 import numpy as np
-from shard_dialect.runtime.xla.read_local import read_local_program
 from tabulate import tabulate
 
 from shard_dialect.codegen.lowered_program import Program
@@ -32,6 +31,7 @@ from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_sharded
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.read_local import read_local_program
 from shard_dialect.runtime.xla.local_function import call_local
 from shard_dialect.runtime.xla.partitioned_function import PartitionedFunction
 
