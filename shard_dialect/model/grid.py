@@ -165,10 +165,7 @@ class Grid:
         >>> Grid("g", (2, 3)).group_of(4, (0,))
         (1, 4)
         """
-        first = rank - sum(
-            index * stride for index, stride in zip(*self._strides(rank, axes), strict=True)
-        )
-        return tuple(first + member for member in self.first_group(axes))
+        return _group_of(self, rank, tuple(axes))
 
     def _strides(self, rank: int, axes: Sequence[Axis]) -> tuple[list[int], list[int]]:
         """A device's index along each of `axes`, and the rank difference of neighbours along it."""
@@ -219,6 +216,13 @@ def _first_group(grid: Grid, axes: Axes) -> tuple[int, ...]:
     for stride, size in zip(strides, grid.sizes_along(axes), strict=True):
         members = [first + index * stride for first in members for index in range(size)]
     return tuple(members)
+
+
+@lru_cache(maxsize=4096)
+def _group_of(grid: Grid, rank: int, axes: Axes) -> tuple[int, ...]:
+    indices, strides = grid._strides(rank, axes)
+    first = rank - sum(index * stride for index, stride in zip(indices, strides, strict=True))
+    return tuple(first + member for member in grid.first_group(axes))
 
 
 @lru_cache(maxsize=1024)

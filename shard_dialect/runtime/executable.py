@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -105,15 +106,13 @@ class Executable:
         count = len(self.program.arguments) + len(self.program.results)
         return Frame(count, self.code.arena)
 
-    def answer(self, site: Site, source: int, target: int) -> None:
+    def answer(self, site: Site, source: Array, target: Array) -> None:
         """Answer a collective of the code; an exception must not leave a C callback."""
         device = self._device
         if device.error is not None:
             return
         try:
-            device.communicator.perform(
-                site, _view(source, site.source), _view(target, site.target)
-            )
+            device.communicator.perform(site, source, target)
         except BaseException as error:  # `run` raises it again
             device.error = error
 
@@ -125,15 +124,28 @@ def _address(function: Any) -> int:
 def _callback(executable: Executable, site: Site) -> Any:
     pointers = [ctypes.c_void_p] * (3 if site.phase else 2)
     signature = ctypes.CFUNCTYPE(None, *pointers)
-    return signature(lambda source, target, *_: executable.answer(site, source, target))
+    read, written = _views(site.source), _views(site.target)
+    return signature(
+        lambda source, target, *_: executable.answer(site, read(source), written(target))
+    )
 
 
-def _view(descriptor: int, type_: TensorType) -> Array:
-    """The array of a buffer, given the address of its descriptor."""
-    _, aligned, offset = (ctypes.c_int64 * 3).from_address(descriptor)
-    count = int(np.prod(type_.shape))
-    size = type_.dtype.itemsize
-    if not count:
-        return np.empty(type_.shape, type_.dtype)
-    memory = (ctypes.c_char * (count * size)).from_address(aligned + offset * size)
-    return np.frombuffer(memoryview(memory), type_.dtype).reshape(type_.shape)
+def _views(type_: TensorType) -> Callable[[int], Array]:
+    """A function that gives the array of a buffer of this type, by the address of its descriptor.
+
+    The threads of all devices call it while none of them computes, so it does little.
+    """
+    shape, dtype, size = type_.shape, type_.dtype, type_.dtype.itemsize
+    if 0 in shape:
+        return lambda descriptor: np.empty(shape, dtype)
+    memory = ctypes.c_char * (prod(shape) * size)
+
+    def view(descriptor: int) -> Array:
+        _, aligned, offset = _Descriptor.from_address(descriptor)
+        return np.ndarray(shape, dtype, memoryview(memory.from_address(aligned + offset * size)))
+
+    return view
+
+
+_Descriptor = ctypes.c_int64 * 3
+"""The beginning of a descriptor: two addresses, and an offset in elements."""

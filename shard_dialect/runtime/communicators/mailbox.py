@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from shard_dialect.codegen.array_types import Array
 from shard_dialect.errors import ShardError
@@ -81,11 +80,10 @@ class Mailbox:
             self._is_aborted = True
             self._changed.notify_all()
 
-    @contextmanager
-    def at_meeting(self, rank: int, meeting: Meeting) -> Iterator[None]:
-        """Record that a device waits for the others of a group."""
+    def meet(self, rank: int, meeting: Meeting, member: int) -> None:
+        """Meet the others of a group, of which device `rank` is this member."""
         self._stuck[rank] = lambda: meeting.is_awaited  # at a complete one, all go on
-        yield
+        meeting.wait(member)
         self._stuck.pop(rank, None)
         self._events += 1
 

@@ -51,12 +51,12 @@ class Member(ABC):
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
         """Answer the compiled code: execute `site`'s step, or a phase of it, in its group."""
-        where = target.ctypes.data
         if site.phase == "done":
-            if where in self._started:
-                self._started.pop(where).result()
+            started = self._started.pop(target.ctypes.data, None)
+            if started is not None:
+                started.result()
         elif site.phase == "start":
-            self._started[where] = self._speak(site, source, target)
+            self._started[target.ctypes.data] = self._speak(site, source, target)
         elif self._speaker is not None:
             self._speak(site, source, target).result()
         else:

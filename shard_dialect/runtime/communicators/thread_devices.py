@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from itertools import cycle, pairwise
 
@@ -168,16 +167,16 @@ class _Group:
         self._tag = tag
         self._turns = turns
 
-    @contextmanager
-    def _exchange(self, send: Array) -> Iterator[list[Array]]:
-        """Every member's array, for the `with` body.
+    def _exchange(self, send: Array) -> list[Array]:
+        """Every member's array, until this member leaves (`_leave`).
 
         A sender may change its buffer as soon as it goes on. So a small array is copied, and with a
         large one, which has the same size on all, the sender waits until all have read it.
         """
-        is_copied = send.nbytes <= _COPIED
-        yield self._put(send.copy() if is_copied else send)
-        if not is_copied:
+        return self._put(send.copy() if send.nbytes <= _COPIED else send)
+
+    def _leave(self, send: Array) -> None:
+        if send.nbytes > _COPIED:
             self._meet()
 
     def _put(self, array: Array) -> list[Array]:
@@ -188,19 +187,20 @@ class _Group:
         return list(table)
 
     def _meet(self) -> None:
-        with self._post.at_meeting(self._ranks[self.index], self._meeting):
-            self._meeting.wait(self.index)
+        self._post.meet(self._ranks[self.index], self._meeting, self.index)
 
     def all_gather(self, send: Array, into: Array) -> None:
-        with self._exchange(send) as sent:
-            np.concatenate(sent, out=into)
+        sent = self._exchange(send)
+        np.concatenate(sent, out=into)
+        self._leave(send)
 
     def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
-        with self._exchange(send) as sent:
-            if send.nbytes <= _COPIED:
-                join(sent, into, reduction)
-            else:
-                self._reduce_by_blocks(sent, into, reduction)
+        sent = self._exchange(send)
+        if send.nbytes <= _COPIED:
+            join(sent, into, reduction)
+        else:
+            self._reduce_by_blocks(sent, into, reduction)
+        self._leave(send)
 
     def _reduce_by_blocks(self, sent: list[Array], into: Array, reduction: Reduction) -> None:
         """Reduce a block of the elements, and copy the others from the members that reduce them."""
@@ -214,32 +214,38 @@ class _Group:
                 flat[blocks[member]] = reduced[blocks[member]]
 
     def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
-        with self._exchange(send) as sent:
-            join(map(self._own, sent), into, reduction)
+        sent = self._exchange(send)
+        join(map(self._own, sent), into, reduction)
+        self._leave(send)
 
     def all_to_all(self, send: Array, into: Array) -> None:
-        with self._exchange(send) as sent:
-            np.concatenate([self._own(each) for each in sent], out=into)
+        sent = self._exchange(send)
+        np.concatenate([self._own(each) for each in sent], out=into)
+        self._leave(send)
 
     def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
-        with self._exchange(send) as sent:
-            if source is not None:
-                into[...] = sent[source]
+        sent = self._exchange(send)
+        if source is not None:
+            into[...] = sent[source]
+        self._leave(send)
 
     def broadcast(self, send: Array, into: Array, root: int) -> None:
-        with self._exchange(send) as sent:
-            into[...] = sent[root]
+        sent = self._exchange(send)
+        into[...] = sent[root]
+        self._leave(send)
 
     def gather(self, send: Array, into: Array, root: int) -> None:
-        with self._exchange(send) as sent:
-            if self.index == root:
-                np.concatenate(sent, out=into)
-            else:
-                into[...] = 0
+        sent = self._exchange(send)
+        if self.index == root:
+            np.concatenate(sent, out=into)
+        else:
+            into[...] = 0
+        self._leave(send)
 
     def scatter(self, send: Array, into: Array, root: int) -> None:
-        with self._exchange(send) as sent:
-            into[...] = self._own(sent[root])
+        sent = self._exchange(send)
+        into[...] = self._own(sent[root])
+        self._leave(send)
 
     def send(self, send: Array, to: int) -> None:
         self._post.send(self._ranks, self.index, to, send.copy(), self._tag)
@@ -254,11 +260,12 @@ class _Group:
         into[...] = array
 
     def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
-        with self._exchange(send) as sent:
-            if self.index == root:
-                join(sent, into, reduction)
-            else:
-                into[...] = 0
+        sent = self._exchange(send)
+        if self.index == root:
+            join(sent, into, reduction)
+        else:
+            into[...] = 0
+        self._leave(send)
 
     def _own(self, slices_by_member: Array) -> Array:
         """This member's block of those along the first dimension."""
