@@ -230,7 +230,17 @@ def _odd(
 
 def _tanh(w: _Writer, x: ir.Value) -> ir.Value:
     y = _odd(w, x, 7.90531110763549805, _TANH_OVER, _TANH_UNDER)
-    return w.nan_kept(x, w.select(w.compare(_LESS, w.absolute(x), 4e-4), x, y))
+    y = w.select(w.compare(_LESS, w.absolute(x), 4e-4), x, y)
+    return w.nan_kept(x, _one_from(w, 9.02, x, y))
+
+
+def _one_from(w: _Writer, least: float, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Where |x| is `least` or more, 1 with the sign of x; else y.
+
+    The function rounds to 1 there. Gradients have the difference, such as 1 - tanh(x)².
+    """
+    one = w.with_sign(w.number(1.0), x)
+    return w.select(w.compare(_LESS, w.absolute(x), least), y, one)
 
 
 _TANH_OVER_64 = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3)
@@ -261,7 +271,8 @@ _ERF_UNDER = (
 
 
 def _erf(w: _Writer, x: ir.Value) -> ir.Value:
-    return w.nan_kept(x, _odd(w, x, 3.7439211627767994, _ERF_OVER, _ERF_UNDER))
+    y = _odd(w, x, 3.7439211627767994, _ERF_OVER, _ERF_UNDER)
+    return w.nan_kept(x, _one_from(w, 3.92, x, y))
 
 
 _FUNCTIONS: dict[str, dict[str, Callable[[_Writer, ir.Value], ir.Value]]] = {

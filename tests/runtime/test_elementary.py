@@ -55,6 +55,14 @@ def samples(dtype: type[np.floating]) -> NDArray[np.floating]:
         return np.concatenate([wide, near, small, ends]).astype(dtype)
 
 
+@pytest.mark.parametrize(("name", "least"), [("tanh", 9.02), ("erf", 3.92)])
+def test_what_rounds_to_one_is_one(name: str, least: float) -> None:
+    """Else a gradient, such as 1 - tanh(x)², would be some units of 1 where it is 0."""
+    x = np.concatenate([np.linspace(least, 30, 1001), [1e30]]).astype(np.float32)
+    np.testing.assert_array_equal(computed(name, x, "f32"), np.ones_like(x))
+    np.testing.assert_array_equal(computed(name, -x, "f32"), -np.ones_like(x))
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("element", ["f32", "f64"])
 def test_is_within_a_few_units_in_the_last_place(name: str, element: str) -> None:
