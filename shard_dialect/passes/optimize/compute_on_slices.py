@@ -18,7 +18,8 @@ from shard_dialect.model import AllSlice, Sharding
 from shard_dialect.passes.optimize.change_op_sharding import Change, Resharder
 from shard_dialect.passes.optimize.collective_pass import CollectivePass
 from shard_dialect.passes.optimize.find_op_shardings import OpShardingFinder
-from shard_dialect.passes.optimize.function_graph import FunctionGraph, GraphOp
+from shard_dialect.passes.optimize.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph_elements import GraphOp
 
 
 @dataclass(frozen=True)
