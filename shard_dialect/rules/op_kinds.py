@@ -1,8 +1,9 @@
 """Kinds of ops: programs repeat their layers, so passes work out once what ops that are alike cost.
 
-Two ops are of one kind if a sharding rule cannot tell them apart: they have one name, the same
-attributes and regions, and values of the same types. What follows from the kind and from shardings
-is kept in dictionaries that the kind is a key of.
+Two ops are of one kind if no sharding rule can tell them apart: they have one name, the same
+attributes and regions, and values of the same types. What follows from an op's rule and from
+shardings is kept in dictionaries that the kind is a key of. What else depends on the ops that make
+an operand, such as whether it is a constant, does not follow from the kind.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from shard_dialect.ir.numbered_function import Kind, Op, Value
 from shard_dialect.ir.walk import has_own_body, operations
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules import manual_collectives, rule_of
+from shard_dialect.rules.op_table import is_registered
 
 _BY_NEIGHBOURS = (
     *manual_collectives.OPS,
@@ -27,6 +29,7 @@ _BY_NEIGHBOURS = (
     "stablehlo.scatter",
     "stablehlo.select_and_scatter",
     "tensor.pad",
+    "tensor.reshape",
     "tosa.conv2d",
     "tosa.conv3d",
     "tosa.depthwise_conv2d",
@@ -47,7 +50,7 @@ class OpKind:
     results: tuple[Kind, ...]
     rule: ShardingRule | None
     handle: ir.Operation
-    """One of the ops."""
+    """One of the ops: the others may have operands that other ops make."""
 
 
 class OpKinds:
@@ -60,7 +63,12 @@ class OpKinds:
     def kind_of(
         self, handle: ir.Operation, name: str, operands: tuple[Kind, ...], results: tuple[Kind, ...]
     ) -> OpKind:
-        """The kind of an op; the key has all that a rule may depend on."""
+        """The kind of an op; the key has all that a built-in rule may depend on.
+
+        The rule of a user may depend on anything, so his ops are all of different kinds.
+        """
+        if is_registered(name):
+            return OpKind(name, operands, results, self._rule(handle), handle)
         by_neighbours = self._rule(handle) if name in _BY_NEIGHBOURS else None
         attributes = tuple(handle.attributes.items()) if name not in build.CONSTANTS else None
         key = (name, operands, results, attributes, _body_of(handle, name), id(by_neighbours))

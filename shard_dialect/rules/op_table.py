@@ -48,6 +48,13 @@ RECORDS: dict[str, OpRecord] = {
     **tosa_rules.RECORDS,
 }
 
+_BUILT_IN = dict(RECORDS)
+
+
+def is_registered(name: str) -> bool:
+    """Whether a user has registered the record of the ops called `name`."""
+    return RECORDS.get(name) is not _BUILT_IN.get(name)
+
 
 def sharding_rule(
     *names: str,

@@ -9,6 +9,7 @@ import pytest
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.jaxlib_reader import to_generic
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime.executable import Alone
 from shard_dialect.testing import compile_unsharded
@@ -48,6 +49,30 @@ def test_what_jax_writes_most_needs_no_jaxlib() -> None:
     assert done.returncode == 0, done.stderr
     assert "jax.said = {axes = [1]}, mesh = #sdy.mesh" in done.stdout
     assert '"sdy.sharding_constraint"(%arg0) {sharding = #sdy.sharding<@m, [{"x"}]>}' in done.stdout
+
+
+@with_jaxlib
+@pytest.mark.parametrize(
+    "text",
+    [
+        'sdy.mesh @m = <["x"=2]> {}\n',
+        'sdy.mesh @"m" = <["x"=2]> // <\n',
+        'sdy.mesh @m = <["x"=2]>\n'
+        "func.func @f(%x: tensor<8xf32, affine_map<(d0) -> (d0)>>) {\n"
+        '  %0 = sdy.sharding_constraint %x <@m, [{"x"}]>'
+        " : tensor<8xf32, affine_map<(d0) -> (d0)>>\n  return\n}\n",
+        'sdy.mesh @m = <["x"=2]>\nfunc.func @f(%x: tensor<8xf32> {sdy.sharding =\n'
+        '    #sdy.sharding<@m, [{"x"}]>}) {\n'
+        '  %0 = sdy.sharding_constraint %x\n    <@m, [{"x"}]> {a = "}"} : tensor<8xf32>\n'
+        "  return\n}\n",
+    ],
+    ids=["empty", "quoted", "encoding", "lines"],
+)
+def test_what_is_rewritten_is_what_jaxlib_reads(text: str) -> None:
+    with make_context():
+        ours = str(Source.of(text).parse())
+        generic = to_generic(text, "-", 0)
+        assert ours == str(Source.of(generic).parse())
 
 
 def test_generic_text_needs_no_jaxlib() -> None:

@@ -43,7 +43,7 @@ def test_nobody_goes_on_before_all_have_come() -> None:
             meeting.wait(member)
 
     assert not on_threads(size, work)
-    assert not meeting.is_awaited
+    assert not any(map(meeting.waits, range(size)))
 
 
 def test_who_waits_and_who_comes_later_ends_after_abort() -> None:
@@ -51,7 +51,7 @@ def test_who_waits_and_who_comes_later_ends_after_abort() -> None:
 
     def work(member: int) -> None:
         if member == 0:
-            while not meeting.is_awaited:
+            while not meeting.waits(1):
                 pass
             meeting.abort()
         meeting.wait(member)

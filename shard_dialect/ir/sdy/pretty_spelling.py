@@ -18,11 +18,8 @@ from collections.abc import Generator, Iterator
 from shard_dialect.ir.reading.blank_comments import code_of
 from shard_dialect.ir.reading.spelling import Edit
 
-_OP = re.compile(
-    r'(?<!["#\w.])sdy\.(?:mesh|sharding_constraint|reshard|sharding_group|propagation_barrier|'
-    r"manual_computation|named_computation|return|all_gather|all_slice|all_to_all|all_reduce|"
-    r"collective_permute|reduce_scatter|constant|data_flow_edge)\b"
-)
+_OP = re.compile(r"(?:^|[=({;])[ \t]*(?P<op>sdy\.\w+)(?![\w.]*[ \t]*=)", re.MULTILINE)
+"""An op in pretty form, where one may stand; not an attribute, which has a value."""
 _MESH = re.compile(r'sdy\.mesh[ \t]+@(?:(?P<name>[\w$.\-]+)|(?P<quoted>"[^"\n]*"))[ \t]*=[ \t]*<')
 _CONSTRAINT = re.compile(
     r"sdy\.(?P<op>sharding_constraint|reshard)[ \t]+(?P<operand>%[\w$.\-]+(?:#\d+)?)[ \t]*<"
@@ -42,7 +39,9 @@ def pretty_edits(text: str) -> list[Edit] | None:
         return []
     code = code_of(text)
     try:
-        return [edit for match in _OP.finditer(code) for edit in _of_op(code, text, match.start())]
+        return [
+            edit for match in _OP.finditer(code) for edit in _of_op(code, text, match.start("op"))
+        ]
     except _NotSimple:
         return None
 
@@ -65,6 +64,8 @@ def _of_op(code: str, text: str, start: int) -> Iterator[Edit]:
             raise _NotSimple
         begin = type_.start("type")
         written = text[begin : _end_of(code, type_.end() - 1)]
+        if "#" in written:  # which other edits may change
+            raise _NotSimple
         yield Edit(begin, 0, f"({written}) -> ")
     else:
         raise _NotSimple
@@ -78,18 +79,21 @@ def _attributes(code: str, at: int) -> Generator[Edit, None, int]:
     if not code.startswith("{", after):
         yield Edit(end, 0, "}")
         return end
-    yield Edit(end, after + 1 - end, ", ")
-    return _end_of(code, after)
+    close = _end_of(code, after)
+    is_empty = not code[after + 1 : close - 1].strip()
+    yield Edit(end, after + 1 - end, "" if is_empty else ", ")
+    return close
 
 
 def _end_of(code: str, at: int) -> int:
     """The offset after the bracket that closes the one at `at`, on the same line."""
     opened, closed = code[at], _BRACKETS[code[at]]
     depth = 0
-    for match in re.compile(f"[{opened}{closed}\n]").finditer(code, at):
+    for match in re.compile(f"->|[{opened}{closed}\n]").finditer(code, at):
         if match[0] == "\n":
             break
-        depth += 1 if match[0] == opened else -1
+        if match[0] != "->":
+            depth += 1 if match[0] == opened else -1
         if depth == 0:
             return match.end()
     raise _NotSimple

@@ -130,11 +130,11 @@ def _disagree(function: Function, op: Op, value: int, target: int) -> ShardError
 
 @dataclass(frozen=True, slots=True)
 class TypeChecks:
-    """Checks the types of a module's ops, once for all ops of a kind."""
+    """Checks the types of a module's ops, once for ops that are alike."""
 
     shardings: Shardings
     _kinds: OpKinds = field(default_factory=OpKinds)
-    _checked: set[OpKind] = field(default_factory=set)
+    _checked: set[tuple[OpKind, frozenset[int]]] = field(default_factory=set)
 
     def rule_of(self, op: Op, values: Sequence[Value]) -> ShardingRule | None:
         """The op's sharding rule, or `None` if no tensor that a rule relates is sharded.
@@ -158,10 +158,13 @@ class TypeChecks:
             raise ShardingError(
                 f"'{op.name}' op has no sharding rule: its tensors must be replicated"
             )
-        if kind not in self._checked:
-            name = next(sharding.grid for sharding in operands + results if sharding is not None)
+        name = next(sharding.grid for sharding in operands + results if sharding is not None)
+        # Whether partial values are right may depend on the ops that make them.
+        is_partial = any(each is not None and each.partial for each in operands + results)
+        key = (kind, may_be_uneven(op.handle, kind.rule))
+        if is_partial or key not in self._checked:
             _check(op.handle, kind.rule, operands, results, self.shardings.grid(name))
-            self._checked.add(kind)
+            self._checked.add(key)
         return kind.rule
 
 

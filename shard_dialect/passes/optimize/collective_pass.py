@@ -41,9 +41,9 @@ class CollectivePass(Pass):
     def _try(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
         """Try the rewrite, unless nothing has changed since it was last tried in vain."""
         since, looked_at = graph.failed.get((self, reshard), (0, ()))
-        if since and all(value.changed < since for value in looked_at):
+        if since and all(value.changed_at < since for value in looked_at):
             return False
-        graph.looked_at.clear()
+        graph.looked_at = {reshard.results[0], *filter(None, reshard.operands)}
         now = graph.now()
         if self.improve_at(reshard, graph):
             return True

@@ -42,8 +42,7 @@ class FunctionGraph:
         self.function = function
         self.retyped: dict[GraphValue, None] = {}
         """The values whose sharding has changed."""
-        self.changed: dict[GraphOp, None] = {}
-        """The ops that have got other operands."""
+        self.ops_with_new_operands: dict[GraphOp, None] = {}
         self.dropped: list[GraphOp] = []
         self.looked_at: set[GraphValue] = set()
         """The values of which somebody has asked for the sharding or the users."""
@@ -114,7 +113,7 @@ class FunctionGraph:
         operands: Sequence[GraphValue | None],
     ) -> GraphOp:
         op = GraphOp(name, block, handle, handle, list(operands), operands_read=tuple(operands))
-        if name in COLLECTIVES:
+        if name in COLLECTIVES and block is not None:
             op.is_collective = True
             op.attributes = tuple(handle.attributes.items())
         use_operands(op)
@@ -141,7 +140,7 @@ class FunctionGraph:
     def is_only_for(self, value: GraphValue, op: GraphOp) -> bool:
         """Whether `op`, which uses `value`, is its only user."""
         self.looked_at.add(value)
-        return len(value.uses) == 1 or all(user is op or user.is_replaced for user in value.uses)
+        return len(value.uses) == 1 or all(user is op or user.is_unused for user in value.uses)
 
     def sharding_on(self, grid: str, value: GraphValue) -> Sharding:
         """The sharding of a tensor; one without is replicated on `grid`."""
@@ -174,7 +173,7 @@ class FunctionGraph:
     def retype(self, value: GraphValue, sharding: Sharding) -> None:
         """Give a tensor another sharding."""
         value.sharding = None if sharding.is_replicated else self.interned(sharding)
-        value.changed = self.now()
+        value.changed_at = self.now()
         self.retyped[value] = None
 
     def set_operand(self, op: GraphOp, number: int, value: GraphValue) -> None:
@@ -186,17 +185,17 @@ class FunctionGraph:
             del old.uses[op]
         op.operands[number] = value
         value.uses[op] = value.uses.get(op, 0) + 1
-        self.changed[op] = None
+        self.ops_with_new_operands[op] = None
         self._note_users_of(old)
         self._note_users_of(value)
 
     def _note_users_of(self, value: GraphValue) -> None:
         """Note that a value has other users, and whether a reshard that makes it is replaced."""
-        value.changed = self.now()
+        value.changed_at = self.now()
         if value.owner is not None and value.owner.is_collective:
             for operand in value.owner.operands:
                 if operand is not None:
-                    operand.changed = value.changed
+                    operand.changed_at = value.changed_at
 
     def replace_in(self, op: GraphOp, old: GraphValue, new: GraphValue) -> None:
         """Let `op` use `new` where it uses `old`."""

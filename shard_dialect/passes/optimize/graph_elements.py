@@ -32,7 +32,7 @@ class GraphValue:
     """The value in the IR; `None` before a new one is written."""
     uses: dict[GraphOp, int] = field(default_factory=dict)
     """Its users, each with the number of its operands that are this value."""
-    changed: int = 0
+    changed_at: int = 0
     """When its sharding or its users have changed last, by the graph's clock."""
 
 
@@ -66,7 +66,7 @@ class GraphOp:
     """Grows along the block."""
 
     @property
-    def is_replaced(self) -> bool:
+    def is_unused(self) -> bool:
         """Whether it is a collective that no op uses any more."""
         return self.is_collective and not self.results[0].uses
 

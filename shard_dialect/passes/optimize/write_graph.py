@@ -20,7 +20,7 @@ def write_graph(graph: FunctionGraph) -> None:
     for op in writer.insertion_points:
         writer.create(op)
     dropped = set(graph.dropped)
-    for op in graph.changed:
+    for op in graph.ops_with_new_operands:
         if op.operands_read is not None and op not in dropped:
             writer.write_operands(op, op.operands_read)
     _erase([op.handle for op in graph.dropped if op.operands_read is not None])

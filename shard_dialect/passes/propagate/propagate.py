@@ -48,7 +48,7 @@ from shard_dialect.passes.propagate.constraints import (
     read_constraints,
 )
 from shard_dialect.passes.propagate.inline_named_computations import inline_named
-from shard_dialect.passes.propagate.module_graph import ModuleGraph, module_graph
+from shard_dialect.passes.propagate.module_graph import GROUP, ModuleGraph, module_graph
 from shard_dialect.passes.propagate.soft_constraints import followed
 from shard_dialect.passes.propagate.split_constants import SplitConstants
 from shard_dialect.passes.specialize.clone_per_call import Calls
@@ -135,6 +135,8 @@ def complete_again(module: ir.Operation) -> tuple[list[ir.Operation], Shardings]
         if form_of(handle) != "propagated":
             raise refuse_form(handle, ": run --propagate first")
     functions, constraints = _read(handles, shardings)
+    for each in zip(functions, constraints, strict=True):
+        _grid_of(*each, shardings)  # checks it
     if not all(map(_is_complete, functions, constraints)):
         complete(functions, constraints, shardings)
     return handles, shardings
@@ -148,7 +150,12 @@ def _read(
 
 
 def _is_complete(function: Function, constraints: Constraints) -> bool:
-    """Whether every tensor has a sharding that propagation may not change."""
+    """Whether every tensor has a sharding that propagation may not change.
+
+    Propagation also checks groups, and annotations of loops.
+    """
+    if any(op.name == GROUP or annotation_ops.has_loops(op.handle) for op in function.ops):
+        return False
     results = function.handle.attributes["function_type"].value.results
     tensors = [n for n, value in enumerate(function.values) if value.shape is not None]
     known = [constraints.known.get(number) for number in tensors]

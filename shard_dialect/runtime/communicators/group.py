@@ -1,9 +1,9 @@
 """The exchanges that a device group offers: the interface that each kind of device implements.
 
-Arrays are contiguous, and the code's own buffers: `send` has what this device sends, `into` gets
-what it receives. An array with a block for each member has the blocks along the first dimension, in
-the order of the group's members. A root is given by its position in the group. Where only the root
-receives, the other members get zeros.
+Arrays are contiguous, and the code's own buffers, which share no memory: `send` has what this
+device sends, `into` gets what it receives. An array with a block for each member has the blocks
+along the first dimension, in the order of the group's members. A root is given by its position in
+the group. Where only the root receives, the other members get zeros.
 """
 
 from __future__ import annotations

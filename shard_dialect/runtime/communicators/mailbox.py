@@ -82,7 +82,7 @@ class Mailbox:
 
     def meet(self, rank: int, meeting: Meeting, member: int) -> None:
         """Meet the others of a group, of which device `rank` is this member."""
-        self._stuck[rank] = lambda: meeting.is_awaited  # at a complete one, all go on
+        self._stuck[rank] = lambda: meeting.waits(member)  # at a complete one, all go on
         meeting.wait(member)
         self._stuck.pop(rank, None)
         self._events += 1

@@ -13,8 +13,8 @@ class Meeting:
     """A barrier, and two tables with an array of each member.
 
     The tables are used in turn: a member at the next exchange must not overwrite what another still
-    reads of this one, and it cannot be two ahead. A member waits for a lock of its own that the
-    last one releases, which takes a third of the time of `threading.Barrier`.
+    reads of this one, and no member is two exchanges ahead of another. A member waits for a lock of
+    its own that the last one releases, which takes a third of the time of `threading.Barrier`.
     """
 
     def __init__(self, size: int) -> None:
@@ -30,10 +30,9 @@ class Meeting:
             lock.acquire()
         self._is_aborted = False
 
-    @property
-    def is_awaited(self) -> bool:
-        """Whether members wait for others, who have not arrived."""
-        return bool(self._arrived)
+    def waits(self, member: int) -> bool:
+        """Whether a member waits for others, who have not arrived."""
+        return member in self._arrived
 
     def wait(self, member: int) -> None:
         """Wait until all members have come; raises `BrokenBarrierError` after `abort`."""

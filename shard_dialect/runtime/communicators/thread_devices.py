@@ -205,6 +205,7 @@ class _Group:
     def _reduce_by_blocks(self, sent: list[Array], into: Array, reduction: Reduction) -> None:
         """Reduce a block of the elements, and copy the others from the members that reduce them."""
         flat = into.reshape(-1)
+        assert np.shares_memory(flat, into), "the code's own buffers are contiguous"
         ends = [flat.size * number // self.size for number in range(self.size + 1)]
         blocks = [slice(*each) for each in pairwise(ends)]
         own = blocks[self.index]

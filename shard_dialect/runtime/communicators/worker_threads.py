@@ -31,9 +31,9 @@ class _Worker:
             self._work = None
             try:
                 work()
+                _idle.append(self)  # not if it has raised, since the thread ends then
             finally:
-                del work  # and what it holds, before the thread is idle
-                _idle.append(self)
+                del work  # and what it holds, which an idle thread does not need
                 running.release()
 
 
