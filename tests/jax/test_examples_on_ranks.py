@@ -1,13 +1,10 @@
 """What the examples from JAX lower runs on four ranks, too, as docs/jax.md tells."""
 
-import runpy
-import warnings
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import shard_dialect as sd
 from tests.conftest import ROOT, run_child
 from tests.extras import launched, needs
 from tests.runtime.launching import Launch
@@ -16,37 +13,38 @@ pytestmark = pytest.mark.usefixtures("unoptimized")
 EXAMPLES = ["megatron_jax", "experts_jax", pytest.param("gpt2_flax", marks=needs("examples"))]
 
 
-class _Lowered(Exception):
-    """Ends an example once it has lowered its function."""
+_LOWER = """
+import runpy, sys
+import shard_dialect as sd
+
+def keep(module):
+    with open(sys.argv[2], "w") as file:
+        file.write(sd.to_text(module))
+    raise SystemExit
+
+sd.communication = keep
+runpy.run_path(sys.argv[1])["main"]()
+"""
+"""Writes the module that an example reports the communication of. It is a process of its own, since
+an example decides how many devices JAX has."""
 
 
 @pytest.fixture(scope="module")
 def texts() -> dict[str, str]:
+    """The modules of examples that were lowered before."""
     return {}
 
 
-def text_of(example: str, known: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """The module that the example reports the communication of."""
-
-    def keep(module: Any) -> None:
-        known[example] = sd.to_text(module)
-        raise _Lowered
-
-    if example not in known:
-        monkeypatch.setattr(sd, "communication", keep)
-        warnings.simplefilter("ignore")  # of transformers
-        with pytest.raises(_Lowered):
-            runpy.run_path(str(ROOT / "examples" / f"{example}.py"))["main"]()
-    return known[example]
-
-
 @pytest.fixture
-def program(
-    example: str, texts: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> str:
+def program(example: str, texts: dict[str, str], tmp_path: Path) -> str:
     """The file of an example's module."""
     path = tmp_path / "in.mlir"
-    path.write_text(text_of(example, texts, monkeypatch))
+    if example not in texts:
+        source = str(ROOT / "examples" / f"{example}.py")
+        done = run_child([sys.executable, "-c", _LOWER, source, str(path)], 300)
+        assert done.returncode == 0, done.stderr
+        texts[example] = path.read_text()
+    path.write_text(texts[example])
     return str(path)
 
 
@@ -57,7 +55,6 @@ def check(program: str, launch: Launch, *more: str) -> None:
     assert "check passed" in done.stdout
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("launch", launched("mpi"))
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_on_ranks_of_mpi(program: str, launch: Launch) -> None:
@@ -65,14 +62,12 @@ def test_on_ranks_of_mpi(program: str, launch: Launch) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("launch", launched("torch"))
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_on_ranks_of_torch(program: str, launch: Launch) -> None:
     check(program, launch)
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("launch", launched("torch"))
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_on_ranks_that_compute_with_torch(program: str, launch: Launch) -> None:
