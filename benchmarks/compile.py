@@ -32,6 +32,8 @@ from shard_dialect.passes.framework.pipeline import run_pipeline
 
 KINDS = {"forward": False, "training": True}
 ROOT = Path(__file__).parent.parent
+MOST_SECONDS = 900.0
+"""After which a child is ended."""
 PASSES = (
     "sink-reshapes",
     "propagate",
@@ -110,7 +112,7 @@ def pass_row(kind: str, layers: int) -> list[str]:
         path = Path(folder, "decoder.mlir")
         path.write_text(text)
         opt = [sys.executable, "-m", "shard_dialect.opt", str(path), "--spmd", "--mlir-timing"]
-        timed = subprocess.run(opt, cwd=ROOT, check=True, capture_output=True, text=True)
+        timed = _run(opt)
         alone, with_passes = (_memory(path, pipeline) for pipeline in ("", "spmd"))
     times = {name: float(seconds) for seconds, name in _PASS.findall(timed.stderr)}
     ratio = f"{with_passes / alone:.1f}"
@@ -120,8 +122,13 @@ def pass_row(kind: str, layers: int) -> list[str]:
 def _memory(path: Path, pipeline: str) -> int:
     """The most memory of a process that reads a module, runs a pipeline, and prints it."""
     command = [sys.executable, "-c", _READ_AND_PRINT, str(path), pipeline]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return int(done.stdout)
+    return int(_run(command).stdout)
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=MOST_SECONDS
+    )
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ BOUNDED_BY_HAND = {
     "tests/runtime/everywhere.py",
     "tests/runtime/test_failing_ranks.py",
     "tests/runtime/test_several_hosts.py",
+    "tests/runtime/test_torch_compiler.py",
     "tests/cli/test_driver.py",
     "tests/test_shard_maps.py",
 }
