@@ -17,33 +17,25 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tabulate import tabulate
 
 from benchmarks import decoders, propagation
+from benchmarks.decoders import cpu_seconds
 from shard_dialect.codegen.machine_code import generate
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pass_table import PIPELINES
 from shard_dialect.passes.framework.pipeline import run_pipeline
 
 KINDS = {"forward": False, "training": True}
 ROOT = Path(__file__).parent.parent
 MOST_SECONDS = 900.0
 """After which a child is ended."""
-PASSES = (
-    "sink-reshapes",
-    "propagate",
-    "split-reductions",
-    "materialize",
-    "optimize-collectives",
-    "partition",
-    "Rest",
-    "Total",
-)
+PASSES = (*PIPELINES["spmd"], "Rest", "Total")
 _READ_AND_PRINT = """
 import resource, sys
 from pathlib import Path
@@ -57,19 +49,12 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 _PASS = re.compile(r"^\s*(\d+\.\d+) \(.*?\)\s+(\S+)$", re.MULTILINE)
 
 
-def cpu_seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
 def ours(text: str, with_code: bool) -> list[float]:
-    """The CPU seconds of reading and printing, of `--spmd`, and of our code, if that is wanted."""
+    """The CPU seconds of reading and printing, of `--spmd`, and of our code, if asked for."""
     with make_context():
-        start = time.process_time()
+        times = [cpu_seconds(lambda: str(Source.of(text).parse()))]
         module = Source.of(text).parse()
-        str(module)
-        times = [time.process_time() - start, cpu_seconds(lambda: run_pipeline(module, "spmd"))]
+        times.append(cpu_seconds(lambda: run_pipeline(module, "spmd")))
         if with_code:
             times.append(
                 cpu_seconds(lambda: (run_pipeline(module, "lower"), generate(module, "main")))

@@ -32,7 +32,7 @@ _SHAPE, _AXES = (2, 4), ("data", "model")
 def lowered(layers: int, mesh: Mesh | AbstractMesh, training: bool) -> jax.stages.Lowered:
     """What JAX lowers of a forward pass, or of a step of training that gives the new weights."""
 
-    def laid(shape: tuple[int, ...], *axes: str | None) -> jax.ShapeDtypeStruct:
+    def sharded(shape: tuple[int, ...], *axes: str | None) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, P(*axes)))
 
     def norm(x: jax.Array) -> jax.Array:
@@ -54,21 +54,21 @@ def lowered(layers: int, mesh: Mesh | AbstractMesh, training: bool) -> jax.stage
             x = layer(x, w)
         return x
 
-    def step(ws: list[Weights], x: jax.Array, wanted: jax.Array) -> tuple[list[Weights], jax.Array]:
+    def step(ws: list[Weights], x: jax.Array, target: jax.Array) -> tuple[list[Weights], jax.Array]:
         def loss(ws: list[Weights]) -> jax.Array:
-            return jnp.mean((model(ws, x) - wanted) ** 2)
+            return jnp.mean((model(ws, x) - target) ** 2)
 
         found, gradients = jax.value_and_grad(loss)(ws)
         return jax.tree.map(lambda w, g: w - RATE * g, ws, gradients), found
 
     size = WIDTH // HEADS
     one = {
-        **{name: laid((WIDTH, HEADS, size), None, "model", None) for name in "qkv"},
-        "o": laid((HEADS, size, WIDTH), "model", None, None),
-        "up": laid((WIDTH, HIDDEN), None, "model"),
-        "down": laid((HIDDEN, WIDTH), "model", None),
+        **{name: sharded((WIDTH, HEADS, size), None, "model", None) for name in "qkv"},
+        "o": sharded((HEADS, size, WIDTH), "model", None, None),
+        "up": sharded((WIDTH, HIDDEN), None, "model"),
+        "down": sharded((HIDDEN, WIDTH), "model", None),
     }
-    x = laid((BATCH, LENGTH, WIDTH), "data", None, None)
+    x = sharded((BATCH, LENGTH, WIDTH), "data", None, None)
     traced = jax.jit(step).trace([one] * layers, x, x) if training else None
     return (traced or jax.jit(model).trace([one] * layers, x)).lower(lowering_platforms=("cpu",))
 
@@ -82,10 +82,11 @@ def xla(layers: int, training: bool) -> float:
     """The CPU seconds of XLA."""
     devices = np.array(jax.devices()[:8]).reshape(_SHAPE)
     program = lowered(layers, Mesh(devices, _AXES), training)
-    return _cpu(program.compile)
+    return cpu_seconds(program.compile)
 
 
-def _cpu(work: Callable[[], object]) -> float:
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """The CPU seconds of this process for `work`."""
     begin = time.process_time()
     work()
     return time.process_time() - begin

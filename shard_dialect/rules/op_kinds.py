@@ -45,12 +45,7 @@ users, or on the region around them."""
 class OpKind:
     """Ops that are alike. Kinds are equal only if they are the same object."""
 
-    name: str
-    operands: tuple[Kind, ...]
-    results: tuple[Kind, ...]
     rule: ShardingRule | None
-    handle: ir.Operation
-    """One of the ops: the others may have operands that other ops make."""
 
 
 class OpKinds:
@@ -68,14 +63,14 @@ class OpKinds:
         The rule of a user may depend on anything, so his ops are all of different kinds.
         """
         if is_registered(name):
-            return OpKind(name, operands, results, self._rule(handle), handle)
+            return OpKind(self._rule(handle))
         by_neighbours = self._rule(handle) if name in _BY_NEIGHBOURS else None
         attributes = tuple(handle.attributes.items()) if name not in build.CONSTANTS else None
         key = (name, operands, results, attributes, _body_of(handle, name), id(by_neighbours))
         kind = self._kinds.get(key)
         if kind is None:
             rule = by_neighbours if name in _BY_NEIGHBOURS else self._rule(handle)
-            kind = self._kinds[key] = OpKind(name, operands, results, rule, handle)
+            kind = self._kinds[key] = OpKind(rule)
         return kind
 
     def _rule(self, handle: ir.Operation) -> ShardingRule | None:

@@ -32,6 +32,14 @@ def parsed(source: Source, entry: str | None, sizes: Sizes) -> tuple[ir.Module, 
     return module, name
 
 
+def _local(source: Source, entry: str | None, sizes: Sizes) -> tuple[ir.Module, str]:
+    """The functions that are reached from the function to run, in the local form; and its name."""
+    module, name = parsed(source, entry, sizes)
+    run_pipeline(module, "spmd")
+    keep_reached(module.operation, name)
+    return module, name
+
+
 def compile_sharded(
     source: Source,
     entry: str | None = None,
@@ -48,9 +56,7 @@ def compile_sharded(
 
     def compile_it() -> Executable:
         with source.file_locations():
-            module, name = parsed(source, entry, sizes)
-            run_pipeline(module, "spmd")
-            keep_reached(module.operation, name)
+            module, name = _local(source, entry, sizes)
             run_pipeline(module, lower)
             executable = Executable(module, name)
             if executable.program.handles and not native_mpi:
@@ -69,10 +75,7 @@ def compile_for_xla(
 ) -> XlaExecutable:
     """Compile the program that each device runs by XLA, from any form but the lowered one."""
     with source.file_locations():
-        module, name = parsed(source, entry, sizes)
-        run_pipeline(module, "spmd")
-        keep_reached(module.operation, name)
-        return XlaExecutable(module, name)
+        return XlaExecutable(*_local(source, entry, sizes))
 
 
 def compile_for_torch(
@@ -82,10 +85,7 @@ def compile_for_torch(
     from shard_dialect.runtime.emitted.torch_executable import TorchExecutable
 
     with source.file_locations():
-        module, name = parsed(source, entry, sizes)
-        run_pipeline(module, "spmd")
-        keep_reached(module.operation, name)
-        return TorchExecutable(module, name)
+        return TorchExecutable(*_local(source, entry, sizes))
 
 
 def compile_reference(

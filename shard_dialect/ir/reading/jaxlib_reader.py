@@ -8,6 +8,7 @@ from typing import Any
 
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.ir.reading.blank_comments import code_of
+from shard_dialect.ir.reading.spelling import Edit
 from shard_dialect.ir.sdy.pretty_spelling import pretty_edits
 from shard_dialect.processes.xla_log import without_notices
 
@@ -16,10 +17,14 @@ _DECOMPOSED = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
 _LOCATION = re.compile(r'"-":(\d+):(\d+)')
 
 
-def is_for_jaxlib(text: str) -> bool:
-    """Whether `text` has ops that only jaxlib reads: CHLO, and most of Shardy's in pretty form."""
-    has_chlo = "chlo." in text and _CHLO.search(code_of(text)) is not None
-    return has_chlo or pretty_edits(text) is None
+def edits_without_jaxlib(text: str) -> list[Edit] | None:
+    """The edits of Shardy's pretty ops that make `text` parse.
+
+    `None` if it has ops that only jaxlib reads: CHLO, and most of Shardy's in pretty form.
+    """
+    if "chlo." in text and _CHLO.search(code_of(text)) is not None:
+        return None
+    return pretty_edits(text)
 
 
 def to_generic(text: str, name: str, lines_before: int) -> str:

@@ -21,7 +21,6 @@ from shard_dialect.ir.diagnostics import from_mlir, not_utf8, reporting, showing
 from shard_dialect.ir.reading import jaxlib_reader
 from shard_dialect.ir.reading.parse_failures import explained
 from shard_dialect.ir.reading.spelling import Edit, edits
-from shard_dialect.ir.sdy.pretty_spelling import pretty_edits
 from shard_dialect.ir.sdy.sdy_spelling import edits as sdy_edits
 from shard_dialect.ir.verify import verify
 
@@ -93,11 +92,12 @@ class Source:
             return f"{name}:{line + lines_before}:{column + 1}"
 
         try:
-            if jaxlib_reader.is_for_jaxlib(text):
+            pretty_ops = jaxlib_reader.edits_without_jaxlib(text)
+            if pretty_ops is None:
                 generic = jaxlib_reader.to_generic(text, name, lines_before)
                 spelled = _edited(generic, sdy_edits(generic))
                 return cls(name, spelled, lines_before=lines_before, pretty=text)
-            every = (*edits(text, location_at), *sdy_edits(text), *(pretty_edits(text) or ()))
+            every = (*edits(text, location_at), *sdy_edits(text), *pretty_ops)
             edits_found = sorted(every, key=lambda edit: edit.start)
         except ShardError as error:
             return cls(name, text, lines_before=lines_before, problem=error)

@@ -39,7 +39,6 @@ class FunctionGraph:
 
     def __init__(self, function: Function, shardings: Shardings) -> None:
         self.shardings = shardings
-        self.function = function
         self.retyped: dict[GraphValue, None] = {}
         """The values whose sharding has changed."""
         self.ops_with_new_operands: dict[GraphOp, None] = {}
@@ -60,8 +59,8 @@ class FunctionGraph:
         self._collectives: dict[tuple[object, ...], Collective] = {}
         self._attributes: dict[tuple[Step, Sharding], tuple[str, Attributes]] = {}
         self._kinds: dict[ir.Type, tuple[Kind, Sharding | None]] = {}
-        self.values = [self._read_value(each.handle) for each in self.function.values]
-        self.blocks = [self._read_block(block) for block in self.function.blocks]
+        self._values = [self._read_value(each.handle) for each in function.values]
+        self.blocks = [self._read_block(block) for block in function.blocks]
         for op in self.ops():
             if op.name == "arith.constant" and not op.results[0].kind.is_tensor:
                 uses = sum(1 for _ in op.handle.results[0].uses)
@@ -76,27 +75,26 @@ class FunctionGraph:
         return self._shardings.setdefault(sharding, sharding)
 
     def _read_value(self, handle: ir.Value) -> GraphValue:
-        type_ = handle.type
-        if type_ not in self._kinds:
-            sharding = self.shardings.of_type(type_)
-            sharding = None if sharding is None else self.interned(sharding)
-            plain = type_ if sharding is None else self.shardings.typed(type_, None)
-            kind = read_type(plain) if plain == type_ else self._read_kind(plain)
-            self._kinds[type_] = (kind, sharding)
-        kind, sharding = self._kinds[type_]
+        kind, sharding = self._read_type(handle.type)
         return GraphValue(kind, sharding, handle=handle)
 
-    def _read_kind(self, plain: ir.Type) -> Kind:
-        if plain not in self._kinds:
-            self._kinds[plain] = (read_type(plain), None)
-        return self._kinds[plain][0]
+    def _read_type(self, type_: ir.Type) -> tuple[Kind, Sharding | None]:
+        """The kind of the type without its sharding, and the sharding."""
+        if type_ not in self._kinds:
+            sharding = self.shardings.of_type(type_)
+            if sharding is None:
+                self._kinds[type_] = read_type(type_), None
+            else:
+                kind, _ = self._read_type(self.shardings.typed(type_, None))
+                self._kinds[type_] = kind, self.interned(sharding)
+        return self._kinds[type_]
 
     def _read_block(self, block: Block) -> GraphBlock:
         graph_block = GraphBlock()
         for op in block.ops:
-            operands = [self.values[number] for number in op.operands]
+            operands = [self._values[number] for number in op.operands]
             graph_op = self._read_op(op.name, op.handle, graph_block, operands)
-            graph_op.results = [self.values[number] for number in op.results]
+            graph_op.results = [self._values[number] for number in op.results]
             for value in graph_op.results:
                 value.owner = graph_op
             graph_op.blocks = [self._read_block(each) for each in op.blocks]
@@ -123,7 +121,7 @@ class FunctionGraph:
         by_op: dict[int, dict[int, GraphValue]] = {}
         handles = {id(handle): handle for handle, _, _ in op.captures}
         for handle, number, value in op.captures:
-            by_op.setdefault(id(handle), {})[number] = self.values[value]
+            by_op.setdefault(id(handle), {})[number] = self._values[value]
         for key, captured in by_op.items():
             operands = [captured.get(number) for number in range(max(captured) + 1)]
             self._read_op(handles[key].name, handles[key], None, operands)
