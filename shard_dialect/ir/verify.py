@@ -6,7 +6,7 @@ types (`mesh_checks`) run wherever MLIR verifies.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -44,6 +44,7 @@ from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard.check_shard_ops import check as check_upstream
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
+from shard_dialect.planner import permutes_across
 from shard_dialect.planner.permutation import permutes_into
 
 _LOCAL = ("local", "lowered")
@@ -165,7 +166,9 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
             raise ShardingError(
                 f"has {members} places for groups of {grids[0].axes_size(axes)} devices"
             )
-        if source != target and not permutes_into(_permutation(op), axes, source, target, grids[0]):
+        if source.grid != target.grid:
+            _check_to_another_grid(_permutation(op), axes, (source, target), grids)
+        elif source != target and not permutes_into(_permutation(op), axes, source, target, grids[0]):
             raise ShardingError(f"does not permute the shards of {source} to those of {target}")
         return
     if source.grid == target.grid:
@@ -177,6 +180,23 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
         shards = [s.local_shape(shape, g) for s, g in zip((source, target), grids, strict=True)]
         if shards[0] != shards[1]:
             raise ShardingError(f"sends shards of {list(shards[0])} to be {list(shards[1])}")
+
+
+def _check_to_another_grid(
+    permutation: Sequence[int],
+    axes: Axes,
+    shardings: tuple[Sharding, Sharding],
+    grids: Sequence[Grid],
+) -> None:
+    """Raise unless all devices of a grid permute their shards to those of a sharding on another."""
+    source, target = shardings
+    if axes != tuple(range(grids[0].rank)):
+        raise ShardingError(f"goes from {grids[0]} to {grids[1]}: expected all axes in order")
+    if not permutes_across(permutation, source, target, grids[0], grids[1]):
+        raise ShardingError(
+            f"does not permute the shards of {source} on {grids[0]} to those of {target} on "
+            f"{grids[1]}"
+        )
 
 
 def _check_plain_permute(op: ir.Operation, shardings: Shardings) -> None:

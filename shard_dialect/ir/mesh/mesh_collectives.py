@@ -58,7 +58,7 @@ def read_collective(op: ir.Operation) -> Collective:
     if op.name == UPDATE_HALO:
         return Collective(halo_steps(source, target), source, target)
     if op.name == "mesh.collective_permute":
-        return Collective((_read_permute(op, target),), source, target)
+        return Collective((_read_permute(op, source, target),), source, target)
     return Collective(_READ[op.name](op, source), source, target)
 
 
@@ -126,11 +126,12 @@ def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _read_permute(op: ir.Operation, target: Sharding) -> Step:
+def _read_permute(op: ir.Operation, source: Sharding, target: Sharding) -> Step:
     if "mesh_axis" not in op.attributes or "permutation" not in op.attributes:
-        raise ShardingError("goes between grids: that cannot be done yet")
+        raise ShardingError("has no mesh_axis and no permutation: expected both in this form")
     members = tuple(ints(op.attributes["permutation"]))
-    return Permute(_axes(op), members, target.split_axes, target.partial, target.reduction)
+    grid = target.grid if target.grid != source.grid else ""
+    return Permute(_axes(op), members, target.split_axes, target.partial, target.reduction, grid)
 
 
 def _read_mask(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:

@@ -47,7 +47,7 @@ from shard_dialect.ir.region_flow import (
     in_order,
 )
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import Sharding
+from shard_dialect.model import Grid, Sharding
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.materialize.choose_op_sharding import Choice, Choices
 from shard_dialect.passes.materialize.manual_boundaries import ManualBoundaries
@@ -110,7 +110,9 @@ class _Materializer:
         self.grid = targets.grid
         self.kinds = OpKinds()
         self.resharded = ReshardedValues(targets.function, shardings, targets.grid)
-        self.boundaries = ManualBoundaries(shardings, self.resharded, self.target_of, targets.fine)
+        self.boundaries = ManualBoundaries(
+            shardings, self.resharded, self.target_of, targets.refinement_of
+        )
         self.choices = Choices(self.resharded, self.target_of)
         self.source_targets: dict[tuple[int, int], Sharding] = {}
         """The target sharding of each source of a flow, by the op's id and the operand number."""
@@ -260,7 +262,8 @@ class _Materializer:
             self._replicate(op)
             return
         self._replicate_captures(op)
-        choice = self.choices.choose(op, kind, self.loops(op, kind.rule))
+        grid = self._grid_of(op)
+        choice = self.choices.choose(op, kind, grid, self.loops(op, kind.rule))
         for number, target in enumerate(choice.operands):
             if target is not None:
                 op.handle.operands[number] = self.resharded.get(op.operands[number], target, op)
@@ -269,6 +272,14 @@ class _Materializer:
         for result, (value, produced) in enumerate(zip(op.results, choice.results, strict=True)):
             if produced is not None and result not in late:
                 self._define(op, value, produced)
+
+    def _grid_of(self, op: Op) -> Grid:
+        """The grid to compute on: that of its first result that is sharded, or else operand."""
+        for value in (*op.results, *op.operands):
+            sharding = self.target_of.get(value)
+            if sharding is not None and sharding.axes:
+                return self.shardings.grid(sharding.grid)
+        return self.grid
 
     def _replicate_operands(self, op: Op) -> None:
         for number, value in enumerate(op.operands):

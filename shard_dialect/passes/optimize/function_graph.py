@@ -49,10 +49,10 @@ class FunctionGraph:
         """When a rewrite was last tried in vain at a reshard, and what it looked at."""
         self._clock = count(1)
         self._shardings: dict[Sharding, Sharding] = {}
-        self.plans: dict[tuple[Kind, Sharding, Sharding, str], Plan] = {}
-        """The reshard plans of tensors of a kind, by source, target and grid."""
-        self.bytes_moved: dict[tuple[Kind, tuple[Step, ...], Sharding, str], int] = {}
-        """The bytes that collectives move, by the tensor's kind, their source and the grid."""
+        self.plans: dict[tuple[Kind, Sharding, Sharding], Plan] = {}
+        """The reshard plans of tensors of a kind, by source and target."""
+        self.bytes_moved: dict[tuple[Kind, tuple[Step, ...], Sharding], int] = {}
+        """The bytes that collectives move, by the tensor's kind and their source."""
         self.op_shardings: dict[Hashable, OpSharding | None] = {}
         """The shardings of ops, by their kinds and the shardings of their values."""
         self._op_kinds = OpKinds()
