@@ -160,16 +160,7 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
         raise ShardingError("permutes a tensor that is not sharded")
     grids = [shardings.grid(sharding.grid) for sharding in (source, target)]
     if "mesh_axis" in op.attributes:
-        axes = _axes_of(op.attributes["mesh_axis"], grids[0])
-        members = len(op.attributes["permutation"])
-        if grids[0].is_static and grids[0].axes_size(axes) != members:
-            raise ShardingError(
-                f"has {members} places for groups of {grids[0].axes_size(axes)} devices"
-            )
-        if source.grid != target.grid:
-            _check_to_another_grid(_permutation(op), axes, (source, target), grids)
-        elif source != target and not permutes_into(_permutation(op), axes, source, target, grids[0]):
-            raise ShardingError(f"does not permute the shards of {source} to those of {target}")
+        _check_permutation(op, (source, target), grids)
         return
     if source.grid == target.grid:
         raise ShardingError(f"moves nothing: both are on @{source.grid}, and no axis is named")
@@ -182,14 +173,20 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
             raise ShardingError(f"sends shards of {list(shards[0])} to be {list(shards[1])}")
 
 
-def _check_to_another_grid(
-    permutation: Sequence[int],
-    axes: Axes,
-    shardings: tuple[Sharding, Sharding],
-    grids: Sequence[Grid],
+def _check_permutation(
+    op: ir.Operation, shardings: tuple[Sharding, Sharding], grids: Sequence[Grid]
 ) -> None:
-    """Raise unless all devices of a grid permute their shards to those of a sharding on another."""
+    """Raise unless the permutation leads from one sharding to the other."""
     source, target = shardings
+    axes, permutation = _axes_of(op.attributes["mesh_axis"], grids[0]), _permutation(op)
+    if grids[0].is_static and grids[0].axes_size(axes) != len(permutation):
+        raise ShardingError(
+            f"has {len(permutation)} places for groups of {grids[0].axes_size(axes)} devices"
+        )
+    if source.grid == target.grid:
+        if source != target and not permutes_into(permutation, axes, source, target, grids[0]):
+            raise ShardingError(f"does not permute the shards of {source} to those of {target}")
+        return
     if axes != tuple(range(grids[0].rank)):
         raise ShardingError(f"goes from {grids[0]} to {grids[1]}: expected all axes in order")
     if not permutes_across(permutation, source, target, grids[0], grids[1]):

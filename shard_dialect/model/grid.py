@@ -1,7 +1,7 @@
 """A grid of devices: `shard.grid @g(shape = 2x4)`, the RFC's `mesh.cluster`, Shardy's `sdy.mesh`.
 
-The rank of a device is its number. Without `device_ids`, ranks are in row-major order, the last axis
-fastest:
+The rank of a device is its number. Without `device_ids`, ranks are in row-major order, the last
+axis fastest:
 
     shape 2x3      axis 1 ->      shape 2x3, device_ids 5 4 3 2 1 0      axis 1 ->
                    0 1 2                                                 5 4 3
@@ -26,8 +26,9 @@ class Grid:
 
     `axis_names` has a name for each axis, or is empty. `device_ids` lists the ranks of the devices
     by their position in the grid, and is empty where that is 0, 1, 2, ...; a grid without axes has
-    one device (Shardy's maximal mesh) or none (its empty mesh). Along `stage_axes` devices may run different programs: no tensor is
-    moved along such an axis if its sharding along that axis does not change.
+    one device (Shardy's maximal mesh) or none (its empty mesh). Along `stage_axes` devices may run
+    different programs: no tensor is moved along such an axis if its sharding along that axis does
+    not change.
 
     >>> Grid("g", (2, 3)).size
     6

@@ -128,7 +128,8 @@ def plan_between(
         return plan(replace(source, grid=target.grid), target, shape, itemsize, target_grid, False)
     if grid == target_grid or target.is_replicated:
         return plan(source, replace(target, grid=source.grid), shape, itemsize, grid, False)
-    if source.halos or source.offsets or target.halos or target.offsets or grid.size > MAX_POSITIONS:
+    is_plain = not any((source.halos, source.offsets, target.halos, target.offsets))
+    if not is_plain or grid.size > MAX_POSITIONS:
         through = Sharding.replicated(grid.name, len(shape))
         first = plan(source, through, shape, itemsize, grid, False)
         last = plan_between(through, target, shape, itemsize, grid, target_grid)

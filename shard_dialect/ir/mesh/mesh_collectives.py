@@ -73,12 +73,20 @@ def step_attributes(step: Step, source: Sharding) -> tuple[str, dict[str, ir.Att
     return _WRITE[type(step)](step, source)
 
 
+def is_on_every_grid(step: Step, source: Sharding) -> bool:
+    """Whether a step takes a replicated tensor to another grid, which needs no op."""
+    return isinstance(step, Permute) and bool(step.grid) and source.is_replicated
+
+
 def write_steps(
     steps: Sequence[Step], value: ir.Value, source: Sharding, shardings: Shardings
 ) -> ir.Value:
     """Create the ops of `steps` on `value`, sharded as `source`; returns the last result."""
     now = source
     for step in steps:
+        if is_on_every_grid(step, now):
+            now = step.after(now)
+            continue
         name, attributes = step_attributes(step, now)
         now = step.after(now)
         value = create(name, [shardings.typed(value.type, now)], [value], attributes).results[0]

@@ -65,9 +65,7 @@ class Choices:
     target_of: Mapping[int, Sharding]
     _known: dict[Hashable, Choice] = field(default_factory=dict)
 
-    def choose(
-        self, op: Op, kind: OpKind, grid: Grid, loops: Assignment | None = None
-    ) -> Choice:
+    def choose(self, op: Op, kind: OpKind, grid: Grid, loops: Assignment | None = None) -> Choice:
         """The cheapest choice for `op` on `grid`, or the one that the annotated `loops` give.
 
         Raises `ShardError` if no choice leads to the target shardings of the results.

@@ -5,9 +5,9 @@ argument, a result or an annotation op of the function has an uneven sharding, i
 shardings are kept too. In all other functions each split is reduced to the axes, or sub-axes, that
 divide the dimension, and nothing is padded.
 
-If sub-axes or several grids are in use, the shardings are moved to as few refined grids as possible
-(`model.common_grid`), for the whole module. So no later pass has to handle sub-axes, and reshards
-between grids are left only where no grid has the axes of both.
+If sub-axes or several grids are in use, the shardings are moved to as few refined grids as
+possible (`model.grid_refinement`), for the whole module. So no later pass has to handle sub-axes,
+and reshards between grids are left only where no grid has the axes of both.
 """
 
 from __future__ import annotations
@@ -30,11 +30,9 @@ from shard_dialect.model import (
     Grid,
     ManualBoundary,
     Sharding,
-    ShardingError,
     ShardingRule,
 )
-from shard_dialect.model.common_grid import Use, common_refinements
-from shard_dialect.model.grid_refinement import Refinement
+from shard_dialect.model.grid_refinement import Refinement, Use, common_refinements
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.propagate.constraints import default_grid, refuse_unknown_shards
 from shard_dialect.passes.propagate.loop_shardings import bound_loops
@@ -169,7 +167,6 @@ class _Reader:
 
     def _use(self, sharding: Sharding) -> Use:
         return self.shardings.grid(sharding.grid), sharding.axes
-
 
     def _read_boundary(self, key: str) -> tuple[Sharding | None, ...]:
         """The annotated shardings of the boundary, unchanged, because callers rely on them."""

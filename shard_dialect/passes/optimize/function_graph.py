@@ -13,7 +13,12 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import count
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective, step_attributes
+from shard_dialect.ir.mesh.mesh_collectives import (
+    Collective,
+    is_on_every_grid,
+    read_collective,
+    step_attributes,
+)
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Block, Function, Kind, Op
@@ -212,6 +217,9 @@ class FunctionGraph:
         """Create the ops of `steps` on `value`, sharded as `source`; returns the last result."""
         now = source
         for step in steps:
+            if is_on_every_grid(step, now):
+                now = step.after(now)
+                continue
             if (step, now) not in self._attributes:
                 name, attributes = step_attributes(step, now)
                 self._attributes[step, now] = name, tuple(sorted(attributes.items()))

@@ -6,19 +6,19 @@ import pytest
 
 from shard_dialect.model import Grid, Sharding, SubAxis
 from shard_dialect.model.axis import Axes
-from shard_dialect.model.common_grid import common_refinements
-from shard_dialect.model.grid_refinement import Refinement
+from shard_dialect.model.grid_refinement import Refinement, common_refinements
 
 SHAPES = ((6,), (2, 3), (3, 2), (1, 6), (6, 1), (2, 1, 3))
 SIX = [Grid("x".join(map(str, shape)), shape) for shape in SHAPES]
 ORDERS = [Grid(f"o{at}", (2, 2), device_ids=ids) for at, ids in enumerate(permutations(range(4)))]
+TURNED = tuple(a + 2 * b + 6 * c for a, b, c in product(range(2), range(3), range(4)))
 LARGE = [
     Grid("a", (4, 3, 2)),
     Grid("b", (2, 12)),
     Grid("c", (24,)),
     Grid("d", (3, 8)),
-    Grid("e", (2, 3, 4), device_ids=tuple(a + 2 * b + 6 * c for a in range(2) for b in range(3) for c in range(4))),
-]  # fmt: skip
+    Grid("e", (2, 3, 4), device_ids=TURNED),
+]
 
 
 def held(grid: Grid, axes: Axes) -> list[int]:
