@@ -66,10 +66,10 @@ class Grid:
             return
         if min(ids) < 0:
             raise ShardError(f"grid @{self.name} has device id {min(ids)}: ids are not negative")
-        if not self.shape:
-            if len(ids) > 1:
-                raise ShardError(f"grid @{self.name} has {len(ids)} device ids and no axes")
-            return
+        if not self.shape and len(ids) > 1:
+            raise ShardError(f"grid @{self.name} has {len(ids)} device ids and no axes")
+        if self.size == len(ids) == 1 and (not self.shape or ids != (0,)):
+            return  # it may be any of the devices
         if len(ids) != self.size or sorted(ids) != list(range(len(ids))):
             raise ShardError(
                 f"grid @{self.name} of {self.size} devices has device ids {list(ids)}: expected "
