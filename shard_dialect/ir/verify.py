@@ -26,6 +26,7 @@ from shard_dialect.ir.mesh.attributes import (
     RULE,
     SHARDING,
     SHARDINGS,
+    STAGES,
     STANDS_FOR,
     expect,
     i64_array,
@@ -155,6 +156,8 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
     source, target = map(shardings.of_type, types)
     if "cluster" in op.attributes and source is None and target is None:
         _check_plain_permute(op, shardings)
+        return
+    if STAGES in op.attributes and source == target:
         return
     if source is None or target is None:
         raise ShardingError("permutes a tensor that is not sharded")

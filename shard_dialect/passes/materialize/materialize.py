@@ -32,7 +32,7 @@ from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, STAGES, symbol
 from shard_dialect.ir.mesh.manual_computation import TO_GLOBAL, TO_LOCAL, is_manual
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
-from shard_dialect.ir.mesh.notation import write_axes
+from shard_dialect.ir.mesh.notation import read_axes, write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Block, Op
 from shard_dialect.ir.read_function import read_functions
@@ -52,6 +52,7 @@ from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.materialize.choose_op_sharding import Choice, Choices
 from shard_dialect.passes.materialize.manual_boundaries import ManualBoundaries
 from shard_dialect.passes.materialize.resharded_values import FRESH, ReshardedValues, is_fresh
+from shard_dialect.passes.materialize.stage_shardings import without_axes
 from shard_dialect.passes.materialize.target_shardings import (
     Signature,
     TargetShardings,
@@ -107,6 +108,7 @@ class _Materializer:
         self.strict = strict
         self.target_of = targets.of
         self.loops = targets.loops
+        self.stages, self.refinement_of = targets.stages, targets.refinement_of
         self.grid = targets.grid
         self.kinds = OpKinds()
         self.resharded = ReshardedValues(targets.function, shardings, targets.grid)
@@ -119,9 +121,8 @@ class _Materializer:
 
     def run(self) -> None:
         function = self.function
-        for op in function.ops:
-            if STAGES in op.handle.attributes:
-                self._refine_transfer(op.handle)
+        for op in self.stages.transfers:
+            self._refine_transfer(op.handle)
         for flow in flows_between(function.blocks):
             self._prepare(flow)
         for block in in_order(function.blocks):
@@ -133,10 +134,14 @@ class _Materializer:
         self._clean_up()
 
     def _refine_transfer(self, transfer: ir.Operation) -> None:
-        """Make a transfer between stages name the stage axes of the function's refined grid."""
-        if symbol(transfer.attributes["cluster"]) != self.grid.name:
-            transfer.attributes["cluster"] = ir.FlatSymbolRefAttr.get(self.grid.name)
-            transfer.attributes["mesh_axis"] = write_axes(self.grid.stage_axes)
+        """Make a transfer between stages name the refined grid, and its axes."""
+        refinement = self.refinement_of(self.shardings.grid(symbol(transfer.attributes["cluster"])))
+        if refinement is None:
+            return
+        transfer.attributes["cluster"] = ir.FlatSymbolRefAttr.get(refinement.fine.name)
+        if "mesh_axis" in transfer.attributes:
+            axes = refinement.refined_axes(read_axes(transfer.attributes["mesh_axis"]))
+            transfer.attributes["mesh_axis"] = write_axes(axes)
 
     def _rewrite_block(self, block: Block) -> None:
         for number in block.arguments:
@@ -177,6 +182,8 @@ class _Materializer:
         }
         if op.name in by_name:
             return by_name[op.name]
+        if STAGES in op.handle.attributes and "mesh_axis" not in op.handle.attributes:
+            return self._transfer
         if op.name in (*annotation_ops.OPS, BARRIER):
             return self._annotate
         if op.name in FLOWS:
@@ -227,6 +234,27 @@ class _Materializer:
         sharding = self.boundaries.come_out(op)
         if sharding is not None:
             self._define(op, op.results[0], sharding)
+
+    def _transfer(self, op: Op) -> None:
+        """Pass a tensor on in a sharding that the devices of both stages can have."""
+        (value,), (result,) = op.operands, op.results
+        if value not in self.target_of or result not in self.target_of:
+            return
+        grid = self.shardings.grid(symbol(op.handle.attributes["cluster"]))
+        fixed = self.stages.fixed_by_either(op, grid)
+        wanted = (self.target_of[result], self.target_of[value], *self.resharded.shardings(value))
+        candidates = dict.fromkeys(
+            without_axes(each.with_partial(()).bare, fixed) for each in wanted if not each.offsets
+        )
+        through = min(
+            [*candidates, Sharding.replicated(grid.name, self.target_of[value].rank)],
+            key=lambda each: (
+                self.resharded.price(value, each)
+                + self.resharded.plan(result, each, self.target_of[result]).bytes_moved
+            ),
+        )
+        op.handle.operands[0] = self.resharded.get(value, through, op)
+        self._define(op, result, through)
 
     def _annotate(self, op: Op) -> None:
         target = self.target_of[op.results[0]]

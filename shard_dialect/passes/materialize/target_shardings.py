@@ -34,6 +34,7 @@ from shard_dialect.model import (
 )
 from shard_dialect.model.grid_refinement import Refinement, Use, common_refinements
 from shard_dialect.model.sharding import Shape
+from shard_dialect.passes.materialize.stage_shardings import StageShardings
 from shard_dialect.passes.propagate.constraints import default_grid, refuse_unknown_shards
 from shard_dialect.passes.propagate.loop_shardings import bound_loops
 
@@ -60,7 +61,8 @@ class TargetShardings:
     signature: Signature
     loops: Callable[[Op, ShardingRule], Assignment | None]
     refinement_of: Callable[[Grid], Refinement | None]
-    """The refinement of the grid of a manual computation; `None` if it was not refined."""
+    """The refinement of a manual computation's or a transfer's grid; `None` if not refined."""
+    stages: StageShardings
 
 
 def read_target_shardings(
@@ -114,6 +116,8 @@ class _Reader:
         for op in function.ops:
             with located(op.handle):
                 self._read(op)
+        self.stages = StageShardings(function, shardings)
+        self.of = self.stages.allowed(self.of)
         self._check_grids()
 
     def uses(self) -> list[Use]:
@@ -124,6 +128,7 @@ class _Reader:
             *(self._use(each.annotation.sharding) for each in self.boundaries),
             *(_every_axis(each.grid) for each in self.boundaries),
             *self.loop_uses.values(),
+            *(_every_axis(self.shardings.grid(name)) for name in self.stages.grids()),
             (self.grid, ()),
         ]
 
@@ -163,6 +168,7 @@ class _Reader:
             signature,
             loops,
             lambda grid: refinements[_every_axis(grid)],
+            self.stages,
         )
 
     def _use(self, sharding: Sharding) -> Use:
