@@ -189,7 +189,10 @@ class _StagesToGrid:
         for annotation in _annotations_in(self.function, self.shardings):
             stage = stages.get(annotation.grid)
             for axis in (*annotation.sharding.axes, *annotation.replicated):
-                used.append(axis if stage is None else whole_axis(axis, stage, self.grid))
+                if stage is None:
+                    used.append(axis)
+                elif self.shardings.grid(stage.name).axes_size((axis,)) > 1:
+                    used.append(whole_axis(axis, stage, self.grid))
         return used
 
     def _declare(self) -> None:
