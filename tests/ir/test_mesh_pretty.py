@@ -10,8 +10,8 @@ import pytest
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.mesh.pretty_printing import pretty
-from shard_dialect.ir.mesh.pretty_spelling import OPS
+from shard_dialect.ir.mesh.mesh_spelling import OPS
+from shard_dialect.ir.mesh.print_mesh import pretty
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.conftest import ROOT

@@ -9,7 +9,7 @@
     shard.neighbors_linear_indices ... : index
                                           adds the second result's type: `: index, index`
     shard.grid "private" @g(shape = 2)    as in later versions: becomes an attribute in older ones
-    mesh.cluster @g(rank = 1)             the RFC's ops: become generic (`ir.mesh.pretty_spelling`)
+    mesh.cluster @g(rank = 1)             the RFC's ops: become generic (`ir.mesh.mesh_spelling`)
     mhlo.maximum %0, %1, #mhlo.dot<...>   the RFC's examples: StableHLO has taken over MHLO's ops
 
 Text that upstream's verifier must not see is refused here, too (`ir.shard.check_text`).
@@ -75,7 +75,7 @@ def edits(text: str, location_at: Callable[[int], str]) -> list[Edit]:
     changes.sort(key=lambda edit: edit.start)
     pretty = list(_PRETTY.finditer(code))
     if pretty:  # imported late, as few files have any
-        from shard_dialect.ir.mesh.pretty_spelling import pretty_edits
+        from shard_dialect.ir.mesh.mesh_spelling import pretty_edits
 
         every = [*changes, *pretty_edits(text, code, pretty, changes, location_at)]
         return sorted(every, key=lambda edit: edit.start)

@@ -1,4 +1,4 @@
-"""Writes printed MLIR in the RFC's spelling, which `pretty_spelling` reads.
+"""Writes printed MLIR in the RFC's spelling, which `mesh_spelling` reads.
 
     "mesh.cluster"() {dim_sizes = [2, 4], rank = 2 : i64, sym_name = "m"} : () -> ()
       becomes  mesh.cluster @m(rank = 2, dim_sizes = [2, 4])
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from shard_dialect.ir.mesh.pretty_spelling import OPS, QUERIES, SYMBOLS, WITHOUT_RESULTS
+from shard_dialect.ir.mesh.mesh_spelling import OPS, QUERIES, SYMBOLS, WITHOUT_RESULTS
 from shard_dialect.ir.reading.blank_comments import code_of
 from shard_dialect.ir.reading.edits import Edit, edited
 from shard_dialect.ir.reading.spelling import ClustersOfFunctions

@@ -9,7 +9,7 @@
       becomes  %2 = "mesh.idx"() {axis = 0 : index} : () -> index
 
 An op whose result has its operand's type may name it once. No edit removes or adds a line.
-`pretty_printing` writes this spelling.
+`print_mesh` writes this spelling.
 """
 
 from __future__ import annotations
