@@ -87,14 +87,13 @@ irdl.dialect @mesh {
     %index = irdl.base "!builtin.index"
     irdl.results(result: %index)
   }
-  // Every device of a group gets all the group's shards of a dimension.
+  // Every device of a group gets all the group's shards of a dimension. [tensor_axis]
   irdl.operation @all_gather {
     %from = irdl.any
     %to = irdl.any
     %axes = irdl.base "#builtin.array"
-    %dims = irdl.base "#builtin.array"
     irdl.operands(source: %from)
-    irdl.attributes {"mesh_axis" = %axes, "tensor_axis" = %dims}
+    irdl.attributes {"mesh_axis" = %axes}
     irdl.results(result: %to)
   }
   // Reduces a partial tensor: every device of a group gets the reduction of all its shards.
@@ -129,13 +128,11 @@ irdl.dialect @mesh {
     irdl.attributes {"mesh_axis" = %axes, "split_axis" = %split, "concat_axis" = %concat}
     irdl.results(result: %to)
   }
-  // Each device keeps its shard, without communication.
+  // Each device keeps its shard along the axes in `sharding`, without communication. [sharding]
   irdl.operation @local_split {
     %from = irdl.any
     %to = irdl.any
-    %sharding = irdl.base "#builtin.array"
     irdl.operands(source: %from)
-    irdl.attributes {"sharding" = %sharding}
     irdl.results(result: %to)
   }
   // Each device gets, or drops, elements next to its shard: the halo in the result's type.

@@ -2,7 +2,7 @@
 
 Types of the distributed form have a sharding, and each op changes it:
 
-    %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
+    %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]]}
            : (tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4x8xf32>
 
 Source: RFC "Sharding Framework Design for Device Mesh". IRDL ops print in the generic form, and an

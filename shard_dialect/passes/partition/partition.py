@@ -1,6 +1,6 @@
 """Translate the distributed form to the local form, the program that devices run on their shards.
 
-    %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
+    %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]]}
            : (tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4x8xf32>
 
 becomes, on a grid of two
@@ -47,7 +47,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.grids import sub_clusters_of, write_grid
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.manual_computation import computations_around, grid_of
-from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
+from shard_dialect.ir.mesh.mesh_collectives import Collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function
@@ -75,7 +75,7 @@ from shard_dialect.passes.partition.global_boundary import (
     unshard_results,
 )
 from shard_dialect.passes.partition.op_shards import ShardsOfOps
-from shard_dialect.passes.partition.partition_collectives import partition_collective
+from shard_dialect.passes.partition.partition_collectives import exact_steps, partition_collective
 from shard_dialect.passes.partition.stage_branches import branch_by_stage
 from shard_dialect.passes.stages.stages_to_grid import has_stages
 from shard_dialect.rules import PartitionedOp, record_of
@@ -142,7 +142,7 @@ def _partition(function: Function, checks: TypeChecks, shardings: Shardings) -> 
     for op in function.ops:
         with located(op.handle):
             rule = checks.rule_of(op, function.values)
-            collectives.append(read_collective(op.handle) if is_reshard(op.handle) else None)
+            collectives.append(exact_steps(op.handle, shardings) if is_reshard(op.handle) else None)
             partitioned_ops.append(shards.partitioned_op(op.handle, rule) if rule else None)
             grids.append(_device_grid(op.handle, shardings))
     with located(handle):
