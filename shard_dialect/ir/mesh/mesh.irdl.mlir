@@ -77,12 +77,12 @@ irdl.dialect @mesh {
     irdl.attributes {"sharding" = %sharding, "manual_axes" = %axes}
     irdl.results(result: %to)
   }
-  // The index of this device along axes of a cluster, the last fastest. [cluster, mesh_axis]
+  // The index of this device along an axis of a cluster, or along several, the last fastest. [axis, mesh_axis, cluster]
   irdl.operation @idx {
     %index = irdl.base "!builtin.index"
     irdl.results(result: %index)
   }
-  // The number of devices along axes of a cluster. [cluster, mesh_axis]
+  // The number of devices along an axis of a cluster, or along several. [axis, mesh_axis, cluster]
   irdl.operation @size {
     %index = irdl.base "!builtin.index"
     irdl.results(result: %index)

@@ -20,7 +20,8 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.masking import as_index
 from shard_dialect.ir.mesh.annotation_ops import grid_named_by
-from shard_dialect.ir.mesh.attributes import STAGES, ints
+from shard_dialect.ir.mesh.attributes import STAGES
+from shard_dialect.ir.mesh.grid_queries import queried_axes
 from shard_dialect.ir.mesh.manual_computation import manual_axes_at
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import LOCAL_COLLECTIVES, read_local, write_local
@@ -83,7 +84,7 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
         among = named or range(grid.rank)
         axes: Axes = tuple(axis for axis in among if grid.axes_size((axis,)) > 1)
     elif op.name == "mesh.idx":
-        axes = _index_axes(op, grid)
+        axes = queried_axes(op, grid)
     elif is_local(op):
         step = read_local(op.name, {key: op.attributes[key] for key in op.attributes})
         if step is None:
@@ -106,7 +107,7 @@ def write_device_collective(op: ir.Operation, grid: Grid, shardings: Shardings) 
     with ir.InsertionPoint(op), op.location:
         if op.name == "mesh.idx":
             grid = shardings.grid(grid_named_by(op, "cluster"))
-            results = [_index(_index_axes(op, grid), grid)]
+            results = [_index(queried_axes(op, grid), grid)]
         elif op.name == "stablehlo.partition_id":
             results = [_rank(op.results[0].type, grid)]
         else:
@@ -185,11 +186,6 @@ def _scalar(value: ir.Value) -> ir.Value:
 
 def _stablehlo(name: str, type_: ir.Type, *operands: ir.Value) -> ir.Value:
     return build.create(f"stablehlo.{name}", [type_], operands).results[0]
-
-
-def _index_axes(op: ir.Operation, grid: Grid) -> Axes:
-    axes = ints(op.attributes["mesh_axis"]) if "mesh_axis" in op.attributes else ()
-    return tuple(axes or range(grid.rank))
 
 
 # Reading

@@ -48,7 +48,7 @@ from shard_dialect.ir.grids import sub_clusters_of, write_grid
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.manual_computation import computations_around, grid_of
 from shard_dialect.ir.mesh.mesh_collectives import Collective
-from shard_dialect.ir.mesh.mesh_dialect import is_reshard
+from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function
 from shard_dialect.ir.walk import body, operations
@@ -142,7 +142,8 @@ def _partition(function: Function, checks: TypeChecks, shardings: Shardings) -> 
     for op in function.ops:
         with located(op.handle):
             rule = checks.rule_of(op, function.values)
-            collectives.append(exact_steps(op.handle, shardings) if is_reshard(op.handle) else None)
+            is_collective = is_reshard(op.handle) or permutes_shards(op.handle)
+            collectives.append(exact_steps(op.handle, shardings) if is_collective else None)
             partitioned_ops.append(shards.partitioned_op(op.handle, rule) if rule else None)
             grids.append(_device_grid(op.handle, shardings))
     with located(handle):
@@ -173,6 +174,11 @@ def _device_grid(op: ir.Operation, shardings: Shardings) -> Grid | None:
     """The grid of an op about single devices in a manual computation; `None` for others."""
     around = next(computations_around(op), None) if is_between_devices(op) else None
     if around is None:
+        if is_between_devices(op) and not op.name.startswith("stablehlo."):
+            raise ShardingError(
+                f"'{op.name}' op is of the local form: here tensors are global, and what it gives "
+                "differs between devices"
+            )
         return None
     grid = grid_of(around, shardings)
     check_between_devices(op, grid)
