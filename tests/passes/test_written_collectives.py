@@ -5,9 +5,13 @@ Gathers and scatters take axes wherever they stand among those that split a dime
 
 import random
 from collections.abc import Callable
+from math import prod
 
 import pytest
 
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.testing import check_program
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -113,6 +117,53 @@ func.func @main(%a: {a}, %b: {b}) -> {returned} attributes {{mesh_cluster = @m}}
   return {"%2" if left else "%1"} : {returned}
 }}
 """
+
+
+def random_permutations(seed: int) -> str:
+    """Shards change places along some axes, some of which may split no dimension."""
+    draw = random.Random(seed)
+    grid = draw.choice(GRIDS)
+    shape = [24, 48]
+    split: Lists = [[], []]
+    for axis in draw.sample(range(len(grid)), len(grid)):
+        draw.choice([*split, *split, []]).append(axis)
+    lines, value, type_ = [], "%x", type_of(shape, split)
+    for number in range(draw.randint(1, 3)):
+        axes = draw.sample(range(len(grid)), draw.randint(1, len(grid)))
+        count = prod(grid[axis] for axis in axes)
+        attributes = f"mesh_axis = {axes}, permutation = {draw.sample(range(count), count)}"
+        op = f"mesh.collective_permute {value} {{{attributes}}} : {type_} -> {type_}"
+        value = f"%{number}"
+        lines.append(f"  {value} = {op}")
+    body = "\n".join(lines)
+    return f"""mesh.cluster @m(rank = {len(grid)}, dim_sizes = {grid})
+func.func @main(%x: {type_}) -> {type_} attributes {{mesh_cluster = @m}} {{
+{body}
+  return {value} : {type_}
+}}
+"""
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_permutations_are_those_of_slices(seed: int) -> None:
+    text = random_permutations(seed)
+    try:
+        verdict = check_program.run_and_check(text, PIPELINES[seed % 2]).verdict
+    except ShardError as error:
+        assert "get different ones" in error.message, text  # noqa: PT017
+        return
+    assert verdict.passed, f"{text}\n{verdict.failure}"
+
+
+def test_most_permutations_have_a_value() -> None:
+    refused = 0
+    for seed in range(40):
+        with make_context():
+            try:
+                Source.of(random_permutations(seed)).parse()
+            except ShardError:
+                refused += 1
+    assert refused < 20
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)

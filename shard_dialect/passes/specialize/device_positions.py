@@ -82,10 +82,9 @@ def _sharding_op(op: ir.Operation) -> ir.Operation:
 
 def _drop_shardings(module: ir.Operation) -> None:
     """Erase the sharding ops that nothing uses any more."""
-    ops = [op for op in walk(module) if op.name in _SHARDINGS]
     for name in _SHARDINGS:
-        for op in ops:
-            if op.name == name and not any(True for _ in op.results[0].uses):
+        for op in [op for op in walk(module) if op.name == name]:
+            if not any(True for _ in op.results[0].uses):
                 op.erase()
 
 
