@@ -19,12 +19,14 @@ from math import prod
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.masking import as_index
-from shard_dialect.ir.mesh.annotation_ops import grid_named_by
+from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.mesh.annotation_ops import cluster_name, grid_named_by
 from shard_dialect.ir.mesh.attributes import STAGES
 from shard_dialect.ir.mesh.grid_queries import queried_axes
 from shard_dialect.ir.mesh.manual_computation import manual_axes_at
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import LOCAL_COLLECTIVES, read_local, write_local
+from shard_dialect.ir.walk import walk
 from shard_dialect.model import (
     AllGather,
     AllReduce,
@@ -100,8 +102,29 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
         )
 
 
-def write_device_collective(op: ir.Operation, grid: Grid, shardings: Shardings) -> None:
-    """Replace an op of a partitioned manual computation by ops of the local form."""
+def write_stablehlo_collectives(function: ir.Operation, shardings: Shardings) -> None:
+    """Replace StableHLO's collectives in a function of the local form by those of this form."""
+    names = sorted(shardings.grids)
+    for op in walk(function):
+        if op.name not in (*_READ, *_UNKNOWN, "stablehlo.partition_id"):
+            continue
+        with located(op):
+            if "mesh_cluster" not in function.attributes and len(names) != 1:
+                raise ShardingError(
+                    f"'{op.name}' op is on devices of no grid: give the function "
+                    "{mesh_cluster = @grid}"
+                )
+            named = "mesh_cluster" in function.attributes
+            grid = shardings.grid(cluster_name(function) if named else names[0])
+            if op.name in _UNKNOWN:
+                raise ShardingError(f"'{op.name}' op is not supported: no collective does the same")
+            write_device_collective(op, grid, shardings, range(grid.rank))
+
+
+def write_device_collective(
+    op: ir.Operation, grid: Grid, shardings: Shardings, manual: Sequence[int]
+) -> None:
+    """Replace an op on shards along the axes `manual` by ops of the local form."""
     if is_local(op) or op.name in _OF_LOCAL_FORM:
         return
     with ir.InsertionPoint(op), op.location:
@@ -111,7 +134,7 @@ def write_device_collective(op: ir.Operation, grid: Grid, shardings: Shardings) 
         elif op.name == "stablehlo.partition_id":
             results = [_rank(op.results[0].type, grid)]
         else:
-            collective = _read(op, grid, manual_axes_at(op))
+            collective = _read(op, grid, manual)
             pairs = zip(op.operands, op.results, strict=True)
             results = [_written(collective, value, result.type, grid) for value, result in pairs]
     for result, value in zip(op.results, results, strict=True):

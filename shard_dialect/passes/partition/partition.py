@@ -46,7 +46,7 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.grids import sub_clusters_of, write_grid
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
-from shard_dialect.ir.mesh.manual_computation import computations_around, grid_of
+from shard_dialect.ir.mesh.manual_computation import computations_around, grid_of, manual_axes_at
 from shard_dialect.ir.mesh.mesh_collectives import Collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
@@ -62,6 +62,7 @@ from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
     is_between_devices,
     write_device_collective,
+    write_stablehlo_collectives,
 )
 from shard_dialect.passes.materialize.type_consistency import (
     TypeChecks,
@@ -106,6 +107,8 @@ class Partition(Pass):
         checks = TypeChecks(shardings)
         for handle in functions_of(module):
             form = form_of(handle)
+            if form == "local":
+                write_stablehlo_collectives(handle, shardings)
             if form in ("local", "lowered"):
                 continue
             if form != "distributed":
@@ -162,7 +165,7 @@ def _partition(function: Function, checks: TypeChecks, shardings: Shardings) -> 
             _partition_arguments(op, shardings)
             _partition_results(op, shardings)
             if grid is not None:
-                write_device_collective(op, grid, shardings)
+                write_device_collective(op, grid, shardings, manual_axes_at(op))
             elif partitioned is not None:
                 _adapt(partitioned)
     inline_bodies(handle)
