@@ -137,7 +137,8 @@ class ReshardedValues:
         if target in self._visible(value):
             return 0
         if value in self._fresh:
-            return self.plan(value, target.bare, target).bytes_moved
+            is_new = self._may_be_repeated(value, target)
+            return 0 if is_new else self.plan(value, target.bare, target).bytes_moved
         if target.partial and self.can_be_partial(value, target):
             return 0
         return self._best(value, target)[1].bytes_moved
@@ -149,13 +150,13 @@ class ReshardedValues:
         """
         resharded = self._visible(value)
         if target not in resharded:
-            if value in self._fresh and target.halos:  # a repeated op would not fill halos
+            is_new = value in self._fresh and self._may_be_repeated(value, target)
+            if value in self._fresh and not is_new:
                 resharded[target.bare] = self.get(value, target.bare, before)
             user, level = self._insertion_point(value, before)
             may_be_partial = bool(target.partial) and self.can_be_partial(value, target)
             with ir.InsertionPoint(user.handle), user.location:
-                is_fresh = value in self._fresh and not target.halos
-                if is_fresh and (not target.partial or may_be_partial):
+                if is_new and (not target.partial or may_be_partial):
                     resharded_value = self._recreate(self._fresh[value], target)
                 elif may_be_partial:
                     resharded_value = self._splat_constant(value, target)
@@ -165,6 +166,10 @@ class ReshardedValues:
             self._levels[level].resharded.setdefault(value, {})[target] = resharded_value
             return resharded_value
         return resharded[target]
+
+    def _may_be_repeated(self, value: int, target: Sharding) -> bool:
+        """Whether the op of a fresh value may make it in `target`: a fill would not fill halos."""
+        return not target.halos or self._fresh[value].name == "tensor.empty"
 
     def _insertion_point(self, value: int, before: Op) -> tuple[Op, int]:
         """The op in front of which to reshard `value` for `before`, and the number of its level.

@@ -26,7 +26,7 @@ from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
 from shard_dialect.model.axis import Axis
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape
-from shard_dialect.passes.propagate.constraints import default_grid, refuse_unknown_shards
+from shard_dialect.passes.propagate.constraints import default_grid
 from shard_dialect.passes.propagate.loop_shardings import bound_loops
 
 
@@ -153,7 +153,7 @@ class _Reader:
 
     def _checked(self, sharding: Sharding, shape: Shape) -> Sharding:
         """The annotated sharding without redundant offsets; notes whether it is uneven."""
-        refuse_unknown_shards(sharding)
+        sharding.check_sizes_known()
         grid = self.shardings.grid(sharding.grid)
         sharding = sharding.without_needless_offsets(shape, grid)
         self.has_uneven_annotation |= sharding.uneven_dim(shape, grid) is not None
@@ -175,7 +175,7 @@ class _Reader:
         shape = self.function.values[value].shape
         if shape is None:
             return
-        refuse_unknown_shards(sharding)
+        sharding.check_sizes_known()
         grid = self.shardings.grid(sharding.grid)
         sharding = sharding.without_needless_offsets(shape, grid)
         self.of[value] = (
