@@ -16,7 +16,7 @@ from shard_dialect.model.collectives import (
     Step,
     UpdateHalo,
 )
-from shard_dialect.model.extents import EQUAL, Extents
+from shard_dialect.model.factor_projection import EQUAL, Extents
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.manual_boundary import ManualBoundary
 from shard_dialect.model.rule import Assignment, ShardingRule, Window

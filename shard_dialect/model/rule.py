@@ -20,8 +20,10 @@ from typing import Literal
 
 from shard_dialect.errors import ShardError
 from shard_dialect.model.axis import Axes, axes_text
-from shard_dialect.model.extents import EQUAL, Dims, Extents
 from shard_dialect.model.factor_projection import (
+    EQUAL,
+    Dims,
+    Extents,
     FactorSplit,
     axes_of,
     project,

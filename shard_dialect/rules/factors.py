@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from shard_dialect.model import Reduction, ShardingRule, Window, Windows
-from shard_dialect.model.extents import Dims
+from shard_dialect.model.factor_projection import Dims
 from shard_dialect.model.rule import Role
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.rule_query import Query

@@ -32,7 +32,7 @@ from shard_dialect.model import (
     ShardingRule,
 )
 from shard_dialect.model.axis import Axes
-from shard_dialect.model.extents import Dims
+from shard_dialect.model.factor_projection import Dims
 from shard_dialect.model.sharding import Sizes
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 from shard_dialect.rules.op_kinds import OpKind
