@@ -22,7 +22,7 @@ from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.model import Grid, ReshardError, Sharding
+from shard_dialect.model import AllSlice, Grid, ReshardError, Sharding
 from shard_dialect.model.sharding import Shape
 from shard_dialect.planner import Plan, plan
 
@@ -132,7 +132,9 @@ class ReshardedValues:
     def price(self, value: int, target: Sharding) -> int:
         """The bytes that each device sends to have `value` in `target`: 0 if it is available.
 
-        Raises `ReshardError` if no plan leads there.
+        A halo that is sliced off a whole tensor, which is free, counts as if it was exchanged. Else
+        ops would be split because this costs nothing, and their results gathered later. Raises
+        `ReshardError` if no plan leads there.
         """
         if target in self._visible(value):
             return 0
@@ -141,7 +143,16 @@ class ReshardedValues:
             return 0 if is_new else self.plan(value, target.bare, target).bytes_moved
         if target.partial and self.can_be_partial(value, target):
             return 0
-        return self._best(value, target)[1].bytes_moved
+        _, best = self._best(value, target)
+        return best.bytes_moved + (self._bytes_of_halos(value, best, target) if target.halos else 0)
+
+    def _bytes_of_halos(self, value: int, best: Plan, target: Sharding) -> int:
+        """The bytes that exchanging the halos of slices in the plan would move."""
+        dims = [step.dim for step in best.steps if isinstance(step, AllSlice) and any(step.halo)]
+        without = target
+        for dim in dims:
+            without = without.with_halo(dim, (0, 0), target.fill)
+        return self.plan(value, without, target).bytes_moved
 
     def get(self, value: int, target: Sharding, before: Op) -> ir.Value:
         """`value` in `target`, resharded in front of `before` if it is not available.

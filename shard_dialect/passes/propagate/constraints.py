@@ -126,7 +126,8 @@ def _is_valid(each: AnnotatedValue, function: Function, number: int) -> bool:
 def _check(each: AnnotatedValue, function: Function, number: int) -> None:
     """Raise for an annotation that propagation cannot start from."""
     sharding = each.annotation.sharding
-    if function.values[number].shape is None:
+    shape = function.values[number].shape
+    if shape is None:
         raise error_at(
             each.location,
             f"sharding {sharding} is on a tensor of unknown size: give sizes, with --specialize",
@@ -138,6 +139,7 @@ def _check(each: AnnotatedValue, function: Function, number: int) -> None:
         )
     try:
         sharding.check_sizes_known()
+        sharding.check_offsets(shape)
     except ShardingError as error:
         raise error_at(each.location, error.message) from None
 

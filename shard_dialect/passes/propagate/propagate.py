@@ -157,6 +157,11 @@ def _is_complete(function: Function, constraints: Constraints) -> bool:
     """
     if any(op.name == GROUP or annotation_ops.has_loops(op.handle) for op in function.ops):
         return False
+    for op in function.ops:  # an annotation op may tell the sharding of an operand without one
+        if SHARDINGS not in op.handle.attributes and any(
+            function.values[value].shape is not None for value in op.results
+        ):
+            return False
     results = function.handle.attributes["function_type"].value.results
     tensors = [n for n, value in enumerate(function.values) if value.shape is not None]
     known = [constraints.known.get(number) for number in tensors]
