@@ -65,8 +65,8 @@ class Sharding:
     `halos` has, for each dimension, how many elements before and after its shard a device holds.
     `offsets` has, for each dimension, where each shard begins, and where the last one ends. Both
     have () for a dimension without, as with a halo of no elements, and are () where no dimension
-    has any. A halo beyond the end of the tensor holds the identity of the reduction `fill`: zeros
-    for "sum".
+    has any. No dimension has both. A halo beyond the end of the tensor holds the identity of the
+    reduction `fill`: zeros for "sum".
 
     Raises `ShardingError` if an axis is negative or used twice, or halos or offsets are invalid.
     """
@@ -110,26 +110,35 @@ class Sharding:
         object.__setattr__(self, "_hash", hash((self.split_axes, self.partial)))
 
     def _check_shards(self) -> None:
-        """Raise `ShardingError` unless halos or offsets are valid sizes of split dimensions."""
-        if self.halos and self.offsets:
-            raise ShardingError(f"both halos and offsets in sharding {self}: expected one of them")
-        sizes_by_dim = self.halos or self.offsets
-        if len(sizes_by_dim) != self.rank:
+        """Raise `ShardingError` unless halos and offsets are valid sizes of split dimensions."""
+        if any(map(all, zip(self.halos, self.offsets, strict=False))):
             raise ShardingError(
-                f"sizes for {len(sizes_by_dim)} dimensions in sharding {self}: expected {self.rank}"
+                f"both a halo and offsets of a dimension in sharding {self}: expected one of them"
             )
-        for axes, sizes in zip(self.split_axes, sizes_by_dim, strict=True):
-            known = [size for size in sizes if size is not None]
-            if sizes and not axes:
-                raise ShardingError(f"sizes of a dimension that is not split in sharding {self}")
-            if min(known, default=0) < 0:
-                raise ShardingError(f"size {min(known)} is negative in sharding {self}")
-            if sizes and self.halos and len(sizes) != 2:
+        for sizes_by_dim in filter(None, (self.halos, self.offsets)):
+            if len(sizes_by_dim) != self.rank:
+                raise ShardingError(
+                    f"sizes for {len(sizes_by_dim)} dimensions in sharding {self}: expected "
+                    f"{self.rank}"
+                )
+            for axes, sizes in zip(self.split_axes, sizes_by_dim, strict=True):
+                self._check_sizes(axes, sizes)
+        for sizes in filter(None, self.halos):
+            if len(sizes) != 2:
                 raise ShardingError(f"halo {_sizes_text(sizes)} in {self}: expected two sizes")
-            if sizes and self.offsets and (known != sorted(known) or sizes[0] not in (0, None)):
+        for sizes in filter(None, self.offsets):
+            known = [size for size in sizes if size is not None]
+            if known != sorted(known) or sizes[0] not in (0, None):
                 raise ShardingError(
                     f"offsets {_sizes_text(sizes)} in {self}: expected to grow from 0"
                 )
+
+    def _check_sizes(self, axes: Axes, sizes: Sizes) -> None:
+        if sizes and not axes:
+            raise ShardingError(f"sizes of a dimension that is not split in sharding {self}")
+        least = min((size for size in sizes if size is not None), default=0)
+        if least < 0:
+            raise ShardingError(f"size {least} is negative in sharding {self}")
 
     @classmethod
     def replicated(cls, grid: str, rank: int) -> Sharding:

@@ -79,7 +79,7 @@ def _give(engine: Engine, value: int, dim: int, offsets: Sizes) -> bool:
     if current is None or (annotated is not None and annotated.sharding.split_axes[dim]):
         return False
     sharding = current.sharding
-    if sharding.halos or (sharding.offsets and sharding.offsets[dim]):
+    if any(sharding.halo(dim)) or (sharding.offsets and sharding.offsets[dim]):
         return False
     sharding = sharding.with_dim(dim, sharding.split_axes[dim], offsets)
     opened = tuple(each for each in current.open if each != dim)
