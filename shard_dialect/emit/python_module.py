@@ -119,6 +119,13 @@ def _written(
     root: ir.Operation, target: Target, shardings: Shardings, entry: ir.Operation
 ) -> Writer:
     """Write all functions, the entry last."""
+    for grid in shardings.grids.values():
+        if grid.device_ids and grid.shape:
+            raise error_at(
+                entry.location,
+                f"grid {grid} has its devices in an order of its own, which emitted Python does "
+                "not follow: run the program with shard-run",
+            )
     w = Writer(target, shardings.grids, Names(shared_functions.names(target) | {"main"}))
     for name in w.grids:
         w.grid_names[name] = w.names.new(f"grid_{name}").upper() if len(w.grids) > 1 else "GRID"

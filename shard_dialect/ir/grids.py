@@ -25,7 +25,8 @@ from shard_dialect.model import Grid, ShardingError, SubCluster
 
 OPS = ("shard.grid", "mesh.cluster", "mesh.sub_cluster", "sdy.mesh")
 AXIS_NAMES = "mesh.axis_names"
-"""Attribute of a `shard.grid`, which has none of its own for names."""
+DEVICE_IDS = "mesh.device_ids"
+"""Attributes of a `shard.grid`, which has none of its own for these."""
 _MAX_RANK = 64
 
 
@@ -62,7 +63,9 @@ def read_grid(op: ir.Operation) -> Grid | None:
     with located(op):
         if op.name == "shard.grid":
             sizes = [None if size == DYNAMIC else size for size in op.attributes["shape"]]
-            return Grid(op.attributes["sym_name"].value, tuple(sizes), _names(op, AXIS_NAMES))
+            devices = tuple(ints(op.attributes[DEVICE_IDS])) if DEVICE_IDS in op.attributes else ()
+            name = op.attributes["sym_name"].value
+            return Grid(name, tuple(sizes), _names(op, AXIS_NAMES), devices)
         if op.name == "mesh.cluster":
             return _read_cluster(op)
         if op.name == "mesh.sub_cluster":
@@ -136,6 +139,8 @@ def write_grid(grid: Grid) -> ir.Operation:
     }
     if grid.axis_names:
         attributes[AXIS_NAMES] = names_attribute(grid)
+    if grid.device_ids:
+        attributes[DEVICE_IDS] = i64_array(grid.device_ids)
     return create("shard.grid", [], [], attributes)
 
 

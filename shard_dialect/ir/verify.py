@@ -6,7 +6,7 @@ types (`mesh_checks`) run wherever MLIR verifies.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -26,6 +26,7 @@ from shard_dialect.ir.mesh.attributes import (
     RULE,
     SHARDING,
     SHARDINGS,
+    STAGES,
     STANDS_FOR,
     expect,
     i64_array,
@@ -44,6 +45,7 @@ from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard.check_shard_ops import check as check_upstream
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
+from shard_dialect.planner import permutes_across
 from shard_dialect.planner.permutation import permutes_into
 
 _LOCAL = ("local", "lowered")
@@ -155,18 +157,13 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
     if "cluster" in op.attributes and source is None and target is None:
         _check_plain_permute(op, shardings)
         return
+    if STAGES in op.attributes and source == target:
+        return
     if source is None or target is None:
         raise ShardingError("permutes a tensor that is not sharded")
     grids = [shardings.grid(sharding.grid) for sharding in (source, target)]
     if "mesh_axis" in op.attributes:
-        axes = _axes_of(op.attributes["mesh_axis"], grids[0])
-        members = len(op.attributes["permutation"])
-        if grids[0].is_static and grids[0].axes_size(axes) != members:
-            raise ShardingError(
-                f"has {members} places for groups of {grids[0].axes_size(axes)} devices"
-            )
-        if source != target and not permutes_into(_permutation(op), axes, source, target, grids[0]):
-            raise ShardingError(f"does not permute the shards of {source} to those of {target}")
+        _check_permutation(op, (source, target), grids)
         return
     if source.grid == target.grid:
         raise ShardingError(f"moves nothing: both are on @{source.grid}, and no axis is named")
@@ -177,6 +174,29 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
         shards = [s.local_shape(shape, g) for s, g in zip((source, target), grids, strict=True)]
         if shards[0] != shards[1]:
             raise ShardingError(f"sends shards of {list(shards[0])} to be {list(shards[1])}")
+
+
+def _check_permutation(
+    op: ir.Operation, shardings: tuple[Sharding, Sharding], grids: Sequence[Grid]
+) -> None:
+    """Raise unless the permutation leads from one sharding to the other."""
+    source, target = shardings
+    axes, permutation = _axes_of(op.attributes["mesh_axis"], grids[0]), _permutation(op)
+    if grids[0].is_static and grids[0].axes_size(axes) != len(permutation):
+        raise ShardingError(
+            f"has {len(permutation)} places for groups of {grids[0].axes_size(axes)} devices"
+        )
+    if source.grid == target.grid:
+        if source != target and not permutes_into(permutation, axes, source, target, grids[0]):
+            raise ShardingError(f"does not permute the shards of {source} to those of {target}")
+        return
+    if axes != tuple(range(grids[0].rank)):
+        raise ShardingError(f"goes from {grids[0]} to {grids[1]}: expected all axes in order")
+    if not permutes_across(permutation, source, target, grids[0], grids[1]):
+        raise ShardingError(
+            f"does not permute the shards of {source} on {grids[0]} to those of {target} on "
+            f"{grids[1]}"
+        )
 
 
 def _check_plain_permute(op: ir.Operation, shardings: Shardings) -> None:

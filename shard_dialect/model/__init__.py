@@ -21,7 +21,7 @@ from shard_dialect.model.grid import Grid
 from shard_dialect.model.manual_boundary import ManualBoundary
 from shard_dialect.model.rule import Assignment, ShardingRule, Window
 from shard_dialect.model.sharding import REDUCTIONS, Reduction, Sharding, ShardingError
-from shard_dialect.model.sub_cluster import SubCluster, stage_axis
+from shard_dialect.model.sub_cluster import SubCluster
 from shard_dialect.model.window import Windows
 
 __all__ = [
@@ -54,5 +54,4 @@ __all__ = [
     "UpdateHalo",
     "Window",
     "Windows",
-    "stage_axis",
 ]

@@ -176,7 +176,8 @@ class Permute:
     """Devices of a group exchange shards: that of member i goes to member `permutation[i]`.
 
     Afterwards the tensor's sharding is `split_axes` and `partial`, and shards are as large as
-    before. Both are empty in the local form, where no sharding is known.
+    before. Both are empty in the local form, where no sharding is known. If `grid` is not empty,
+    the sharding is on that grid of the same devices; `axes` are those of the grid before.
     """
 
     axes: Axes
@@ -184,20 +185,23 @@ class Permute:
     split_axes: tuple[Axes, ...] = ()
     partial: Axes = ()
     reduction: Reduction = "sum"
+    grid: str = ""
     kind: ClassVar[str] = "collective_permute"
 
     def after(self, sharding: Sharding) -> Sharding:
-        """The sharding in `split_axes`, `partial` and `reduction`."""
+        """The sharding in `split_axes`, `partial` and `reduction`, on `grid`."""
         return replace(
             sharding,
+            grid=self.grid or sharding.grid,
             split_axes=self.split_axes,
             partial=self.partial,
             reduction=self.reduction,
         )
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
-        """The operand, once."""
-        return prod(operand) * itemsize if n > 1 else 0
+        """The operand, once; nothing where each device keeps its shard."""
+        is_move = any(member != to for member, to in enumerate(self.permutation))
+        return prod(operand) * itemsize if n > 1 and is_move else 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
         """The same shape."""
@@ -205,7 +209,8 @@ class Permute:
 
     def __str__(self) -> str:
         to = Sharding("", self.split_axes, self.partial, self.reduction)
-        return f"collective_permute axes {axes_text(self.axes)} to {to}"
+        grid = f" on @{self.grid}" if self.grid else ""
+        return f"collective_permute axes {axes_text(self.axes)} to {to}{grid}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """A grid of devices: `shard.grid @g(shape = 2x4)`, the RFC's `mesh.cluster`, Shardy's `sdy.mesh`.
 
-Ranks number the devices in row-major order, the last axis fastest:
+The rank of a device is its number. Without `device_ids`, ranks are in row-major order, the last
+axis fastest:
 
-    shape 2x3      axis 1 ->
-                   0 1 2
-          axis 0 | 3 4 5
-                 v
+    shape 2x3      axis 1 ->      shape 2x3, device_ids 5 4 3 2 1 0      axis 1 ->
+                   0 1 2                                                 5 4 3
+          axis 0 | 3 4 5                                        axis 0 | 2 1 0
+                 v                                                     v
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from shard_dialect.model.axis import Axes, Axis, SubAxis, full_axis
 class Grid:
     """A named grid; `shape[i]` is the size of grid axis i, or `None` where it is not known.
 
-    `axis_names` has a name for each axis, or is empty. `device_ids` lists the devices by rank, and
-    is empty where that is 0, 1, 2, ...; a grid without axes has one device (Shardy's maximal mesh)
-    or none (its empty mesh). Along `stage_axes` devices may run different programs: no tensor is
-    moved along such an axis if its sharding along that axis does not change.
+    `axis_names` has a name for each axis, or is empty. `device_ids` lists the ranks of the devices
+    by their position in the grid, and is empty where that is 0, 1, 2, ...; a grid without axes has
+    one device (Shardy's maximal mesh) or none (its empty mesh). Along `stage_axes` devices may run
+    different programs: no tensor is moved along such an axis if its sharding along that axis does
+    not change.
 
     >>> Grid("g", (2, 3)).size
     6
@@ -64,10 +66,10 @@ class Grid:
             return
         if min(ids) < 0:
             raise ShardError(f"grid @{self.name} has device id {min(ids)}: ids are not negative")
-        if not self.shape:
-            if len(ids) > 1:
-                raise ShardError(f"grid @{self.name} has {len(ids)} device ids and no axes")
-            return
+        if not self.shape and len(ids) > 1:
+            raise ShardError(f"grid @{self.name} has {len(ids)} device ids and no axes")
+        if self.size == len(ids) == 1 and (not self.shape or ids != (0,)):
+            return  # it may be any of the devices
         if len(ids) != self.size or sorted(ids) != list(range(len(ids))):
             raise ShardError(
                 f"grid @{self.name} of {self.size} devices has device ids {list(ids)}: expected "
@@ -115,14 +117,14 @@ class Grid:
         """
         for axis in reversed(range(self.rank)) if None in self.shape else ():
             self._known(axis)
-        return _coordinates(self.shape, rank)
+        return _coordinates(self.shape, _positions(self.device_ids).get(rank, rank))
 
     def rank_at(self, coordinates: Sequence[int]) -> int:
         """The rank of the device at these positions, one for each axis."""
-        rank = 0
+        position = 0
         for axis, coordinate in enumerate(coordinates):
-            rank = rank * self._known(axis) + coordinate
-        return rank
+            position = position * self._known(axis) + coordinate
+        return self.device_ids[position] if self.device_ids else position
 
     def index_along(self, rank: int, axes: Sequence[Axis]) -> int:
         """The index of device `rank` in its group along `axes`, the last listed axis fastest.
@@ -148,16 +150,10 @@ class Grid:
         ((0, 2, 1, 3),)
         >>> Grid("g", (8,)).groups((SubAxis(0, pre=2, size=2),))
         ((0, 2), (1, 3), (4, 6), (5, 7))
+        >>> Grid("g", (2, 2), device_ids=(3, 2, 1, 0)).groups((0,))
+        ((3, 1), (2, 0))
         """
         return _groups(self, tuple(axes))
-
-    def first_group(self, axes: Sequence[Axis]) -> tuple[int, ...]:
-        """The group of device 0. Adding the first member of another group gives that group.
-
-        >>> Grid("g", (2, 3)).first_group((0,))
-        (0, 3)
-        """
-        return _first_group(self, tuple(axes))
 
     def group_of(self, rank: int, axes: Sequence[Axis]) -> tuple[int, ...]:
         """The group along `axes` that device `rank` belongs to.
@@ -166,16 +162,6 @@ class Grid:
         (1, 4)
         """
         return _group_of(self, rank, tuple(axes))
-
-    def _strides(self, rank: int, axes: Sequence[Axis]) -> tuple[list[int], list[int]]:
-        """A device's index along each of `axes`, and the rank difference of neighbours along it."""
-        at = self.coordinates(rank)
-        indices, strides = [], []
-        for axis in axes:
-            stride, size = self._digit(axis)
-            indices.append(at[full_axis(axis)] // stride % size)
-            strides.append(stride * self.axes_size(range(full_axis(axis) + 1, self.rank)))
-        return indices, strides
 
     def _digit(self, axis: Axis) -> tuple[int, int]:
         """The stride and the size of a (sub-)axis within the coordinates of its grid axis."""
@@ -210,28 +196,46 @@ def _coordinates(shape: tuple[int | None, ...], rank: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1024)
+def _positions(device_ids: tuple[int, ...]) -> dict[int, int]:
+    return {device: position for position, device in enumerate(device_ids)}
+
+
+@lru_cache(maxsize=1024)
 def _first_group(grid: Grid, axes: Axes) -> tuple[int, ...]:
+    """The positions of the group of the first device.
+
+    Adding the position of the first member of another group gives that group.
+    """
     members = [0]
-    _, strides = grid._strides(0, axes)
-    for stride, size in zip(strides, grid.sizes_along(axes), strict=True):
+    for axis in axes:
+        stride, size = grid._digit(axis)
+        stride *= grid.axes_size(range(full_axis(axis) + 1, grid.rank))
         members = [first + index * stride for first in members for index in range(size)]
     return tuple(members)
 
 
 @lru_cache(maxsize=4096)
 def _group_of(grid: Grid, rank: int, axes: Axes) -> tuple[int, ...]:
-    indices, strides = grid._strides(rank, axes)
-    first = rank - sum(index * stride for index, stride in zip(indices, strides, strict=True))
-    return tuple(first + member for member in grid.first_group(axes))
+    members = _first_group(grid, axes)
+    position = _positions(grid.device_ids).get(rank, rank)
+    first = position - members[grid.index_along(rank, axes)]
+    return _devices([first + member for member in members], grid)
 
 
 @lru_cache(maxsize=1024)
 def _groups(grid: Grid, axes: Axes) -> tuple[tuple[int, ...], ...]:
-    members = grid.first_group(axes)
+    members = _first_group(grid, axes)
     seen: set[int] = set()
     groups = []
-    for rank in range(grid.size):
-        if rank not in seen:  # the first of its group
-            groups.append(tuple(rank + member for member in members))
-            seen.update(groups[-1])
+    for position in range(grid.size):
+        if position not in seen:  # the first of its group
+            group = [position + member for member in members]
+            groups.append(_devices(group, grid))
+            seen.update(group)
     return tuple(groups)
+
+
+def _devices(positions: Sequence[int], grid: Grid) -> tuple[int, ...]:
+    """The ranks of the devices at these positions."""
+    ids = grid.device_ids
+    return tuple([ids[position] for position in positions]) if ids else tuple(positions)

@@ -1,18 +1,20 @@
-"""Sub-clusters of a grid, and stages: sub-clusters of equal size without common devices.
+"""Sub-clusters of a grid: boxes of its devices, on which a part of a program runs.
 
-    @g(2x4), stages along axis 0      0 1 2 3   @first
-                                      4 5 6 7   @second
+    @g(4)      0 1 | 2 3      @a = the first two, @b = the last two
+    @g(2x2)    0 1 | 2 3      the same devices on a refined grid: @a has index 0 of axis 0, @b has 1
 
-A stage is the devices with one index along one axis of the grid. A tensor of a stage is sharded
-over the grid's other axes, which keep their numbers.
+A sub-cluster has one index along some axes of a refined grid, its **fixed axes**, and all indices
+along the others. A tensor of a sub-cluster is sharded over the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from shard_dialect.model.axis import Axis, SubAxis
 from shard_dialect.model.grid import Grid
+from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import ShardingError
 
 
@@ -35,46 +37,76 @@ class SubCluster:
         at = zip(grid.coordinates(rank), self.offsets, self.sizes, strict=True)
         return all(begin <= position < begin + size for position, begin, size in at)
 
-    def overlaps(self, other: SubCluster) -> bool:
-        """Whether two sub-clusters of one grid have a device in common.
+    def fixed_axes(self, grid: Grid, fine: Grid) -> dict[int, int]:
+        """The axes of `fine`, a refinement of `grid`, along which it has one index, with the index.
 
-        >>> SubCluster("a", "g", (0, 0), (1, 4)).overlaps(SubCluster("b", "g", (0, 3), (2, 1)))
-        True
+        Raises `ShardingError` if it is no box of `fine` with all or one index along each axis.
+
+        >>> SubCluster("a", "g", (2,), (2,)).fixed_axes(Grid("g", (4,)), Grid("h", (2, 2)))
+        {0: 1}
         """
-        ranges = zip(self.offsets, self.sizes, strict=True)
-        other_ranges = zip(other.offsets, other.sizes, strict=True)
-        return all(
-            a < b + count and b < a + size
-            for (a, size), (b, count) in zip(ranges, other_ranges, strict=True)
-        )
+        at = [fine.coordinates(rank) for rank in range(grid.size) if self.holds(rank, grid)]
+        fixed = {}
+        for axis, size in enumerate(fine.sizes_along(range(fine.rank))):
+            indices = {coordinates[axis] for coordinates in at}
+            if len(indices) == 1 < size:
+                fixed[axis] = indices.pop()
+            elif len(indices) != size:
+                raise ShardingError(
+                    f"{self} of {grid} has {len(indices)} of {size} devices along axis {axis} of "
+                    f"{fine}: expected one or all"
+                )
+        return fixed
+
+    def refinement(self, of_grid: Refinement) -> Refinement:
+        """The refinement of the sub-cluster's own grid, given that of the grid it is a part of."""
+        axes: list[tuple[tuple[int, int, int], ...]] = []
+        for axis, size in enumerate(self.sizes):
+            outer = of_grid.grid.axes_size((axis,)) // size
+            factors = of_grid.axes[axis] if size > 1 else ()
+            inner = [(pre // outer, count, new) for pre, count, new in factors if pre >= outer]
+            axes.append(tuple(inner))
+        grid = Grid(self.name, self.sizes)
+        return Refinement(grid, of_grid.fine, tuple(axes))
 
     def __str__(self) -> str:
         return f"@{self.name}({'x'.join(map(str, self.sizes))})"
 
 
-def stage_axis(stages: Sequence[SubCluster], grid: Grid) -> int:
-    """The grid axis along which the sub-clusters are stages.
+def refine_for(parts: Sequence[SubCluster], grid: Grid, used: Iterable[Axis]) -> Refinement:
+    """The refinement of `grid` on which each part has fixed axes; it has the axes `used`, too.
 
-    Raises `ShardingError` if they overlap, differ in size, or are not stages along one axis.
+    Raises `ShardingError` for a part that does not begin at a multiple of its size, or whose size
+    does not divide that of the grid, and for parts that need axes which cross each other.
 
-    >>> first, second = (SubCluster(f"s{at}", "g", (at, 0), (1, 4)) for at in (0, 1))
-    >>> stage_axis([first, second], Grid("g", (2, 4)))
-    0
+    >>> halves = [SubCluster("a", "g", (0,), (2,)), SubCluster("b", "g", (2,), (2,))]
+    >>> print(refine_for(halves, Grid("g", (4,)), ()).fine)
+    @g_2x2(2x2)
     """
-    for at, stage in enumerate(stages):
-        for other in stages[:at]:
-            if stage.overlaps(other):
+    sub_axes = list(used)
+    for part in parts:
+        for axis, (offset, size) in enumerate(zip(part.offsets, part.sizes, strict=True)):
+            whole = grid.axes_size((axis,))
+            if whole % size or offset % size:
                 raise ShardingError(
-                    f"stages {other} and {stage} have devices in common: expected none"
+                    f"{part} of {grid} has {size} of {whole} devices along axis {axis}, from "
+                    f"{offset} on: expected a size that divides {whole}, and an offset that it "
+                    "divides"
                 )
-            if stage.sizes != other.sizes:
-                raise ShardingError(
-                    f"stages {other} and {stage} are of different sizes: expected equal ones"
-                )
-    for stage in stages:
-        smaller = [axis for axis in range(grid.rank) if stage.sizes[axis] != grid.shape[axis]]
-        if len(smaller) != 1 or stage.sizes[smaller[0]] != 1:
-            raise ShardingError(
-                f"stage {stage} of {grid} is not the devices with one index along one axis"
-            )
-    return next(axis for axis in range(grid.rank) if stages[0].sizes[axis] != grid.shape[axis])
+            if 1 < size < whole:
+                sub_axes.append(SubAxis(axis, 1, whole // size))
+    refinement = Refinement.of(grid, sub_axes)
+    if refinement is not None:
+        return refinement
+    axes = tuple(((1, size, axis),) for axis, size in enumerate(grid.sizes_along(range(grid.rank))))
+    return Refinement(grid, grid, axes)
+
+
+def whole_axis(axis: Axis, part: SubCluster, grid: Grid) -> SubAxis:
+    """The sub-axis of `grid` that a (sub-)axis of the part's own grid is."""
+    number, pre, size = (
+        (axis.axis, axis.pre, axis.size)
+        if isinstance(axis, SubAxis)
+        else (axis, 1, part.sizes[axis])
+    )
+    return SubAxis(number, grid.axes_size((number,)) // part.sizes[number] * pre, size)

@@ -9,7 +9,13 @@ halos           steps between shardings that differ in their halos
 device_groups   from lists of devices to grid axes
 """
 
-from shard_dialect.planner.across_grids import CrossGridPlan, Transfer, plan_across_grids
+from shard_dialect.planner.across_grids import (
+    CrossGridPlan,
+    Transfer,
+    permutes_across,
+    plan_across_grids,
+    plan_between,
+)
 from shard_dialect.planner.device_groups import Moves, axes_of_groups, moves_of_pairs
 from shard_dialect.planner.halos import halo_steps
 from shard_dialect.planner.reshard_plan import Plan, bytes_moved, plan
@@ -23,6 +29,8 @@ __all__ = [
     "bytes_moved",
     "halo_steps",
     "moves_of_pairs",
+    "permutes_across",
     "plan",
     "plan_across_grids",
+    "plan_between",
 ]

@@ -19,13 +19,14 @@ from math import gcd, prod
 from typing import Literal
 
 from shard_dialect.model.axis import SubAxis, full_axis
-from shard_dialect.model.collectives import Mask, ReshardError, Step
+from shard_dialect.model.collectives import Mask, Permute, ReshardError, Step
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape, Sharding
 from shard_dialect.planner.greedy import greedy
 from shard_dialect.planner.layout import Layout, Problem
-from shard_dialect.planner.reshard_plan import EXACT, Plan, bytes_moved, step_on_grid
+from shard_dialect.planner.permutation import MAX_POSITIONS
+from shard_dialect.planner.reshard_plan import EXACT, Plan, bytes_moved, plan, step_on_grid
 from shard_dialect.planner.search import (
     Path,
     SearchTooLong,
@@ -39,7 +40,7 @@ Kind = Literal["same", "collective_permute", "send_recv"]
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The device of rank i on one grid sends its shard to rank `destinations[i]` of another grid.
+    """Device i of one grid sends its shard to device `destinations[i]` of another grid.
 
     There the sharding is `target`. Its shards are as large as before.
     """
@@ -85,12 +86,14 @@ def plan_across_grids(
     target_grid: Grid,
     same_devices: bool = True,
     limit: int = EXACT,
+    sub_axes: bool = True,
 ) -> CrossGridPlan:
     """The cheapest steps from `source` on `grid` to `target` on `target_grid`, with one transfer.
 
     With `same_devices`, device i of one grid is device i of the other; else no device is in both.
     `shape` is the global shape, `itemsize` is in bytes. A search visits at most `limit` layouts.
-    Raises `ReshardError` for grids of different sizes, and for halos and offsets.
+    Without `sub_axes` the steps use no finer axes than the shardings do. Raises `ReshardError` for
+    grids of different sizes, and for halos and offsets.
     """
     if grid.size != target_grid.size:
         raise ReshardError(
@@ -104,12 +107,68 @@ def plan_across_grids(
                 "resharded yet"
             )
     coarse = (_on_full_axes(source, grid), _on_full_axes(target, target_grid))
-    finest = (_finest(*coarse[0]), _finest(*coarse[1]))
+    finest = (_finest(*coarse[0]), _finest(*coarse[1])) if sub_axes else coarse
     for number, ends in enumerate((finest, coarse)):
         plan = _CrossGridSearch(*ends, shape, itemsize, same_devices).search(limit)
         if plan is not None:
             return replace(plan, exact=number == 0)
     return _CrossGridSearch(*coarse, shape, itemsize, same_devices).through_unsharded()
+
+
+@lru_cache(maxsize=65536)
+def plan_between(
+    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, target_grid: Grid
+) -> Plan:
+    """The cheapest steps from `source` on `grid` to `target` on `target_grid`, of the same devices.
+
+    The steps use no sub-axes; a `Permute` leads from one grid to the other. `shape` is the global
+    shape, `itemsize` is in bytes. Raises `ReshardError` where no plan is known.
+    """
+    if source.is_replicated:
+        return plan(replace(source, grid=target.grid), target, shape, itemsize, target_grid, False)
+    if grid == target_grid or target.is_replicated:
+        return plan(source, replace(target, grid=source.grid), shape, itemsize, grid, False)
+    is_plain = not any((source.halos, source.offsets, target.halos, target.offsets))
+    if not is_plain or grid.size > MAX_POSITIONS:
+        through = Sharding.replicated(grid.name, len(shape))
+        first = plan(source, through, shape, itemsize, grid, False)
+        last = plan_between(through, target, shape, itemsize, grid, target_grid)
+        return Plan(first.steps + last.steps, first.bytes_moved + last.bytes_moved, grid, False)
+    across = plan_across_grids(source, target, shape, itemsize, grid, target_grid, sub_axes=False)
+    transfer = across.transfer
+    to = transfer.target
+    positions = {device: position for position, device in enumerate(_devices(grid))}
+    permutation = tuple(positions[transfer.destinations[device]] for device in _devices(grid))
+    every = tuple(range(grid.rank))
+    permute = Permute(every, permutation, to.split_axes, to.partial, to.reduction, to.grid)
+    steps = (*across.before.steps, permute, *across.after.steps)
+    return Plan(steps, across.bytes_moved, grid, across.exact)
+
+
+def permutes_across(
+    permutation: Sequence[int], source: Sharding, target: Sharding, grid: Grid, target_grid: Grid
+) -> bool:
+    """Whether the permutation of all devices of `grid` leads from `source` to `target`."""
+    if source.reduction != target.reduction or grid.size != target_grid.size:
+        return False
+    (source, grid), (target, target_grid) = (
+        _on_full_axes(source, grid),
+        _on_full_axes(target, target_grid),
+    )
+    devices = _devices(grid)
+    held, needed = _shards(_layout(source), grid), _shards(_layout(target), target_grid)
+    addends: dict[int, int] = {}
+    for position, to in enumerate(permutation):
+        *shard, addend = held[devices[position]]
+        *shard_there, addend_there = needed[devices[to]]
+        if shard != shard_there or addends.setdefault(addend, addend_there) != addend_there:
+            return False
+    return len(set(addends.values())) == len(addends)
+
+
+def _devices(grid: Grid) -> Sequence[int]:
+    """The ranks of the devices by their position in the grid."""
+    return grid.device_ids or range(grid.size)
 
 
 _End = tuple[Sharding, Grid]
@@ -233,14 +292,12 @@ class _CrossGridSearch:
         for rank, shard in enumerate(_shards(_layout(target), self.target_grid)):
             receivers[shard].append(rank)
         shards = _shards(_layout(source), self.grid)
-        rank_of = {_device(rank, self.target_grid): rank for rank in range(self.grid.size)}
         destinations = [-1] * self.grid.size
         if self.same_devices:
             for rank, shard in enumerate(shards):
-                own = rank_of[_device(rank, self.grid)]
-                if own in receivers[shard]:
-                    destinations[rank] = own
-                    receivers[shard].remove(own)
+                if rank in receivers[shard]:
+                    destinations[rank] = rank
+                    receivers[shard].remove(rank)
         for rank, shard in enumerate(shards):
             if destinations[rank] < 0:
                 destinations[rank] = receivers[shard].pop(0)
@@ -256,15 +313,10 @@ def _sharding(layout: Layout, grid: Grid) -> Sharding:
     return Sharding(grid.name, layout[0], layout[1])
 
 
-def _device(rank: int, grid: Grid) -> int:
-    return grid.device_ids[rank] if grid.device_ids else rank
-
-
 def _shards(layout: Layout, grid: Grid) -> list[tuple[int, ...]]:
-    """The shard and the addend that each rank holds, addends numbered by their first device."""
+    """The shard and the addend that each device holds, addends numbered by their first device."""
     first: dict[int, int] = {}
-    order = sorted(range(grid.size), key=lambda rank: _device(rank, grid))
-    for rank in order:
+    for rank in range(grid.size):
         first.setdefault(grid.index_along(rank, layout[1]), len(first))
     return [
         (
@@ -276,8 +328,6 @@ def _shards(layout: Layout, grid: Grid) -> list[tuple[int, ...]]:
 
 
 def _held(layout: Layout, grid: Grid) -> object:
-    """The number of shards in each dimension, and the shard of each device, by device id."""
-    shards = _shards(layout, grid)
-    order = sorted(range(grid.size), key=lambda rank: _device(rank, grid))
+    """The number of shards in each dimension, and the shard of each device."""
     counts = tuple(grid.axes_size(axes) for axes in (*layout[0], layout[1]))
-    return counts, tuple(shards[rank] for rank in order)
+    return counts, tuple(_shards(layout, grid))

@@ -46,10 +46,18 @@ class ShardedSample:
 
 def cluster(grid: Grid) -> str:
     """The grid's declaration in the RFC's vocabulary."""
+    devices = f", device_ids = {list(grid.device_ids)}" if grid.device_ids else ""
     return (
         f'"mesh.cluster"() {{sym_name = "{grid.name}", rank = {grid.rank} : i64, '
-        f"dim_sizes = {list(grid.shape)}}} : () -> ()\n"
+        f"dim_sizes = {list(grid.shape)}{devices}}} : () -> ()\n"
     )
+
+
+def declaration(grid: Grid) -> str:
+    """The grid's declaration in upstream's vocabulary, which has no order of the devices."""
+    if grid.device_ids:
+        return cluster(grid)
+    return f"shard.grid @{grid.name}(shape = {'x'.join(map(str, grid.shape))})\n"
 
 
 def encoding(sharding: Sharding | None) -> str:

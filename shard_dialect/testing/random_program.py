@@ -13,9 +13,9 @@ from math import prod
 from random import Random
 
 from shard_dialect.model import Grid, Sharding
-from shard_dialect.testing.placement import encoding
+from shard_dialect.testing.placement import declaration, encoding
 from shard_dialect.testing.random_draws import EVEN, UNEVEN, Draws, chance
-from shard_dialect.testing.random_shardings import any_grid, any_sharding
+from shard_dialect.testing.random_shardings import any_grids, any_sharding
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.sample_table import JUMPS, MOVES, SAMPLES, can_be_narrow, runnable
 
@@ -30,7 +30,7 @@ Isolated = Callable[[Callable[[Random], None]], None]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A module with `@main`, which can run on the devices of one grid."""
+    """A module with `@main`, which can run on the devices of its grids."""
 
     text: str
     ops: tuple[str, ...]
@@ -58,7 +58,7 @@ class _Signature:
 @dataclass
 class _Module:
     rng: Random
-    grid: Grid
+    grids: Sequence[Grid]
     is_even: bool
     names: Sequence[str]
     """The names of the ops to draw from, all with the same probability."""
@@ -96,10 +96,12 @@ class _Module:
         self.isolated(with_own)
 
     def sharding(self, tensor: Tensor, sub_axes: bool) -> Sharding:
+        """A sharding on the first grid in most cases, or on another."""
+        grid = self.grids[0] if chance(self.rng, 0.6) else self.rng.choice(self.grids)
         return any_sharding(
             self.rng,
             tensor.shape,
-            self.grid,
+            grid,
             even=self.is_even,
             sub_axes=sub_axes,
             extents=self.has_extents,
@@ -111,7 +113,7 @@ def any_program(
 ) -> Program:
     """A program of samples of these ops, or of all that can be run; the same for one seed."""
     names = sorted(ops) if ops is not None else runnable()
-    module = _Module(rng, any_grid(rng), not chance(rng, 0.4), names, isolated)
+    module = _Module(rng, any_grids(rng), not chance(rng, 0.4), names, isolated)
     if chance(rng, 0.35):
         module.precisions = ("f32", *rng.choice(_MIXED))
     module.has_extents = chance(rng, 0.4)
@@ -119,8 +121,7 @@ def any_program(
     if chance(rng, 0.25):
         functions.append(_Function(module).written("f", "private ", most=3))
     functions.append(_Function(module).written("main", "", most=8))
-    shape = "x".join(map(str, module.grid.shape))
-    text = f"shard.grid @g(shape = {shape})\n" + "\n".join(functions)
+    text = "".join(map(declaration, module.grids)) + "\n".join(functions)
     return Program(text, tuple(module.ops))
 
 
@@ -260,15 +261,16 @@ class _Function:
         if kind < 2:
             as_result = "true" if kind == 0 else "false"
             self.lines.append(
-                f'{name} = "mesh.annotate"({value.name}) {{sharding = #mesh.shard<@g, {sharding}>, '
-                f"required = true, as_result = {as_result}}} : ({value.type}) -> {value.type}"
+                f'{name} = "mesh.annotate"({value.name}) {{sharding = '
+                f"#mesh.shard<@{sharding.grid}, {sharding}>, required = true, "
+                f"as_result = {as_result}}} : ({value.type}) -> {value.type}"
             )
         else:
             for_users = " annotate_for_users" if chance(self.rng, 0.5) else ""
             axes = [list(each) for each in sharding.split_axes]
+            on_grid = f"@{sharding.grid} split_axes = {axes}"
             self.lines += [
-                f"%l{number} = shard.sharding @g split_axes = {axes}{self.extents(sharding)} "
-                ": !shard.sharding",
+                f"%l{number} = shard.sharding {on_grid}{self.extents(sharding)} : !shard.sharding",
                 f"{name} = shard.shard {value.name} to %l{number}{for_users} : {value.type}",
             ]
         self.annotated |= {value.name, name}

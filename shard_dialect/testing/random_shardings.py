@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from random import Random
 
 from shard_dialect.model import Axis, Grid, Sharding, SubAxis
@@ -10,12 +11,22 @@ from shard_dialect.model.axis import follows
 from shard_dialect.model.sharding import Shape
 from shard_dialect.testing.random_draws import chance
 
-GRIDS = ((2,), (3,), (4,), (2, 2), (2, 3), (1, 2), (2, 2, 2))
+GRIDS = ((2,), (3,), (4,), (2, 2), (2, 3), (3, 2), (1, 2), (2, 2, 2))
 
 
 def any_grid(rng: Random, shapes: Sequence[Shape] = GRIDS) -> Grid:
     """A grid `@g` of one of these shapes."""
     return Grid("g", rng.choice(shapes))
+
+
+def any_grids(rng: Random, shapes: Sequence[Shape] = GRIDS) -> list[Grid]:
+    """A grid `@g`, and sometimes a grid `@h` of its devices in another shape or order."""
+    first = any_grid(rng, shapes)
+    if not chance(rng, 0.3):
+        return [first]
+    shape = rng.choice([each for each in shapes if prod(each) == first.size])
+    devices = rng.sample(range(first.size), first.size) if chance(rng, 0.4) else ()
+    return [first, Grid("h", shape, device_ids=tuple(devices))]
 
 
 def any_sharding(

@@ -228,12 +228,11 @@ def _passages(
 
 def held(sharding: Sharding, shape: Shape, grid: Grid) -> object:
     """What of each dimension each device holds, and which devices have an addend in common."""
-    device = dict(enumerate(grid.device_ids)) or {rank: rank for rank in range(grid.size)}
     parts = [
         intervals(size, axes, grid) for size, axes in zip(shape, sharding.split_axes, strict=True)
     ]
-    shards = {device[rank]: tuple(part[rank] for part in parts) for rank in range(grid.size)}
+    shards = {rank: tuple(part[rank] for part in parts) for rank in range(grid.size)}
     addends: dict[int, set[int]] = {}
     for rank in range(grid.size):
-        addends.setdefault(grid.index_along(rank, sharding.partial), set()).add(device[rank])
+        addends.setdefault(grid.index_along(rank, sharding.partial), set()).add(rank)
     return shards, set(map(frozenset, addends.values()))

@@ -179,7 +179,7 @@ def test_a_size_below_one_is_refused_with_the_size_and_the_axis(size: int) -> No
 
 def test_a_grid_without_axes_is_one_device() -> None:
     assert Grid("mesh", ()).size == 1
-    assert Grid("mesh", (), device_ids=(3,)).groups(()) == ((0,),)
+    assert Grid("mesh", (), device_ids=(3,)).groups(()) == ((3,),)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass, field
 
-GRIDS = ((2,), (3,), (2, 2), (3, 2), (2, 4), (2, 2, 2))
+GRIDS = ((2,), (3,), (4,), (2, 2), (3, 2), (2, 4), (2, 2, 2), (8,))
 SIZE = 24
 """Divided by all devices of a stage."""
 TYPE = f"tensor<{SIZE}x{SIZE}xf32>"
@@ -14,8 +14,8 @@ class Staged:
     """A function under construction: the values that each stage has."""
 
     draw: random.Random
-    grid: tuple[int, ...]
-    axis: int
+    parts: list[tuple[list[int], list[int]]]
+    """The offsets and sizes of each stage; the last one is the whole grid."""
     values: list[list[str]]
     lines: list[str] = field(default_factory=list)
     count: int = 0
@@ -31,17 +31,19 @@ class Staged:
 
     def sharding(self, stage: int, lists: str = "") -> str:
         """A split of rows and columns among the devices of a stage, or none."""
-        axes = [axis for axis in range(len(self.grid)) if axis != self.axis]
+        axes = [axis for axis, size in enumerate(self.parts[stage][1]) if size > 1]
         rows = [axis for axis in axes if self.draw.random() < 0.4]
         columns = [axis for axis in axes if axis not in rows and self.draw.random() < 0.6]
-        return f"#mesh.shard<@s{stage}, [{rows}, {columns}{lists}]>"
+        return f"#mesh.shard<@{self.name(stage)}, [{rows}, {columns}{lists}]>"
+
+    def name(self, stage: int) -> str:
+        return "g" if stage == len(self.parts) - 1 else f"s{stage}"
 
     def step(self) -> None:
         having = [stage for stage, values in enumerate(self.values) if values]
         stage = self.draw.choice(having)
-        self.draw.choice((_binary, _binary, _product, _repeated, _annotated, _passed, _passed))(
-            self, stage
-        )
+        steps = (_binary, _binary, _product, _repeated, _annotated, _passed, _passed, _to_and_fro)
+        self.draw.choice(steps)(self, stage)
 
 
 def _binary(program: Staged, stage: int) -> None:
@@ -84,24 +86,60 @@ def _passed(program: Staged, stage: int) -> None:
     others = [other for other in range(len(program.values)) if other != stage]
     target = program.draw.choice(others)
     if program.draw.random() < 0.5:
-        text = f'"mesh.collective_permute"({value}) {{cluster = @s{target}}}'
+        text = f'"mesh.collective_permute"({value}) {{cluster = @{program.name(target)}}}'
     else:
         sharding = program.sharding(target)
         text = f'"mesh.annotate"({value}) {{as_result = false, sharding = {sharding}}}'
     program.said.add(program.emit(target, f"{text} : ({TYPE}) -> {TYPE}"))
 
 
+def _to_and_fro(program: Staged, stage: int) -> None:
+    """A loop that passes what it carries to another stage and back."""
+    value, count = program.draw.choice(program.values[stage]), program.count
+    other = program.draw.choice([each for each in range(len(program.values)) if each != stage])
+    there, back = (f"{{cluster = @{program.name(each)}}} : ({TYPE})" for each in (other, stage))
+    program.emit(
+        stage,
+        f"scf.for %i = %c0 to %c3 step %c1 iter_args(%r = {value}) -> ({TYPE}) {{\n"
+        f'    %t{count} = "mesh.collective_permute"(%r) {there} -> {TYPE}\n'
+        f"    %u{count} = stablehlo.sine %t{count} : {TYPE}\n"
+        f'    %w{count} = "mesh.collective_permute"(%u{count}) {back} -> {TYPE}\n'
+        f"    scf.yield %w{count} : {TYPE}\n  }}",
+    )
+
+
+def _parts(draw: random.Random, grid: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
+    """Two or three parts of a grid: the devices with one index, or boxes of several sizes."""
+    if draw.random() < 0.5:
+        axis = draw.choice([axis for axis, size in enumerate(grid) if size < 4 or len(grid) == 1])
+        indices = draw.sample(range(grid[axis]), draw.randint(2, min(3, grid[axis])))
+        return [
+            (
+                [index if other == axis else 0 for other in range(len(grid))],
+                [1 if other == axis else size for other, size in enumerate(grid)],
+            )
+            for index in indices
+        ]
+    parts = []
+    for _ in range(draw.randint(2, 3)):
+        sizes = [
+            draw.choice([each for each in (1, 2, 4, size) if size % each == 0]) for size in grid
+        ]
+        offsets = [draw.randrange(0, whole, size) for whole, size in zip(grid, sizes, strict=True)]
+        parts.append((offsets, sizes))
+    return parts
+
+
 def staged_program(seed: int) -> str:
-    """A module with a function `main` of up to three stages."""
+    """A module with a function `main` of up to three stages, and ops that all devices run."""
     draw = random.Random(seed)
     grid = draw.choice(GRIDS)
-    axis = draw.choice([axis for axis, size in enumerate(grid) if size < 4])
-    count = grid[axis]
-    stages = draw.sample(range(count), draw.randint(2, min(3, count)))
-    program = Staged(draw, grid, axis, [[] for _ in stages])
+    parts = [*_parts(draw, grid), ([0] * len(grid), list(grid))]
+    with_all = draw.random() < 0.6
+    program = Staged(draw, parts, [[] for _ in (parts if with_all else parts[:-1])])
     arguments = []
     for number in range(draw.randint(1, 4)):
-        stage = draw.randrange(len(stages)) if number else 0
+        stage = draw.randrange(len(program.values)) if number else 0
         program.values[stage].append(f"%a{number}")
         program.said.add(f"%a{number}")
         is_open = ", {open = [0, 1]}" if draw.random() < 0.5 else ""
@@ -111,16 +149,14 @@ def staged_program(seed: int) -> str:
         program.step()
     made = [value for values in program.values for value in values[-1:]]
     returned = draw.sample(made, draw.randint(1, len(made)))
-    offsets = ([at if other == axis else 0 for other in range(len(grid))] for at in stages)
-    sizes = [1 if other == axis else size for other, size in enumerate(grid)]
     return "\n".join(
         [
             f'"mesh.cluster"() {{sym_name = "g", rank = {len(grid)} : i64, '
             f"dim_sizes = {list(grid)}}} : () -> ()",
             *(
                 f'"mesh.sub_cluster"() {{sym_name = "s{number}", cluster = @g, '
-                f"offsets = {offset}, sizes = {sizes}}} : () -> ()"
-                for number, offset in enumerate(offsets)
+                f"offsets = {offsets}, sizes = {sizes}}} : () -> ()"
+                for number, (offsets, sizes) in enumerate(parts[:-1])
             ),
             f"func.func @main({', '.join(arguments)}) -> ({', '.join([TYPE] * len(returned))}) {{",
             f"  %half = stablehlo.constant dense<0.5> : {TYPE}",

@@ -1,5 +1,6 @@
 """Programs that leave sizes open, run with several: against numpy, and as one of known sizes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -176,12 +177,15 @@ func.func @main() -> (tensor<7xindex>) attributes {mesh.form = "local"} {
 """
 
 
-def test_where_a_device_is() -> None:
+@pytest.mark.parametrize("devices", [range(12), [7, 2, 9, 4, 11, 0, 5, 10, 3, 8, 1, 6]])
+def test_where_a_device_is(devices: Sequence[int]) -> None:
+    ids = f" {{mesh.device_ids = {list(devices)}}}"
+    text = POSITIONS.replace("2x3x2)", "2x3x2)" + ids)
     with make_context():
-        executable = compile_sharded(Source.of(POSITIONS))
+        executable = compile_sharded(Source.of(text))
     world = InProcess(12)
     outputs = world.run(executable, [()] * 12)
-    ranks = np.arange(12).reshape(2, 3, 2)
+    ranks = np.array(devices).reshape(2, 3, 2)
     for (x, y, z), rank in np.ndenumerate(ranks):
 
         def rank_at(row: list[int], place: int) -> int:

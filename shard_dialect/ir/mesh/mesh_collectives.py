@@ -63,7 +63,7 @@ def read_collective(op: ir.Operation) -> Collective:
         size = types[0].shape[_dim(op, "tensor_axis", source)]
         return Collective((_read_change_offsets(op, source, target, size),), source, target)
     if op.name == "mesh.collective_permute":
-        return Collective((_read_permute(op, target),), source, target)
+        return Collective((_read_permute(op, source, target),), source, target)
     return Collective(_READ[op.name](op, source), source, target)
 
 
@@ -78,12 +78,20 @@ def step_attributes(step: Step, source: Sharding) -> tuple[str, dict[str, ir.Att
     return _WRITE[type(step)](step, source)
 
 
+def is_on_every_grid(step: Step, source: Sharding) -> bool:
+    """Whether a step takes a replicated tensor to another grid, which needs no op."""
+    return isinstance(step, Permute) and bool(step.grid) and source.is_replicated
+
+
 def write_steps(
     steps: Sequence[Step], value: ir.Value, source: Sharding, shardings: Shardings
 ) -> ir.Value:
     """Create the ops of `steps` on `value`, sharded as `source`; returns the last result."""
     now = source
     for step in steps:
+        if is_on_every_grid(step, now):
+            now = step.after(now)
+            continue
         name, attributes = step_attributes(step, now)
         now = step.after(now)
         value = create(name, [shardings.typed(value.type, now)], [value], attributes).results[0]
@@ -131,11 +139,12 @@ def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _read_permute(op: ir.Operation, target: Sharding) -> Step:
+def _read_permute(op: ir.Operation, source: Sharding, target: Sharding) -> Step:
     if "mesh_axis" not in op.attributes or "permutation" not in op.attributes:
-        raise ShardingError("goes between grids: that cannot be done yet")
+        raise ShardingError("has no mesh_axis and no permutation: expected both in this form")
     members = tuple(ints(op.attributes["permutation"]))
-    return Permute(_axes(op), members, target.split_axes, target.partial, target.reduction)
+    grid = target.grid if target.grid != source.grid else ""
+    return Permute(_axes(op), members, target.split_axes, target.partial, target.reduction, grid)
 
 
 def _read_change_offsets(

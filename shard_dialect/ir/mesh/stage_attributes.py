@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import BOUNDARY, boundary
-from shard_dialect.ir.grids import sub_clusters_of
+from shard_dialect.ir.grids import grids_of, sub_clusters_of
 from shard_dialect.ir.mesh.attributes import STAGE, STAGES, symbol
 from shard_dialect.model import ShardingError
 
@@ -17,8 +17,8 @@ def stages_named(op: ir.Operation) -> tuple[str, str] | None:
     names = list(named) if isinstance(named, ir.ArrayAttr) else []
     if len(names) != 2 or not all(isinstance(name, ir.FlatSymbolRefAttr) for name in names):
         raise ShardingError(f"{STAGES} is {named}: expected the names of two stages")
-    if "cluster" not in op.attributes or "mesh_axis" not in op.attributes:
-        raise ShardingError(f"has {STAGES}, and no cluster or mesh_axis along which they are")
+    if "cluster" not in op.attributes:
+        raise ShardingError(f"has {STAGES}, and no cluster that they are parts of")
     return symbol(names[0]), symbol(names[1])
 
 
@@ -43,8 +43,7 @@ def check_stages(op: ir.Operation, module: ir.Operation) -> None:
 
 
 def check_stage(name: str | None, module: ir.Operation) -> None:
-    """Raise `ShardingError` unless the module declares a sub-cluster with this name."""
-    sub_clusters = sub_clusters_of(module) if name is not None else {}
-    if name is not None and name not in sub_clusters:
-        known = ", ".join(f"@{stage}" for stage in sub_clusters) or "none"
+    """Raise `ShardingError` unless the module declares a grid or a sub-cluster with this name."""
+    if name is not None and name not in grids_of(module):
+        known = ", ".join(f"@{stage}" for stage in sub_clusters_of(module)) or "none"
         raise ShardingError(f"stage @{name} is not declared; the parts of grids: {known}")

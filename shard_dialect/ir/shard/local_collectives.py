@@ -82,13 +82,13 @@ def described(op: ir.Operation) -> ir.DictAttr:
     return ir.DictAttr.get({**attributes, "name": ir.StringAttr.get(op.name)})
 
 
-def write_local(step: Step, grid: str, operand: ir.Value, result: ir.Type) -> ir.Value:
+def write_local(step: Step | Broadcast, grid: str, operand: ir.Value, result: ir.Type) -> ir.Value:
     """Create the op of one step at the current insertion point; returns its result."""
     name, attributes = local_attributes(step, grid)
     return create(name, [result], [operand], attributes).results[0]
 
 
-def local_attributes(step: Step, grid: str) -> tuple[str, dict[str, ir.Attribute]]:
+def local_attributes(step: Step | Broadcast, grid: str) -> tuple[str, dict[str, ir.Attribute]]:
     """The name and the attributes of the op of one step.
 
     Raises `ShardingError` for a crop, which is a slice, and a change of offsets, which is several.
@@ -245,6 +245,7 @@ _WRITE: dict[type, Callable[..., tuple[str, dict[str, ir.Attribute]]]] = {
         {"concat_axis": _index(s.source_dim), "split_axis": _index(s.target_dim)},
     ),
     Permute: lambda s: ("mesh.collective_permute", {"permutation": i64_array(s.permutation)}),
+    Broadcast: lambda s: ("shard.broadcast", {"root": ir.DenseI64ArrayAttr.get(list(s.root))}),
     Mask: lambda s: ("mesh.mask", {"reduction": ir.StringAttr.get(s.reduction)}),
     UpdateHalo: lambda s: (
         "shard.update_halo",

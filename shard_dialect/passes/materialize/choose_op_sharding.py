@@ -72,8 +72,8 @@ class Choices:
     target_of: Mapping[int, Sharding]
     _known: dict[Hashable, Choice] = field(default_factory=dict)
 
-    def choose(self, op: Op, kind: OpKind, loops: Assignment | None = None) -> Choice:
-        """The cheapest choice for `op`, or the one that the annotated split `loops` gives.
+    def choose(self, op: Op, kind: OpKind, grid: Grid, loops: Assignment | None = None) -> Choice:
+        """The cheapest choice for `op` on `grid`, or the one that the annotated `loops` give.
 
         Raises `ShardError` if no choice leads to the target shardings of the results.
         """
@@ -83,22 +83,23 @@ class Choices:
         key = (
             kind,
             uneven,
+            grid.name,
             loops,
             tuple([self.resharded.situation(value) for value in op.operands]),
             tuple([self.target_of.get(value) for value in (*op.operands, *op.results)]),
         )
         if key not in self._known:
-            problem = _Problem(op, rule, uneven, self.resharded, self.target_of, loops)
+            problem = _Problem(op, rule, uneven, grid, self.resharded, self.target_of, loops)
             self._known[key] = _cheapest(problem)
         return self._known[key]
 
 
 def _cheapest(problem: _Problem) -> Choice:
-    op, rule, resharded, target_of = problem.op, problem.rule, problem.resharded, problem.target_of
+    op, rule, target_of = problem.op, problem.rule, problem.target_of
     best: tuple[float, int, Assignment, Extents] | None = None
     for assignment, extents in problem.splits():
         price = problem.price(assignment, extents)
-        devices = prod(resharded.grid.axes_size(axes) for axes in assignment)
+        devices = prod(problem.grid.axes_size(axes) for axes in assignment)
         if price < inf and (best is None or (price, -devices) < (best[0], -best[1])):
             best = (price, devices, assignment, extents)
     if best is None:
@@ -119,6 +120,7 @@ class _Problem:
     rule: ShardingRule
     uneven: frozenset[int]
     """The factors that may be split unevenly."""
+    grid: Grid
     resharded: ReshardedValues
     target_of: Mapping[int, Sharding]
     loops: Assignment | None
@@ -176,7 +178,7 @@ class _Problem:
 
     def _candidates(self) -> list[list[Axes]]:
         """The candidate splits of each factor, the longest last."""
-        rule, grid = self.rule, self.resharded.grid
+        rule, grid = self.rule, self.grid
         axes_by_factor: list[set[Axes]] = [{()} for _ in rule.sizes]
         for factor, axes in self._splits_in_use():
             if factor in rule.unsplit:
@@ -185,7 +187,7 @@ class _Problem:
             if factor in self.uneven:
                 axes_by_factor[factor].add(axes)
         for value in self.op.results:
-            if value in self.target_of:
+            if value in self.target_of and self.target_of[value].grid == grid.name:
                 partial = self.target_of[value].partial
                 for factor, _ in rule.reductions:
                     axes_by_factor[factor].update(
@@ -197,7 +199,7 @@ class _Problem:
 
     def _split_results_instead(self, axes_by_factor: list[set[Axes]]) -> None:
         """Add the axes of reduced factors to the others: the result is then split, not partial."""
-        rule, grid = self.rule, self.resharded.grid
+        rule, grid = self.rule, self.grid
         summed = {
             axes[:1] for factor, _ in rule.reductions for axes in axes_by_factor[factor] if axes
         }
@@ -220,7 +222,8 @@ class _Problem:
             if dims is None or value not in self.target_of:
                 continue
             for sharding in (self.target_of[value], *self.resharded.shardings(value)):
-                yield dims, sharding
+                if sharding.grid == self.grid.name:
+                    yield dims, sharding
 
     def _axes_of_factors(self, dims: Dims, sharding: Sharding) -> Iterator[tuple[int, Axes]]:
         """Each factor in `dims`, with the axes that split it, up to the first sub-axis."""
@@ -228,7 +231,7 @@ class _Problem:
             for count in range(len(axes), 0, -1) if dim else ():
                 try:
                     axes_by_factor = self.rule.factors_of(
-                        (dim,), Sharding(sharding.grid, (axes[:count],)), self.resharded.grid
+                        (dim,), Sharding(sharding.grid, (axes[:count],)), self.grid
                     )
                 except ShardingError:
                     continue
@@ -238,7 +241,7 @@ class _Problem:
 
     def choice(self, assignment: Assignment, extents: Extents) -> Choice:
         """The shardings of the operands and results if the factors are split like this."""
-        rule, grid = self.rule, self.resharded.grid
+        rule, grid = self.rule, self.grid
         operands = [
             rule.operand_sharding(i, assignment, grid, extents) for i in range(len(rule.operands))
         ]
@@ -282,7 +285,7 @@ class _Problem:
                 total += resharded.price(self.op.operands[number], target)
         except ShardingError:
             return inf
-        return total + self.rule.flops(assignment, resharded.grid) / FLOPS_PER_BYTE
+        return total + self.rule.flops(assignment, self.grid) / FLOPS_PER_BYTE
 
 
 def _prefixes_that_divide(size: int, axes: Axes, grid: Grid) -> Iterator[Axes]:

@@ -9,6 +9,7 @@ device the same elements inside and outside.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from shard_dialect.ir.diagnostics import located
@@ -16,12 +17,13 @@ from shard_dialect.ir.mesh.attributes import MANUAL, ints
 from shard_dialect.ir.mesh.manual_computation import (
     TO_GLOBAL,
     boundary_of,
+    grid_of,
     write_boundary,
     write_manual_axes,
 )
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Op
-from shard_dialect.model import ManualBoundary, Sharding
+from shard_dialect.model import Grid, ManualBoundary, Sharding
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 
@@ -30,22 +32,23 @@ from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 class ManualBoundaries:
     """The manual boundaries of one function.
 
-    `target_of` has the target sharding of each value, by number; `fine` is the refinement whose
-    grid these are on, if there is one.
+    `target_of` has the target sharding of each value, by number. `refinement_of` returns the
+    refinement of the grid of a manual computation, or `None` if it was not refined.
     """
 
     shardings: Shardings
     resharded: ReshardedValues
     target_of: dict[int, Sharding]
-    fine: Refinement | None
+    refinement_of: Callable[[Grid], Refinement | None]
 
     def open(self, computation: Op) -> None:
         """Rewrite the manual axes on the refined grid, and set the targets of the results.
 
         A result has outside the sharding in which it is made inside; its users reshard it.
         """
-        if self.fine is not None:
-            axes = self.fine.refined_axes(tuple(ints(computation.handle.attributes[MANUAL])))
+        fine = self.refinement_of(grid_of(computation.handle, self.shardings))
+        if fine is not None:
+            axes = fine.refined_axes(tuple(ints(computation.handle.attributes[MANUAL])))
             write_manual_axes(computation.handle, MANUAL, axes)
         block = computation.blocks[0]
         to_global_ops = {op.results[0]: op for op in block.ops if op.name == TO_GLOBAL}
@@ -61,7 +64,8 @@ class ManualBoundaries:
         return boundary.outside(boundary.fitting(inside, self.resharded.shape(op.operands[0])))
 
     def _boundary(self, op: Op) -> ManualBoundary:
-        return boundary_of(op.handle, self.shardings).refined(self.fine)
+        boundary = boundary_of(op.handle, self.shardings)
+        return boundary.refined(self.refinement_of(boundary.grid))
 
     def go_in(self, op: Op) -> Sharding | None:
         """Reshard the operand of a `to_local`.

@@ -32,7 +32,7 @@ from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, STAGES, symbol
 from shard_dialect.ir.mesh.manual_computation import TO_GLOBAL, TO_LOCAL, is_manual
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
-from shard_dialect.ir.mesh.notation import write_axes
+from shard_dialect.ir.mesh.notation import read_axes, write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Block, Op
 from shard_dialect.ir.read_function import read_functions
@@ -47,11 +47,12 @@ from shard_dialect.ir.region_flow import (
     in_order,
 )
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import Sharding
+from shard_dialect.model import Grid, Sharding
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.materialize.choose_op_sharding import Choice, Choices
 from shard_dialect.passes.materialize.manual_boundaries import ManualBoundaries
 from shard_dialect.passes.materialize.resharded_values import FRESH, ReshardedValues, is_fresh
+from shard_dialect.passes.materialize.stage_shardings import without_axes
 from shard_dialect.passes.materialize.target_shardings import (
     Signature,
     TargetShardings,
@@ -107,19 +108,21 @@ class _Materializer:
         self.strict = strict
         self.target_of = targets.of
         self.loops = targets.loops
+        self.stages, self.refinement_of = targets.stages, targets.refinement_of
         self.grid = targets.grid
         self.kinds = OpKinds()
         self.resharded = ReshardedValues(targets.function, shardings, targets.grid)
-        self.boundaries = ManualBoundaries(shardings, self.resharded, self.target_of, targets.fine)
+        self.boundaries = ManualBoundaries(
+            shardings, self.resharded, self.target_of, targets.refinement_of
+        )
         self.choices = Choices(self.resharded, self.target_of)
         self.source_targets: dict[tuple[int, int], Sharding] = {}
         """The target sharding of each source of a flow, by the op's id and the operand number."""
 
     def run(self) -> None:
         function = self.function
-        for op in function.ops:
-            if STAGES in op.handle.attributes:
-                self._refine_transfer(op.handle)
+        for op in self.stages.transfers:
+            self._refine_transfer(op.handle)
         for flow in flows_between(function.blocks):
             self._prepare(flow)
         for block in in_order(function.blocks):
@@ -131,10 +134,14 @@ class _Materializer:
         self._clean_up()
 
     def _refine_transfer(self, transfer: ir.Operation) -> None:
-        """Make a transfer between stages name the stage axes of the function's refined grid."""
-        if symbol(transfer.attributes["cluster"]) != self.grid.name:
-            transfer.attributes["cluster"] = ir.FlatSymbolRefAttr.get(self.grid.name)
-            transfer.attributes["mesh_axis"] = write_axes(self.grid.stage_axes)
+        """Make a transfer between stages name the refined grid, and its axes."""
+        refinement = self.refinement_of(self.shardings.grid(symbol(transfer.attributes["cluster"])))
+        if refinement is None:
+            return
+        transfer.attributes["cluster"] = ir.FlatSymbolRefAttr.get(refinement.fine.name)
+        if "mesh_axis" in transfer.attributes:
+            axes = refinement.refined_axes(read_axes(transfer.attributes["mesh_axis"]))
+            transfer.attributes["mesh_axis"] = write_axes(axes)
 
     def _rewrite_block(self, block: Block) -> None:
         for number in block.arguments:
@@ -175,6 +182,8 @@ class _Materializer:
         }
         if op.name in by_name:
             return by_name[op.name]
+        if STAGES in op.handle.attributes and "mesh_axis" not in op.handle.attributes:
+            return self._transfer
         if op.name in (*annotation_ops.OPS, BARRIER):
             return self._annotate
         if op.name in FLOWS:
@@ -226,6 +235,27 @@ class _Materializer:
         if sharding is not None:
             self._define(op, op.results[0], sharding)
 
+    def _transfer(self, op: Op) -> None:
+        """Pass a tensor on in a sharding that the devices of both stages can have."""
+        (value,), (result,) = op.operands, op.results
+        if value not in self.target_of or result not in self.target_of:
+            return
+        grid = self.shardings.grid(symbol(op.handle.attributes["cluster"]))
+        fixed = self.stages.fixed_by_either(op, grid)
+        wanted = (self.target_of[result], self.target_of[value], *self.resharded.shardings(value))
+        candidates = dict.fromkeys(
+            without_axes(each.with_partial(()).bare, fixed) for each in wanted if not each.offsets
+        )
+        through = min(
+            [*candidates, Sharding.replicated(grid.name, self.target_of[value].rank)],
+            key=lambda each: (
+                self.resharded.price(value, each)
+                + self.resharded.plan(result, each, self.target_of[result]).bytes_moved
+            ),
+        )
+        op.handle.operands[0] = self.resharded.get(value, through, op)
+        self._define(op, result, through)
+
     def _annotate(self, op: Op) -> None:
         target = self.target_of[op.results[0]]
         self.resharded.alias(op.results[0], op.operands[0], target, op)
@@ -260,7 +290,8 @@ class _Materializer:
             self._replicate(op)
             return
         self._replicate_captures(op)
-        choice = self.choices.choose(op, kind, self.loops(op, kind.rule))
+        grid = self._grid_of(op)
+        choice = self.choices.choose(op, kind, grid, self.loops(op, kind.rule))
         for number, target in enumerate(choice.operands):
             if target is not None:
                 op.handle.operands[number] = self.resharded.get(op.operands[number], target, op)
@@ -269,6 +300,14 @@ class _Materializer:
         for result, (value, produced) in enumerate(zip(op.results, choice.results, strict=True)):
             if produced is not None and result not in late:
                 self._define(op, value, produced)
+
+    def _grid_of(self, op: Op) -> Grid:
+        """The grid to compute on: that of its first result that is sharded, or else operand."""
+        for value in (*op.results, *op.operands):
+            sharding = self.target_of.get(value)
+            if sharding is not None and sharding.axes:
+                return self.shardings.grid(sharding.grid)
+        return self.grid
 
     def _replicate_operands(self, op: Op) -> None:
         for number, value in enumerate(op.operands):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
@@ -24,7 +24,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model import AllSlice, Grid, ReshardError, Sharding
 from shard_dialect.model.sharding import Shape
-from shard_dialect.planner import Plan, plan
+from shard_dialect.planner import Plan, plan_between
 
 FRESH = ("tensor.empty", "linalg.fill")
 
@@ -46,7 +46,7 @@ class _Level:
 
 
 class ReshardedValues:
-    """The resharded values of one function, on one grid."""
+    """The resharded values of one function; `grid` is that of replicated ones."""
 
     def __init__(self, function: Function, shardings: Shardings, grid: Grid) -> None:
         self.function = function
@@ -256,7 +256,8 @@ class ReshardedValues:
     def plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
         """The plan from `source` to `target`; raises `ReshardError` if there is none."""
         kind = self.function.values[value].kind
-        return plan(source, target, self.shape(value), kind.itemsize, self.grid, False)
+        grids = self._attributes.grid(source.grid), self._attributes.grid(target.grid)
+        return plan_between(source, target, self.shape(value), kind.itemsize, *grids)
 
     def shape(self, value: int) -> Shape:
         """The global shape of `value`, a tensor of static shape."""
@@ -266,6 +267,8 @@ class ReshardedValues:
 
     def _emit(self, value: int, handle: ir.Value, source: Sharding, target: Sharding) -> ir.Value:
         steps = self.plan(value, source, target).steps
+        if source.is_replicated:  # the steps are on the target's grid
+            source = replace(source, grid=target.grid)
         return write_steps(steps, handle, source, self._attributes)
 
     def _recreate(self, op: Op, target: Sharding) -> ir.Value:

@@ -3,8 +3,11 @@
 The target sharding is the one that the function's attributes have, except where it is uneven. If an
 argument, a result or an annotation op of the function has an uneven sharding, its inferred uneven
 shardings are kept too. In all other functions each split is reduced to the axes, or sub-axes, that
-divide the dimension, and nothing is padded. If sub-axes are in use, the grid is refined for the
-whole module (`model.grid_refinement`), so that no later pass has to handle sub-axes.
+divide the dimension, and nothing is padded.
+
+If sub-axes or several grids are in use, the shardings are moved to as few refined grids as
+possible (`model.grid_refinement`), for the whole module. So no later pass has to handle sub-axes,
+and reshards between grids are left only where no grid has the axes of both.
 """
 
 from __future__ import annotations
@@ -22,10 +25,16 @@ from shard_dialect.ir.mesh.manual_computation import BOUNDARY_OPS, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Block, Function, Op
 from shard_dialect.ir.walk import body
-from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
-from shard_dialect.model.axis import Axis
-from shard_dialect.model.grid_refinement import Refinement
+from shard_dialect.model import (
+    Assignment,
+    Grid,
+    ManualBoundary,
+    Sharding,
+    ShardingRule,
+)
+from shard_dialect.model.grid_refinement import Refinement, Use, common_refinements
 from shard_dialect.model.sharding import Shape
+from shard_dialect.passes.materialize.stage_shardings import StageShardings
 from shard_dialect.passes.propagate.constraints import default_grid
 from shard_dialect.passes.propagate.loop_shardings import bound_loops
 
@@ -40,10 +49,10 @@ class Signature:
 
 @dataclass(frozen=True)
 class TargetShardings:
-    """The target shardings of one function's values and boundary, on one grid.
+    """The target shardings of one function's values and boundary.
 
     `of` has the target sharding of each value, by number. `loops` returns the annotated split of an
-    op's loops, or `None` if the op has none.
+    op's loops, or `None` if the op has none. `grid` is the grid of values without a sharding.
     """
 
     function: Function
@@ -51,8 +60,9 @@ class TargetShardings:
     of: dict[int, Sharding]
     signature: Signature
     loops: Callable[[Op, ShardingRule], Assignment | None]
-    fine: Refinement | None
-    """The refinement whose grid `of` is on; `None` if the grid was not refined."""
+    refinement_of: Callable[[Grid], Refinement | None]
+    """The refinement of a manual computation's or a transfer's grid; `None` if not refined."""
+    stages: StageShardings
 
 
 def read_target_shardings(
@@ -63,19 +73,12 @@ def read_target_shardings(
     Raises a located `ShardError` for a sharding that cannot be materialized yet.
     """
     readers = [_Reader(function, shardings) for function in functions]
-    used: dict[str, set[Axis]] = {}
-    for reader in readers:
-        for sharding in reader.all():
-            used.setdefault(sharding.grid, set()).update(sharding.axes)
-    fine = {}
-    for name, axes in used.items():
-        first = next(reader for reader in readers if reader.grid.name == name)
-        with located(first.function.handle):
-            refinement = Refinement.of(shardings.grid(name), axes)
-        if refinement is not None:
-            fine[name] = refinement
-            _declare(module, refinement.fine, shardings)
-    return [reader.targets(fine.get(reader.grid.name)) for reader in readers]
+    uses = [use for reader in readers for use in reader.uses()]
+    refinements = common_refinements(uses)
+    for each in refinements.values():
+        if each is not None:
+            _declare(module, each.fine, shardings)
+    return [reader.targets(refinements) for reader in readers]
 
 
 def _declare(module: ir.Operation, grid: Grid, shardings: Shardings) -> None:
@@ -83,6 +86,10 @@ def _declare(module: ir.Operation, grid: Grid, shardings: Shardings) -> None:
         shardings.grids[grid.name] = grid
         with ir.InsertionPoint.at_block_begin(body(module)), module.location:
             write_cluster(grid)
+
+
+def _every_axis(grid: Grid) -> Use:
+    return grid, tuple(range(grid.rank))
 
 
 class _Reader:
@@ -96,8 +103,9 @@ class _Reader:
                 self._read_boundary("arg_attrs"), self._read_boundary("res_attrs")
             )
         self.of: dict[int, Sharding] = {}
-        self.boundaries: list[Sharding] = []
-        """The annotated shardings of the manual boundaries."""
+        self.boundaries: list[ManualBoundary] = []
+        self.loop_uses: dict[int, Use] = {}
+        """The grid and the axes of each op with annotated loops, by the op's id."""
         for number, sharding in zip(function.arguments, self.signature.arguments, strict=True):
             if sharding is not None:
                 self.of[number] = sharding
@@ -108,28 +116,63 @@ class _Reader:
         for op in function.ops:
             with located(op.handle):
                 self._read(op)
-        self._check_grid()
+        self.stages = StageShardings(function, shardings)
+        self.of = self.stages.allowed(self.of)
+        self._check_grids()
 
-    def all(self) -> list[Sharding]:
-        results = [each for each in self.signature.results if each is not None]
-        return [*self.of.values(), *self.boundaries, *results]
+    def uses(self) -> list[Use]:
+        """The grids of the function's shardings, with the axes that each sharding uses."""
+        return [
+            *map(self._use, self.of.values()),
+            *(self._use(each) for each in self.signature.results if each is not None),
+            *(self._use(each.annotation.sharding) for each in self.boundaries),
+            *(_every_axis(each.grid) for each in self.boundaries),
+            *self.loop_uses.values(),
+            *(_every_axis(self.shardings.grid(name)) for name in self.stages.grids()),
+            (self.grid, ()),
+        ]
 
-    def targets(self, fine: Refinement | None) -> TargetShardings:
+    def targets(self, refinements: dict[Use, Refinement | None]) -> TargetShardings:
         def refined(sharding: Sharding | None) -> Sharding | None:
-            return fine.refined(sharding) if fine and sharding else sharding
+            refinement = None if sharding is None else refinements[self._use(sharding)]
+            return sharding if sharding is None or not refinement else refinement.refined(sharding)
 
         def loops(op: Op, rule: ShardingRule) -> Assignment | None:
-            loop_axes = bound_loops(op.handle, rule, self.shardings, self.grid)
-            return tuple(map(fine.refined_axes, loop_axes)) if fine and loop_axes else loop_axes
+            use = self.loop_uses.get(id(op))
+            if use is None:
+                return None
+            loop_axes = bound_loops(op.handle, rule, self.shardings, use[0])
+            refinement = refinements[use]
+            if loop_axes is None or refinement is None:
+                return loop_axes
+            return tuple(map(refinement.refined_axes, loop_axes))
 
-        of = {value: fine.refined(each) if fine else each for value, each in self.of.items()}
+        of = {value: refined(each) or each for value, each in self.of.items()}
         signature = Signature(
             tuple(map(refined, self.signature.arguments)),
             tuple(map(refined, self.signature.results)),
         )
+        for each in self.boundaries:
+            fine = [refinements[self._use(each.annotation.sharding)]]
+            if refinements[_every_axis(each.grid)] not in fine:
+                raise error_at(
+                    self.function.handle.location,
+                    f"function @{self.function.name} has a manual computation on {each.grid} with "
+                    f"a tensor sharded as {each.annotation}, whose sub-axes cross others",
+                )
+        refinement = refinements[self.grid, ()]
         return TargetShardings(
-            self.function, fine.fine if fine else self.grid, of, signature, loops, fine
+            self.function,
+            refinement.fine if refinement else self.grid,
+            of,
+            signature,
+            loops,
+            lambda grid: refinements[_every_axis(grid)],
+            self.stages,
         )
+
+    def _use(self, sharding: Sharding) -> Use:
+        return self.shardings.grid(sharding.grid), sharding.axes
 
     def _read_boundary(self, key: str) -> tuple[Sharding | None, ...]:
         """The annotated shardings of the boundary, unchanged, because callers rely on them."""
@@ -164,7 +207,12 @@ class _Reader:
             self._set_target(op.results[number], annotation.sharding)
         self._read_blocks(op.handle, op.blocks)
         if op.name in BOUNDARY_OPS:
-            self.boundaries.append(boundary_of(op.handle, self.shardings).annotation.sharding)
+            self.boundaries.append(boundary_of(op.handle, self.shardings))
+        loops = annotation_ops.read_loops(op.handle, self.shardings)
+        if loops is not None:
+            name, axes = loops
+            used = tuple(axis for each in axes for axis in each)
+            self.loop_uses[id(op)] = self.shardings.grid(name), used
 
     def _read_blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
         for block, by_argument in zip(blocks, self.shardings.of_blocks(handle), strict=False):
@@ -182,19 +230,16 @@ class _Reader:
             sharding if self.has_uneven_annotation else sharding.without_uneven_axes(shape, grid)
         )
 
-    def _check_grid(self) -> None:
-        """Raise unless all shardings are on one grid, whose devices are in the default order."""
-        names = list(dict.fromkeys(sharding.grid for sharding in self.all()))
-        if len(names) > 1:
-            raise error_at(
-                self.function.handle.location,
-                f"function @{self.function.name} has tensors on grids @{names[0]} and "
-                f"@{names[1]}: one grid a function is supported yet",
-            )
+    def _check_grids(self) -> None:
+        """Raise unless all shardings are on grids of as many devices."""
+        names = list(dict.fromkeys(sharding.grid for sharding in self.of.values()))
+        names += [each.grid for each in self.signature.results if each and each.grid not in names]
         self.grid = self.shardings.grid(names[0]) if names else self.grid
-        if self.grid.device_ids:
-            raise error_at(
-                self.function.handle.location,
-                f"grid {self.grid} of function @{self.function.name} has its devices in an order "
-                "of its own: that is not followed yet",
-            )
+        for name in names[1:]:
+            grid = self.shardings.grid(name)
+            if grid.size != self.grid.size:
+                raise error_at(
+                    self.function.handle.location,
+                    f"function @{self.function.name} has tensors on {self.grid} and on {grid}: "
+                    "expected grids of as many devices",
+                )

@@ -8,7 +8,7 @@ their sharding.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from shard_dialect.ir.building import reductions
@@ -17,7 +17,7 @@ from shard_dialect.passes.materialize.choose_op_sharding import FLOPS_PER_BYTE
 from shard_dialect.passes.optimize.function_graph import FunctionGraph
 from shard_dialect.passes.optimize.graph_elements import GraphOp, GraphValue, InsertionPoint
 from shard_dialect.passes.optimize.op_sharding import OpSharding
-from shard_dialect.planner import Plan, bytes_moved, plan
+from shard_dialect.planner import Plan, bytes_moved, plan_between
 
 
 class Change(NamedTuple):
@@ -60,7 +60,7 @@ def reshard_before(op: GraphOp, value: GraphValue) -> GraphOp | None:
 
 @dataclass
 class Resharder:
-    """Changes the shardings of ops on one grid: first the costs, then op by op in their order."""
+    """Changes the shardings of ops on a grid: first the costs, then op by op in their order."""
 
     graph: FunctionGraph
     grid: Grid
@@ -72,12 +72,14 @@ class Resharder:
 
     def plan(self, value: GraphValue, source: Sharding, target: Sharding) -> Plan:
         """The reshard plan of a value from `source` to `target`."""
-        key = (value.kind, source, target, self.grid.name)
+        key = (value.kind, source, target)
         known = self.graph.plans.get(key)
         if known is None:
             shape = value.kind.shape
             assert shape is not None, "only tensors of static shape are resharded"
-            known = plan(source, target, shape, value.kind.itemsize, self.grid, False)
+            grid_of = self.graph.shardings.grid
+            grids = grid_of(source.grid), grid_of(target.grid)
+            known = plan_between(source, target, shape, value.kind.itemsize, *grids)
             self.graph.plans[key] = known
         return known
 
@@ -88,12 +90,13 @@ class Resharder:
     def bytes_of(self, reshard: GraphOp) -> int:
         """The bytes that an existing reshard moves."""
         collective, kind = self.graph.collective_of(reshard), reshard.results[0].kind
-        key = (kind, collective.steps, collective.source, self.grid.name)
+        key = (kind, collective.steps, collective.source)
         known = self.graph.bytes_moved.get(key)
         if known is None:
             assert kind.shape is not None, "only tensors of static shape are resharded"
+            grid = self.graph.shardings.grid(collective.source.grid)
             known = bytes_moved(
-                collective.steps, collective.source, kind.shape, kind.itemsize, self.grid
+                collective.steps, collective.source, kind.shape, kind.itemsize, grid
             )
             self.graph.bytes_moved[key] = known
         return known
@@ -213,7 +216,14 @@ class Resharder:
             return True
         return reductions.may_be_partial(owner.handle, target.reduction)
 
-    def _write(self, value: GraphValue, target: Sharding, at: InsertionPoint) -> GraphValue:
-        source = self.sharding_of(value)
+    def write(
+        self, value: GraphValue, source: Sharding, target: Sharding, at: InsertionPoint
+    ) -> GraphValue:
+        """Create the ops that reshard `value` from `source` to `target`; returns their result."""
         steps = self.plan(value, source, target).steps
+        if source.is_replicated:  # the steps are on the target's grid
+            source = replace(source, grid=target.grid)
         return self.graph.create_steps(steps, value, source, at)
+
+    def _write(self, value: GraphValue, target: Sharding, at: InsertionPoint) -> GraphValue:
+        return self.write(value, self.sharding_of(value), target, at)

@@ -43,7 +43,7 @@ class OpShardingFinder:
             results = tuple([self._sharding_of(value, grid) for value in op.results])
             return self._with_costs(op, rule, _assignment(op, rule, grid), operands, results, grid)
 
-        return self._derived(op, ("now", grid.name), derive)
+        return self._derived(op, grid, "now", derive)
 
     def with_operand(
         self, op: GraphOp, number: int, sharding: Sharding, grid: Grid
@@ -68,7 +68,7 @@ class OpShardingFinder:
             except ShardingError:
                 return None
 
-        return self._derived(op, (number, same, sharding, self.narrow, grid.name), derive)
+        return self._derived(op, grid, (number, same, sharding, self.narrow), derive)
 
     def with_result(
         self, op: GraphOp, number: int, sharding: Sharding, grid: Grid
@@ -87,7 +87,7 @@ class OpShardingFinder:
             is_it = op_sharding is not None and op_sharding.results[number] == sharding
             return op_sharding if is_it else None
 
-        return self._derived(op, ("result", number, sharding, grid.name), derive)
+        return self._derived(op, grid, ("result", number, sharding), derive)
 
     def _rule_of(self, op: GraphOp) -> ShardingRule | None:
         return None if op.block is None else self.graph.kind_of(op).rule
@@ -98,16 +98,19 @@ class OpShardingFinder:
         return self.graph.sharding_on(grid.name, value)
 
     def _derived(
-        self, op: GraphOp, question: Hashable, derive: Callable[[], OpSharding | None]
+        self, op: GraphOp, grid: Grid, question: Hashable, derive: Callable[[], OpSharding | None]
     ) -> OpSharding | None:
+        """What `derive` returns; `None` where a tensor of the op is on another grid."""
         operand_values = [value for value in op.operands if value is not None]
         self.graph.looked_at.update(operand_values, op.results)
         # The graph interns shardings, so that their ids tell them apart; hashing them takes longer.
         operands = tuple([id(value.sharding) for value in operand_values])
         results = tuple([id(value.sharding) for value in op.results])
-        key = (self.graph.kind_of(op), operands, results, question)
+        key = (self.graph.kind_of(op), operands, results, grid.name, question)
         if key not in self.graph.op_shardings:
-            self.graph.op_shardings[key] = derive()
+            values = (*operand_values, *op.results)
+            grids = {value.sharding.grid for value in values if value.sharding is not None}
+            self.graph.op_shardings[key] = derive() if grids <= {grid.name} else None
         return self.graph.op_shardings[key]
 
     def _changed(

@@ -45,6 +45,6 @@ class FoldCollectives(CollectivePass):
         if (direct.bytes_moved, len(direct.steps)) >= (total_bytes, steps):
             return False
         at = InsertionPoint.at(reshard)
-        folded = graph.create_steps(direct.steps, value, first.source, at)
+        folded = resharder.write(value, first.source, second.target, at)
         graph.replace_all_uses(reshard.results[0], folded)
         return True

@@ -13,7 +13,12 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import count
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective, step_attributes
+from shard_dialect.ir.mesh.mesh_collectives import (
+    Collective,
+    is_on_every_grid,
+    read_collective,
+    step_attributes,
+)
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Block, Function, Kind, Op
@@ -49,10 +54,10 @@ class FunctionGraph:
         """When a rewrite was last tried in vain at a reshard, and what it looked at."""
         self._clock = count(1)
         self._shardings: dict[Sharding, Sharding] = {}
-        self.plans: dict[tuple[Kind, Sharding, Sharding, str], Plan] = {}
-        """The reshard plans of tensors of a kind, by source, target and grid."""
-        self.bytes_moved: dict[tuple[Kind, tuple[Step, ...], Sharding, str], int] = {}
-        """The bytes that collectives move, by the tensor's kind, their source and the grid."""
+        self.plans: dict[tuple[Kind, Sharding, Sharding], Plan] = {}
+        """The reshard plans of tensors of a kind, by source and target."""
+        self.bytes_moved: dict[tuple[Kind, tuple[Step, ...], Sharding], int] = {}
+        """The bytes that collectives move, by the tensor's kind and their source."""
         self.op_shardings: dict[Hashable, OpSharding | None] = {}
         """The shardings of ops, by their kinds and the shardings of their values."""
         self._op_kinds = OpKinds()
@@ -212,6 +217,9 @@ class FunctionGraph:
         """Create the ops of `steps` on `value`, sharded as `source`; returns the last result."""
         now = source
         for step in steps:
+            if is_on_every_grid(step, now):
+                now = step.after(now)
+                continue
             if (step, now) not in self._attributes:
                 name, attributes = step_attributes(step, now)
                 self._attributes[step, now] = name, tuple(sorted(attributes.items()))

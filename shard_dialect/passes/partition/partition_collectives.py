@@ -36,11 +36,11 @@ from shard_dialect.rules.partitioned_op import device_indices
 def partition_collective(op: ir.Operation, collective: Collective, shardings: Shardings) -> None:
     """Replace a `mesh` op, read before its operand was partitioned, by its steps' `shard` ops."""
     now = collective.source
-    grid = shardings.grid(now.grid)
     global_type, value = op.results[0].type, op.operands[0]
     with ir.InsertionPoint(op), op.location:
         for step in collective.steps:
             before, now = now, step.after(now)
+            grid = shardings.grid(before.grid)
             type_ = shardings.local(shardings.typed(global_type, now))
             may_be_splat = isinstance(step, AllSlice) and not any(step.halo)
             splat = _splat_constant(value) if may_be_splat else None
@@ -53,7 +53,8 @@ def partition_collective(op: ir.Operation, collective: Collective, shardings: Sh
             elif isinstance(step, CropHalo):
                 begin = before.halo(step.dim)[0] - step.low
                 value = build.extract_slice(value, begin, type_.shape[step.dim], step.dim)
-            if grid.axes_size(step.axes) > 1:
+            stays = isinstance(step, Permute) and list(step.permutation) == sorted(step.permutation)
+            if grid.axes_size(step.axes) > 1 and not stays:
                 with located(op):
                     value = _written(step, before, grid, value, global_type, type_)
     op.results[0].replace_all_uses_with(value)

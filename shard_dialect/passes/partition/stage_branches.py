@@ -11,9 +11,14 @@
     %2 = scf.if %b { yield stablehlo.tanh %1 } else { yield zeros }
 
 This cannot deadlock. The collectives of a stage are among its own devices, which all take the same
-branch, and collectives of all devices are outside of branches, in the same order on all of them.
-The ops of a stage move as far to the front as possible, so that there is one branch per stage
-between two permutations.
+branch, and collectives of all devices are outside of branches, in the same order on all of them. A
+device of two stages takes their branches in that order, too. The ops of a stage move as far to the
+front as possible, so that there is one branch per stage between two transfers. Loops and branches
+with several stages inside are run by all devices, and their blocks are branched by stage.
+
+A transfer without `mesh_axis` is between stages with different fixed axes. It becomes a permutation
+along the axes that both fix at different indices, and a broadcast, by the devices of the target,
+along those that the target does not fix.
 """
 
 from __future__ import annotations
@@ -26,11 +31,15 @@ from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.masking import as_index
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, returns_of, set_boundary
-from shard_dialect.ir.mesh.attributes import STAGE, STAGES
+from shard_dialect.ir.mesh.attributes import STAGE, STAGES, i64_array, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.mesh.stage_attributes import check_stage, stages_at, stages_named
-from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import Grid, SubCluster, stage_axis
+from shard_dialect.ir.numbered_function import Block, Op
+from shard_dialect.ir.read_function import read_function
+from shard_dialect.ir.shard.local_collectives import write_local
+from shard_dialect.ir.walk import body, walk
+from shard_dialect.model import Grid, ShardingError, SubCluster
+from shard_dialect.model.rooted_collectives import Broadcast, flat_index
 from shard_dialect.passes.partition.op_shards import own_number
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
 from shard_dialect.rules.partitioned_op import device_indices
@@ -43,105 +52,182 @@ def branch_by_stage(
     with located(function):
         arguments, results = (stages_at(function, key) for key in BOUNDARY)
         named = {name for name in (*arguments, *results) if name is not None}
-        for op in operations(body(function)):
+        fine = ""
+        for op in walk(function):
             with located(op):
-                named.update(stages_named(op) or ())
+                transfer = stages_named(op)
+            if transfer is not None:
+                named.update(transfer)
+                fine = symbol(op.attributes["cluster"])
         for name in named:
             check_stage(name, function.parent)
-        if named:
-            stages = [sub_clusters[name] for name in sorted(named)]
-            grid = shardings.grid(stages[0].of)
-            assignment = Stages(function, StageAnnotations(arguments, results, stages_named))
-            _Branches(function, stages, grid, assignment).write()
+        stages = [sub_clusters[name] for name in sorted(named & sub_clusters.keys())]
+        if stages:
+            whole = shardings.grid(stages[0].of)
+            grid = shardings.grid(fine) if fine else _finest(stages, whole, shardings)
+            fixed = {each.name: each.fixed_axes(whole, grid) for each in stages}
+            fixed[whole.name] = {}
+            for op in walk(function):
+                transfer = stages_named(op)
+                if transfer is not None and "mesh_axis" not in op.attributes:
+                    _expand(op, fixed[transfer[0]], fixed[transfer[1]], grid)
+            annotations = StageAnnotations(arguments, results, stages_named)
+            of = Stages(read_function(function), annotations, whole.name)
+            _Branches(function, grid, fixed, of).write()
+
+
+def _finest(stages: Sequence[SubCluster], whole: Grid, shardings: Shardings) -> Grid:
+    """A grid of the module on which the stages, without transfers, have fixed axes."""
+    for grid in (whole, *shardings.grids.values()):
+        same_devices = grid.is_static and grid.size == whole.size and not grid.device_ids
+        if same_devices and all(_is_box(stage, whole, grid) for stage in stages):
+            return grid
+    return whole
+
+
+def _is_box(stage: SubCluster, whole: Grid, grid: Grid) -> bool:
+    try:
+        stage.fixed_axes(whole, grid)
+    except ShardingError:
+        return False
+    return True
+
+
+def _expand(
+    transfer: ir.Operation, begin: Mapping[int, int], end: Mapping[int, int], grid: Grid
+) -> None:
+    """Write a transfer between stages with these fixed axes as a permutation and a broadcast.
+
+    The tensor is sharded along axes that neither fixes.
+    """
+    axes = tuple(sorted(axis for axis in end if begin.get(axis, end[axis]) != end[axis]))
+    permutation = list(range(grid.axes_size(axes)))
+    a, b = (
+        flat_index(tuple(at[axis] for axis in axes), grid.sizes_along(axes)) for at in (begin, end)
+    )
+    permutation[a], permutation[b] = b, a
+    transfer.attributes["mesh_axis"] = i64_array(axes)
+    transfer.attributes["permutation"] = i64_array(permutation)
+    groups = tuple(sorted(axis for axis in begin if axis not in end))
+    if not groups:
+        return
+    value = transfer.results[0]
+    users = [(use.owner.operation, use.operand_number) for use in value.uses]
+    with ir.InsertionPoint.after(transfer), transfer.location:
+        root = Broadcast(groups, tuple(begin[axis] for axis in groups))
+        shared = write_local(root, grid.name, value, value.type)
+    for user, number in users:
+        user.operands[number] = shared
+
+
+def _finish(transfer: ir.Operation) -> None:
+    """Leave of a transfer the permutation, if it moves anything."""
+    del transfer.attributes[STAGES]
+    if not list(transfer.attributes["mesh_axis"]):
+        transfer.results[0].replace_all_uses_with(transfer.operands[0])
+        transfer.erase()
 
 
 @dataclass
 class _Segment:
     """Consecutive ops of one stage, or of all devices."""
 
-    stage: str | None
-    ops: list[ir.Operation] = field(default_factory=list)
+    stage: str
+    ops: list[Op] = field(default_factory=list)
 
 
 @dataclass
 class _Branches:
+    """Branches one function; `fixed` has the fixed axes of each stage, and none of all devices."""
+
     function: ir.Operation
-    stages: Sequence[SubCluster]
     grid: Grid
+    fixed: Mapping[str, Mapping[int, int]]
     of: Stages
+    own: dict[tuple[int, ...], ir.Value] = field(default_factory=dict)
+    """The index of this device along fixed axes."""
 
     def write(self) -> None:
         self._note_boundary()
-        axis = stage_axis(self.stages, self.grid)
-        self.index = {stage.name: stage.offsets[axis] for stage in self.stages}
-        block = body(self.function)
-        self.end = operations(block)[-1]
-        segments = self._segments()
-        with ir.InsertionPoint.at_block_begin(block), self.function.location:
-            count = self.grid.axes_size((axis,))
-            self.own = as_index(own_number(device_indices(count), (axis,), self.grid.name))
-        for segment in segments:
-            if segment.stage is None:
-                for op in segment.ops:
-                    op.move_before(self.end)
-            else:
-                self._branch(segment)
+        with ir.InsertionPoint.at_block_begin(body(self.function)), self.function.location:
+            for axes in sorted({tuple(each) for each in self.fixed.values()} - {()}):
+                indices = device_indices(self.grid.axes_size(axes))
+                self.own[axes] = as_index(own_number(indices, axes, self.grid.name))
+        self._write_block(self.of.function.blocks[0])
+
+    def _write_block(self, block: Block) -> None:
+        end = block.end.handle
+        for segment in self._segments(block):
+            if self.fixed[segment.stage]:
+                self._branch(segment, block)
+                continue
+            for op in segment.ops:
+                op.handle.move_before(end)
+                if id(op) in self.of.open_ops:
+                    for inner in op.blocks:
+                        self._write_block(inner)
+                if STAGES in op.handle.attributes:
+                    _finish(op.handle)
 
     def _note_boundary(self) -> None:
         """Record the stage of each argument and result, for whoever runs the program."""
-        block = body(self.function)
-        arguments = [self.of.of_argument(at) for at in range(len(block.arguments))]
-        results = list(map(self.of.of_value, returns_of(self.function)[0].operands))
-        for key, stages in zip(BOUNDARY, (arguments, results), strict=True):
+        numbered = self.of.function
+        returned = returns_of(self.function)[:1] and numbered.returns[0].operands
+        for key, values in zip(BOUNDARY, (numbered.arguments, returned), strict=True):
             entries = boundary(self.function, key)
-            for entry, stage in zip(entries, stages, strict=True):
-                if stage is not None:
+            for entry, value in zip(entries, values, strict=True):
+                stage = self.of.of_value(value)
+                if stage is not None and self.fixed[stage]:
                     entry[STAGE] = ir.FlatSymbolRefAttr.get(stage)
             set_boundary(self.function, key, entries)
 
-    def _segments(self) -> list[_Segment]:
+    def _segments(self, block: Block) -> list[_Segment]:
         """All ops but the terminator, in an order in which each still comes after its operands."""
-        shared, segments = _Segment(None), []
+        everyone = self.of.everyone
+        shared, segments = _Segment(everyone), []
         latest: dict[str, _Segment] = {}
-        for op, stage in self.of.of_ops()[:-1]:
-            transfer = stages_named(op)
-            if transfer is not None:
-                del op.attributes[STAGES]
-                segments.append(_Segment(None, [op]))
-                for name in transfer:
+        for op in block.ops[:-1]:
+            stage, transfer = self.of.of_op(op), stages_named(op.handle)
+            if transfer is not None or id(op) in self.of.open_ops:
+                segments.append(_Segment(everyone, [op]))
+                for name in transfer or tuple(latest):
                     latest.pop(name, None)
-            elif stage in self.index:
-                if stage not in latest:
-                    latest[stage] = _Segment(stage)
-                    segments.append(latest[stage])
-                latest[stage].ops.append(op)
+            elif stage is not None or not self.of.is_free(op):
+                name = stage or everyone
+                if name not in latest:
+                    latest[name] = _Segment(name)
+                    segments.append(latest[name])
+                latest[name].ops.append(op)
             else:
                 shared.ops.append(op)  # depends on no stage
         return [shared, *segments]
 
-    def _branch(self, segment: _Segment) -> None:
-        inside = set(segment.ops)
+    def _branch(self, segment: _Segment, block: Block) -> None:
+        handles = [op.handle for op in segment.ops]
+        inside = set(handles)
         captured = [
             (value, uses)
-            for op in segment.ops
+            for op in handles
             for value in op.results
-            if (uses := _uses_outside(value, inside, body(self.function)))
+            if (uses := _uses_outside(value, inside, block.handle))
         ]
-        with ir.InsertionPoint(self.end), segment.ops[0].location:
-            at = build.index(self.index[segment.stage or ""])
-            is_own = build.compare("eq", self.own, at)
+        fixed = self.fixed[segment.stage]
+        axes = tuple(fixed)
+        number = flat_index(tuple(fixed[axis] for axis in axes), self.grid.sizes_along(axes))
+        with ir.InsertionPoint(block.end.handle), handles[0].location:
+            is_own = build.compare("eq", self.own[axes], build.index(number))
             types = [value.type for value, _ in captured]
             branch = build.create("scf.if", types, [is_own], regions=2)
         for (_, uses), result in zip(captured, branch.results, strict=True):
-            for user, number in uses:
-                user.operands[number] = result
+            for user, operand in uses:
+                user.operands[operand] = result
         own, others = (region.blocks.append() for region in branch.regions)
         with branch.location:
             with ir.InsertionPoint(own):
                 last = build.create("scf.yield", [], [value for value, _ in captured])
             with ir.InsertionPoint(others):
                 build.create("scf.yield", [], [_zeros(value) for value, _ in captured])
-        for op in segment.ops:
+        for op in handles:
             op.move_before(last)
 
 

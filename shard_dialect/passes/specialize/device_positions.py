@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
@@ -68,12 +69,25 @@ def _sizes(op: ir.Operation, grid: Grid) -> list[ir.Value]:
 def _position(op: ir.Operation, grid: Grid) -> list[ir.Value]:
     name = {"grid": op.attributes["grid"]}
     (rank,) = build.create("shard.process_linear_index", [ir.IndexType.get()], [], name).results
-    return [_digit(rank, grid, axis) for axis in _axes(op, grid)]
+    if grid.device_ids:
+        ranks = range(grid.size)
+        position = _looked_up(sorted(ranks, key=lambda each: grid.device_ids[each]), rank)
+    else:
+        position = rank
+    return [_digit(position, grid, axis) for axis in _axes(op, grid)]
 
 
-def _digit(rank: ir.Value, grid: Grid, axis: int) -> ir.Value:
-    """The position along an axis of the device of this rank."""
-    position = _arith("divui", rank, _number(grid.axes_size(range(axis + 1, grid.rank))))
+def _looked_up(numbers: Sequence[int], index: ir.Value) -> ir.Value:
+    """The number at `index`."""
+    kind = ir.IndexType.get()
+    table = ir.DenseElementsAttr.get(array("q", numbers), type=kind)
+    constant = build.create("arith.constant", [table.type], [], {"value": table}).results
+    return build.create("tensor.extract", [kind], [*constant, index]).results[0]
+
+
+def _digit(position: ir.Value, grid: Grid, axis: int) -> ir.Value:
+    """The index along an axis of the device at this position."""
+    position = _arith("divui", position, _number(grid.axes_size(range(axis + 1, grid.rank))))
     return _arith("remui", position, _number(grid.axes_size((axis,))))
 
 
@@ -95,6 +109,8 @@ def _neighbors(op: ir.Operation, grid: Grid) -> list[ir.Value]:
             digit = _arith("divsi", other, _number(below))
             neighbor[axis] = _arith("remsi", digit, _number(grid.axes_size((axis,))))
         rank = _linear(neighbor, grid.sizes_along(range(grid.rank)))
+        if grid.device_ids:
+            rank = _looked_up(grid.device_ids, rank)
         ranks.append(build.create("arith.select", [rank.type], [is_one, rank, none]).results[0])
     return ranks
 

@@ -6,145 +6,243 @@
     %4 = stablehlo.dot_general %3, %v      this op, and %v, are on @second
 
 The operands and results of an op are on one stage, so the annotation of any of these values decides
-it (union-find). An op that depends on constants and scalar arguments alone belongs to the stage
-that uses it. All devices run an op without a stage.
+it (union-find). A value that depends on constants and scalar arguments alone is free: it belongs to
+the stage that uses it. All devices run an op without a stage.
+
+A loop or branch is on one stage as a whole, unless it has ops of several stages inside. Then it is
+open: all devices run it, each value that it carries is on a stage of its own, and what decides on
+its control flow must be free, or computed by all devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.numbered_function import Block, Function, Op
+from shard_dialect.ir.region_flow import ENDS, FLOWS, Flow, flows_through
+
+Named = Mapping[int, str]
+"""The stages of some results or block arguments, by their number."""
 
 
 @dataclass(frozen=True)
 class StageAnnotations:
     """The stages that annotations give, before any is inferred.
 
-    `arguments` and `results` give the stages of the function's boundary. `by` returns the stages
-    that an op names, `for_users` the stage on which only the users of its result read it, and
-    `transfer_of` the source (if known) and target of an op that passes its operand on.
+    `arguments` and `results` give the stages of the function's boundary. `of_results` and
+    `of_blocks` return the stages of an op's results, and of its blocks' arguments, `for_users` the
+    stage on which only the users of its result read it, and `transfer_of` the source (if known) and
+    target of an op that passes its operand on. All devices, too, may have a name, as a stage has.
     """
 
     arguments: Sequence[str | None]
     results: Sequence[str | None]
     transfer_of: Callable[[ir.Operation], tuple[str | None, str] | None]
-    by: Callable[[ir.Operation], Sequence[str]] = lambda op: ()
+    of_results: Callable[[ir.Operation], Named] = lambda op: {}
+    of_blocks: Callable[[ir.Operation], Sequence[Named]] = lambda op: ()
     for_users: Callable[[ir.Operation], str | None] = lambda op: None
-
-
-def operands_of(op: ir.Operation) -> Iterator[ir.Value]:
-    """Yield the operands of an op, and of the ops in its regions."""
-    yield from op.operands
-    for inner in walk(op) if len(op.regions) else ():
-        yield from inner.operands
 
 
 @dataclass
 class Stages:
-    """The stages of the ops and arguments of a function of one block.
+    """The stages of the ops and values of a function of one block.
 
     Raises a located `ShardError` where values of two stages meet. `crossings` are the annotations
-    for users on another stage than the value's.
+    for users on another stage than the value's. `open_ops` are the ids of the open ops.
     """
 
-    function: ir.Operation
+    function: Function
     annotations: StageAnnotations
-    crossings: list[ir.Operation] = field(default_factory=list)
+    everyone: str = ""
+    """The name of all devices."""
+    crossings: list[Op] = field(default_factory=list)
+    open_ops: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        block = body(self.function)
-        self._arguments = len(block.arguments)
-        self._ops = operations(block)
-        self._unit = {value: at for at, value in enumerate(block.arguments)}
-        for at, op in enumerate(self._ops):
-            for inner in (op, *(walk(op) if len(op.regions) else ())):
-                for value in _defined_by(inner):
-                    self._unit[value] = self._arguments + at
-        count = self._arguments + len(self._ops)
-        self._parent = list(range(count))
-        self._stage: list[str | None] = [*self.annotations.arguments, *[None] * len(self._ops)]
-        # Every device gets the arguments that are not tensors.
-        scalars = [not isinstance(value.type, ir.ShapedType) for value in block.arguments]
-        self._is_free = [*scalars, *[False] * len(self._ops)]
-        self._join()
-        self._assign_unconstrained()
-
-    def of_argument(self, number: int) -> str | None:
-        """The stage of an argument, or `None`."""
-        return self._stage[self._root(number)]
-
-    def of_value(self, value: ir.Value) -> str | None:
-        """The stage of a value, or `None`."""
-        return self._stage[self._root(self._unit[value])]
-
-    def of_ops(self) -> list[tuple[ir.Operation, str | None]]:
-        """The ops of the function's block in order, each with its stage."""
-        return [
-            (op, self._stage[self._root(self._arguments + at)]) for at, op in enumerate(self._ops)
-        ]
-
-    def _join(self) -> None:
-        for at, op in enumerate(self._ops, self._arguments):
-            transfer, users_stage = self.annotations.transfer_of(op), self.annotations.for_users(op)
-            if op.name == "func.return":
-                self._return(op)
-            elif transfer is not None:
-                source, target = transfer
-                if source is not None:
-                    self._put(self._unit[op.operands[0]], source, op)
-                self._put(at, target, op)
-            elif users_stage is not None:
-                self._put(at, users_stage, op)
-            else:
-                self._join_operands(op, at)
-        for at, op in enumerate(self._ops, self._arguments):
-            users_stage = self.annotations.for_users(op)
+        function, count = self.function, len(self.function.values)
+        self._unit = {id(op): count + at for at, op in enumerate(function.ops)}
+        self._parent = list(range(count + len(function.ops)))
+        self._stage: dict[int, str] = {}
+        self._bound = self._find_bound()
+        for op in function.ops:
+            if op.blocks and self._has_several(op):
+                self.open_ops.add(id(op))
+        for value, stage in zip(function.arguments, self.annotations.arguments, strict=True):
+            if stage is not None:
+                self._put(value, stage, function.ops[0])
+        self._join(function.blocks, None)
+        for op in function.ops:
+            users_stage = self.annotations.for_users(op.handle)
             if users_stage is not None:
-                self._note_users_stage(op, at, users_stage)
+                self._note_users_stage(op, users_stage)
+        self._assign_free()
+        self._check_control()
 
-    def _join_operands(self, op: ir.Operation, at: int) -> None:
-        """Put an op on the stage of its operands, and on the stage that it names."""
-        named = self.annotations.by(op)
-        for stage in named:
-            self._put(at, stage, op)
-        units = {self._unit[value] for value in operands_of(op)} - {at}
-        bound = [unit for unit in units if not self._is_free[unit]]
-        self._is_free[at] = not named and not bound
-        for unit in bound:
-            self._unite(unit, at, op)
+    def of_value(self, value: int) -> str | None:
+        """The stage of a value, or `None`."""
+        return self._stage.get(self._root(value))
 
-    def _note_users_stage(self, op: ir.Operation, at: int, stage: str) -> None:
-        """Unite an annotation for users with its operand, or note a crossing to another stage."""
-        unit = self._unit[op.operands[0]]
-        if self._stage[self._root(unit)] not in (None, stage):
-            self.crossings.append(op)
-        elif not self._is_free[unit]:
-            self._unite(unit, at, op)
+    def of_op(self, op: Op) -> str | None:
+        """The stage of an op, or `None`."""
+        return self._stage.get(self._root(self._unit[id(op)]))
 
-    def _return(self, op: ir.Operation) -> None:
+    def is_bound(self, value: int) -> bool:
+        """Whether the value depends on a tensor argument, or on an annotated value."""
+        return value in self._bound
+
+    def is_free(self, op: Op) -> bool:
+        """Whether the op depends on constants and scalar arguments alone."""
+        return self._bound.isdisjoint(_values_at(op))
+
+    def _find_bound(self) -> set[int]:
+        """The values that are not free: they depend on an argument or on an annotated value."""
+        function = self.function
+        bound = {value for value in function.arguments if function.values[value].is_tensor}
+        before = -1
+        while len(bound) != before:
+            before = len(bound)
+            for op in function.ops:
+                named = [op.results[number] for number in self.annotations.of_results(op.handle)]
+                for flow in flows_through(op):
+                    if any(user.operands[number] in bound for user, number in flow.sources):
+                        bound.update(flow.targets)
+                read = (*op.operands, *(value for _, _, value in op.captures))
+                if op.name not in FLOWS and not bound.isdisjoint(read):
+                    bound.update(op.results)
+                bound.update(named)
+                for block, stages in zip(
+                    op.blocks, self.annotations.of_blocks(op.handle), strict=False
+                ):
+                    bound.update(block.arguments[number] for number in stages)
+                if self._moves(op):
+                    bound.update(op.results)
+        return bound
+
+    def _moves(self, op: Op) -> bool:
+        return (
+            self.annotations.transfer_of(op.handle) is not None
+            or self.annotations.for_users(op.handle) is not None
+        )
+
+    def _has_several(self, op: Op) -> bool:
+        """Whether ops in the op's blocks move values, or name several stages."""
+        names: set[str] = set()
+        for inner in _inside(op.blocks):
+            if self.annotations.transfer_of(inner.handle) is not None:
+                return True
+            users_stage = self.annotations.for_users(inner.handle)
+            names.update([users_stage] if users_stage is not None else [])
+            names.update(self.annotations.of_results(inner.handle).values())
+        return len(names) > 1
+
+    def _join(self, blocks: Sequence[Block], around: Op | None) -> None:
+        """Unite what is on one stage in the blocks of `around`, a closed op, or of an open one."""
+        for block in blocks:
+            for op in block.ops:
+                self._join_op(op, around)
+                self._join(op.blocks, around or (None if id(op) in self.open_ops else op))
+
+    def _put_annotated(self, op: Op) -> None:
+        """Put the op's results and block arguments on the stages that annotations name."""
+        for number, stage in self.annotations.of_results(op.handle).items():
+            self._put(op.results[number], stage, op)
+        for block, stages in zip(op.blocks, self.annotations.of_blocks(op.handle), strict=False):
+            for number, stage in stages.items():
+                self._put(block.arguments[number], stage, op)
+
+    def _join_op(self, op: Op, around: Op | None) -> None:
+        """Unite the values of an op that are on one stage."""
+        transfer, unit = self.annotations.transfer_of(op.handle), self._unit[id(op)]
+        users_stage = self.annotations.for_users(op.handle)
+        self._put_annotated(op)
+        if around is not None:
+            self._unite_bound(self._unit[id(around)], (*op.operands, *op.results), op)
+        if op.name == "func.return":
+            self._return(op)
+        elif transfer is not None:
+            source, target = transfer
+            if source is not None:
+                self._put(op.operands[0], source, op)
+            self._put(op.results[0], target, op)
+        elif users_stage is not None:
+            self._put(op.results[0], users_stage, op)
+        elif id(op) in self.open_ops:
+            for flow in flows_through(op):
+                self._unite_bound(flow.targets[0], _values_of(flow), op)
+        elif op.name not in ENDS:
+            self._unite_bound(unit, _values_at(op), op)
+
+    def _return(self, op: Op) -> None:
         for value, stage in zip(op.operands, self.annotations.results, strict=True):
-            if stage is not None and not self._is_free[self._unit[value]]:
-                self._put(self._unit[value], stage, op)
+            if stage is not None and value in self._bound:
+                self._put(value, stage, op)
 
-    def _assign_unconstrained(self) -> None:
-        """Put an op that depends on constants alone on the stage of its users, if they have one."""
+    def _unite_bound(self, unit: int, values: Sequence[int], op: Op) -> None:
+        for value in values:
+            if value in self._bound:
+                self._unite(value, unit, op)
+
+    def _note_users_stage(self, op: Op, users_stage: str) -> None:
+        """Unite an annotation for users with its operand, or note a crossing to another stage."""
+        value = op.operands[0]
+        if self.of_value(value) not in (None, users_stage):
+            self.crossings.append(op)
+        elif value in self._bound:
+            self._unite(value, op.results[0], op)
+
+    def _assign_free(self) -> None:
+        """Put an op that makes free values on the stage of its users, if they have one."""
         users: dict[int, set[str | None]] = {}
-        for at in range(len(self._parent) - 1, self._arguments - 1, -1):
-            op = self._ops[at - self._arguments]
-            if self._is_free[at]:
-                stages = users.get(at, {None})
-                self._stage[at] = next(iter(stages)) if len(stages) == 1 else None
-            transfer = self.annotations.transfer_of(op)
-            stage = transfer[0] if transfer else self._stage[self._root(at)]
-            for number, value in enumerate(operands_of(op)):
+        targets = {
+            (id(user), number): flow.targets[0]
+            for op in self.function.ops
+            if id(op) in self.open_ops
+            for flow in flows_through(op)
+            for user, number in flow.sources
+        }
+        for op in reversed(self.function.ops):
+            unit = self._root(self._unit[id(op)])
+            is_free = id(op) not in self.open_ops and self.is_free(op)
+            if is_free and unit not in self._stage and op.name not in ENDS and op.results:
+                stages = set().union(*(users.get(value, set()) for value in op.results))
+                found = next(iter(stages)) if len(stages) == 1 else None
+                if found is not None:
+                    self._stage[unit] = found
+                    for value in op.results:
+                        self._stage[self._root(value)] = found
+            transfer = self.annotations.transfer_of(op.handle)
+            stage = transfer[0] if transfer else self.of_op(op)
+            for number, value in enumerate(op.operands):
                 if op.name == "func.return":
                     stage = self.annotations.results[number]
-                users.setdefault(self._unit[value], set()).add(stage)
+                elif (id(op), number) in targets:
+                    stage = self.of_value(targets[id(op), number])
+                users.setdefault(value, set()).add(stage)
+            for _, _, value in op.captures:
+                users.setdefault(value, set()).add(stage)
+
+    def _check_control(self) -> None:
+        """Raise if a value of a stage decides on the control flow of all devices."""
+        for op in self.function.ops:
+            if id(op) not in self.open_ops:
+                continue
+            flowing = {
+                (id(user), number) for flow in flows_through(op) for user, number in flow.sources
+            }
+            for user in (op, *(block.end for block in op.blocks)):
+                for number, value in enumerate(user.operands):
+                    stage = self.of_value(value)
+                    is_of_stage = value in self._bound and stage not in (None, self.everyone)
+                    if (id(user), number) not in flowing and is_of_stage:
+                        raise error_at(
+                            user.location,
+                            f"'{op.name}' op has several stages inside, and its control flow "
+                            f"depends on a value of @{stage}: pass it on to all devices",
+                        )
 
     def _root(self, unit: int) -> int:
         while self._parent[unit] != unit:
@@ -152,30 +250,40 @@ class Stages:
             unit = self._parent[unit]
         return unit
 
-    def _put(self, unit: int, stage: str, op: ir.Operation) -> None:
+    def _put(self, unit: int, stage: str, op: Op) -> None:
         root = self._root(unit)
-        stage_before = self._stage[root]
-        if stage_before is not None and stage_before != stage:
+        stage_before = self._stage.setdefault(root, stage)
+        if stage_before != stage:
             raise _meet(op, stage_before, stage)
-        self._stage[root] = stage
 
-    def _unite(self, a: int, b: int, op: ir.Operation) -> None:
+    def _unite(self, a: int, b: int, op: Op) -> None:
         first, second = self._root(a), self._root(b)
-        stage = self._stage[first]
+        if first == second:
+            return
+        stage = self._stage.get(first)
         if stage is not None:
             self._put(second, stage, op)
         self._parent[first] = second
 
 
-def _defined_by(op: ir.Operation) -> list[ir.Value]:
-    values = list(op.results)
-    for region in op.regions if len(op.regions) else ():
-        for block in region.blocks:
-            values += block.arguments
-    return values
+def _inside(blocks: Sequence[Block]) -> Iterator[Op]:
+    for block in blocks:
+        for op in block.ops:
+            yield op
+            yield from _inside(op.blocks)
 
 
-def _meet(op: ir.Operation, a: str, b: str) -> ShardError:
+def _values_at(op: Op) -> list[int]:
+    """The values that an op reads or makes, and its blocks' arguments."""
+    arguments = [value for block in op.blocks for value in block.arguments]
+    return [*op.operands, *(value for _, _, value in op.captures), *arguments, *op.results]
+
+
+def _values_of(flow: Flow) -> list[int]:
+    return [*flow.targets, *(op.operands[number] for op, number in flow.sources)]
+
+
+def _meet(op: Op, a: str, b: str) -> ShardError:
     return error_at(
         op.location,
         f"'{op.name}' op is where values of two stages meet, @{a} and @{b}: pass one on, by "

@@ -7,17 +7,20 @@
     %2 = "mesh.collective_permute"(%1)
       {cluster = @g, mesh_axis = [0], permutation = [1, 0], mesh.stages = [@first, @second]}
 
-This happens before propagation. A stage has all axes of the grid but one, the axis of the stages. A
-tensor sharded as `[[1]]` on a stage is sharded as `[[1]]` on the grid, replicated along the axis of
-the stages. From here on a function is on one grid, and `partition` lets each device run the ops of
-its own stage only. The attribute `mesh.stage` of arguments and results names their stage.
+This happens before propagation. A stage is a part of the devices: it has one index along some axes
+of the grid, which is refined if need be (`model.sub_cluster`). A tensor sharded as `[[1]]` on a
+stage is sharded as `[[1]]` on the grid, replicated along the fixed axes of the stage. From here on
+a function is on one grid, and `partition` lets each device run the ops of its own stages only. The
+attribute `mesh.stage` of arguments and results names their stage.
+
+A transfer between stages with the same fixed axes is a permutation along these. Other transfers, to
+and from all devices too, have no `mesh_axis`: `partition` finds out what they move.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -29,7 +32,6 @@ from shard_dialect.ir.function import (
     form_of,
     functions_of,
     name_of,
-    returns_of,
     set_boundary,
 )
 from shard_dialect.ir.grids import OPS as GRIDS
@@ -48,9 +50,11 @@ from shard_dialect.ir.mesh.manual_computation import is_manual
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.mesh.stage_attributes import stages_at, stages_named
+from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Annotation, Axes, Grid, SubCluster, stage_axis
-from shard_dialect.model.axis import full_axis
+from shard_dialect.model import Annotation, Axis, Grid, SubCluster
+from shard_dialect.model.rooted_collectives import flat_index
+from shard_dialect.model.sub_cluster import refine_for, whole_axis
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
 
 PERMUTE = "mesh.collective_permute"
@@ -76,17 +80,28 @@ def stages_to_grid_axis(module: ir.Operation) -> None:
 
 def _grids_in(function: ir.Operation, shardings: Shardings) -> Iterator[str]:
     """Yield the names of the grids in a function's annotations."""
-    for key in BOUNDARY:
-        yield from (
-            annotation.grid
-            for annotation in _boundary_annotations(function, key, shardings)
-            if annotation
-        )
-    for op in (function, *walk(function)):
-        yield from _named_by(op, shardings)
+    for annotation in _annotations_in(function, shardings):
+        yield annotation.grid
+    for op in walk(function):
         transfer = _transfer_of(op)
         if transfer is not None:
             yield transfer[1]
+
+
+def _annotations_in(function: ir.Operation, shardings: Shardings) -> Iterator[Annotation]:
+    """Yield the annotations of a function's values."""
+    for key in BOUNDARY:
+        for annotation in _boundary_annotations(function, key, shardings):
+            if annotation is not None:
+                yield annotation
+    for op in (function, *walk(function)):
+        with located(op):
+            yield from shardings.of_results(op).values()
+            for block in shardings.of_blocks(op):
+                yield from block.values()
+            annotated = annotation_ops.read_annotation(op, shardings)
+            if annotated is not None:
+                yield annotated.annotation
 
 
 def _boundary_annotations(
@@ -105,27 +120,18 @@ def _grid_of(annotation: Annotation | None) -> str | None:
     return None if annotation is None else annotation.grid
 
 
-def _named_by(op: ir.Operation, shardings: Shardings) -> list[str]:
-    """The grids of the shardings on an op, and on the ops in its regions."""
-    grids = []
-    for inner in (op, *walk(op)) if op.name != "func.func" else (op,):
-        with located(inner):
-            annotation = [*shardings.of_results(inner).values()]
-            for block in shardings.of_blocks(inner):
-                annotation += block.values()
-            annotated = annotation_ops.read_annotation(inner, shardings)
-        grids += [
-            each.grid for each in (*annotation, *([annotated.annotation] if annotated else []))
-        ]
-    return grids
+def _named_by(annotations: Mapping[int, Annotation]) -> dict[int, str]:
+    """The grids of annotated results or block arguments, by their number."""
+    return {number: annotation.grid for number, annotation in annotations.items()}
 
 
 def _transfer_of(op: ir.Operation) -> tuple[str | None, str] | None:
     """The source (if known) and target stage of an op that passes its operand on, or `None`.
 
-    Such an op is a permutation that names a cluster and no axis.
+    Such an op is a permutation that names a cluster and no axis, or that names stages.
     """
-    if op.name != PERMUTE or "mesh_axis" in op.attributes or "cluster" not in op.attributes:
+    is_plain = "cluster" in op.attributes and "mesh_axis" not in op.attributes
+    if op.name != PERMUTE or STAGES in op.attributes or not is_plain:
         return stages_named(op)
     return None, symbol(op.attributes["cluster"])
 
@@ -142,42 +148,62 @@ class _StagesToGrid:
     def run(self) -> None:
         """Rewrite the function; raise `ShardError` for what stages do not support."""
         self.grid = self._common_grid()
-        self.axis = stage_axis(self.stages, self.grid)
-        self.index = {stage.name: stage.offsets[self.axis] for stage in self.stages}
+        refined = refine_for(self.stages, self.grid, self._used_axes())
+        self.fine = refined.fine
+        self.refinement = {each.name: each.refinement(refined) for each in self.stages}
+        self.refinement[self.grid.name] = refined
+        self.fixed = {each.name: each.fixed_axes(self.grid, self.fine) for each in self.stages}
+        self.fixed[self.grid.name] = {}
         self._refuse_without_stage()
         arguments, results = (
             _boundary_annotations(self.function, key, self.shardings) for key in BOUNDARY
         )
+        function = read_function(self.function)
         self.of = Stages(
-            self.function,
+            function,
             StageAnnotations(
                 list(map(_grid_of, arguments)),
                 list(map(_grid_of, results)),
                 _transfer_of,
-                self._named_by,
+                self._of_results,
+                lambda op: list(map(_named_by, self.shardings.of_blocks(op))),
                 self._for_users,
             ),
+            self.grid.name,
         )
-        self._note_axis()
+        self._declare()
         self._pass_all()
-        self._rewrite_boundary("arg_attrs", arguments, map(self.of.of_argument, count()))
-        returned = returns_of(self.function)[0].operands
+        self._rewrite_boundary("arg_attrs", arguments, map(self.of.of_value, function.arguments))
+        returned = function.returns[0].operands
         self._rewrite_boundary("res_attrs", results, map(self.of.of_value, returned))
         for op in walk(self.function):
             with located(op):
                 self._rewrite_op(op)
         if "mesh_cluster" in self.function.attributes:
-            self.function.attributes["mesh_cluster"] = ir.FlatSymbolRefAttr.get(self.grid.name)
+            self.function.attributes["mesh_cluster"] = ir.FlatSymbolRefAttr.get(self.fine.name)
 
-    def _note_axis(self) -> None:
-        """Record the axis of the stages on the grid's declaration."""
-        for axis in {*self.grid.stage_axes} - {self.axis}:
-            raise ShardError(f"{self.grid} has stages along axis {axis}, and along {self.axis}")
+    def _used_axes(self) -> list[Axis]:
+        """The axes of the grid that annotations use."""
+        stages = {each.name: each for each in self.stages}
+        used: list[Axis] = []
+        for annotation in _annotations_in(self.function, self.shardings):
+            stage = stages.get(annotation.grid)
+            for axis in (*annotation.sharding.axes, *annotation.replicated):
+                used.append(axis if stage is None else whole_axis(axis, stage, self.grid))
+        return used
+
+    def _declare(self) -> None:
+        """Declare the grid to be on, with the axes along which stages differ."""
+        fixed = {axis for each in self.fixed.values() for axis in each}
+        fine = self.shardings.grids.get(self.fine.name, self.fine)
+        fine = replace(fine, stage_axes=tuple(sorted({*fine.stage_axes, *fixed})))
         for op in operations(self.function.block):
-            if op.name in GRIDS and name_of(op) == self.grid.name:
+            if op.name in GRIDS and name_of(op) in (self.grid.name, self.fine.name):
                 with ir.InsertionPoint(op), op.location:
-                    write_cluster(replace(self.grid, stage_axes=(self.axis,)))
-                op.erase()
+                    write_cluster(fine)
+                if name_of(op) == self.fine.name:
+                    op.erase()
+                break
 
     def _common_grid(self) -> Grid:
         grid = self.shardings.grid(self.stages[0].of)
@@ -211,15 +237,14 @@ class _StagesToGrid:
                     f"'{op.name}' op is a manual computation in a function with stages: their "
                     "collectives would be on another grid",
                 )
-            if _transfer_of(op) is not None and op.parent != self.function:
-                raise error_at(
-                    op.location,
-                    f"'{op.name}' op passes a tensor on inside of a '{op.parent.name}'"
-                    " op: stages are of a function's own block",
-                )
 
-    def _named_by(self, op: ir.Operation) -> list[str]:
-        return _named_by(op, self.shardings)
+    def _of_results(self, op: ir.Operation) -> dict[int, str]:
+        with located(op):
+            named = _named_by(self.shardings.of_results(op))
+            annotated = annotation_ops.read_annotation(op, self.shardings)
+        if annotated and not annotated.for_users:
+            named |= dict.fromkeys(range(len(op.results)), annotated.annotation.grid)
+        return named
 
     def _for_users(self, op: ir.Operation) -> str | None:
         with located(op):
@@ -227,37 +252,43 @@ class _StagesToGrid:
         return annotated.annotation.grid if annotated and annotated.for_users else None
 
     def _pass_all(self) -> None:
-        """Turn ops that pass tensors on, and crossings, to permutations along the stages' axis."""
-        for op, _ in self.of.of_ops():
-            transfer = _transfer_of(op)
+        """Turn ops that pass tensors on, and crossings, to permutations along the stages' axes."""
+        for op in self.of.function.ops:
+            transfer = _transfer_of(op.handle)
             if transfer is not None:
-                with located(op):
-                    self._pass(op, transfer[1])
+                with located(op.handle):
+                    self._pass(op.handle, self.of.of_value(op.operands[0]), transfer[1])
         for op in self.of.crossings:
-            with ir.InsertionPoint(op), located(op), op.location:
-                permute = create(PERMUTE, [op.operands[0].type], [op.operands[0]])
-                self._pass(permute, str(self._for_users(op)))
-            op.operands[0] = permute.results[0]
+            with ir.InsertionPoint(op.handle), located(op.handle), op.location:
+                operand = op.handle.operands[0]
+                permute = create(PERMUTE, [operand.type], [operand])
+                source = self.of.of_value(op.operands[0])
+                self._pass(permute, source, str(self._for_users(op.handle)))
+            op.handle.operands[0] = permute.results[0]
 
-    def _pass(self, op: ir.Operation, target: str) -> None:
-        source = self.of.of_value(op.operands[0])
-        if source is None:
-            raise ShardError(
-                f"'{op.name}' op passes on a tensor of no stage to @{target}: annotate it"
-            )
+    def _pass(self, op: ir.Operation, source: str | None, target: str) -> None:
+        source = source or self.grid.name  # what is on no stage, all devices have
         for name in (source, target):
-            if name not in self.index:
+            if name not in self.fixed:
                 raise ShardError(
-                    f"'{op.name}' op passes a tensor from @{source} to @{target}: expected stages"
+                    f"'{op.name}' op passes a tensor from @{source} to @{target}: expected stages "
+                    f"of {self.grid}"
                 )
-        a, b = self.index[source], self.index[target]
-        permutation = list(range(self.grid.axes_size((self.axis,))))
-        permutation[a], permutation[b] = b, a
-        op.attributes["cluster"] = ir.FlatSymbolRefAttr.get(self.grid.name)
-        op.attributes["mesh_axis"] = i64_array([self.axis])
-        op.attributes["permutation"] = i64_array(permutation)
+        op.attributes["cluster"] = ir.FlatSymbolRefAttr.get(self.fine.name)
         named = [ir.FlatSymbolRefAttr.get(name) for name in (source, target)]
         op.attributes[STAGES] = ir.ArrayAttr.get(named)
+        axes = tuple(self.fixed[source])
+        if axes and axes == tuple(self.fixed[target]):
+            a, b = (self._index(name, axes) for name in (source, target))
+            permutation = list(range(self.fine.axes_size(axes)))
+            permutation[a], permutation[b] = b, a
+            op.attributes["mesh_axis"] = i64_array(axes)
+            op.attributes["permutation"] = i64_array(permutation)
+
+    def _index(self, stage: str, axes: Sequence[int]) -> int:
+        return flat_index(
+            tuple(self.fixed[stage][axis] for axis in axes), self.fine.sizes_along(axes)
+        )
 
     def _rewrite_boundary(
         self, key: str, annotation: Sequence[Annotation | None], stages: Iterable[str | None]
@@ -266,8 +297,8 @@ class _StagesToGrid:
         for entry, each, stage in zip(entries, annotation, stages, strict=False):
             if each is not None:
                 entry[SHARDING] = self._on_grid(each)
-            if stage in self.index:
-                entry[STAGE] = ir.FlatSymbolRefAttr.get(str(stage))
+            if stage is not None and stage != self.grid.name:
+                entry[STAGE] = ir.FlatSymbolRefAttr.get(stage)
         set_boundary(self.function, key, entries)
 
     def _rewrite_op(self, op: ir.Operation) -> None:
@@ -282,8 +313,9 @@ class _StagesToGrid:
         if annotated is not None:
             op.attributes["sharding"] = self._on_grid(annotated.annotation)
         loops = annotation_ops.read_loops(op, self.shardings)
-        if loops is not None and loops[0] in self.index:
-            axes = [write_axes(self._kept(each)) for each in loops[1]]
+        if loops is not None and loops[0] in self.refinement:
+            refined = self.refinement[loops[0]].refined_axes
+            axes = [write_axes(refined(each)) for each in loops[1]]
             op.attributes[annotation_ops.LOOPS] = ir.ArrayAttr.get(axes)
 
     def _list(self, annotation: Mapping[int, Annotation], count: int) -> ir.ArrayAttr:
@@ -295,18 +327,15 @@ class _StagesToGrid:
         )
 
     def _on_grid(self, annotation: Annotation) -> ir.Attribute:
-        """The annotation on the grid, without the stages' axis, which has size 1 on a stage."""
-        if annotation.grid not in self.index:
-            return self.shardings.write(annotation)
-        old = annotation.sharding
-        split, partial = tuple(map(self._kept, old.split_axes)), self._kept(old.partial)
-        new = replace(old, grid=self.grid.name, split_axes=split, partial=partial)
+        """The annotation on the refined grid, without the fixed axes of its stage."""
+        refinement = self.refinement[annotation.grid]
         return self.shardings.write(
-            replace(annotation, sharding=new, replicated=self._kept(annotation.replicated))
+            replace(
+                annotation,
+                sharding=refinement.refined(annotation.sharding),
+                replicated=refinement.refined_axes(annotation.replicated),
+            )
         )
-
-    def _kept(self, axes: Axes) -> Axes:
-        return tuple(axis for axis in axes if full_axis(axis) != self.axis)
 
 
 def _refuse_calls(module: ir.Operation) -> None:

@@ -10,8 +10,9 @@ from shard_dialect.rules.rule_query import Query
 
 
 def passed_on(query: Query) -> ShardingRule | None:
-    """Elementwise for a transfer between stages; `None` for other permutations."""
-    return elementwise(query) if STAGES in query.op.attributes else None
+    """Elementwise for a permutation between stages; `None` for other transfers."""
+    attributes = query.op.attributes
+    return elementwise(query) if STAGES in attributes and "mesh_axis" in attributes else None
 
 
 RECORDS: dict[str, OpRecord] = {

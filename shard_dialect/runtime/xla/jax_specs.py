@@ -82,6 +82,6 @@ def refined_axes(grid: Grid, axis: Any, finest: Grid) -> range:
         for each in range(len(sizes))
         if inside[each] >= inner and inside[each] * sizes[each] <= inner * size
     ]
-    if prod(sizes[each] for each in members) != size:
+    if prod(sizes[each] for each in members) != size or grid.device_ids != finest.device_ids:
         raise ShardError(f"axes of grid {grid} are no unions of those of grid {finest}")
     return range(members[0], members[-1] + 1) if members else range(0)
