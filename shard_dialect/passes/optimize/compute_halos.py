@@ -6,8 +6,8 @@
       becomes
     %2 = math.exp %0                also of the elements in the halo
 
-The ops between are elementwise, up to 16 of them. All get the halos that the exchange makes, and
-keep those that they have. A larger halo is dropped for users that read none.
+The ops between are elementwise, up to 16 of them. All get the halos that exchanges of the result
+make, and keep those that they have. Users that read less get less.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ class ComputeHalos(CollectivePass):
         value = reshard.operands[0]
         if value is None or not target.halos or source.bare != target.bare or target.partial:
             return False
+        for user in graph.users(value):  # they share what has all their halos
+            if user.is_reshard:
+                target = _with_halos_of(target, sources(user, graph)[1]) or target
         resharder = Resharder(graph, graph.shardings.grid(target.grid))
         region = _Region(reshard, resharder)
         ops = region.add([value], target)
