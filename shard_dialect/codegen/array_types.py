@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.model.sharding import Shape
+from shard_dialect.model.sharding import Reduction, Shape
 
 Array = NDArray[np.generic]
 
@@ -69,3 +70,20 @@ class TensorType:
 
     def __str__(self) -> str:
         return "x".join([*map(str, self.shape), self.element])
+
+
+def identity(reduction: Reduction, dtype: np.dtype[Any]) -> Any:
+    """The element of `dtype` that a reduction leaves unchanged."""
+    if dtype == np.bool_:
+        return reduction in ("min", "product", "bitwise_and")
+    if reduction == "product":
+        return 1
+    if reduction not in ("max", "min", "bitwise_and"):
+        return 0
+    try:
+        limits = ml_dtypes.iinfo(dtype)
+    except ValueError:  # floats
+        return -np.inf if reduction == "max" else np.inf
+    if reduction == "bitwise_and":
+        return -1 if limits.min else limits.max
+    return limits.min if reduction == "max" else limits.max

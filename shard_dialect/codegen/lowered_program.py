@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from shard_dialect.codegen.array_types import Array, TensorType, dtype_of
+from shard_dialect.codegen.array_types import Array, TensorType, dtype_of, identity
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
@@ -67,34 +67,61 @@ class Boundary:
         return self.stage is None or self.stage.holds(rank, grids[self.stage.of])
 
     def shard(self, rank: int, grids: Mapping[str, Grid]) -> tuple[slice, ...]:
-        """The slice of the global tensor that device `rank` holds, without padding."""
+        """The slice of the global tensor that is device `rank`'s: no halos, no padding."""
         if self.sharding is None:
             return (slice(None),) * len(self.global_type.shape)
         return self.sharding.shard(rank, self.global_type.shape, grids[self.sharding.grid])
 
+    def held(self, rank: int, grids: Mapping[str, Grid]) -> tuple[tuple[slice, int], ...]:
+        """The slice of the global tensor that device `rank` holds, halos included.
+
+        For each dimension, with the local index at which it begins.
+        """
+        if self.sharding is None:
+            return tuple((slice(0, size), 0) for size in self.global_type.shape)
+        return self.sharding.held(rank, self.global_type.shape, grids[self.sharding.grid])
+
+    def own(self, local: Array, rank: int, grids: Mapping[str, Grid]) -> Array:
+        """The part of a local array that is device `rank`'s shard, without halos and padding."""
+        shard = self.shard(rank, grids)
+        sizes = [
+            len(range(*each.indices(size)))
+            for each, size in zip(shard, self.global_type.shape, strict=True)
+        ]
+        if self.sharding is None or not self.sharding.halos:
+            return local[tuple(map(slice, sizes))]
+        lows = [self.sharding.halo(dim)[0] for dim in range(len(sizes))]
+        return local[tuple(slice(low, low + n) for low, n in zip(lows, sizes, strict=True))]
+
     def shard_of(self, global_array: Array, rank: int, grids: Mapping[str, Grid]) -> Array:
-        """Device `rank`'s shard of the global tensor, padded with zeros to the local shape.
+        """What device `rank` holds of the global tensor, padded to the local shape.
 
         Only zeros for a device that has no shard.
         """
         if not self.is_on(rank, grids):
             return np.zeros(self.local.shape, self.local.dtype)
-        return self.padded(global_array[self.shard(rank, grids)])
+        held = tuple(each for each, _ in self.held(rank, grids))
+        return self.padded(global_array[held], rank, grids)
 
-    def padded(self, shard: Array) -> Array:
-        """A shard, padded with zeros to the local shape. What a file holds may not be aligned."""
-        if shard.shape == self.local.shape:
-            return np.require(shard, requirements=("C", "A"))
-        padded = np.zeros(self.local.shape, self.local.dtype)
-        padded[tuple(map(slice, shard.shape))] = shard
+    def padded(self, held: Array, rank: int, grids: Mapping[str, Grid]) -> Array:
+        """What device `rank` holds of the tensor, padded to the local shape.
+
+        With zeros, or with what halos hold outside of the tensor. What a file holds may not be
+        aligned.
+        """
+        if held.shape == self.local.shape:
+            return np.require(held, requirements=("C", "A"))
+        fill = self.sharding.fill if self.sharding is not None else "sum"
+        padded = np.full(self.local.shape, identity(fill, self.local.dtype), self.local.dtype)
+        places = [at for _, at in self.held(rank, grids)]
+        padded[tuple(slice(at, at + n) for at, n in zip(places, held.shape, strict=True))] = held
         return padded
 
     def put(self, local: Array, global_array: Array, rank: int, grids: Mapping[str, Grid]) -> None:
         """Write device `rank`'s shard into the global tensor, without its padding."""
         if not self.is_on(rank, grids):
             return
-        shard = self.shard(rank, grids)
-        global_array[shard] = local[tuple(map(slice, global_array[shard].shape))]
+        global_array[self.shard(rank, grids)] = self.own(local, rank, grids)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from shard_dialect.model.collectives import (
     AllReduce,
     AllSlice,
     AllToAll,
+    ChangeOffsets,
     CropHalo,
     Mask,
     Permute,
@@ -15,6 +16,7 @@ from shard_dialect.model.collectives import (
     Step,
     UpdateHalo,
 )
+from shard_dialect.model.factor_projection import EQUAL, Extents
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.manual_boundary import ManualBoundary
 from shard_dialect.model.rule import Assignment, ShardingRule, Window
@@ -23,6 +25,7 @@ from shard_dialect.model.sub_cluster import SubCluster
 from shard_dialect.model.window import Windows
 
 __all__ = [
+    "EQUAL",
     "REDUCTIONS",
     "AllGather",
     "AllReduce",
@@ -32,7 +35,9 @@ __all__ = [
     "Assignment",
     "Axes",
     "Axis",
+    "ChangeOffsets",
     "CropHalo",
+    "Extents",
     "Grid",
     "ManualBoundary",
     "Mask",

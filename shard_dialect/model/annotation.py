@@ -81,6 +81,12 @@ class Annotation:
     def check(self, grid: Grid, rank: int) -> None:
         """Raise `ShardingError` if a tensor with `rank` dimensions on `grid` cannot have this."""
         self.sharding.check(grid, rank)
+        for dim in self.open if self.sharding.offsets else ():
+            if self.sharding.offsets[dim]:
+                raise ShardingError(
+                    f"dimension {dim} is open in {self}, but its shards begin at offsets, for a "
+                    "fixed number of devices: close it"
+                )
         check_axes(self.replicated, grid, self)
 
     def meet(self, other: Annotation) -> Annotation | None:
@@ -95,6 +101,8 @@ class Annotation:
         """
         if self is other:  # mostly: annotations are read once for each attribute
             return self
+        if self.sharding.halos != other.sharding.halos:
+            return self._meet_with_halos(other)
         sharding, other_sharding = self.sharding, other.sharding
         if _all_but_split(sharding) != _all_but_split(other_sharding):
             return None
@@ -123,6 +131,29 @@ class Annotation:
         except ShardingError:  # both annotations use one axis, in different dimensions
             return None
 
+    def _meet_with_halos(self, other: Annotation) -> Annotation | None:
+        """The annotation that satisfies both, with the larger halo of each dimension."""
+        sharding, other_sharding = self.sharding, other.sharding
+        fills = {each.fill for each in (sharding, other_sharding) if each.halos}
+        both = replace(self, sharding=sharding.bare).meet(
+            replace(other, sharding=other_sharding.bare)
+        )
+        if both is None or len(fills) > 1:
+            return None
+        halos = [
+            tuple(map(_larger, a or (0, 0), b or (0, 0))) if a or b else ()
+            for a, b in zip(
+                sharding.halos or ((),) * sharding.rank,
+                other_sharding.halos or ((),) * sharding.rank,
+                strict=True,
+            )
+        ]
+        try:
+            held = replace(both.sharding, halos=tuple(halos), fill=fills.pop())
+        except ShardingError:  # one of them has offsets
+            return None
+        return replace(both, sharding=held)
+
     def __str__(self) -> str:
         lists, fields = self.sharding.notation()
         if self.open:
@@ -139,6 +170,11 @@ def _all_but_split(sharding: Sharding) -> tuple[object, ...]:
     """All fields of the sharding except the axes that split its dimensions."""
     rest = (sharding.grid, sharding.rank, sharding.partial, sharding.reduction)
     return (*rest, sharding.halos, sharding.offsets, sharding.fill)
+
+
+def _larger(a: int | None, b: int | None) -> int | None:
+    """The larger of two sizes, of which one that is not known is taken to be the larger one."""
+    return None if a is None or b is None else max(a, b)
 
 
 def _more_urgent(a: int | None, b: int | None) -> int | None:

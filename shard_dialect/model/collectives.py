@@ -13,6 +13,7 @@ the given local shape. `runtime.communicators.perform_collectives` performs the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 from typing import ClassVar
 
@@ -56,21 +57,27 @@ class AllGather:
 class AllSlice:
     """Keep only this device's shard along `dim`, without communication; undoes `AllGather`.
 
-    Where there are `offsets`, the shards begin at them, and `dim` must be unsplit before.
+    Where there are `offsets`, the shards begin at them; where there is a `halo`, the shards hold
+    it, filled as by `UpdateHalo`. In both cases `dim` must be unsplit before.
     """
 
     dim: int
     axes: Axes
     offsets: Sizes = ()
+    halo: tuple[int, int] = (0, 0)
+    fill: Reduction = "sum"
     kind: ClassVar[str] = "all_slice"
 
     def after(self, sharding: Sharding) -> Sharding:
-        """Adds `axes`, and `offsets`, to `dim`."""
+        """Adds `axes`, and `offsets` or the `halo`, to `dim`."""
         split = sharding.split_axes[self.dim]
-        if self.offsets and split:
-            raise ReshardError(f"offsets cut a whole dimension, not one of {sharding}")
+        if (self.offsets or any(self.halo)) and split:
+            raise ReshardError(f"offsets and halos cut a whole dimension, not one of {sharding}")
         _refuse_offsets(sharding, self.dim, split)
-        return sharding.with_dim(self.dim, split + self.axes, self.offsets)
+        if any(sharding.halo(self.dim)):
+            raise ReshardError(f"dimension {self.dim} of {sharding} has a halo: it is cut no more")
+        sliced = sharding.with_dim(self.dim, split + self.axes, self.offsets)
+        return sliced.with_halo(self.dim, self.halo, self.fill) if any(self.halo) else sliced
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
         """Nothing: each device slices what it holds."""
@@ -82,6 +89,7 @@ class AllSlice:
 
     def __str__(self) -> str:
         at = f" at {list(self.offsets)}" if self.offsets else ""
+        at += f" halo {list(self.halo)}" if any(self.halo) else ""
         return f"all_slice dim {self.dim} axes {axes_text(self.axes)}{at}"
 
 
@@ -320,6 +328,71 @@ class CropHalo:
         return f"crop_halo dim {self.dim} to [{self.low}, {self.high}]"
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeOffsets:
+    """Let the shards of `dim`, which `axes` split, begin elsewhere: elements change devices.
+
+    `source` and `target` are the bounds of the shards: where each begins, and where the last one
+    ends. `offsets` are those of the target sharding, () for equal shards.
+
+        a b c | d e         source (0, 3, 5)
+        a | b c d e         target (0, 1, 5): the first device sends b and c to the second
+    """
+
+    dim: int
+    axes: Axes
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    offsets: Sizes = ()
+    kind: ClassVar[str] = "change_offsets"
+
+    def after(self, sharding: Sharding) -> Sharding:
+        """Replaces the offsets of `dim`."""
+        if sharding.split_axes[self.dim] != self.axes or any(sharding.halo(self.dim)):
+            raise ReshardError(
+                f"dimension {self.dim} of sharding {sharding} is not split along "
+                f"{axes_text(self.axes)}, without a halo"
+            )
+        return sharding.with_dim(self.dim, self.axes, self.offsets)
+
+    def overlap(self, device: int, distance: int) -> tuple[int, int]:
+        """The elements of a device's shard that are then on the device `distance` positions on.
+
+        From the first to the one after the last; equal numbers where there are none.
+        """
+        to = device + distance
+        if not 0 <= to < len(self.target) - 1:
+            return 0, 0
+        begin = max(self.source[device], self.target[to])
+        return begin, max(begin, min(self.source[device + 1], self.target[to + 1]))
+
+    def messages(self) -> dict[int, int]:
+        """The most elements that a device sends, by the distance to the receiver, 0 included."""
+        devices = range(len(self.source) - 1)
+        counts = {}
+        for distance in range(-devices[-1], len(devices)):
+            overlaps = [self.overlap(device, distance) for device in devices]
+            count = max(end - begin for begin, end in overlaps)
+            if count:
+                counts[distance] = count
+        return counts
+
+    def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
+        """The messages to other devices, each as long as the longest at its distance."""
+        across = prod(size for dim, size in enumerate(operand) if dim != self.dim)
+        count = sum(count for distance, count in self.messages().items() if distance)
+        return count * across * itemsize if n > 1 else 0
+
+    def local_shape_after(self, shape: Shape, n: int) -> Shape:
+        """The size of the largest shard."""
+        size = max(end - begin for begin, end in pairwise(self.target))
+        return (*shape[: self.dim], size, *shape[self.dim + 1 :])
+
+    def __str__(self) -> str:
+        bounds = f"{list(self.source)} to {list(self.target)}"
+        return f"change_offsets dim {self.dim} axes {axes_text(self.axes)} {bounds}"
+
+
 Step = (
     AllGather
     | AllSlice
@@ -330,6 +403,7 @@ Step = (
     | Mask
     | UpdateHalo
     | CropHalo
+    | ChangeOffsets
 )
 
 

@@ -19,7 +19,10 @@ from math import gcd
 
 from shard_dialect.model.axis import Axes, SubAxis
 from shard_dialect.model.grid import Grid
+from shard_dialect.model.sharding import Reduction, Sharding, Sizes
 
+Dims = tuple[tuple[int, ...], ...]
+"""The factors of each dimension of a tensor, major to minor."""
 SubAxisTriple = tuple[int, int, int]
 """Grid axis, pre-size, size."""
 SubAxisTriples = tuple[SubAxisTriple, ...]
@@ -227,3 +230,59 @@ def _dimension(
         if here.overflow or count < sizes[factor]:
             break
     return tuple(sub_axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """Shards of factors that are not equal, up to padding: they begin at offsets, or have halos.
+
+    Both are by factor; `fill` says what halos hold at the ends. For the rule ([i, j]) -> ([i, j])
+    with i split along axis 0
+
+        offsets=((0, (0, 3, 4)),)    both tensors [[0], [], {offsets = [[0, 3, 4], []]}]
+        halos=((0, (1, 2)),)         both tensors [[0], [], {halo = [[1, 2], []]}]
+    """
+
+    offsets: tuple[tuple[int, Sizes], ...] = ()
+    halos: tuple[tuple[int, tuple[int, int]], ...] = ()
+    fill: Reduction = "sum"
+
+    def __bool__(self) -> bool:
+        return bool(self.offsets or self.halos)
+
+    @classmethod
+    def of(cls, tensors: Iterable[tuple[Dims | None, Sharding | None]]) -> Extents:
+        """The extents of the factors of tensors: of each factor the first that a tensor has.
+
+        >>> sharding = Sharding("g", ((0,), ()), offsets=((0, 3, 4), ()))
+        >>> Extents.of([(((0,), (1,)), sharding)]).offsets
+        ((0, (0, 3, 4)),)
+        """
+        offsets: dict[int, Sizes] = {}
+        halos: dict[int, tuple[int, int]] = {}
+        fill: Reduction = "sum"
+        for dims, sharding in tensors:
+            if dims is None or sharding is None or not (sharding.offsets or sharding.halos):
+                continue
+            for dim, factors in enumerate(dims):
+                for factor in factors:
+                    if sharding.offsets and sharding.offsets[dim]:
+                        offsets.setdefault(factor, sharding.offsets[dim])
+                    if any(sharding.halo(dim)):
+                        halos.setdefault(factor, sharding.halo(dim))
+                        fill = sharding.fill
+        return cls(tuple(sorted(offsets.items())), tuple(sorted(halos.items())), fill)
+
+    def applied(self, dims: Dims, sharding: Sharding) -> Sharding:
+        """The sharding of a tensor with the factors `dims`, whose shards were equal so far."""
+        offsets, halos = dict(self.offsets), dict(self.halos)
+        for dim, axes in enumerate(sharding.split_axes):
+            for factor in dims[dim] if axes else ():
+                if factor in offsets:
+                    sharding = sharding.with_dim(dim, axes, offsets[factor])
+                if factor in halos:
+                    sharding = sharding.with_halo(dim, halos[factor], self.fill)
+        return sharding
+
+
+EQUAL = Extents()

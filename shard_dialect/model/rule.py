@@ -21,6 +21,9 @@ from typing import Literal
 from shard_dialect.errors import ShardError
 from shard_dialect.model.axis import Axes, axes_text
 from shard_dialect.model.factor_projection import (
+    EQUAL,
+    Dims,
+    Extents,
     FactorSplit,
     axes_of,
     project,
@@ -31,8 +34,6 @@ from shard_dialect.model.grid import Grid
 from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
 from shard_dialect.model.window import Reading, Windows
 
-Dims = tuple[tuple[int, ...], ...]
-"""The factors of each dimension of a tensor, major to minor."""
 Assignment = tuple[Axes, ...]
 """The axes that split each factor of a rule, major to minor."""
 Role = Literal["", "elementwise", "pass", "forward", "broadcast", "other"]
@@ -210,7 +211,14 @@ class ShardingRule:
         """Whether the op reduces over several tensor operands, as a matrix product does."""
         return bool(self.reductions) and sum(1 for dims in self.operands if dims) > 1
 
-    def operand_sharding(self, index: int, assignment: Assignment, grid: Grid) -> Sharding | None:
+    @cached_property
+    def windowed_factors(self) -> frozenset[int]:
+        """The factors that windows of an operand go along."""
+        return frozenset(window.factor for window in self.windows)
+
+    def operand_sharding(
+        self, index: int, assignment: Assignment, grid: Grid, extents: Extents = EQUAL
+    ) -> Sharding | None:
         """The sharding that operand `index` needs under `assignment`, halos included.
 
         `None` for an operand that is not a tensor. Raises `ShardingError` where shards would be
@@ -220,6 +228,8 @@ class ShardingRule:
         if dims is None:
             return None
         sharding = Sharding(grid.name, self._split(dims, assignment, grid))
+        if extents:
+            sharding = extents.applied(dims, sharding)
         for window in self.windows:
             if window.operand == index and assignment[window.factor]:
                 devices = grid.axes_size(assignment[window.factor])
@@ -238,7 +248,9 @@ class ShardingRule:
             )
         return reading
 
-    def result_sharding(self, index: int, assignment: Assignment, grid: Grid) -> Sharding | None:
+    def result_sharding(
+        self, index: int, assignment: Assignment, grid: Grid, extents: Extents = EQUAL
+    ) -> Sharding | None:
         """The sharding of result `index` under `assignment`, partial axes included.
 
         `None` for a result that is not a tensor. Raises `ShardingError` where shards would be
@@ -252,7 +264,8 @@ class ShardingRule:
         assert len(kinds) <= 1, f"{self} cannot reduce by {sorted(kinds)} at once"
         partial = tuple(axis for factor in split for axis in assignment[factor])
         reduction: Reduction = next(iter(kinds), "sum")
-        return Sharding(grid.name, self._split(dims, assignment, grid), partial, reduction)
+        sharding = Sharding(grid.name, self._split(dims, assignment, grid), partial, reduction)
+        return extents.applied(dims, sharding) if extents else sharding
 
     def factors_of(self, dims: Dims, sharding: Sharding, grid: Grid) -> dict[int, Axes]:
         """The axes that split each factor, for a tensor with factors `dims` and this sharding.

@@ -22,7 +22,8 @@ from math import prod
 from typing import cast
 
 from shard_dialect.errors import ShardError
-from shard_dialect.model.rule import Dims, ShardingRule
+from shard_dialect.model.factor_projection import Dims
+from shard_dialect.model.rule import ShardingRule
 from shard_dialect.model.sharding import REDUCTIONS, Reduction, Shape
 
 KINDS = ("reduction", "need_replication", "permutation", "blocked_propagation")

@@ -64,8 +64,9 @@ class Sharding:
 
     `halos` has, for each dimension, how many elements before and after its shard a device holds.
     `offsets` has, for each dimension, where each shard begins, and where the last one ends. Both
-    have () for a dimension without, and are () where no dimension has any. A halo beyond the end of
-    the tensor holds the identity of the reduction `fill`: zeros for "sum".
+    have () for a dimension without, as with a halo of no elements, and are () where no dimension
+    has any. No dimension has both. A halo beyond the end of the tensor holds the identity of the
+    reduction `fill`: zeros for "sum".
 
     Raises `ShardingError` if an axis is negative or used twice, or halos or offsets are invalid.
     """
@@ -95,6 +96,9 @@ class Sharding:
         object.__setattr__(self, "partial", tuple(sorted(self.partial, key=in_order)))
         if not self.partial:
             object.__setattr__(self, "reduction", "sum")
+        if (0, 0) in self.halos:
+            halos = tuple(() if each == (0, 0) else each for each in self.halos)
+            object.__setattr__(self, "halos", halos)
         if not any(self.halos):
             object.__setattr__(self, "halos", ())
             object.__setattr__(self, "fill", "sum")
@@ -106,26 +110,35 @@ class Sharding:
         object.__setattr__(self, "_hash", hash((self.split_axes, self.partial)))
 
     def _check_shards(self) -> None:
-        """Raise `ShardingError` unless halos or offsets are valid sizes of split dimensions."""
-        if self.halos and self.offsets:
-            raise ShardingError(f"both halos and offsets in sharding {self}: expected one of them")
-        sizes_by_dim = self.halos or self.offsets
-        if len(sizes_by_dim) != self.rank:
+        """Raise `ShardingError` unless halos and offsets are valid sizes of split dimensions."""
+        if any(map(all, zip(self.halos, self.offsets, strict=False))):
             raise ShardingError(
-                f"sizes for {len(sizes_by_dim)} dimensions in sharding {self}: expected {self.rank}"
+                f"both a halo and offsets of a dimension in sharding {self}: expected one of them"
             )
-        for axes, sizes in zip(self.split_axes, sizes_by_dim, strict=True):
-            known = [size for size in sizes if size is not None]
-            if sizes and not axes:
-                raise ShardingError(f"sizes of a dimension that is not split in sharding {self}")
-            if min(known, default=0) < 0:
-                raise ShardingError(f"size {min(known)} is negative in sharding {self}")
-            if sizes and self.halos and len(sizes) != 2:
+        for sizes_by_dim in filter(None, (self.halos, self.offsets)):
+            if len(sizes_by_dim) != self.rank:
+                raise ShardingError(
+                    f"sizes for {len(sizes_by_dim)} dimensions in sharding {self}: expected "
+                    f"{self.rank}"
+                )
+            for axes, sizes in zip(self.split_axes, sizes_by_dim, strict=True):
+                self._check_sizes(axes, sizes)
+        for sizes in filter(None, self.halos):
+            if len(sizes) != 2:
                 raise ShardingError(f"halo {_sizes_text(sizes)} in {self}: expected two sizes")
-            if sizes and self.offsets and (known != sorted(known) or sizes[0] not in (0, None)):
+        for sizes in filter(None, self.offsets):
+            known = [size for size in sizes if size is not None]
+            if known != sorted(known) or sizes[0] not in (0, None):
                 raise ShardingError(
                     f"offsets {_sizes_text(sizes)} in {self}: expected to grow from 0"
                 )
+
+    def _check_sizes(self, axes: Axes, sizes: Sizes) -> None:
+        if sizes and not axes:
+            raise ShardingError(f"sizes of a dimension that is not split in sharding {self}")
+        least = min((size for size in sizes if size is not None), default=0)
+        if least < 0:
+            raise ShardingError(f"size {least} is negative in sharding {self}")
 
     @classmethod
     def replicated(cls, grid: str, rank: int) -> Sharding:
@@ -211,6 +224,15 @@ class Sharding:
                     f"dimension's size, {size}"
                 )
 
+    def check_sizes_known(self) -> None:
+        """Raise `ShardingError` for halos and offsets that are known only when the program runs."""
+        for sizes, what in ((self.halos, "halos"), (self.offsets, "offsets")):
+            if any(None in each for each in sizes):
+                raise ShardingError(
+                    f"cannot shard a tensor as {self}: write its {what} as numbers, or as "
+                    "constants; the shapes of shards must be known before the program runs"
+                )
+
     def uneven_dim(self, shape: Shape, grid: Grid) -> int | None:
         """The first dimension that is uneven or has offsets; `None` if there is none."""
         for dim, axes in enumerate(self.split_axes):
@@ -257,6 +279,8 @@ class Sharding:
     def without_uneven_axes(self, shape: Shape, grid: Grid) -> Sharding:
         """The sharding with only those major axes, or factors of axes, that divide each dimension.
 
+        A dimension whose shards begin at offsets keeps its axes, since the offsets are wanted.
+
         >>> grid = Grid("g", (4, 2))
         >>> str(Sharding("g", ((0, 1), ())).without_uneven_axes((6, 3), grid))
         '[["0:(1)2"], []]'
@@ -264,9 +288,10 @@ class Sharding:
         if self.uneven_dim(shape, grid) is None:
             return self
         split = []
-        for size, axes in zip(shape, self.split_axes, strict=True):
-            kept: list[Axis] = []
-            for axis in axes:
+        for dim, (size, axes) in enumerate(zip(shape, self.split_axes, strict=True)):
+            has_offsets = bool(self.offsets and self.offsets[dim])
+            kept: list[Axis] = list(axes) if has_offsets else []
+            for axis in axes if not has_offsets else ():
                 common = gcd(size, grid.axes_size((axis,)))
                 kept += (
                     [major_sub_axis(axis, common, grid.axes_size((axis,)))] if common > 1 else []
@@ -328,6 +353,32 @@ class Sharding:
         return tuple(
             slice(*each[device : device + 2]) for each, device in zip(bounds, devices, strict=True)
         )
+
+    def held(self, rank: int, shape: Shape, grid: Grid) -> tuple[tuple[slice, int], ...]:
+        """What device `rank` holds of a tensor of global `shape`, halos included.
+
+        For each dimension the slice of the tensor, and the local index at which it begins. Of a
+        halo, what is outside of the tensor is no part of it.
+
+        >>> sharding = Sharding("g", ((0,),), halos=((1, 1),))
+        >>> sharding.held(0, (4,), Grid("g", (2,)))
+        ((slice(0, 3, None), 1),)
+        """
+        own = self.shard(rank, shape, grid)
+        if not self.halos:
+            return tuple((each, 0) for each in own)
+        local = self.local_shape(shape, grid)
+        held = []
+        for dim, (each, size) in enumerate(zip(own, shape, strict=True)):
+            low, high = self.halo(dim)
+            if not low and not high:
+                held.append((each, 0))
+                continue
+            begin = (local[dim] - low - high) * grid.index_along(rank, self.split_axes[dim]) - low
+            start = min(max(begin, 0), size)
+            stop = min(max(begin + local[dim], start), size)
+            held.append((slice(start, stop), start - begin if stop > start else 0))
+        return tuple(held)
 
     def local_elements(self, shape: Shape, grid: Grid) -> int:
         """The number of elements of the local shape."""

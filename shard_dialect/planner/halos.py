@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.model.collectives import CropHalo, ReshardError, Step, UpdateHalo
+from shard_dialect.model.collectives import AllSlice, CropHalo, ReshardError, Step, UpdateHalo
 from shard_dialect.model.sharding import Sharding
 
 
@@ -34,6 +34,19 @@ def halo_steps(source: Sharding, target: Sharding) -> tuple[Step, ...]:
         if kept != target_halo:
             updates.append(UpdateHalo(dim, axes, *target_halo, target.fill))
     return (*crops, *updates)
+
+
+def sliced_with_halos(source: Sharding, target: Sharding) -> tuple[AllSlice, ...]:
+    """The slices of dimensions that every device has all of, with the halos that they get.
+
+    What is sliced off a whole tensor needs no exchange of halos.
+    """
+    used = {axis for axes in source.split_axes for axis in axes} | set(source.partial)
+    return tuple(
+        AllSlice(dim, axes, halo=target.halo(dim), fill=target.fill)
+        for dim, axes in enumerate(target.split_axes)
+        if any(target.halo(dim)) and not source.split_axes[dim] and not used & set(axes)
+    )
 
 
 @dataclass(frozen=True, slots=True)

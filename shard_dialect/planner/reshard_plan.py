@@ -20,9 +20,7 @@ from math import gcd, prod
 
 from shard_dialect.model.axis import SubAxis, full_axis
 from shard_dialect.model.collectives import (
-    AllGather,
     AllReduce,
-    AllSlice,
     AllToAll,
     Mask,
     ReduceScatter,
@@ -33,8 +31,9 @@ from shard_dialect.model.grid import Grid
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Reduction, Shape, Sharding
 from shard_dialect.planner.greedy import applied, common_prefix, greedy
-from shard_dialect.planner.halos import halo_steps
+from shard_dialect.planner.halos import halo_steps, sliced_with_halos
 from shard_dialect.planner.layout import AxisNumbers, Layout, Problem
+from shard_dialect.planner.offsets import ways_through_equal_shards
 from shard_dialect.planner.permutation import may_permute, permute, without_size_one
 from shard_dialect.planner.search import (
     Path,
@@ -85,10 +84,12 @@ def plan(
     _refuse(source, target)
     if source == target:
         return Plan((), 0, grid)
-    if source.offsets or target.offsets:
-        return _with_offsets(source, target, shape, itemsize, grid, limit)
     if source.halos or target.halos:
         return _with_halos(source, target, shape, itemsize, grid, limit)
+    if source.offsets or target.offsets:
+        if any(isinstance(axis, SubAxis) for axis in (*source.axes, *target.axes)):
+            raise ReshardError(f"cannot reshard from {source} to {target}: offsets beside sub-axes")
+        return _with_offsets(source, target, shape, itemsize, grid, limit)
     used = [axis for axis in (*source.axes, *target.axes) if isinstance(axis, SubAxis)]
     coarse = Refinement.of(grid, used)
     if coarse is not None:
@@ -179,31 +180,6 @@ def _refuse(source: Sharding, target: Sharding) -> None:
         )
 
 
-def _with_offsets(
-    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
-) -> Plan:
-    """A plan that gathers dimensions with offsets first, and slices dimensions at offsets last.
-
-    The steps use full axes of `grid`.
-    """
-    if any(isinstance(axis, SubAxis) for axis in (*source.axes, *target.axes)):
-        raise ReshardError(f"cannot reshard from {source} to {target}: offsets beside sub-axes")
-    gathers = tuple(
-        AllGather(dim, source.split_axes[dim]) for dim, at in enumerate(source.offsets) if at
-    )
-    slices = tuple(
-        AllSlice(dim, target.split_axes[dim], at) for dim, at in enumerate(target.offsets) if at
-    )
-    first, last = source, target
-    for gather in gathers:
-        first = gather.after(first)
-    for each in slices:
-        last = last.with_dim(each.dim, ())
-    between = plan(first, last, shape, itemsize, grid, False, limit)
-    steps = (*gathers, *between.steps, *slices)
-    return Plan(steps, bytes_moved(steps, source, shape, itemsize, grid), grid, between.exact)
-
-
 def _with_halos(
     source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
 ) -> Plan:
@@ -219,11 +195,39 @@ def _with_halos(
     if source.bare == target.bare:
         steps, exact = halo_steps(source, target), True
     else:
-        between = plan(source.bare, target.bare, shape, itemsize, grid, False, limit)
-        crops, updates = halo_steps(source, source.bare), halo_steps(target.bare, target)
-        steps, exact = (*crops, *between.steps, *updates), between.exact
+        slices = sliced_with_halos(source, target)
+        last = target.bare
+        for each in slices:
+            last = last.with_dim(each.dim, ())
+        between = plan(source.bare, last, shape, itemsize, grid, False, limit)
+        for each in slices:
+            last = each.after(last)
+        crops, updates = halo_steps(source, source.bare), halo_steps(last, target)
+        steps, exact = (*crops, *between.steps, *slices, *updates), between.exact
     total = bytes_moved(steps, source, shape, itemsize, grid)
     return Plan(steps, total, grid, exact)
+
+
+def _with_offsets(
+    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
+) -> Plan:
+    """The cheapest plan whose steps between equal shards are planned without the offsets.
+
+    The steps use full axes of `grid`.
+    """
+    best: Plan | None = None
+    for way in ways_through_equal_shards(source, target, shape, grid):
+        try:
+            between = plan(way.first, way.last, way.shape, itemsize, grid, False, limit)
+            steps = (*way.before, *between.steps, *way.after)
+            total = bytes_moved(steps, source, shape, itemsize, grid)
+        except ReshardError:  # a step would cut a dimension further whose offsets stay
+            continue
+        if best is None or (total, len(steps)) < (best.bytes_moved, len(best.steps)):
+            best = Plan(steps, total, grid, False)
+    if best is None:
+        raise ReshardError(f"cannot reshard from {source} to {target}")
+    return best
 
 
 def _on_full_axes(

@@ -109,15 +109,15 @@ class Engine:
         later = [dim for dim, priority in enumerate(annotation.priorities) if priority]
         if not self.strategy.priorities or not later:
             return replace(annotation, priorities=())
-        split = list(annotation.sharding.split_axes)
+        sharding = annotation.sharding
         barred = list(annotation.replicated)
         for dim in later:
             self._withheld.setdefault(annotation.priorities[dim] or 0, []).append((value, dim))
-            barred += split[dim]
-            split[dim] = ()
+            barred += sharding.split_axes[dim]
+            sharding = sharding.with_halo(dim, (0, 0), sharding.fill).with_dim(dim, ())
         return replace(
             annotation,
-            sharding=replace(annotation.sharding, split_axes=tuple(split)),
+            sharding=sharding,
             open=tuple(dim for dim in annotation.open if dim not in later),
             priorities=(),
             replicated=tuple(barred),
@@ -129,11 +129,16 @@ class Engine:
             annotation, current = self.graph.annotations[value], self.known(value)
             assert annotation is not None, "withheld from an annotation"
             assert current is not None, "known from the start"
-            axes = annotation.sharding.split_axes[dim]
+            withheld = annotation.sharding
+            axes = withheld.split_axes[dim]
+            offsets = withheld.offsets[dim] if withheld.offsets else ()
             try:
+                sharding = current.sharding.with_dim(dim, axes, offsets)
+                if withheld.halos:
+                    sharding = sharding.with_halo(dim, withheld.halo(dim), withheld.fill)
                 released = replace(
                     current,
-                    sharding=current.sharding.with_dim(dim, axes),
+                    sharding=sharding,
                     open=(*current.open, dim) if dim in annotation.open else current.open,
                     replicated=tuple(axis for axis in current.replicated if axis not in axes),
                 )

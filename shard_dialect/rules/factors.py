@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from shard_dialect.model import Reduction, ShardingRule, Window, Windows
-from shard_dialect.model.rule import Dims, Role
+from shard_dialect.model.factor_projection import Dims
+from shard_dialect.model.rule import Role
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.rule_query import Query
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.model import ShardingError, ShardingRule
+from shard_dialect.model import Reduction, ShardingError, ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.model.window import MOST_SHARDS
 
@@ -17,7 +17,10 @@ class Shard:
 
     `halos` has, for each dimension, the sizes of the halo before and after, which `shape` includes.
     `devices` has the number of shards of each dimension. In an uneven dimension the last shards are
-    padded at their end, and the padding may hold anything (`rules.padding`).
+    padded at their end, and the padding may hold anything (`rules.padding`). `offsets` has where
+    each shard of a dimension begins, and where the last one ends, for dimensions whose shards are
+    not equal; any of these may be padded. It is () where no dimension has such shards. Halos hold
+    the identity of `fill` outside of the tensor.
 
     `own(dim, numbers)` creates, at the insertion point, a `tensor<1xi64>`: the entry of `numbers`
     for this device's index along the dimension.
@@ -28,6 +31,8 @@ class Shard:
     own: Callable[[int, Sequence[int]], ir.Value]
     halos: tuple[tuple[int, int], ...]
     devices: tuple[int, ...]
+    offsets: tuple[tuple[int, ...], ...] = ()
+    fill: Reduction = "sum"
 
     def is_split(self, dim: int) -> bool:
         """Whether dimension `dim` has several shards."""
@@ -43,17 +48,31 @@ class Shard:
 
     def begin(self, dim: int) -> ir.Value:
         """The global index of the first element of this device's shard, a `tensor<1xi64>`."""
+        return self.own(dim, self._begins(dim))
+
+    def _begins(self, dim: int) -> list[int]:
+        if self.offsets and self.offsets[dim]:
+            return list(self.offsets[dim][:-1])
         size = self.size(dim)
-        return self.own(dim, [size * device for device in device_indices(self.devices[dim])])
+        return [size * device for device in device_indices(self.devices[dim])]
 
     def end(self, dim: int) -> ir.Value:
-        """The local index, halos included, at which the tensor ends, a `tensor<1xi64>`."""
-        size, (low, _) = self.size(dim), self.halos[dim]
-        ends = [
-            self.global_shape[dim] + low - size * device
-            for device in device_indices(self.devices[dim])
-        ]
-        return self.own(dim, [min(max(end, 0), self.shape[dim]) for end in ends])
+        """The local index, halos included, at which the tensor ends, a `tensor<1xi64>`.
+
+        Where shards begin at offsets, it is the index at which the next shard begins.
+        """
+        begins, (low, _) = self._begins(dim), self.halos[dim]
+        ends = [self.global_shape[dim]] * len(begins)
+        if self.offsets and self.offsets[dim]:
+            ends = list(self.offsets[dim][1:])
+        local = [end + low - begin for begin, end in zip(begins, ends, strict=True)]
+        return self.own(dim, [min(max(end, 0), self.shape[dim]) for end in local])
+
+    def first(self, dim: int) -> ir.Value:
+        """The local index, halos included, at which the tensor begins, a `tensor<1xi64>`."""
+        low, _ = self.halos[dim]
+        firsts = [low - begin for begin in self._begins(dim)]
+        return self.own(dim, [min(max(first, 0), self.shape[dim]) for first in firsts])
 
 
 def device_indices(count: int) -> range:

@@ -3,7 +3,8 @@
     out/rank0.npz    result0, and result0.place: for each dimension start, stop, and global size
     out/rank1.npz    ...                        ranks: how many files; run: which run wrote them
 
-Inputs are `arg0`, `arg1`, ... in the same way; their places may be left out.
+Inputs are `arg0`, `arg1`, ... in the same way; their places may be left out. Where an argument has
+halos, its shards hold them as far as they are in the tensor.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ def is_folder(path: str | None) -> bool:
     return bool(path) and (str(path).endswith(os.sep) or Path(str(path)).is_dir())
 
 
-def place_of(boundary: Boundary, rank: int, grids: _Grids) -> Array:
+def place_of(boundary: Boundary, rank: int, grids: _Grids, with_halos: bool = False) -> Array:
     """The place of a device's shard in its global tensor, one row a dimension."""
     shape = boundary.global_type.shape
     slices = boundary.shard(rank, grids)
+    if with_halos:
+        slices = tuple(held for held, _ in boundary.held(rank, grids))
     bounds = [each.indices(size)[:2] for each, size in zip(slices, shape, strict=True)]
     rows = [(a, max(a, b), size) for (a, b), size in zip(bounds, shape, strict=True)]
     return np.array(rows, np.int64).reshape(len(shape), 3)
@@ -58,7 +61,7 @@ def load_shards(folder: str, program: Program, rank: int) -> list[Array]:
         if name not in here:
             shards.append(np.zeros(each.local.shape, each.local.dtype))
             continue
-        place = place_of(each, rank, grids)
+        place = place_of(each, rank, grids, with_halos=True)
         given = places.get(name + _PLACE)
         if given is not None and not np.array_equal(given, place):
             raise ShardError(
@@ -66,7 +69,7 @@ def load_shards(folder: str, program: Program, rank: int) -> list[Array]:
             )
         shape = tuple(int(stop - start) for start, stop, _ in place)
         type_ = TensorType(shape, each.global_type.dtype)
-        shards.append(each.padded(checked(path, name, arrays[name], type_)))
+        shards.append(each.padded(checked(path, name, arrays[name], type_), rank, grids))
     return shards
 
 
@@ -78,8 +81,8 @@ def save_shards(
     for number, (each, shard) in enumerate(zip(program.results, shards, strict=True)):
         if each.is_on(rank, program.grids):
             place = place_of(each, rank, program.grids)
-            own = tuple(slice(0, int(stop - start)) for start, stop, _ in place)
-            arrays |= {f"result{number}": shard[own], f"result{number}{_PLACE}": place}
+            own = each.own(shard, rank, program.grids)
+            arrays |= {f"result{number}": own, f"result{number}{_PLACE}": place}
     folder.replace(rank, lambda stream: np.savez(stream, allow_pickle=False, **arrays))
 
 

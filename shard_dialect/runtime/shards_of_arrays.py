@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.codegen.array_types import Array, identity
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.axes_by_name import SplitAxes, sharding_on
@@ -26,21 +26,24 @@ def scatter(array: Any, sharding: Sharding | SplitAxes, grid: Grid) -> list[Arra
     found = sharding_on(grid, sharding, global_array.ndim)
     _refuse_partial(found)
     found.check_offsets(global_array.shape)
-    halos = [found.halo(dim) for dim in range(found.rank)]
-    filled = global_array
-    if any(map(any, halos)):
-        filled = np.pad(
-            global_array, halos, constant_values=_identity(found.fill, global_array.dtype)
-        )
+    shape, filling = global_array.shape, identity(found.fill, global_array.dtype)
     shards = []
     for rank in range(grid.size):
-        own = found.shard(rank, global_array.shape, grid)
-        bounds = [part.indices(size) for part, size in zip(own, global_array.shape, strict=True)]
-        grown = tuple(
-            slice(start, max(stop, start) + low + high)
-            for (start, stop, _), (low, high) in zip(bounds, halos, strict=True)
-        )
-        shards.append(np.ascontiguousarray(filled[grown]).reshape(filled[grown].shape))
+        sizes = [
+            len(range(*part.indices(size))) + sum(found.halo(dim))
+            for dim, (part, size) in enumerate(
+                zip(found.shard(rank, shape, grid), shape, strict=True)
+            )
+        ]
+        shard = np.full(sizes, filling, global_array.dtype)
+        held = [
+            (part.start, at, min(part.stop - part.start, size - at))
+            for (part, at), size in zip(found.held(rank, shape, grid), sizes, strict=True)
+        ]
+        shard[tuple(slice(at, at + count) for _, at, count in held)] = global_array[
+            tuple(slice(start, start + count) for start, _, count in held)
+        ]
+        shards.append(shard)
     return shards
 
 
@@ -85,10 +88,3 @@ def _size(shards: Sequence[Array], sharding: Sharding, dim: int, grid: Grid) -> 
 def _refuse_partial(sharding: Sharding) -> None:
     if sharding.partial:
         raise ShardError(f"a sharding that is partial says no shards: {sharding}")
-
-
-def _identity(fill: str, dtype: np.dtype[Any]) -> Any:
-    if fill in ("max", "min") and np.issubdtype(dtype, np.integer):
-        limits = np.iinfo(dtype)
-        return limits.min if fill == "max" else limits.max
-    return {"max": -np.inf, "min": np.inf, "product": 1, "bitwise_and": -1}.get(fill, 0)

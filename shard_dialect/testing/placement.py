@@ -16,14 +16,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
+from random import Random
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, ShardingRule
+from shard_dialect.model import (
+    EQUAL,
+    Assignment,
+    Extents,
+    Grid,
+    Sharding,
+    ShardingError,
+    ShardingRule,
+)
 from shard_dialect.rules import rule_of
-from shard_dialect.rules.uneven_shards import may_be_uneven
+from shard_dialect.rules.uneven_shards import may_be_uneven, may_have_offsets
 from shard_dialect.testing.sample import Sample
 
 
@@ -131,10 +140,14 @@ def _can_be(rule: ShardingRule, uneven: frozenset[int], assignment: Assignment, 
     return True
 
 
-def sharded_samples(sample: Sample, grid: Grid) -> list[ShardedSample]:
+def sharded_samples(
+    sample: Sample, grid: Grid, offsets: Random | None = None
+) -> list[ShardedSample]:
     """For each assignment the program that requests it: by its boundary, or on the op itself.
 
-    Raises `ShardError` for a sample that does not parse; there are none for an op without a rule.
+    With `offsets`, which draws them, shards begin at offsets where they can; without those that
+    cannot. Raises `ShardError` for a sample that does not parse; there are none for an op without a
+    rule.
     """
     with make_context():
         module = Source.of(placed(sample, grid)).parse()
@@ -142,12 +155,29 @@ def sharded_samples(sample: Sample, grid: Grid) -> list[ShardedSample]:
         rule = rule_of(op)
         if rule is None:
             return []
-        choices = assignments(rule, may_be_uneven(op, rule), grid)
-        asked = [(each, _asking(sample, op, rule, each, grid)) for each in choices]
+        may_be_at = may_have_offsets(op, rule)
+        asked = []
+        for each in assignments(rule, may_be_uneven(op, rule), grid):
+            extents = _at_offsets(rule, may_be_at, each, grid, offsets) if offsets else EQUAL
+            if extents or offsets is None:
+                asked.append((each, _asking(sample, op, rule, each, extents, grid)))
     return [
         ShardedSample(each, _with_loops(text, sample.op, each) if _is_dear(rule, each) else text)
         for each, text in asked
     ]
+
+
+def _at_offsets(
+    rule: ShardingRule, may_be_at: frozenset[int], assignment: Assignment, grid: Grid, rng: Random
+) -> Extents:
+    """Random offsets of the factors in `may_be_at` that are split; shards may be empty."""
+    drawn = []
+    for factor in sorted(may_be_at):
+        size, count = rule.sizes[factor], grid.axes_size(assignment[factor])
+        if assignment[factor]:
+            inner = sorted(rng.randint(0, size) for _ in range(count - 1))
+            drawn.append((factor, (0, *inner, size)))
+    return Extents(offsets=tuple(drawn))
 
 
 def _is_dear(rule: ShardingRule, assignment: Assignment) -> bool:
@@ -157,18 +187,27 @@ def _is_dear(rule: ShardingRule, assignment: Assignment) -> bool:
 
 
 def _asking(
-    sample: Sample, op: ir.Operation, rule: ShardingRule, assignment: Assignment, grid: Grid
+    sample: Sample,
+    op: ir.Operation,
+    rule: ShardingRule,
+    assignment: Assignment,
+    extents: Extents,
+    grid: Grid,
 ) -> str:
     block = body(op.parent) if op.parent.name == "func.func" else body(_function_of(op))
 
     def operand(value: ir.Value) -> Sharding | None:
         positions = [number for number, each in enumerate(op.operands) if each == value]
-        shardings = [rule.operand_sharding(number, assignment, grid) for number in positions]
+        shardings = [
+            rule.operand_sharding(number, assignment, grid, extents) for number in positions
+        ]
         return shardings[0].bare if shardings and shardings[0] else None
 
     def result(value: ir.Value) -> Sharding | None:
         positions = [number for number, each in enumerate(op.results) if each == value]
-        shardings = [rule.result_sharding(number, assignment, grid) for number in positions]
+        shardings = [
+            rule.result_sharding(number, assignment, grid, extents) for number in positions
+        ]
         return shardings[0].with_partial(()) if shardings and shardings[0] else None
 
     returned = operations(block)[-1].operands

@@ -68,6 +68,8 @@ class _Module:
     ops: list[str] = field(default_factory=list)
     signatures: list[_Signature] = field(default_factory=list)
     count: int = 0
+    has_extents: bool = False
+    """Whether annotations have offsets or halos."""
 
     @property
     def flows(self) -> Sequence[Callable[[_Function], None]]:
@@ -96,7 +98,14 @@ class _Module:
     def sharding(self, tensor: Tensor, sub_axes: bool) -> Sharding:
         """A sharding on the first grid in most cases, or on another."""
         grid = self.grids[0] if chance(self.rng, 0.6) else self.rng.choice(self.grids)
-        return any_sharding(self.rng, tensor.shape, grid, even=self.is_even, sub_axes=sub_axes)
+        return any_sharding(
+            self.rng,
+            tensor.shape,
+            grid,
+            even=self.is_even,
+            sub_axes=sub_axes,
+            extents=self.has_extents,
+        )
 
 
 def any_program(
@@ -107,6 +116,7 @@ def any_program(
     module = _Module(rng, any_grids(rng), not chance(rng, 0.4), names, isolated)
     if chance(rng, 0.35):
         module.precisions = ("f32", *rng.choice(_MIXED))
+    module.has_extents = chance(rng, 0.4)
     functions = []
     if chance(rng, 0.25):
         functions.append(_Function(module).written("f", "private ", most=3))
@@ -260,12 +270,25 @@ class _Function:
             axes = [list(each) for each in sharding.split_axes]
             on_grid = f"@{sharding.grid} split_axes = {axes}"
             self.lines += [
-                f"%l{number} = shard.sharding {on_grid} : !shard.sharding",
+                f"%l{number} = shard.sharding {on_grid}{self.extents(sharding)} : !shard.sharding",
                 f"{name} = shard.shard {value.name} to %l{number}{for_users} : {value.type}",
             ]
         self.annotated |= {value.name, name}
         self.used.add(value.name)
         self.values.append(replace(value, name=name))
+
+    def extents(self, sharding: Sharding) -> str:
+        """The halos or offsets in upstream's words; some numbers are constants of the program."""
+        split = [dim for dim, axes in enumerate(sharding.split_axes) if axes]
+        if sharding.halos:
+            name, sizes = "halo_sizes", [size for dim in split for size in sharding.halo(dim)]
+        elif sharding.offsets:
+            name = "sharded_dims_offsets"
+            sizes = [at or 0 for dim in split for at in sharding.offsets[dim]]
+        else:
+            return ""
+        texts = [self.number(size, "i64") if chance(self.rng, 0.1) else str(size) for size in sizes]
+        return f" {name} = [{', '.join(texts)}]"
 
     def on_boundary(self, value: _Value) -> str:
         if not chance(self.rng, 0.5) or value.name in self.annotated:

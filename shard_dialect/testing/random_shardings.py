@@ -30,11 +30,18 @@ def any_grids(rng: Random, shapes: Sequence[Shape] = GRIDS) -> list[Grid]:
 
 
 def any_sharding(
-    rng: Random, shape: Shape, grid: Grid, *, even: bool = False, sub_axes: bool = False
+    rng: Random,
+    shape: Shape,
+    grid: Grid,
+    *,
+    even: bool = False,
+    sub_axes: bool = False,
+    extents: bool = False,
 ) -> Sharding:
     """A random sharding: any axes split any dimension, in any order; the rest replicate.
 
     `even`: axes split only sizes that they divide. `sub_axes`: some axes are divided, if possible.
+    `extents`: some shards begin at offsets, or have halos.
     """
     axes: list[Axis] = []
     for number, size in enumerate(grid.shape):
@@ -54,4 +61,29 @@ def any_sharding(
             continue
         if not even or shape[dim] % grid.axes_size(new_axes) == 0:
             split[dim] = new_axes
-    return Sharding(grid.name, tuple(split))
+    sharding = Sharding(grid.name, tuple(split))
+    if not extents or not any(split) or not chance(rng, 0.3):
+        return sharding
+    if chance(rng, 0.5):
+        return _with_halos(rng, sharding, shape, grid)
+    has_sub_axes = any(isinstance(axis, SubAxis) for axis in sharding.axes)
+    return sharding if has_sub_axes else _with_offsets(rng, sharding, shape, grid)
+
+
+def _with_halos(rng: Random, sharding: Sharding, shape: Shape, grid: Grid) -> Sharding:
+    """Halos of all split dimensions, no larger than the smallest shard, as upstream has them."""
+    for dim, axes in enumerate(sharding.split_axes):
+        if axes:
+            most = min(3, shape[dim] // grid.axes_size(axes))
+            halo = rng.randint(0, most), rng.randint(0, most)
+            sharding = sharding.with_halo(dim, halo, "sum")
+    return sharding
+
+
+def _with_offsets(rng: Random, sharding: Sharding, shape: Shape, grid: Grid) -> Sharding:
+    """Offsets in all split dimensions, as upstream has them; shards may be empty."""
+    for dim, axes in enumerate(sharding.split_axes):
+        if axes:
+            inner = sorted(rng.randint(0, shape[dim]) for _ in range(grid.axes_size(axes) - 1))
+            sharding = sharding.with_dim(dim, axes, (0, *inner, shape[dim]))
+    return sharding

@@ -66,10 +66,7 @@ class RankTensors:
 
     def result(self, array: Array, each: Boundary) -> Tensor:
         """The DTensor of a shard that the program has computed."""
-        whole = each.global_type.shape
-        bounds = zip(self.slices(each), whole, strict=True)
-        sizes = [len(range(*part.indices(size))) for part, size in bounds]
-        own = array[tuple(map(slice, sizes))] if sizes else array  # not a number
+        own = each.own(array, self.rank, self.grids) if array.shape else array  # not a number
         return self._of_local(like(own, torch.empty(0)), each)
 
     def _of_local(self, own: Tensor, each: Boundary) -> Tensor:

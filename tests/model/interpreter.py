@@ -6,6 +6,7 @@ From the package it takes the steps and the device groups, `Grid.groups`; shards
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache, reduce
+from itertools import pairwise, product
 from math import prod
 
 import numpy as np
@@ -16,6 +17,7 @@ from shard_dialect.model import (
     AllReduce,
     AllSlice,
     AllToAll,
+    ChangeOffsets,
     CropHalo,
     Grid,
     Mask,
@@ -84,13 +86,22 @@ def cut(array: Array, sharding: Sharding, rank: int, grid: Grid) -> Array:
         if any(halo):
             ends = [halo if each == dim else (0, 0) for each in range(array.ndim)]
             array = np.pad(array, ends, constant_values=alone(sharding.fill))
-        array = take(array, dim, place, size, sum(halo))
+        offsets = sharding.offsets[dim] if sharding.offsets else ()
+        if offsets:
+            array = between(array, dim, offsets[place], offsets[place + 1])
+        else:
+            array = take(array, dim, place, size, sum(halo))
     return array
 
 
 def take(array: Array, dim: int, place: int, size: int, more: int = 0) -> Array:
     """Shard number `place` of those of `size` along `dim`, and some `more`."""
     return array[(slice(None),) * dim + (slice(place * size, (place + 1) * size + more),)]
+
+
+def between(array: Array, dim: int, begin: int | None, end: int | None) -> Array:
+    """The elements from `begin` to `end` along `dim`."""
+    return array[(slice(None),) * dim + (slice(begin, end),)]
 
 
 def last(array: Array, dim: int, size: int) -> Array:
@@ -141,6 +152,20 @@ def combine(arrays: Sequence[Array], kind: Reduction) -> Array:
     return reduce(COMBINE[kind], arrays)
 
 
+def slices(step: AllSlice | ChangeOffsets, arrays: Sequence[Array], size: int) -> list[Array]:
+    """What each member keeps of its array, or gets of all."""
+    if isinstance(step, ChangeOffsets):
+        whole = np.concatenate(arrays, step.dim)
+        return [between(whole, step.dim, *ends) for ends in pairwise(step.target)]
+    dim, halo = step.dim, step.halo
+    if step.offsets:
+        ends = pairwise(step.offsets)
+        return [between(each, dim, *at) for each, at in zip(arrays, ends, strict=True)]
+    past = [halo if each == dim else (0, 0) for each in range(arrays[0].ndim)]
+    wide = [np.pad(each, past, constant_values=alone(step.fill)) for each in arrays]
+    return [take(each, dim, place, size, sum(halo)) for place, each in enumerate(wide)]
+
+
 def on_group(step: Step, arrays: Sequence[Array], size: int) -> list[Array]:
     """What each member of one device group holds after `step`, in the group's order.
 
@@ -150,8 +175,8 @@ def on_group(step: Step, arrays: Sequence[Array], size: int) -> list[Array]:
     match step:
         case AllGather(dim):
             return [np.concatenate(arrays, dim)] * n
-        case AllSlice(dim):
-            return [take(array, dim, place, size) for place, array in enumerate(arrays)]
+        case AllSlice() | ChangeOffsets():
+            return slices(step, arrays, size)
         case AllReduce(_, kind):
             return [combine(arrays, kind)] * n
         case ReduceScatter(dim, _, kind):
@@ -200,14 +225,32 @@ def on_grid(
     return [after[rank] for rank in range(grid.size)]
 
 
-def bytes_of(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Fraction:
-    """What one device moves: of the largest shard, padded to what is cut evenly."""
-    n = grid.axes_size(step.axes)
-    after = step.after(now)
+def rows_moved(source: Sequence[int], target: Sequence[int]) -> int:
+    """The sum, over distances, of the most that a device sends to one at this distance."""
+    most: dict[int, int] = {}
+    for place, other in product(range(len(source) - 1), repeat=2):
+        common = min(source[place + 1], target[other + 1]) - max(source[place], target[other])
+        most[other - place] = max(most.get(other - place, 0), common)
+    return sum(count for distance, count in most.items() if distance)
+
+
+def held_by(now: Sharding, shape: Shape, grid: Grid) -> list[int]:
+    """The shape of the largest shard."""
     held = [
         shard_size(size, now.split_axes[dim], grid) + sum(halo_of(now, dim))
         for dim, size in enumerate(shape)
     ]
+    for dim, offsets in enumerate(now.offsets):
+        if offsets:
+            held[dim] = max((end or 0) - (begin or 0) for begin, end in pairwise(offsets))
+    return held
+
+
+def bytes_of(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Fraction:
+    """What one device moves: of the largest shard, padded to what is cut evenly."""
+    n = grid.axes_size(step.axes)
+    after = step.after(now)
+    held = held_by(now, shape, grid)
     dim = split_dim(step)
     if dim is not None:
         held[dim] = n * shard_size(shape[dim], after.split_axes[dim], grid)
@@ -223,6 +266,9 @@ def bytes_of(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Fraction:
             return Fraction((n - 1) * operand, n)
         case Permute():
             return Fraction(operand if n > 1 else 0)
+        case ChangeOffsets(dim, _, source, target):
+            rows = rows_moved(source, target)
+            return Fraction(rows * prod(held[:dim] + held[dim + 1 :]) * DTYPE.itemsize)
         case UpdateHalo(dim, _, low, high):
             return Fraction(operand // held[dim] * (low + high) if n > 1 else 0)
 

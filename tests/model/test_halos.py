@@ -77,8 +77,8 @@ def test_the_place_of_a_shard_is_that_without_halos() -> None:
         (
             lay((), ()),
             around(ROWS, (0, 1)),
-            "all_slice dim 0 axes [0]; update_halo dim 0 axes [0] [0, 1]",
-            24,
+            "all_slice dim 0 axes [0] halo [0, 1]",
+            0,
         ),
         (around(ROWS, (1, 2)), around(ROWS, (0, 2)), "crop_halo dim 0 to [0, 2]", 0),
         (around(ROWS, (1, 2)), ROWS, "crop_halo dim 0 to [0, 0]", 0),

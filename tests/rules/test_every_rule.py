@@ -2,7 +2,8 @@
 
 A rule joins by being registered, and its op's sample (`shard_dialect.testing`) with it: a rule
 whose op has none fails here. Of each op an uneven instance is cut in one of the ways that the rule
-allows, and placed in another; of one op of each kind an even instance, too, and of all with
+allows, into equal shards and at offsets, and placed in another; of one op of each kind an even
+instance, too, and of all with
 
     pytest -m exhaustive tests/rules/test_every_rule.py
 
@@ -89,13 +90,13 @@ def programs_of(sample: Sample) -> list[str]:
     made = []
     for grid in GRIDS if INSTANCES else rng.sample(GRIDS, 1):
         found = sharded_samples(sample, grid)
-        made += [
-            each.text for each in (found if INSTANCES else rng.sample(found, min(1, len(found))))
-        ]
+        for cuts in (found, sharded_samples(sample, grid, offsets=rng)):
+            chosen = cuts if INSTANCES else rng.sample(cuts, min(1, len(cuts)))
+            made += [each.text for each in chosen]
     for _ in range(8 if INSTANCES else 1):
         grid = rng.choice(GRIDS)
         tensors = (*sample.operands, *sample.results)
-        lie = [any_sharding(rng, each.shape, grid) for each in tensors]
+        lie = [any_sharding(rng, each.shape, grid, extents=True) for each in tensors]
         operands = len(sample.operands)
         made.append(placed(sample, grid, lie[:operands], lie[operands:]))
     return made

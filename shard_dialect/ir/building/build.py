@@ -232,12 +232,17 @@ def embedded(
     return insert_slice_at(around, value, dim, low)
 
 
-def insert_slice_at(value: ir.Value, inserted: ir.Value, dim: int, start: int) -> ir.Value:
-    """`value` with the slice `inserted` inserted from `start` on along `dim`."""
+def insert_slice_at(
+    value: ir.Value, inserted: ir.Value, dim: int, start: int | ir.Value
+) -> ir.Value:
+    """`value` with the slice `inserted` from `start` on along `dim`, an integer or an index."""
     if 0 in inserted.type.shape:
         return value
-    attributes = _slice(inserted.type.shape, dim, start, [1, 1, 0, 0, 0])
-    return create("tensor.insert_slice", [value.type], [inserted, value], attributes).results[0]
+    dynamic = [] if isinstance(start, int) else [start]
+    begin = start if isinstance(start, int) else ir.ShapedType.get_dynamic_size()
+    attributes = _slice(inserted.type.shape, dim, begin, [1, 1, len(dynamic), 0, 0])
+    operands = [inserted, value, *dynamic]
+    return create("tensor.insert_slice", [value.type], operands, attributes).results[0]
 
 
 def _slice(
@@ -293,6 +298,15 @@ def splat_value(value: ir.Value) -> ir.Attribute | None:
     if dense is None or not is_splat(dense) or isinstance(dense.type.element_type, ir.ComplexType):
         return None
     return dense.get_splat_value()
+
+
+def constant_integer(value: ir.Value) -> int | None:
+    """The integer of the constant that makes `value`, a scalar, also through a cast."""
+    owner = value.owner
+    if not isinstance(owner, ir.Block) and owner.operation.name == "arith.index_cast":
+        value = owner.operation.operands[0]
+    constant = constant_value(value)
+    return constant.value if isinstance(constant, ir.IntegerAttr) else None
 
 
 def constant_like(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:

@@ -25,6 +25,18 @@ def keep_first(value: ir.Value, counts: Mapping[int, ir.Value], other: ir.Value)
     return elementwise([value], lambda kept: select(is_within(counts), kept, other))
 
 
+def keep_within(
+    value: ir.Value, firsts: Mapping[int, ir.Value], counts: Mapping[int, ir.Value], other: ir.Value
+) -> ir.Value:
+    """As `keep_first`, but also `other` where an index is less than the first along a dimension."""
+
+    def kept(element: ir.Value) -> ir.Value:
+        reached = [compare("sge", index_of(dim), first) for dim, first in firsts.items()]
+        return select(reduce(_and, [*reached, is_within(counts)]), element, other)
+
+    return elementwise([value], kept)
+
+
 def switch_at(before: ir.Value, after: ir.Value, dim: int, at: ir.Value) -> ir.Value:
     """`before` at indices less than `at` along `dim`, `after` from there on."""
     return elementwise([before, after], lambda a, b: select(is_within({dim: at}), a, b))

@@ -12,15 +12,18 @@ is on the grid of the function's `mesh_cluster`, or names a grid itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import constant_integer
 from shard_dialect.ir.mesh.attributes import flag, symbol
 from shard_dialect.ir.mesh.notation import read_axes, read_notation
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, is_sharding, rank_of
 from shard_dialect.ir.user_dialects import is_of_users
 from shard_dialect.model import Annotation, Axes, ShardingError
+from shard_dialect.model.sharding import Sizes
 
 OPS = ("mesh.annotate", "mesh.reshard")
 """The ops that annotate their operand, which they return."""
@@ -48,6 +51,8 @@ def read_annotation(op: ir.Operation, shardings: Shardings) -> AnnotationOp | No
     if op.name not in OPS:
         return None
     annotation = annotation_in(op, "sharding", op.operands[0].type, shardings)
+    if len(op.operands) > 1:
+        annotation = _with_constants(annotation, list(op.operands)[1:])
     if op.name == "mesh.reshard":
         return AnnotationOp(annotation, for_users=True, required=True)
     return AnnotationOp(
@@ -55,6 +60,23 @@ def read_annotation(op: ir.Operation, shardings: Shardings) -> AnnotationOp | No
         for_users=not flag(op, "as_result", default=True),
         required=flag(op, "required", default=True),
     )
+
+
+def _with_constants(annotation: Annotation, sizes: Sequence[ir.Value]) -> Annotation:
+    """The annotation with constants among `sizes` in place of unknown halos or offsets.
+
+    What no constant makes stays unknown. Raises `ShardingError` where constants do not fit.
+    """
+    rest = iter(map(constant_integer, sizes))
+
+    def known(lists: tuple[Sizes, ...]) -> tuple[Sizes, ...]:
+        return tuple(
+            tuple(next(rest, None) if size is None else size for size in each) for each in lists
+        )
+
+    sharding = annotation.sharding
+    halos, offsets = known(sharding.halos), known(sharding.offsets)
+    return replace(annotation, sharding=replace(sharding, halos=halos, offsets=offsets))
 
 
 def binds(op: ir.Operation) -> Literal["value", "users"] | None:

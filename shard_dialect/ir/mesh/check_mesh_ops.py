@@ -10,7 +10,7 @@ from shard_dialect.ir.grids import read_grid
 from shard_dialect.ir.mesh.attributes import expect, flag, integer, ints
 from shard_dialect.ir.mesh.grid_queries import GRID_QUERIES, named_axes
 from shard_dialect.ir.mesh.mesh_collectives import read_collective
-from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, UPDATE_HALO, Check
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, LOCAL_SPLIT, UPDATE_HALO, Check
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.shard.local_collectives import kind_of, read_local
 from shard_dialect.model import ShardingError
@@ -75,8 +75,11 @@ def _collective(op: ir.Operation) -> None:
         raise ShardingError(
             f"goes from grid @{collective.source.grid} to @{collective.target.grid}"
         )
-    if op.name != UPDATE_HALO and (collective.source.halos or collective.target.halos):
-        raise ShardingError(f"is on a tensor with halos: only '{UPDATE_HALO}' takes or makes them")
+    source, target = collective.source, collective.target
+    if source.halos and op.name not in (UPDATE_HALO, LOCAL_SPLIT):
+        raise ShardingError(f"is on a tensor with halos: only '{UPDATE_HALO}' drops them")
+    if target.halos and op.name not in (UPDATE_HALO, LOCAL_SPLIT):
+        raise ShardingError(f"makes halos: only '{UPDATE_HALO}' and '{LOCAL_SPLIT}' do")
     expected = collective.source
     for step in collective.steps:
         expected = step.after(expected)

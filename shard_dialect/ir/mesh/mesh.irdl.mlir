@@ -142,6 +142,15 @@ irdl.dialect @mesh {
     irdl.operands(source: %from)
     irdl.results(result: %to)
   }
+  // The shards of a dimension begin at other offsets, those in the result's type.
+  irdl.operation @change_offsets {
+    %from = irdl.any
+    %to = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(source: %from)
+    irdl.attributes {"tensor_axis" = %axis}
+    irdl.results(result: %to)
+  }
   // A replicated tensor becomes partial: the first device of a group keeps its shard. [cluster]
   irdl.operation @mask {
     %from = irdl.any

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.mesh.attributes import i64_array, integer, ints
-from shard_dialect.ir.mesh.mesh_dialect import UPDATE_HALO
+from shard_dialect.ir.mesh.mesh_dialect import CHANGE_OFFSETS, LOCAL_SPLIT, UPDATE_HALO
 from shard_dialect.ir.mesh.notation import only_sharding, read_axes, read_notation, write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, read_sharding
 from shard_dialect.model import (
@@ -21,7 +21,9 @@ from shard_dialect.model import (
     AllSlice,
     AllToAll,
     Axes,
+    ChangeOffsets,
     CropHalo,
+    Grid,
     Mask,
     Permute,
     ReduceScatter,
@@ -57,6 +59,9 @@ def read_collective(op: ir.Operation) -> Collective:
     )
     if op.name == UPDATE_HALO:
         return Collective(halo_steps(source, target), source, target)
+    if op.name == CHANGE_OFFSETS:
+        size = types[0].shape[_dim(op, "tensor_axis", source)]
+        return Collective((_read_change_offsets(op, source, target, size),), source, target)
     if op.name == "mesh.collective_permute":
         return Collective((_read_permute(op, source, target),), source, target)
     return Collective(_READ[op.name](op, source), source, target)
@@ -154,12 +159,11 @@ def _read_all_to_all(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
 
 
 def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
-    target = _sharding_in(op.results[0].type)
-    offsets = target.offsets if target is not None else ()
+    target = _sharding_in(op.results[0].type) or Sharding.replicated(source.grid, source.rank)
     if "sharding" in op.attributes:
         added = _lists(op, "sharding", source).split_axes
     else:
-        added = _added_axes(source, target.split_axes if target is not None else ())
+        added = _added_axes(source, target.split_axes)
     steps: list[Step] = []
     for dim, axes in enumerate(added):
         for axis in axes:
@@ -169,7 +173,8 @@ def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
                     "are added"
                 )
         if axes:
-            steps.append(AllSlice(dim, axes, offsets[dim] if offsets else ()))
+            at = target.offsets[dim] if target.offsets else ()
+            steps.append(AllSlice(dim, axes, at, target.halo(dim), target.fill))
     return tuple(steps)
 
 
@@ -185,6 +190,20 @@ def _read_permute(op: ir.Operation, source: Sharding, target: Sharding) -> Step:
     members = tuple(ints(op.attributes["permutation"]))
     grid = target.grid if target.grid != source.grid else ""
     return Permute(_axes(op), members, target.split_axes, target.partial, target.reduction, grid)
+
+
+def _read_change_offsets(
+    op: ir.Operation, source: Sharding, target: Sharding, size: int
+) -> ChangeOffsets:
+    dim = _dim(op, "tensor_axis", source)
+    at = [each.offsets[dim] if each.offsets else () for each in (source, target)]
+    if not any(at):
+        raise ShardingError(f"has no offsets of dimension {dim} in its types")
+    devices = Grid(source.grid, (max(map(len, at)) - 1,))
+    if all(at) and len(at[0]) != len(at[1]):
+        raise ShardingError(f"has {len(at[0])} and {len(at[1])} offsets of dimension {dim}")
+    bounds = [Sharding("", ((0,),), offsets=(each,)).bounds(0, size, devices) for each in at]
+    return ChangeOffsets(dim, target.split_axes[dim], bounds[0], bounds[1], at[1])
 
 
 def _read_mask(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
@@ -222,7 +241,7 @@ _READ: dict[str, Callable[[ir.Operation, Sharding], tuple[Step, ...]]] = {
     "mesh.all_reduce": _read_all_reduce,
     "mesh.reduce_scatter": _read_reduce_scatter,
     "mesh.all_to_all": _read_all_to_all,
-    "mesh.local_split": _read_local_split,
+    LOCAL_SPLIT: _read_local_split,
     "mesh.mask": _read_mask,
 }
 
@@ -263,7 +282,7 @@ def _write_all_to_all(step: AllToAll, source: Sharding) -> tuple[str, dict[str, 
 
 
 def _write_all_slice(step: AllSlice, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
-    return "mesh.local_split", {"sharding": _axes_of_dim(step.dim, step.axes, source)}
+    return LOCAL_SPLIT, {"sharding": _axes_of_dim(step.dim, step.axes, source)}
 
 
 def _write_permute(step: Permute, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
@@ -288,6 +307,7 @@ _WRITE: dict[type, Callable[..., tuple[str, dict[str, ir.Attribute]]]] = {
     AllSlice: _write_all_slice,
     Permute: _write_permute,
     Mask: _write_mask,
+    ChangeOffsets: lambda step, source: (CHANGE_OFFSETS, {"tensor_axis": _i64(step.dim)}),
     UpdateHalo: lambda step, source: (UPDATE_HALO, {}),
     CropHalo: lambda step, source: (UPDATE_HALO, {}),
 }

@@ -24,17 +24,20 @@ from shard_dialect.ir.mesh.attributes import STAGES
 _DEFINITION = Path(__file__).with_name("mesh.irdl.mlir")
 
 UPDATE_HALO = "mesh.update_halo"
-"""The collective whose operand or result may have halos."""
+"""The collective whose operand may have halos."""
+CHANGE_OFFSETS = "mesh.change_offsets"
+LOCAL_SPLIT = "mesh.local_split"
 
 COLLECTIVES = (
     "mesh.all_gather",
     "mesh.all_reduce",
     "mesh.reduce_scatter",
     "mesh.all_to_all",
-    "mesh.local_split",
+    LOCAL_SPLIT,
     "mesh.collective_permute",
     "mesh.mask",
     UPDATE_HALO,
+    CHANGE_OFFSETS,
 )
 """The ops that are steps of reshard plans."""
 

@@ -29,6 +29,7 @@ from shard_dialect.model import (
     AllReduce,
     AllSlice,
     AllToAll,
+    ChangeOffsets,
     CropHalo,
     Mask,
     Permute,
@@ -88,9 +89,12 @@ def write_local(step: Step | Broadcast, grid: str, operand: ir.Value, result: ir
 
 
 def local_attributes(step: Step | Broadcast, grid: str) -> tuple[str, dict[str, ir.Attribute]]:
-    """The name and the attributes of the op of one step. Raises `ShardingError` for a crop."""
-    if isinstance(step, CropHalo):
-        raise ShardingError("less of a halo is a slice, no collective")
+    """The name and the attributes of the op of one step.
+
+    Raises `ShardingError` for a crop, which is a slice, and a change of offsets, which is several.
+    """
+    if isinstance(step, CropHalo | ChangeOffsets):
+        raise ShardingError(f"{step.kind} is no collective of the local form")
     name, attributes = _WRITE[type(step)](step)
     if isinstance(step, UpdateHalo):
         return name, attributes | {"grid": ir.FlatSymbolRefAttr.get(grid)}

@@ -24,6 +24,7 @@ PASSES = {
     "sink-reductions": "optimize.sink_reductions:SinkReductions",
     "sink-gathers": "optimize.sink_gathers:SinkGathers",
     "reduce-to-pieces": "optimize.reduce_to_pieces:ReduceToPieces",
+    "compute-halos": "optimize.compute_halos:ComputeHalos",
     "compute-on-slices": "optimize.compute_on_slices:ComputeOnSlices",
     "optimize-collectives": "optimize.optimize_collectives:OptimizeCollectives",
     "partition": "partition.partition:Partition",

@@ -6,12 +6,16 @@ their available shardings, those of the results to their target shardings, and, 
 arithmetic on each device. Among equal costs the combination that splits the work among the most
 devices is chosen, then the first in the order of the factors, so that the choice is deterministic.
 
+Shards that are not equal are kept where the op can: a factor whose shards begin at offsets in an
+available or target sharding may have these offsets, and an elementwise op may compute the halos of
+its results from those of its operands.
+
 Programs repeat their layers, so a choice is worked out once for all ops that have the same problem.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product, takewhile
 from math import inf, prod
@@ -19,17 +23,20 @@ from math import inf, prod
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import (
+    EQUAL,
     Assignment,
+    Extents,
     Grid,
     Sharding,
     ShardingError,
     ShardingRule,
 )
 from shard_dialect.model.axis import Axes
-from shard_dialect.model.rule import Dims
+from shard_dialect.model.factor_projection import Dims
+from shard_dialect.model.sharding import Sizes
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 from shard_dialect.rules.op_kinds import OpKind
-from shard_dialect.rules.uneven_shards import may_be_uneven
+from shard_dialect.rules.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
 
 FLOPS_PER_BYTE = 100
 """Floating-point operations that cost as much as one byte moved, per device.
@@ -89,12 +96,12 @@ class Choices:
 
 def _cheapest(problem: _Problem) -> Choice:
     op, rule, target_of = problem.op, problem.rule, problem.target_of
-    best: tuple[float, int, Assignment] | None = None
-    for assignment in problem.assignments():
-        price = problem.price(assignment)
+    best: tuple[float, int, Assignment, Extents] | None = None
+    for assignment, extents in problem.splits():
+        price = problem.price(assignment, extents)
         devices = prod(problem.grid.axes_size(axes) for axes in assignment)
         if price < inf and (best is None or (price, -devices) < (best[0], -best[1])):
-            best = (price, devices, assignment)
+            best = (price, devices, assignment, extents)
     if best is None:
         raise ShardError(
             f"'{op.name}' op cannot give its results the shardings "
@@ -102,7 +109,7 @@ def _cheapest(problem: _Problem) -> Choice:
             f"by its rule {rule}"
             + ("; to be partial it must start from a fill with the identity" if rule.inits else "")
         )
-    return problem.choice(best[2])
+    return problem.choice(*best[2:])
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,43 @@ class _Problem:
     resharded: ReshardedValues
     target_of: Mapping[int, Sharding]
     loops: Assignment | None
+
+    def splits(self) -> Iterator[tuple[Assignment, Extents]]:
+        """The assignments, each with the extents that its factors may have, equal shards first."""
+        known = [
+            (dims, sharding)
+            for dims, sharding in self._shardings_in_use()
+            if sharding.offsets or sharding.halos
+        ]
+        for assignment in self.assignments():
+            yield assignment, EQUAL
+            if known:
+                yield from ((assignment, each) for each in self._extents(assignment, known))
+
+    def _extents(
+        self, assignment: Assignment, known: Sequence[tuple[Dims, Sharding]]
+    ) -> Iterator[Extents]:
+        """The shards other than equal ones that the op can have, from the shardings in `known`."""
+        offsets: dict[int, set[Sizes]] = {}
+        halos = set()
+        may_be_at = may_have_offsets(self.op.handle, self.rule)
+        for dims, sharding in known:
+            found = Extents.of([(dims, sharding)])
+            for factor, at in found.offsets:
+                if (
+                    factor in may_be_at
+                    and sharding.split_axes[dims.index((factor,))] == (assignment[factor])
+                ):
+                    offsets.setdefault(factor, {()}).add(at)
+            if found.halos and all(assignment[factor] for factor, _ in found.halos):
+                halos.add(found)
+        choices = [sorted(each) for each in offsets.values()]
+        for combination in product(*choices):
+            chosen = [(factor, at) for factor, at in zip(offsets, combination, strict=True) if at]
+            if chosen:
+                yield Extents(offsets=tuple(chosen))
+        if halos and may_have_halos(self.op.handle, self.rule):
+            yield from sorted(halos, key=str)
 
     def assignments(self) -> Iterator[Assignment]:
         """The combinations of candidates that use no axis twice and have one kind of reduction."""
@@ -166,6 +210,11 @@ class _Problem:
 
     def _splits_in_use(self) -> Iterator[tuple[int, Axes]]:
         """Each factor with the axes that split it in an available or target sharding."""
+        for dims, sharding in self._shardings_in_use():
+            yield from self._axes_of_factors(dims, sharding)
+
+    def _shardings_in_use(self) -> Iterator[tuple[Dims, Sharding]]:
+        """The available and target shardings of each tensor, with the factors of its dimensions."""
         for value, dims in (
             *zip(self.op.operands, self.rule.windowed_operands, strict=True),
             *zip(self.op.results, self.rule.results, strict=True),
@@ -174,7 +223,7 @@ class _Problem:
                 continue
             for sharding in (self.target_of[value], *self.resharded.shardings(value)):
                 if sharding.grid == self.grid.name:
-                    yield from self._axes_of_factors(dims, sharding)
+                    yield dims, sharding
 
     def _axes_of_factors(self, dims: Dims, sharding: Sharding) -> Iterator[tuple[int, Axes]]:
         """Each factor in `dims`, with the axes that split it, up to the first sub-axis."""
@@ -190,11 +239,15 @@ class _Problem:
                     yield factor, tuple(takewhile(lambda axis: isinstance(axis, int), each))
                 break
 
-    def choice(self, assignment: Assignment) -> Choice:
-        """The shardings of the operands and results if `assignment` splits the factors."""
+    def choice(self, assignment: Assignment, extents: Extents) -> Choice:
+        """The shardings of the operands and results if the factors are split like this."""
         rule, grid = self.rule, self.grid
-        operands = [rule.operand_sharding(i, assignment, grid) for i in range(len(rule.operands))]
-        results = tuple(rule.result_sharding(i, assignment, grid) for i in range(len(rule.results)))
+        operands = [
+            rule.operand_sharding(i, assignment, grid, extents) for i in range(len(rule.operands))
+        ]
+        results = tuple(
+            rule.result_sharding(i, assignment, grid, extents) for i in range(len(rule.results))
+        )
         late = []
         for result, number in enumerate(rule.inits):
             produced = results[result]
@@ -207,14 +260,14 @@ class _Problem:
                 late.append((result, number, produced))
         return Choice(tuple(operands), results, tuple(late))
 
-    def price(self, assignment: Assignment) -> float:
+    def price(self, assignment: Assignment, extents: Extents) -> float:
         """The bytes that each device sends for this choice, plus its arithmetic counted in bytes.
 
         Infinite if some reshard has no plan.
         """
         resharded = self.resharded
         try:
-            choice = self.choice(assignment)
+            choice = self.choice(assignment, extents)
             total = sum(
                 resharded.price(value, target)
                 for value, target in zip(self.op.operands, choice.operands, strict=True)

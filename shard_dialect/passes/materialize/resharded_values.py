@@ -22,7 +22,7 @@ from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.model import Grid, ReshardError, Sharding
+from shard_dialect.model import AllSlice, Grid, ReshardError, Sharding
 from shard_dialect.model.sharding import Shape
 from shard_dialect.planner import Plan, plan_between
 
@@ -132,15 +132,27 @@ class ReshardedValues:
     def price(self, value: int, target: Sharding) -> int:
         """The bytes that each device sends to have `value` in `target`: 0 if it is available.
 
-        Raises `ReshardError` if no plan leads there.
+        A halo that is sliced off a whole tensor, which is free, counts as if it was exchanged. Else
+        ops would be split because this costs nothing, and their results gathered later. Raises
+        `ReshardError` if no plan leads there.
         """
         if target in self._visible(value):
             return 0
         if value in self._fresh:
-            return self.plan(value, target.bare, target).bytes_moved
+            is_new = self._may_be_repeated(value, target)
+            return 0 if is_new else self.plan(value, target.bare, target).bytes_moved
         if target.partial and self.can_be_partial(value, target):
             return 0
-        return self._best(value, target)[1].bytes_moved
+        _, best = self._best(value, target)
+        return best.bytes_moved + (self._bytes_of_halos(value, best, target) if target.halos else 0)
+
+    def _bytes_of_halos(self, value: int, best: Plan, target: Sharding) -> int:
+        """The bytes that exchanging the halos of slices in the plan would move."""
+        dims = [step.dim for step in best.steps if isinstance(step, AllSlice) and any(step.halo)]
+        without = target
+        for dim in dims:
+            without = without.with_halo(dim, (0, 0), target.fill)
+        return self.plan(value, without, target).bytes_moved
 
     def get(self, value: int, target: Sharding, before: Op) -> ir.Value:
         """`value` in `target`, resharded in front of `before` if it is not available.
@@ -149,13 +161,13 @@ class ReshardedValues:
         """
         resharded = self._visible(value)
         if target not in resharded:
-            if value in self._fresh and target.halos:  # a repeated op would not fill halos
+            is_new = value in self._fresh and self._may_be_repeated(value, target)
+            if value in self._fresh and not is_new:
                 resharded[target.bare] = self.get(value, target.bare, before)
             user, level = self._insertion_point(value, before)
             may_be_partial = bool(target.partial) and self.can_be_partial(value, target)
             with ir.InsertionPoint(user.handle), user.location:
-                is_fresh = value in self._fresh and not target.halos
-                if is_fresh and (not target.partial or may_be_partial):
+                if is_new and (not target.partial or may_be_partial):
                     resharded_value = self._recreate(self._fresh[value], target)
                 elif may_be_partial:
                     resharded_value = self._splat_constant(value, target)
@@ -165,6 +177,10 @@ class ReshardedValues:
             self._levels[level].resharded.setdefault(value, {})[target] = resharded_value
             return resharded_value
         return resharded[target]
+
+    def _may_be_repeated(self, value: int, target: Sharding) -> bool:
+        """Whether the op of a fresh value may make it in `target`: a fill would not fill halos."""
+        return not target.halos or self._fresh[value].name == "tensor.empty"
 
     def _insertion_point(self, value: int, before: Op) -> tuple[Op, int]:
         """The op in front of which to reshard `value` for `before`, and the number of its level.

@@ -35,7 +35,7 @@ from shard_dialect.model import (
 from shard_dialect.model.grid_refinement import Refinement, Use, common_refinements
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.materialize.stage_shardings import StageShardings
-from shard_dialect.passes.propagate.constraints import default_grid, refuse_unknown_shards
+from shard_dialect.passes.propagate.constraints import default_grid
 from shard_dialect.passes.propagate.loop_shardings import bound_loops
 
 
@@ -196,7 +196,7 @@ class _Reader:
 
     def _checked(self, sharding: Sharding, shape: Shape) -> Sharding:
         """The annotated sharding without redundant offsets; notes whether it is uneven."""
-        refuse_unknown_shards(sharding)
+        sharding.check_sizes_known()
         grid = self.shardings.grid(sharding.grid)
         sharding = sharding.without_needless_offsets(shape, grid)
         self.has_uneven_annotation |= sharding.uneven_dim(shape, grid) is not None
@@ -223,7 +223,7 @@ class _Reader:
         shape = self.function.values[value].shape
         if shape is None:
             return
-        refuse_unknown_shards(sharding)
+        sharding.check_sizes_known()
         grid = self.shardings.grid(sharding.grid)
         sharding = sharding.without_needless_offsets(shape, grid)
         self.of[value] = (

@@ -27,13 +27,22 @@ from shard_dialect.ir.numbered_function import Function, Kind, Op, Value
 from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.region_flow import ENDS, FLOWS, flows_between, flows_through
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import Assignment, Grid, Sharding, ShardingError, ShardingRule, SubAxis
+from shard_dialect.model import (
+    EQUAL,
+    Assignment,
+    Extents,
+    Grid,
+    Sharding,
+    ShardingError,
+    ShardingRule,
+    SubAxis,
+)
 from shard_dialect.model.axis import Axes
 from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.passes.materialize.sharding_casts import remove_casts
 from shard_dialect.rules.op_kinds import OpKind, OpKinds
 from shard_dialect.rules.op_table import carries
-from shard_dialect.rules.uneven_shards import may_be_uneven
+from shard_dialect.rules.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
 
 _FREE = (*COLLECTIVES, *FLOWS, *ENDS, "func.call")
 """Ops whose operands may have any sharding here: their own verifiers or other checks apply."""
@@ -69,18 +78,12 @@ def _check_kinds(
         if sharding is None:
             continue
         with located(op):
-            _check_shardable(sharding, op.name)
-        if not sharding.halos:  # whether these are right depends on the op
-            checked.add(kind)
+            _check_shardable(sharding)
+        checked.add(kind)
 
 
-def _check_shardable(sharding: Sharding, name: str) -> None:
-    if any(None in each for each in sharding.offsets):
-        raise ShardingError(f"cannot shard a tensor as {sharding}: its offsets are not known yet")
-    if sharding.halos and name != UPDATE_HALO:
-        raise ShardingError(
-            f"cannot shard a tensor as {sharding}: only '{UPDATE_HALO}' makes halos"
-        )
+def _check_shardable(sharding: Sharding) -> None:
+    sharding.check_sizes_known()
     if any(isinstance(axis, SubAxis) for axis in sharding.axes):
         raise ShardingError(f"cannot shard a tensor as {sharding}: it has sub-axes")
 
@@ -145,7 +148,6 @@ class TypeChecks:
             _check_boundary(op.handle, self.shardings)
             return None
         if op.name in _FREE:
-            _check_halos(op.handle, self.shardings)
             return None
         if len(op.handle.regions):
             _check_regions(op.handle, self.shardings)
@@ -204,13 +206,6 @@ def check_manual_axes(function: ir.Operation, shardings: Shardings) -> None:
                     )
 
 
-def _check_halos(op: ir.Operation, shardings: Shardings) -> None:
-    for value in op.operands if op.name != UPDATE_HALO else ():
-        sharding = shardings.of_type(value.type)
-        if sharding is not None and sharding.halos:
-            raise ShardingError(f"'{op.name}' op takes a tensor with halos, {sharding}")
-
-
 def _check_regions(op: ir.Operation, shardings: Shardings) -> None:
     """Raise for a sharded tensor in a region: regions are not partitioned."""
     for inner in walk(op):
@@ -236,10 +231,12 @@ def _check(
     grid: Grid,
 ) -> None:
     assignment = assignment_of(op.name, rule, operands, results, grid)
+    extents = _extents_of(op, rule, operands, results)
     _check_uneven(op, rule, assignment, grid)
     kept_partial, partial_operands = _kept_partial(op, rule, operands)
     for index, actual in enumerate(results):
-        expected = with_partial_axes(rule.result_sharding(index, assignment, grid), kept_partial)
+        expected = rule.result_sharding(index, assignment, grid, extents)
+        expected = with_partial_axes(expected, kept_partial)
         if op.name in (*FRESH, *build.CONSTANTS) and actual is not None:
             if actual.partial and not reductions.may_be_partial(op, actual.reduction):
                 raise ShardingError(
@@ -250,11 +247,11 @@ def _check(
         if expected is not None:
             _expect(op, f"result {index}", actual, expected)
     for index, actual in enumerate(operands):
-        expected = rule.operand_sharding(index, assignment, grid)
+        expected = rule.operand_sharding(index, assignment, grid, extents)
         if index in rule.inits:
             result = rule.inits.index(index)
             expected = with_partial_axes(
-                rule.result_sharding(result, assignment, grid), kept_partial
+                rule.result_sharding(result, assignment, grid, extents), kept_partial
             )
         elif index in partial_operands:
             expected = with_partial_axes(expected, kept_partial)
@@ -262,6 +259,38 @@ def _check(
             continue
         if expected is not None:
             _expect(op, f"operand {index}", actual, expected)
+
+
+def _extents_of(
+    op: ir.Operation,
+    rule: ShardingRule,
+    operands: list[Sharding | None],
+    results: list[Sharding | None],
+) -> Extents:
+    """The offsets and halos of the op's factors, halos by its results only.
+
+    Raises `ShardingError` if the op cannot have them.
+    """
+    tensors = [*zip(rule.windowed_operands, operands, strict=True)]
+    tensors += zip(rule.results, results, strict=True)
+    if not any(sharding and (sharding.offsets or sharding.halos) for _, sharding in tensors):
+        return EQUAL
+    halos = Extents.of(zip(rule.results, results, strict=True))
+    if halos.halos and op.name != "tensor.empty" and not may_have_halos(op, rule):
+        sharding = next(each for each in results if each is not None and each.halos)
+        raise ShardingError(
+            f"'{op.name}' op makes a tensor with halos, {sharding}: only '{UPDATE_HALO}' and "
+            "elementwise ops do"
+        )
+    offsets = Extents.of(tensors).offsets
+    barred = {factor for factor, _ in offsets} - may_have_offsets(op, rule)
+    if barred:
+        at = next(at for factor, at in offsets if factor in barred)
+        raise ShardingError(
+            f"'{op.name}' op has a loop whose shards begin at offsets {list(at)}: by its rule "
+            f"{rule} they must be equal"
+        )
+    return Extents(offsets, halos.halos, halos.fill)
 
 
 def _check_uneven(op: ir.Operation, rule: ShardingRule, assignment: Assignment, grid: Grid) -> None:

@@ -208,7 +208,11 @@ class Resharder:
         owner = value.owner
         if owner is None or owner.name not in ("tensor.empty", "linalg.fill"):
             return False
-        if owner.name == "tensor.empty" or not target.partial:
+        if owner.name == "tensor.empty":
+            return True
+        if target.halos:
+            return False  # a fill would not fill them
+        if not target.partial:
             return True
         return reductions.may_be_partial(owner.handle, target.reduction)
 

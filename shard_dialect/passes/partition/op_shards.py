@@ -47,7 +47,12 @@ def _shard(type_: ir.Type, shardings: Shardings) -> Shard | None:
         return own_number(numbers, split[dim], grid.name)
 
     halos = tuple(map(sharding.halo, range(len(global_shape))))
-    return Shard(global_shape, shape, own, halos, tuple(map(grid.axes_size, split)))
+    offsets = tuple(
+        sharding.bounds(dim, global_shape[dim], grid) if at else ()
+        for dim, at in enumerate(sharding.offsets)
+    )
+    devices = tuple(map(grid.axes_size, split))
+    return Shard(global_shape, shape, own, halos, devices, offsets, sharding.fill)
 
 
 def _same_on_all(dim: int, numbers: Sequence[int]) -> ir.Value:

@@ -80,7 +80,7 @@ from shard_dialect.passes.partition.partition_collectives import exact_steps, pa
 from shard_dialect.passes.partition.stage_branches import branch_by_stage
 from shard_dialect.passes.stages.stages_to_grid import has_stages
 from shard_dialect.rules import PartitionedOp, record_of
-from shard_dialect.rules.uneven_shards import fill_padding
+from shard_dialect.rules.uneven_shards import fill_halos, fill_padding
 from shard_dialect.rules.window_shards import read_windows
 
 
@@ -195,6 +195,8 @@ def _adapt(partitioned: PartitionedOp) -> None:
     record = record_of(partitioned.op)
     if record is not None and record.partition is not None:
         record.partition(partitioned)
+    elif any(any(map(any, shard.halos)) for shard in partitioned.results if shard is not None):
+        fill_halos(partitioned)
 
 
 def _partition_arguments(op: ir.Operation, shardings: Shardings) -> None:

@@ -21,6 +21,7 @@ from shard_dialect.model import (
     AllGather,
     AllSlice,
     AllToAll,
+    ChangeOffsets,
     CropHalo,
     Grid,
     Permute,
@@ -31,6 +32,7 @@ from shard_dialect.model import (
 )
 from shard_dialect.passes.partition.op_shards import own_number
 from shard_dialect.planner import nests, plan
+from shard_dialect.rules.partitioned_op import device_indices
 
 
 def exact_steps(op: ir.Operation, shardings: Shardings) -> Collective:
@@ -44,7 +46,7 @@ def exact_steps(op: ir.Operation, shardings: Shardings) -> Collective:
     grid = shardings.grid(now.grid)
     for step in collective.steps:
         before, now = now, step.after(now)
-        if not nests(before, now, shape, grid):
+        if before.grid == now.grid and not nests(before, now, shape, grid):
             # Costs are compared with one another, so the size of elements does not matter.
             steps = plan(collective.source, collective.target, shape, 1, grid, sub_axes=False).steps
             return replace(collective, steps=steps)
@@ -60,7 +62,8 @@ def partition_collective(op: ir.Operation, collective: Collective, shardings: Sh
             before, now = now, step.after(now)
             grid = shardings.grid(before.grid)
             type_ = shardings.local(shardings.typed(global_type, now))
-            splat = _splat_constant(value) if isinstance(step, AllSlice) else None
+            may_be_splat = isinstance(step, AllSlice) and not any(step.halo)
+            splat = _splat_constant(value) if may_be_splat else None
             if splat is not None:
                 value = build.constant_like(value, type_)
                 continue
@@ -92,6 +95,10 @@ def _written(
     """Write the op of a step, from a tensor sharded as `before` to the local `type_`."""
     if isinstance(step, AllSlice) and step.offsets:
         return _sliced_at_offsets(step, grid, value, type_)
+    if isinstance(step, AllSlice) and any(step.halo):
+        return _sliced_with_halo(step, grid, value, type_)
+    if isinstance(step, ChangeOffsets):
+        return _moved(step, grid, value, type_)
     count = grid.axes_size(step.axes)
     local_shape = list(type_.shape)
     if isinstance(step, AllSlice | ReduceScatter | AllToAll):
@@ -119,6 +126,56 @@ def _sliced_at_offsets(
     value = _padded(value, step.dim, value.type.shape[step.dim] + size)
     begin = as_index(own_number(begins, step.axes, grid.name))
     return build.extract_slice(value, begin, size, step.dim)
+
+
+def _sliced_with_halo(
+    step: AllSlice, grid: Grid, value: ir.Value, type_: ir.RankedTensorType
+) -> ir.Value:
+    """Slice at this device's offset, from the tensor with the fill around it."""
+    low, high = step.halo
+    count, size = grid.axes_size(step.axes), type_.shape[step.dim] - low - high
+    shape = list(value.type.shape)
+    shape[step.dim] = low + count * size + high
+    content = reductions.identity_value(step.fill, type_.element_type)
+    value = build.embedded(value, build.resized(type_, shape), step.dim, low, content)
+    begins = [size * device for device in device_indices(count)]
+    begin = as_index(own_number(begins, step.axes, grid.name))
+    return build.extract_slice(value, begin, type_.shape[step.dim], step.dim)
+
+
+def _moved(
+    step: ChangeOffsets, grid: Grid, value: ir.Value, type_: ir.RankedTensorType
+) -> ir.Value:
+    """Exchange what changes devices: a slice for each distance, all as long as the longest.
+
+    Behind its own elements a slice has others, which the slices that follow it in the tensor
+    overwrite. What a device has no place for comes after its shard, and is cut off.
+    """
+    dim, size, count = step.dim, type_.shape[step.dim], grid.axes_size(step.axes)
+    messages, devices = step.messages(), device_indices(count)
+    most = max(messages.values(), default=0)
+    value = _padded(value, dim, value.type.shape[dim] + most)
+    shape = list(type_.shape)
+    shape[dim] = size + most
+    moved = build.empty(build.resized(type_, shape)).results[0]
+    for distance in sorted(messages, reverse=True):  # as the elements follow in the tensor
+        overlaps = [step.overlap(device, distance) for device in devices]
+        begins = [
+            begin - step.source[device] if end > begin else 0
+            for device, (begin, end) in zip(devices, overlaps, strict=True)
+        ]
+        begin = as_index(own_number(begins, step.axes, grid.name))
+        sent = build.extract_slice(value, begin, messages[distance], dim)
+        if distance:
+            to = tuple((device + distance) % count for device in devices)
+            sent = write_local(Permute(step.axes, to), grid.name, sent, sent.type)
+        places = [size] * count
+        for device, (begin, end) in zip(devices, overlaps, strict=True):
+            if end > begin:
+                places[device + distance] = begin - step.target[device + distance]
+        place = as_index(own_number(places, step.axes, grid.name))
+        moved = build.insert_slice_at(moved, sent, dim, place)
+    return build.extract_slice(moved, 0, size, dim)
 
 
 def _closed_up(

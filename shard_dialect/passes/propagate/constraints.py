@@ -30,7 +30,7 @@ from shard_dialect.ir.mesh.manual_computation import (
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import Annotation, Grid, Sharding, ShardingError
+from shard_dialect.model import Annotation, Grid, ShardingError
 from shard_dialect.model.axis import full_axis
 from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
@@ -126,7 +126,8 @@ def _is_valid(each: AnnotatedValue, function: Function, number: int) -> bool:
 def _check(each: AnnotatedValue, function: Function, number: int) -> None:
     """Raise for an annotation that propagation cannot start from."""
     sharding = each.annotation.sharding
-    if function.values[number].shape is None:
+    shape = function.values[number].shape
+    if shape is None:
         raise error_at(
             each.location,
             f"sharding {sharding} is on a tensor of unknown size: give sizes, with --specialize",
@@ -137,7 +138,8 @@ def _check(each: AnnotatedValue, function: Function, number: int) -> None:
             f"an argument is annotated {sharding}: only a value that an op makes can be partial",
         )
     try:
-        refuse_unknown_shards(sharding)
+        sharding.check_sizes_known()
+        sharding.check_offsets(shape)
     except ShardingError as error:
         raise error_at(each.location, error.message) from None
 
@@ -235,13 +237,3 @@ def check_grid(grid: Grid, function: Function) -> Grid:
             "--specialize=grid=..., to run with --grid=...",
         )
     return grid
-
-
-def refuse_unknown_shards(sharding: Sharding) -> None:
-    """Raise `ShardingError` for halos and unknown offsets, which are not supported yet."""
-    if sharding.halos:
-        raise ShardingError(
-            f"cannot shard a tensor as {sharding}: halos are exchanged where an op reads them"
-        )
-    if any(None in each for each in sharding.offsets):
-        raise ShardingError(f"cannot shard a tensor as {sharding}: its offsets are not known yet")

@@ -57,6 +57,7 @@ from shard_dialect.passes.stages.stages_to_grid import stages_to_grid_axis
 from shard_dialect.passes.vocabularies.import_ import import_annotations
 from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NO_TENSOR
+from shard_dialect.propagation.spread_offsets import spread_offsets
 from shard_dialect.propagation.upstream_propagation import Traversal, Upstream
 from shard_dialect.propagation.visit_order import STRATEGIES
 
@@ -158,6 +159,11 @@ def _is_complete(function: Function, constraints: Constraints) -> bool:
     """
     if any(op.name == GROUP or annotation_ops.has_loops(op.handle) for op in function.ops):
         return False
+    for op in function.ops:  # an annotation op may tell the sharding of an operand without one
+        if SHARDINGS not in op.handle.attributes and any(
+            function.values[value].shape is not None for value in op.results
+        ):
+            return False
     results = function.handle.attributes["function_type"].value.results
     tensors = [n for n, value in enumerate(function.values) if value.shape is not None]
     known = [constraints.known.get(number) for number in tensors]
@@ -190,6 +196,7 @@ def complete(
     engine.run()
     for number, each in enumerate(constraints):
         _follow_soft_constraints(engine, graph, number, each)
+    spread_offsets(engine)
     SplitConstants(graph, engine, shardings, grids[0].name).run()
     for number, function in enumerate(functions):
         _Writer(graph, number, engine, grids[number], shardings).write(function)

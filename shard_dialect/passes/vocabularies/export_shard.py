@@ -160,6 +160,8 @@ def _refuse_what_upstream_lacks(annotation: Annotation) -> None:
     lacks = None
     if sharding.fill != "sum":
         lacks = "what fills a halo"
+    elif sharding.halos and sharding.offsets:
+        lacks = "halos beside offsets"
     elif sharding.partial:
         lacks = f"the partial {sharding.reduction}"
     elif any(isinstance(axis, SubAxis) for axis in sharding.axes):

@@ -21,7 +21,7 @@ from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.building.reductions import BITWISE, REDUCTION_OF
 from shard_dialect.ir.walk import body, has_own_body, operations
 from shard_dialect.model import Reduction, ShardingRule, Window, Windows
-from shard_dialect.model.rule import Dims
+from shard_dialect.model.factor_projection import Dims
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules.factors import Factors, Kind
 from shard_dialect.rules.rule_query import Query

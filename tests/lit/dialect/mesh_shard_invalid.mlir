@@ -360,7 +360,7 @@ func.func @halos_that_are_no_lists(%x: tensor<4x8xf32> {mesh.sharding = #mesh.sh
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-// expected-error@+1 {{'func.func' op both halos and offsets in sharding [[0], [], {halo = [[1, 1], []], offsets = [[0, 2, 4], []]}]: expected one of them}}
+// expected-error@+1 {{'func.func' op both a halo and offsets of a dimension in sharding [[0], [], {halo = [[1, 1], []], offsets = [[0, 2, 4], []]}]: expected one of them}}
 func.func @halos_and_offsets(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], [], {halo = [[1, 1], []], offsets = [[0, 2, 4], []]}]>}) {
   return
 }

@@ -1,0 +1,87 @@
+"""After propagation, let shards begin at the same offsets in all tensors that share a factor.
+
+    %s = [[0], {offsets = [[0, 3, 4]]}]     annotated
+    %1 = exp %s                             [[0]] so far, and then with the offsets of %s
+    %2 = reverse %1                         [[0]]: its factor needs equal shards
+
+So elements stay where they are along chains of ops that can work on such shards. A tensor gets the
+offsets of a dimension if it is split along the same axes there, and no annotation has split it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shard_dialect.model import Axes, ShardingRule
+from shard_dialect.model.sharding import Sizes
+from shard_dialect.propagation.engine import Engine
+from shard_dialect.propagation.graph import NO_TENSOR, Node
+
+
+def spread_offsets(engine: Engine) -> None:
+    """Give values the offsets of others, forward and backward, until nothing changes."""
+    graph = engine.graph
+    if not any(each is not None and each.sharding.offsets for each in graph.annotations):
+        return
+    nodes = [*graph.nodes, *graph.exits]
+    group_of = {value: group for group in graph.groups for value in group}
+    again = True
+    while again:
+        again = False
+        for node in (*nodes, *reversed(nodes)):
+            for value, dim, offsets in _missing(engine, node):
+                for each in group_of.get(value, (value,)):
+                    again |= _give(engine, each, dim, offsets)
+
+
+def _missing(engine: Engine, node: Node) -> list[tuple[int, int, Sizes]]:
+    """The values of a node, each with a dimension that may have offsets, and those."""
+    prepared = engine.graph.rules[node.rule_number]
+    known = [engine.known(value) if value != NO_TENSOR else None for value in node.values]
+    if not any(each is not None and each.sharding.offsets for each in known):
+        return []
+    sides: dict[str | None, Sequence[int]] = {
+        "none": (),
+        "forward": range(prepared.results, len(node.values)),
+        "backward": range(prepared.results),
+    }
+    may_change = sides.get(node.to, range(len(node.values)))
+    at: dict[tuple[int, str, Axes], Sizes] = {}
+    found = []
+    factors = _factors_at_offsets(prepared.rule)
+    for index, annotation in enumerate(known):
+        if annotation is not None and annotation.sharding.offsets:
+            sharding = annotation.sharding
+            for dim, offsets in enumerate(sharding.offsets):
+                dims = prepared.tensors[index][dim]
+                if offsets and len(dims) == 1 and dims[0] in factors:
+                    at.setdefault((dims[0], sharding.grid, sharding.split_axes[dim]), offsets)
+    for index in may_change if at else ():
+        annotation = known[index]
+        if annotation is None:
+            continue
+        sharding = annotation.sharding
+        for dim, dims in enumerate(prepared.tensors[index]):
+            key = (dims[0], sharding.grid, sharding.split_axes[dim])
+            if len(dims) == 1 and key in at:
+                found.append((node.values[index], dim, at[key]))
+    return found
+
+
+def _factors_at_offsets(rule: ShardingRule) -> frozenset[int]:
+    return rule.may_be_uneven - rule.windowed_factors
+
+
+def _give(engine: Engine, value: int, dim: int, offsets: Sizes) -> bool:
+    """Give a value the offsets of a dimension; return whether it had none and may have them."""
+    annotated, current = engine.graph.annotations[value], engine.known(value)
+    if current is None or (annotated is not None and annotated.sharding.split_axes[dim]):
+        return False
+    sharding = current.sharding
+    if any(sharding.halo(dim)) or (sharding.offsets and sharding.offsets[dim]):
+        return False
+    sharding = sharding.with_dim(dim, sharding.split_axes[dim], offsets)
+    opened = tuple(each for each in current.open if each != dim)
+    engine.learn(value, replace(current, sharding=sharding, open=opened))
+    return True
