@@ -19,6 +19,11 @@ _STABLEHLO: dict[Reduction, str] = {
 }
 
 
+def is_stablehlo(op: ir.Operation) -> bool:
+    """Whether `op` is of StableHLO."""
+    return bool(op.name.startswith("stablehlo."))
+
+
 def rows(whole: ir.Value, begin: int, size: int, dim: int, stablehlo: bool) -> ir.Value:
     """The `size` elements of dimension `dim` from `begin` on."""
     if not stablehlo:

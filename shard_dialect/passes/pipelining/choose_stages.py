@@ -1,14 +1,17 @@
 """Choose the stage of each op of one microbatch's program.
 
-The forward pass is what comes until the last argument is used for the first time. It is divided in
-its order, so that stages have about as many floating-point operations of products. An argument is
-on the stage that uses it first. A later op is where its operands are, to move as few bytes as
-possible: so the backward pass of a layer is where its weights are.
+The forward pass is divided in its order, until the last argument is used for the first time, so
+that stages have about as many floating-point operations of products. An argument is on the stage
+that uses it first. What depends on no value of the last stage is of the forward pass, too, on the
+last stage that it reads from.
+
+The other ops are the backward pass, which visits the stages in reverse. Each is where its operands
+are, to move as few bytes as possible, so the backward pass of a layer is where its weights are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -30,46 +33,68 @@ class StageChoice:
     count: int
     ops: Sequence[Op]
     once: Sequence[Op]
+    slices: Mapping[int, int]
+    """Of a microbatch's slice of a value, that value."""
     of_value: dict[int, int] = field(default_factory=dict)
     of_op: dict[int, int] = field(default_factory=dict)
     """By the op's id."""
     needed: dict[int, set[int]] = field(default_factory=dict)
     """The other stages that use a value."""
-    forward: int = 0
-    """The number of `ops` in the forward pass."""
+    forward: list[Op] = field(default_factory=list)
+    """The ops of the forward pass, in order."""
+    backward: list[Op] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._made: set[int] = set()
+        """What the backward pass has made so far."""
         self._maker = {value: op for op in self.once for value in op.results}
         self._roots = {value: {value} for value in self.function.arguments}
         for op in self.once:
-            roots = set().union(*(self._roots.get(value, set()) for value in op.operands))
+            roots = set().union(*(self._roots.get(value, set()) for value in self._read(op)))
             self._roots |= dict.fromkeys(op.results, roots)
-        self.forward = self._find_forward()
-        self._choose_forward()
-        for op in self.ops[self.forward :]:
-            self.place(op)
-        if all(self.of_op[id(op)] == self.count - 1 for op in self.ops[self.forward :]):
-            self.forward = len(self.ops)  # there is no backward pass
+        count = self._find_forward()
+        self._choose_forward(self.ops[:count])
+        self.forward += self.ops[:count]
+        last = {value for op in self.forward for value in op.results if self._is_last(op)}
+        for op in self.ops[count:]:
+            if last.isdisjoint(self._read(op)):
+                stages = [self.of_value[v] for v in self._read(op) if v in self.of_value]
+                self._put(op, max(stages, default=0))
+                self.forward.append(op)
+            else:
+                self.place(op)
+                self.backward.append(op)
+                self._made.update(op.results)
+                last.update(op.results)
+        if all(map(self._is_last, self.backward)):  # there is no backward pass
+            self.forward, self.backward = list(self.ops), []
+
+    def _read(self, op: Op) -> list[int]:
+        """The values that an op reads, or reads slices of."""
+        return [self.slices.get(value, value) for value in op.operands]
+
+    def _is_last(self, op: Op) -> bool:
+        return self.of_op[id(op)] == self.count - 1
 
     def _find_forward(self) -> int:
         """The number of ops until the last argument is used for the first time."""
         seen: set[int] = set()
         last = 0
         for number, op in enumerate(self.ops, 1):
-            roots = set().union(*(self._roots.get(value, set()) for value in op.operands))
+            roots = set().union(*(self._roots.get(value, set()) for value in self._read(op)))
             if roots - seen:
                 last = number
             seen |= roots
         return last
 
-    def _choose_forward(self) -> None:
+    def _choose_forward(self, ops: Sequence[Op]) -> None:
         kinds = OpKinds()
         flops = []
-        for op in self.ops[: self.forward]:
+        for op in ops:
             rule = kinds.kind_in(self.function.values, op).rule
             flops.append(rule.flops(((),) * len(rule.sizes), _ONE_DEVICE) if rule else 0)
         total, before, stage = sum(flops), 0.0, 0
-        for op, count in zip(self.ops[: self.forward], flops, strict=True):
+        for op, count in zip(ops, flops, strict=True):
             is_due = count and before + count / 2 > total * (stage + 1) / self.count
             if is_due and stage < self.count - 1:
                 stage += 1
@@ -77,14 +102,19 @@ class StageChoice:
             self._put(op, stage)
 
     def place(self, op: Op) -> None:
-        """Put an op on the stage of one of its operands: the first to which fewest bytes move."""
-        stages = sorted({self.of_value[v] for v in op.operands if v in self.of_value})
-        stages = stages or [self.count - 1]
+        """Put an op on the stage of one of its operands: the first to which fewest bytes move.
+
+        A stage that the backward pass has left does not come again.
+        """
+        stages = sorted({self.of_value[v] for v in self._read(op) if v in self.of_value})
+        made = [self.of_value[value] for value in self._read(op) if value in self._made]
+        latest = min(made, default=self.count - 1)
+        stages = [stage for stage in stages if stage <= latest] or [latest]
         self._put(op, min(stages, key=lambda stage: self._bytes_to(op, stage)))
 
     def _bytes_to(self, op: Op, stage: int) -> int:
         total = 0
-        for value in set(op.operands):
+        for value in set(self._read(op)):
             at = self.of_value.get(value, stage)
             if at != stage and stage not in self.needed.get(value, ()):
                 kind = self.function.values[value].kind
@@ -93,7 +123,7 @@ class StageChoice:
 
     def _put(self, op: Op, stage: int) -> None:
         self.of_op[id(op)] = stage
-        for value in op.operands:
+        for value in self._read(op):
             self._use(value, stage)
         self.of_value |= dict.fromkeys(op.results, stage)
 

@@ -37,7 +37,14 @@ from shard_dialect.ir.function import (
     update_type,
 )
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.attributes import FORM, SHARDING, SHARDINGS, i64_array
+from shard_dialect.ir.mesh.attributes import (
+    ARGUMENT,
+    FORM,
+    RESULT,
+    SHARDING,
+    SHARDINGS,
+    i64_array,
+)
 from shard_dialect.ir.mesh.manual_computation import anything
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.numbered_function import Op
@@ -47,7 +54,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, AllSlice, Annotation
 from shard_dialect.model.axis import full_axis
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.pipelining.batch_ops import combined, concatenated, rows
+from shard_dialect.passes.pipelining.batch_ops import combined, concatenated, is_stablehlo, rows
 from shard_dialect.passes.pipelining.choose_stages import StageChoice
 from shard_dialect.passes.pipelining.schedules import Task, schedule
 from shard_dialect.passes.pipelining.split_batch import split_batch
@@ -87,10 +94,13 @@ class Pipeline(Pass):
             raise error_at(function.location, "a pipeline is made before --propagate")
         if min(self.stages, self.microbatches) < 1:
             raise ShardError("pass 'pipeline' needs at least one stage and one microbatch")
-        numbers = sorted(
-            {int(each) for each in self.arguments.split(",") if each.strip().isdigit()}
-        )
-        _Pipeline(self, module, function, numbers).run()
+        texts = [each.strip() for each in self.arguments.split(",")]
+        if not all(each.isdecimal() for each in texts):
+            raise ShardError(
+                f"option 'arguments' of pass 'pipeline' is '{self.arguments}': expected numbers, "
+                "as in arguments='0,3'"
+            )
+        _Pipeline(self, module, function, sorted(set(map(int, texts)))).run()
 
 
 @dataclass
@@ -113,7 +123,7 @@ class _Pipeline:
         names = set(self.shardings.grids)
         microbatches = _fresh("microbatches", names)
         self.stage_names = [_fresh(f"stage{at}", names) for at in range(self.options.stages)]
-        self.stablehlo = any(op.name.startswith("stablehlo.") for op in walk(self.function))
+        self.stablehlo = any(map(is_stablehlo, walk(self.function)))
         arguments = body(self.function).arguments
         whole = [value.type for value in arguments]
         dims = split_batch(self.function, self.batched, self.options.microbatches, microbatches)
@@ -126,8 +136,8 @@ class _Pipeline:
         with ir.InsertionPoint(self.end), self.function.location:
             self._write(dims)
         self._erase_old()
-        self._annotate_boundary()
         update_type(self.function)
+        self._annotate_boundary()
 
     def _take_annotations(self) -> None:
         """Take annotations from the function, and note them for later."""
@@ -169,9 +179,7 @@ class _Pipeline:
         """Of a value that microbatches add to, the value that they add, and how."""
         self.slices: dict[int, tuple[int, AllSlice]] = {}
         for op in self.numbered.ops[:-1]:
-            local = (
-                read_local(op.name, op.handle.attributes) if op.name.startswith("shard.") else None
-            )
+            local = read_local(op.name, op.handle.attributes)
             step = None if local is None else local[1]
             if isinstance(step, AllReduce):
                 self.totals[op.results[0]] = op.operands[0], step
@@ -197,7 +205,8 @@ class _Pipeline:
         if size % count:
             raise error_at(
                 self.function.location,
-                f"axis 0 of grid {self.grid} has {size} devices, which {count} stages do not divide",
+                f"axis 0 of grid {self.grid} has {size} devices, which {count} stages do not "
+                "divide",
             )
         self.sizes = (size // count, *self.grid.sizes_along(range(1, self.grid.rank)))
         for op in operations(body(self.module)):
@@ -216,10 +225,8 @@ class _Pipeline:
 
     def _choose(self) -> None:
         slices = {made: source for made, (source, _) in self.slices.items()}
-        self.choice = StageChoice(self.numbered, self.options.stages, self.ops, self.once)
-        for made, source in slices.items():
-            if made in self.choice.of_value and source not in self.choice.of_value:
-                self.choice.of_value[source] = self.choice.of_value[made]
+        count = self.options.stages
+        self.choice = StageChoice(self.numbered, count, self.ops, self.once, slices)
         for total, (value, _) in self.totals.items():
             self.choice.of_value[total] = self.choice.of_value[value]
         for op in self.after:
@@ -227,16 +234,18 @@ class _Pipeline:
 
     def _write(self, dims: Sequence[int | None]) -> None:
         choice, count = self.choice, self.options.microbatches
-        forward, backward = choice.ops[: choice.forward], choice.ops[choice.forward :]
-        steps = schedule(self.options.schedule, choice.count, count, backward=bool(backward))
-        for op in self.once:
-            self._pass_on(None, op.results)
+        has_backward = bool(choice.backward)
+        steps = schedule(self.options.schedule, choice.count, count, backward=has_backward)
         self._pass_on(None, self.numbered.arguments)
+        for op in self.once:
+            if id(op) in choice.of_op:  # others are constants, which all stages have
+                self._clone(op, None)
+                self._pass_on(None, op.results)
         for step in steps:  # the tasks of one step wait for nobody, so what is sent comes after
             for task in step:
-                self._run(task, forward if task.is_forward else backward)
+                self._run(task, choice.forward if task.is_forward else choice.backward)
             for task in step:
-                for op in forward if task.is_forward else backward:
+                for op in choice.forward if task.is_forward else choice.backward:
                     if self.choice.of_op[id(op)] == task.stage:
                         self._pass_on(task.microbatch, op.results)
         for op in self.after:
@@ -318,11 +327,7 @@ class _Pipeline:
 
     def _sliced(self, value: int, microbatch: int | None, stage: int) -> ir.Value:
         source, step = self.slices[value]
-        whole = self._value(source, None, self.choice.of_value.get(source, stage))
-        if self.choice.of_value.get(source, stage) != stage:
-            whole = self.passed.setdefault(
-                (source, _key(None), stage), self._transfer(whole, stage)
-            )
+        whole = self._value(source, None, stage)
         size = self.numbered.values[value].handle.type.shape[step.dim]
         return rows(whole, _key(microbatch) * size, size, step.dim, self.stablehlo)
 
@@ -359,7 +364,8 @@ class _Pipeline:
         return concatenated(parts, dim, self.stablehlo)
 
     def _erase_old(self) -> None:
-        old = {id(op): op.handle for op in (*self.ops, *self.after)}
+        once = [op for op in self.once if id(op) in self.choice.of_op]
+        old = {id(op): op.handle for op in (*once, *self.ops, *self.after)}
         collectives = (*self.totals, *self.slices)
         makers = [self.numbered.values[value].handle.owner.operation for value in collectives]
         order = {op: number for number, op in enumerate(operations(body(self.function)))}
@@ -368,32 +374,22 @@ class _Pipeline:
 
     def _annotate_boundary(self) -> None:
         """Put arguments and results on their stages, with the annotations that they had."""
-        for name in (FORM,):
-            if name in self.function.attributes:
-                del self.function.attributes[name]
-        block = body(self.function)
+        if FORM in self.function.attributes:
+            del self.function.attributes[FORM]
+        types = self.function.attributes["function_type"].value
         returned = self.numbered.ops[-1].operands
-        whole = [self.boundary[key] for key in BOUNDARY]
-        values = (self.numbered.arguments, returned)
-        types = ([each.type for each in block.arguments], [each.type for each in self.end.operands])
-        for key, annotations, numbers, each_type in zip(
-            BOUNDARY, whole, values, types, strict=True
-        ):
-            entries: list[dict[str, ir.Attribute]] = []
-            for entry, annotation, value, type_ in zip(
-                boundary(self.function, key), annotations, numbers, each_type, strict=True
+        numbers = {"arg_attrs": self.numbered.arguments, "res_attrs": returned}
+        for key, of_type in zip(BOUNDARY, (types.inputs, types.results), strict=True):
+            entries = boundary(self.function, key)
+            for entry, value, annotation, type_ in zip(
+                entries, numbers[key], self.boundary[key], of_type, strict=True
             ):
+                entry.pop(ARGUMENT, None)
+                entry.pop(RESULT, None)
                 stage = self.choice.of_value.get(value)
-                kept = {
-                    name: attribute
-                    for name, attribute in entry.items()
-                    if name not in ("mesh.argument", "mesh.result")
-                }
                 if stage is not None and isinstance(type_, ir.RankedTensorType):
-                    open_ = anything(self.grid, type_.rank)
-                    on_stage = self._on_stage(annotation or open_, stage)
-                    kept[SHARDING] = self.shardings.write(on_stage)
-                entries.append(kept)
+                    known = annotation or anything(self.grid, type_.rank)
+                    entry[SHARDING] = self.shardings.write(self._on_stage(known, stage))
             set_boundary(self.function, key, entries)
 
     def _on_stage(self, annotation: Annotation, stage: int) -> Annotation:

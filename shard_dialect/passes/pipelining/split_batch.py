@@ -1,4 +1,4 @@
-"""Split the batch of a function: its program for one microbatch, and what all of them make together.
+"""Split the batch of a function: the program of one microbatch, and what all make together.
 
 Microbatches are to time what devices are to a grid. So the function is partitioned along a grid
 with one axis, on which each "device" is a microbatch:
@@ -32,12 +32,14 @@ from shard_dialect.model import (
     AllSlice,
     Assignment,
     Grid,
+    Reduction,
     Sharding,
     ShardingRule,
 )
 from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.passes.materialize.type_consistency import TypeChecks
 from shard_dialect.passes.partition.partition import partition_function
+from shard_dialect.passes.pipelining.batch_ops import combined, is_stablehlo
 from shard_dialect.rules.op_kinds import OpKinds
 
 AXIS = 0
@@ -74,6 +76,16 @@ def _split_dim(type_: ir.Type, shardings: Shardings) -> int | None:
         [] if sharding is None else [dim for dim, axes in enumerate(sharding.split_axes) if axes]
     )
     return split[0] if split else None
+
+
+def _identity(reduction: Reduction, type_: ir.RankedTensorType, stablehlo: bool) -> ir.Value:
+    """A tensor filled with the identity of the reduction."""
+    if not stablehlo:
+        value = reductions.identity_value(reduction, type_.element_type)
+        return build.fill(value, build.empty(type_).results[0]).results[0]
+    one = reductions.identity(reduction, type_.element_type)
+    attributes = {"value": ir.DenseElementsAttr.get_splat(type_, one)}
+    return build.create("stablehlo.constant", [type_], [], attributes).results[0]
 
 
 @dataclass
@@ -153,11 +165,10 @@ class _Splitter:
                 raise ShardError(
                     f"'{op.name}' op does not pass the batch on to its result {number}"
                 )
-            if rule.inits:
-                self._bring_init(op, rule.inits[number], made)
+            init = self._bring_init(op, rule.inits[number], made) if rule.inits else None
             self._retype(value, made)
             if made.partial:
-                self._add_up(op, value, made)
+                self._add_up(op, value, made, init)
 
     def _assignment(self, op: Op, rule: ShardingRule) -> Assignment:
         """The factor of the op's rule that is the batch, assigned to the axis of microbatches."""
@@ -191,32 +202,42 @@ class _Splitter:
             sliced = write_steps((AllSlice(dim, (AXIS,)),), handle, known, self.shardings)
         op.handle.operands[number] = sliced
 
-    def _bring_init(self, op: Op, number: int, made: Sharding) -> None:
-        """Let a result start from the same fill, of the shape that a microbatch has."""
+    def _bring_init(self, op: Op, number: int, made: Sharding) -> ir.Value | None:
+        """Let a result start from what a microbatch has of its init.
+
+        A partial result starts from the identity. Returns the init to add to the total then, unless
+        it changes nothing.
+        """
         handle = op.handle.operands[number]
         owner = handle.owner
         is_fresh = not isinstance(owner, ir.Block) and owner.name in FRESH
         if not made.partial and not is_fresh:
             self._bring(op, number, op.operands[number], made)
-            return
-        if not is_fresh or not reductions.may_be_partial(owner.operation, made.reduction):
-            raise ShardError(
-                f"'{op.name}' op adds to its operand {number}, which each microbatch would add: "
-                "expected a fill with the identity"
-            )
+            return None
         with ir.InsertionPoint(op.handle), op.location:
-            fresh = build.empty(self.shardings.typed(handle.type, made)).results[0]
-            if owner.name == "linalg.fill":
-                fresh = build.fill(owner.operands[0], fresh).results[0]
-        op.handle.operands[number] = fresh
+            type_ = self.shardings.typed(handle.type, made)
+            if made.partial:
+                start = _identity(made.reduction, type_, is_stablehlo(op.handle))
+            else:
+                start = build.empty(type_).results[0]
+                if owner.name == "linalg.fill":
+                    start = build.fill(owner.operands[0], start).results[0]
+        op.handle.operands[number] = start
+        changes_nothing = is_fresh and owner.name == "tensor.empty"
+        if not made.partial or changes_nothing or reductions.is_identity(made.reduction, handle):
+            return None
+        return handle
 
-    def _add_up(self, op: Op, value: int, made: Sharding) -> None:
+    def _add_up(self, op: Op, value: int, made: Sharding, init: ir.Value | None) -> None:
         """All-reduce a result over the microbatches, for all of its users."""
         handle = self.function.values[value].handle
         users = [(use.owner.operation, use.operand_number) for use in handle.uses]
         with ir.InsertionPoint.after(op.handle), op.location:
             step = AllReduce(made.partial, made.reduction)
             total = write_steps((step,), handle, made, self.shardings)
+        if init is not None:
+            with ir.InsertionPoint.after(total.owner.operation), op.location:
+                total = combined(made.reduction, init, total, is_stablehlo(op.handle))
         for user, number in users:
             user.operands[number] = total
         del self.of[value]
