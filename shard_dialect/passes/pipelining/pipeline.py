@@ -356,8 +356,8 @@ class _Pipeline:
 
     def _result(self, value: int, dim: int | None) -> ir.Value:
         stage = self.choice.of_value.get(value, 0)
-        if dim is None:
-            return self._value(value, None, stage)
+        if dim is None:  # of one microbatch alone it is not split either
+            return self._value(value, 0 if value in self.is_batched else None, stage)
         parts = [
             self._value(value, microbatch, stage) for microbatch in range(self.options.microbatches)
         ]

@@ -182,7 +182,11 @@ class _Splitter:
                 f"'{op.name}' op reads microbatches along {len(factors)} of its loops: expected one"
             )
         (batch,) = factors
-        if batch in rule.unsplit or rule.sizes[batch] % self.grid.size:
+        if batch in rule.unsplit:
+            raise ShardError(
+                f"'{op.name}' op must not be split along its batch: its rule is {rule}"
+            )
+        if rule.sizes[batch] % self.grid.size:
             raise ShardError(
                 f"'{op.name}' op cannot split its loop of size {rule.sizes[batch]} into "
                 f"{self.grid.size} microbatches"
