@@ -26,7 +26,7 @@ GLOBAL = [path for path in PROGRAMS if path.stem != LOCAL]
 def test_devices_compute_the_unsharded_program(path: Path, run: Program) -> None:
     done = run(path, "--check")
     assert done.returncode == 0, done.stderr
-    assert "check passed" in done.stderr
+    assert "check passed" in done.stdout
 
 
 def test_the_program_of_one_device_computes_its_shards() -> None:

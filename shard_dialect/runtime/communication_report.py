@@ -16,6 +16,7 @@ from tabulate import tabulate
 
 from shard_dialect.codegen.lowered_program import Site
 from shard_dialect.model import AllSlice, Axis, Mask
+from shard_dialect.model.axis import axes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Report:
             return "no communication"
         head = ["collective", "grid axes", "group", "operand", "result", "bytes moved per device"]
         rows: list[list[object]] = [
-            [e.kind, str(e.grid_axes), e.group_size, e.operand, e.result, e.bytes_moved]
+            [e.kind, axes_text(e.grid_axes), e.group_size, e.operand, e.result, e.bytes_moved]
             for e in self.entries
         ]
         rows.append(["total", None, None, None, None, self.bytes_moved])

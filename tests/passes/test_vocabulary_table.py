@@ -23,7 +23,8 @@ def quoted(cells: list[str]) -> set[str]:
 
 
 NAMED = quoted([row[0] for row in ROWS])
-TESTS = quoted([cell for row in ROWS for cell in row[2:]])
+TESTS = quoted([cell for row in ROWS for cell in row[2:4]])
+HEADERS = ("op", "op or attribute")
 
 
 def upstreams() -> list[str]:
@@ -43,10 +44,30 @@ def test_every_op_has_a_row(name: str) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_every_row_has_four_cells_and_tests_that_exist(row: list[str]) -> None:
-    assert len(row) == 4
-    for name in quoted(row[2:]):
+def test_every_row_has_five_cells_and_tests_that_exist(row: list[str]) -> None:
+    assert len(row) == 5
+    assert all(row)
+    for name in quoted(row[2:4]):
         assert (LIT / f"{name}.mlir").is_file(), name
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row[0] not in HEADERS], ids=lambda r: r[0])
+def test_what_runs_a_row_holds_its_ops(row: list[str]) -> None:
+    """Or it is a test of all of them together, as of a spelling."""
+    yes, _, no = row[4].partition("no: ")
+    assert yes or no
+    texts = [_text(name) for name in quoted([yes])]
+    for op in quoted([row[0]]):
+        kind = op.partition(".")[2]
+        if op.startswith(("mesh.", "shard.", "sdy.")) and texts:
+            assert any(op in text or re.search(rf"\b{kind}\b", text) for text in texts), op
+
+
+def _text(name: str) -> str:
+    """A program, or the Python code that makes programs."""
+    found = [ROOT / "tests" / f"{name}{kind}" for kind in (".mlir", ".py")]
+    (path,) = [path for path in found if path.is_file()]
+    return path.read_text()
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

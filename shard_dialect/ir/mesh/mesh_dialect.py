@@ -5,10 +5,15 @@ Types of the distributed form have a sharding, and each op changes it:
     %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]]}
            : (tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4x8xf32>
 
-Source: RFC "Sharding Framework Design for Device Mesh". IRDL ops print in the generic form, and an
-IRDL attribute has a fixed number of parameters, so `#mesh.shard` always names its grid;
-`ir.reading.source` adds it where a file uses the RFC's short form. `mesh.irdl.mlir` is the
-definition.
+Source: RFC "Sharding Framework Design for Device Mesh". MLIR prints IRDL ops in the generic form;
+`opt --mesh-pretty` prints the RFC's spelling, and both are read. An IRDL attribute has a fixed
+number of parameters, so `#mesh.shard` always names its grid; `ir.reading.source` adds it where a
+file uses the RFC's short form. `mesh.irdl.mlir` is the definition.
+
+Beyond the RFC, `mesh.idx` and `mesh.size` take a list, `mesh_axis`, beside its `axis`, since a
+group may be along several axes. `permutation` says where a `mesh.collective_permute` along axes
+sends shards, which the RFC leaves open. An `all_gather` may name its dimensions (`tensor_axis`), as
+one of the RFC's examples does; its `mesh_axis` says the same.
 """
 
 from __future__ import annotations

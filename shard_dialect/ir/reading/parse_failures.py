@@ -1,6 +1,6 @@
 """Locates errors in text that MLIR's parser rejects without a message.
 
-    mesh.cluster @g(rank = 2, dim_sizes = 2x3)
+    toy.op @g(rank = 2)
     ^ dialects that IRDL defines have no short form: the parser fails here without a message
 
 The parser reads from the left. For text that ends before the error, it reports the end of the text.

@@ -39,6 +39,12 @@ def to_collectives_on_tensors(module: ir.Operation) -> None:
 
 def _replace(op: ir.Operation) -> None:
     operands = list(op.operands)
+    for value in (*operands, op.results[0]):
+        if isinstance(value.type, ir.MemRefType) and not value.type.has_static_shape:
+            raise ShardError(
+                f"'{op.name}' op is on a {value.type}, whose size is not known: it cannot be "
+                "lowered yet"
+            )
     types = [_tensor_type(op.results[0].type)]
     with ir.InsertionPoint(op), op.location:
         tensors = [_copied(value) for value in operands]
@@ -50,6 +56,8 @@ def _replace(op: ir.Operation) -> None:
             if op.name == _IN_PLACE or op.name not in _RETURNS_OPERAND:
                 _write(result, into)
             result = into
+            if into.type != old.type:
+                result = build.create("memref.cast", [old.type], [into]).results[0]
     old.replace_all_uses_with(result)
     op.erase()
 
@@ -57,8 +65,6 @@ def _replace(op: ir.Operation) -> None:
 def _tensor_type(type_: ir.Type) -> ir.Type:
     if not isinstance(type_, ir.MemRefType):
         return type_
-    if not type_.has_static_shape:
-        raise ShardError(f"is on a {type_}, whose size is not known: it cannot be lowered yet")
     return ir.RankedTensorType.get(type_.shape, type_.element_type)
 
 

@@ -42,6 +42,8 @@ def exact_steps(op: ir.Operation, shardings: Shardings) -> Collective:
     and not 2, 2 | 1, 0.
     """
     collective = read_collective(op)
+    if not op.results[0].type.has_static_shape:
+        return collective
     shape, now = tuple(op.results[0].type.shape), collective.source
     grid = shardings.grid(now.grid)
     for step in collective.steps:
