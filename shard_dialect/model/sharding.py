@@ -300,7 +300,11 @@ class Sharding:
                 if common < grid.axes_size((axis,)):
                     break
             split.append(tuple(kept))
-        return replace(self, split_axes=tuple(split))
+        halos = tuple(
+            halo if axes == kept_axes else ()
+            for halo, axes, kept_axes in zip(self.halos, self.split_axes, split, strict=False)
+        )
+        return replace(self, split_axes=tuple(split), halos=halos)
 
     def local_shape(self, shape: Shape, grid: Grid) -> Shape:
         """The shape of one device's shard of a tensor of global `shape`.

@@ -1,4 +1,4 @@
-"""After propagation, let shards begin at the same offsets in all tensors that share a factor.
+"""After propagation, spread offsets along factors, and halos to the results of functions.
 
     %s = [[0], {offsets = [[0, 3, 4]]}]     annotated
     %1 = exp %s                             [[0]] so far, and then with the offsets of %s
@@ -6,6 +6,9 @@
 
 So elements stay where they are along chains of ops that can work on such shards. A tensor gets the
 offsets of a dimension if it is split along the same axes there, and no annotation has split it.
+
+A function returns the halos of a value that it returns, if that is annotated with them. No other
+value gets halos: whether ops compute them is decided by what that costs.
 """
 
 from __future__ import annotations
@@ -19,11 +22,28 @@ from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NO_TENSOR, Node
 
 
-def spread_offsets(engine: Engine) -> None:
-    """Give values the offsets of others, forward and backward, until nothing changes."""
-    graph = engine.graph
-    if not any(each is not None and each.sharding.offsets for each in graph.annotations):
+def spread_extents(engine: Engine) -> None:
+    """Give values the offsets of others, and results of functions the halos of what they return."""
+    annotated = [each.sharding for each in engine.graph.annotations if each is not None]
+    if any(sharding.offsets for sharding in annotated):
+        _spread_offsets(engine)
+    if any(sharding.halos for sharding in annotated):
+        for node in engine.graph.exits:
+            _return_halos(engine, *node.values)
+
+
+def _return_halos(engine: Engine, value: int, result: int) -> None:
+    returned, current = engine.known(value), engine.known(result)
+    if returned is None or current is None or engine.graph.annotations[result] is not None:
         return
+    sharding, halos = current.sharding, returned.sharding
+    if halos.halos and halos.bare == sharding:
+        engine.learn(result, replace(current, sharding=halos))
+
+
+def _spread_offsets(engine: Engine) -> None:
+    """Forward and backward, until nothing changes."""
+    graph = engine.graph
     nodes = [*graph.nodes, *graph.exits]
     group_of = {value: group for group in graph.groups for value in group}
     again = True
