@@ -148,8 +148,8 @@ def test_windows_change_the_shards_once_before_and_once_after(seed: int) -> None
     check(text, seed)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_windows_read_the_halos_of_the_user(seed: int) -> None:
+def windows_after_halos(seed: int) -> str:
+    """Elementwise ops, and windows that read no more than the halos of the user."""
     rng = random.Random(seed)
     grid, axes, split = rng.choice([("2", "[[0]]", 1), ("4", "[[0]]", 1), ("2x2", "[[0], [1]]", 2)])
     shape = 4 * rng.randint(2, 4), 4 * rng.randint(1, 2)
@@ -161,9 +161,29 @@ def test_windows_read_the_halos_of_the_user(seed: int) -> None:
         chain.elementwise()
     chain.window(rng.randint(0, low), rng.randint(0, high))
     chain.elementwise()
-    text = chain.program(grid, f"split_axes = {axes} halo_sizes = {halos}", argument)
+    return chain.program(grid, f"split_axes = {axes} halo_sizes = {halos}", argument)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_windows_read_the_halos_of_the_user(seed: int) -> None:
+    text = windows_after_halos(seed)
     assert moved(text) == 0
     check(text, seed)
+
+
+def test_the_pass_computes_halos_once() -> None:
+    changed = 0
+    for seed in SEEDS:
+        module = sd.parse(windows_after_halos(seed))
+        sd.run_pipeline(module, "propagate,materialize")
+        before, exchanged = str(module), tally_of(module).bytes_moved
+        sd.run_pipeline(module, "compute-halos")
+        once = str(module)
+        assert tally_of(module).bytes_moved <= exchanged
+        changed += once != before
+        sd.run_pipeline(module, "compute-halos")
+        assert str(module) == once
+    assert changed > len(SEEDS) // 4
 
 
 @pytest.mark.parametrize("seed", SEEDS)

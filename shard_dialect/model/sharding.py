@@ -226,6 +226,8 @@ class Sharding:
 
     def check_sizes_known(self) -> None:
         """Raise `ShardingError` for halos and offsets that are known only when the program runs."""
+        if not self.halos and not self.offsets:  # as nearly always
+            return
         for sizes, what in ((self.halos, "halos"), (self.offsets, "offsets")):
             if any(None in each for each in sizes):
                 raise ShardingError(
