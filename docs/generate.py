@@ -96,6 +96,7 @@ def dialect_page() -> str:
     lines += ["", "## What users write", "", _docstring("shard_dialect.ir.mesh.annotation_ops")]
     lines += ["", "## Attributes on functions and other ops", "", "| attribute | |", "|---|---|"]
     lines += _constants((IR / "mesh" / "attributes.py").read_text())
+    lines += ["", "## The RFC's spelling", "", _docstring("shard_dialect.ir.mesh.mesh_spelling")]
     lines += ["", "## Spellings", "", _docstring("shard_dialect.ir.reading.spelling")]
     lines += ["", "## Shardy's text", "", _docstring("shard_dialect.ir.sdy.sdy_spelling")]
     return "\n".join(lines) + "\n"

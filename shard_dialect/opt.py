@@ -175,6 +175,10 @@ class _Driver:
         )
         if options.mlir_print_debuginfo:
             text = with_file_names(text)
+        if options.mesh_pretty:
+            from shard_dialect.ir.mesh.print_mesh import pretty
+
+            text = pretty(text)
         return text.rstrip("\n").encode() + b"\n"
 
     def _dump_pipeline(self) -> None:

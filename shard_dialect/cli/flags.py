@@ -146,6 +146,7 @@ def _add_input_and_output(group: _Group) -> None:
         help="write the local form as a Python program, over mpi4py or torch.distributed",
     )
     _flag(group, "--emit-stablehlo", "write the local form as plain StableHLO, for other compilers")
+    _flag(group, "--mesh-pretty", "print ops of 'mesh' in the RFC's spelling")
     _flag(group, "--mlir-print-op-generic", "print ops in the generic form")
     _flag(group, "--mlir-print-debuginfo", "print locations")
     _flag(group, "--mlir-print-local-scope", "print attributes in place, without aliases")

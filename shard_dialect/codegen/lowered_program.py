@@ -177,7 +177,9 @@ class Program:
     @property
     def devices(self) -> int:
         """The number of devices of the program; 1 if it has no grid."""
-        named = {each.sharding.grid for each in (*self.arguments, *self.results) if each.sharding}
+        boundary = (*self.arguments, *self.results)
+        named = {each.sharding.grid for each in boundary if each.sharding}
+        named |= {each.stage.of for each in boundary if each.stage}
         used = {site.grid for site in self.calls} | {self.grids[name] for name in named}
         used |= set(self.ranks.values())
         sizes = sorted({grid.size for grid in used or self.grids.values() if grid.is_static})

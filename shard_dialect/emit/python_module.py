@@ -35,6 +35,7 @@ from shard_dialect.ir.shard.local_collectives import one_by_one
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.passes.lower.expansions import lower_registered
 from shard_dialect.passes.lower.refuse_custom_calls import refuse_custom_calls
+from shard_dialect.passes.specialize.device_positions import to_arithmetic
 
 TARGETS: tuple[Target, ...] = ("mpi4py", "torch")
 _GENERIC = (
@@ -97,6 +98,7 @@ def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Opera
             )
     if not functions:
         raise ShardError("there is no function to write in Python")
+    to_arithmetic(root)
     for op in list(walk(root)):
         if op.name == "shard.update_halo":
             one_by_one(op)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.attributes import FORM
-from shard_dialect.ir.mesh.mesh_dialect import is_reshard
+from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.walk import body, operations
 
 BOUNDARY = ("arg_attrs", "res_attrs")
@@ -84,7 +84,7 @@ def form_of(function: ir.Operation) -> str:
     if FORM in function.attributes:
         return str(function.attributes[FORM].value)
     for block in function.regions[0].blocks:  # none, if it is declared only
-        if any(is_reshard(op) for op in operations(block)):
+        if any(is_reshard(op) or permutes_shards(op) for op in operations(block)):
             return "distributed"
     return "annotated"
 

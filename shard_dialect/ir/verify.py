@@ -36,6 +36,7 @@ from shard_dialect.ir.mesh.attributes import (
 )
 from shard_dialect.ir.mesh.check_described_collectives import check_runtime_function, check_started
 from shard_dialect.ir.mesh.find_annotations import annotated_values, merged
+from shard_dialect.ir.mesh.grid_queries import GRID_QUERIES, named_axes
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.mesh.stage_attributes import check_stages
@@ -46,7 +47,7 @@ from shard_dialect.ir.shard.check_shard_ops import check as check_upstream
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
 from shard_dialect.planner import permutes_across
-from shard_dialect.planner.permutation import permutes_into
+from shard_dialect.planner.permutation import moved_shards, permutes_into
 
 _LOCAL = ("local", "lowered")
 """The forms without sharded types."""
@@ -145,9 +146,9 @@ def _check_sub_cluster(op: ir.Operation, shardings: Shardings) -> None:
 
 def _check_grid_query(op: ir.Operation, shardings: Shardings) -> None:
     grid = shardings.grid(annotation_ops.grid_named_by(op, "cluster"))
-    for axis in ints(op.attributes["mesh_axis"]) if "mesh_axis" in op.attributes else ():
+    for axis in named_axes(op) or ():
         if axis >= grid.rank:
-            raise ShardingError(f"has mesh_axis {axis}, which is not in grid {grid}")
+            raise ShardingError(f"asks for axis {axis}, which is not in grid {grid}")
 
 
 def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
@@ -187,8 +188,7 @@ def _check_permutation(
             f"has {len(permutation)} places for groups of {grids[0].axes_size(axes)} devices"
         )
     if source.grid == target.grid:
-        if source != target and not permutes_into(permutation, axes, source, target, grids[0]):
-            raise ShardingError(f"does not permute the shards of {source} to those of {target}")
+        _check_permuted_shards(op, axes, source, target, grids[0])
         return
     if axes != tuple(range(grids[0].rank)):
         raise ShardingError(f"goes from {grids[0]} to {grids[1]}: expected all axes in order")
@@ -197,6 +197,22 @@ def _check_permutation(
             f"does not permute the shards of {source} on {grids[0]} to those of {target} on "
             f"{grids[1]}"
         )
+
+
+def _check_permuted_shards(
+    op: ir.Operation, axes: Axes, source: Sharding, target: Sharding, grid: Grid
+) -> None:
+    """Raise unless the same tensor is resharded, or shards of one size change places."""
+    if source != target:
+        if not permutes_into(_permutation(op), axes, source, target, grid):
+            raise ShardingError(f"does not permute the shards of {source} to those of {target}")
+        return
+    if not grid.is_static:
+        return
+    is_moved = bool(moved_shards(_permutation(op), axes, source, grid))
+    dim = source.uneven_dim(tuple(op.operands[0].type.shape), grid)
+    if is_moved and dim is not None:
+        raise ShardingError(f"permutes shards of {source}, which differ in size in dimension {dim}")
 
 
 def _check_plain_permute(op: ir.Operation, shardings: Shardings) -> None:
@@ -369,8 +385,7 @@ _CHECKS: dict[str, Callable[[ir.Operation, Shardings], None]] = {
     "func.func": _check_function,
     "mesh.cluster": _check_cluster,
     "mesh.collective_permute": _check_permute,
-    "mesh.idx": _check_grid_query,
-    "mesh.size": _check_grid_query,
+    **dict.fromkeys(GRID_QUERIES, _check_grid_query),
     "mesh.start": check_started,
     "mesh.sub_cluster": _check_sub_cluster,
     "mesh.to_global": _check_manual,

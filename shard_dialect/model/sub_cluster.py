@@ -102,11 +102,12 @@ def refine_for(parts: Sequence[SubCluster], grid: Grid, used: Iterable[Axis]) ->
     return Refinement(grid, grid, axes)
 
 
-def whole_axis(axis: Axis, part: SubCluster, grid: Grid) -> SubAxis:
-    """The sub-axis of `grid` that a (sub-)axis of the part's own grid is."""
+def whole_axis(axis: Axis, part: SubCluster, grid: Grid) -> Axis:
+    """The (sub-)axis of `grid` that a (sub-)axis of the part's own grid is."""
     number, pre, size = (
         (axis.axis, axis.pre, axis.size)
         if isinstance(axis, SubAxis)
         else (axis, 1, part.sizes[axis])
     )
-    return SubAxis(number, grid.axes_size((number,)) // part.sizes[number] * pre, size)
+    whole = grid.axes_size((number,))
+    return number if size == whole else SubAxis(number, whole // part.sizes[number] * pre, size)

@@ -36,11 +36,12 @@ from shard_dialect.ir.mesh.attributes import (
     STAGES,
 )
 from shard_dialect.ir.mesh.manual_computation import is_manual
-from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, is_reshard
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, is_reshard, permutes_shards
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.erase_permutation import erase_permutation
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.specialize.device_positions import fold_grid_shapes
+from shard_dialect.passes.specialize.device_positions import fold_sizes
 
 _ALIASES = (
     *annotation_ops.OPS,
@@ -67,7 +68,7 @@ class EraseSharding(Pass):
     def rewrite(self, module: ir.Operation) -> None:
         """Erase sharding from all functions; raise for the local and lowered forms."""
         shardings = Shardings.of(module)
-        fold_grid_shapes(module)
+        fold_sizes(module)
         for handle in functions_of(module):
             form = form_of(handle)
             if form in ("local", "lowered"):
@@ -95,12 +96,7 @@ def _erase_from_declaration(op: ir.Operation, shardings: Shardings) -> None:
 
 def _erase(handle: ir.Operation, shardings: Shardings) -> None:
     _refuse_local(handle)
-    for op in (handle, *walk(handle)):
-        for region in op.regions:
-            for argument in [each for block in region.blocks for each in block.arguments]:
-                _make_plain(argument, shardings)
-    for op in walk(handle):
-        _erase_from(op, shardings)
+    _erase_from_ops(handle, shardings)
     for op in reversed(walk(handle)):
         if op.name in _SILENT:
             _refuse_if_used(op)
@@ -111,6 +107,20 @@ def _erase(handle: ir.Operation, shardings: Shardings) -> None:
         if name in handle.attributes:
             del handle.attributes[name]
     update_type(handle)
+
+
+def _erase_from_ops(handle: ir.Operation, shardings: Shardings) -> None:
+    ops = walk(handle)
+    permutes = [permutes_shards(op) for op in ops]  # as long as both types have the sharding
+    for op in (handle, *ops):
+        for region in op.regions:
+            for argument in [each for block in region.blocks for each in block.arguments]:
+                _make_plain(argument, shardings)
+    for op, is_permutation in zip(ops, permutes, strict=True):
+        if is_permutation:
+            erase_permutation(op, shardings)
+        else:
+            _erase_from(op, shardings)
 
 
 def _refuse_local(handle: ir.Operation) -> None:
@@ -125,9 +135,8 @@ def _refuse_local(handle: ir.Operation) -> None:
         is_passed_on = op.name == "mesh.collective_permute" and (
             "mesh_axis" not in op.attributes or STAGES in op.attributes
         )
-        if op.name in _LOCAL or (
-            op.name in COLLECTIVES and not is_reshard(op) and not is_passed_on
-        ):
+        is_global = is_reshard(op) or permutes_shards(op) or is_passed_on
+        if op.name in _LOCAL or (op.name in COLLECTIVES and not is_global):
             raise error_at(op.location, f"'{op.name}' op is about one device among many")
 
 

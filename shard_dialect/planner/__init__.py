@@ -17,7 +17,9 @@ from shard_dialect.planner.across_grids import (
     plan_between,
 )
 from shard_dialect.planner.device_groups import Moves, axes_of_groups, moves_of_pairs
+from shard_dialect.planner.greedy import common_prefix
 from shard_dialect.planner.halos import halo_steps
+from shard_dialect.planner.layout import nests
 from shard_dialect.planner.reshard_plan import Plan, bytes_moved, plan
 
 __all__ = [
@@ -27,8 +29,10 @@ __all__ = [
     "Transfer",
     "axes_of_groups",
     "bytes_moved",
+    "common_prefix",
     "halo_steps",
     "moves_of_pairs",
+    "nests",
     "permutes_across",
     "plan",
     "plan_across_grids",

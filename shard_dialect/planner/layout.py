@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from shard_dialect.model.sharding import Shape
+from shard_dialect.model.grid import Grid
+from shard_dialect.model.sharding import Shape, Sharding
 
 AxisNumbers = tuple[int, ...]
 """Axes, by their numbers in `Problem.sizes`."""
@@ -65,11 +66,7 @@ class Problem:
     def nests(self, dim: int, outer: int, inner: int) -> bool:
         """Whether splitting each of `outer` shards of `dim` further gives its `inner` shards."""
         size = self.shape[dim]
-        if size % inner == 0:
-            return True
-        return self.uneven[dim] and (
-            outer == 1 or self.shard(dim, outer) == self.shard(dim, inner) * (inner // outer)
-        )
+        return size % inner == 0 or (self.uneven[dim] and _nests(size, outer, inner))
 
     def may_split(self, layout: Layout, dim: int, axes: AxisNumbers) -> bool:
         """Whether `axes` can split dimension `dim` further."""
@@ -80,6 +77,24 @@ class Problem:
         """Whether joining the shards along the minor `axes` of `dim` gives valid larger shards."""
         inner = self.count(layout[0][dim])
         return self.nests(dim, inner // self.count(axes), inner)
+
+
+def _nests(size: int, outer: int, inner: int) -> bool:
+    return outer == 1 or -(-size // outer) == -(-size // inner) * (inner // outer)
+
+
+def nests(a: Sharding, b: Sharding, shape: Shape, grid: Grid) -> bool:
+    """Whether in each dimension that both split, the shards of one are parts of the other's.
+
+    >>> a, b, grid = Sharding("g", ((0,),)), Sharding("g", ((0, 1),)), Grid("g", (2, 2))
+    >>> nests(a, b, (7,), grid), nests(a, b, (5,), grid)
+    (True, False)
+    """
+    for size, *axes in zip(shape, a.split_axes, b.split_axes, strict=True):
+        outer, inner = sorted(map(grid.axes_size, axes))
+        if axes[0] != axes[1] and size % inner and not _nests(size, outer, inner):
+            return False
+    return True
 
 
 def free_axes(problem: Problem, layout: Layout) -> AxisNumbers:

@@ -10,7 +10,7 @@ from shard_dialect.model.axis import Axes, Axis, in_order
 from shard_dialect.model.collectives import Permute, ReshardError
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.grid_refinement import Refinement
-from shard_dialect.model.sharding import Sharding
+from shard_dialect.model.sharding import Sharding, ShardingError
 from shard_dialect.planner.greedy import common_prefix
 
 MAX_POSITIONS = 1 << 16
@@ -70,6 +70,43 @@ def permutes_into(
     both = tuple(axis for axis in source.partial if axis in target.partial)
     source_keys, target_keys = (_shard_keys(each, both, axes, grid) for each in (source, target))
     return all(source_keys[member] == target_keys[to] for member, to in enumerate(permutation))
+
+
+def moved_shards(
+    permutation: Sequence[int], axes: Axes, sharding: Sharding, grid: Grid
+) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """For each shard, by its index in each dimension, another one whose elements it gets.
+
+    The permutation along `axes` keeps the sharding. Raises `ShardingError` if devices that hold one
+    shard get different ones, so that the result would have no value.
+
+    >>> moved_shards((1, 2, 0), (0,), Sharding("g", ((0,), ())), Grid("g", (3,)))
+    {(1, 0): (0, 0), (2, 0): (1, 0), (0, 0): (2, 0)}
+    """
+    finer = Refinement.of(grid, (*axes, *sharding.axes))
+    if finer is not None:
+        axes, grid, sharding = finer.refined_axes(axes), finer.fine, finer.refined(sharding)
+    if set(axes) <= set(sharding.partial):
+        return {}  # the addends of each shard change places
+    if set(axes) & set(sharding.partial):
+        raise ShardingError(f"permutes along axes {list(axes)}, over some of which it is partial")
+    split = tuple(axis for each in sharding.split_axes for axis in each)
+    rest = tuple(axis for axis in split if axis not in axes)
+    if grid.axes_size((*axes, *rest)) > MAX_POSITIONS:
+        raise ShardingError(f"permutes the shards of more than {MAX_POSITIONS} devices")
+    columns = [_indices(each, (*axes, *rest), grid) for each in sharding.split_axes]
+    shards = list(zip(*columns, strict=True))
+    count = grid.axes_size(rest)
+    moved: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for device, held in enumerate(shards):
+        member, other = divmod(device, count)
+        needed = shards[permutation[member] * count + other]
+        if moved.setdefault(needed, held) != held:
+            raise ShardingError(
+                f"permutes along axes {list(axes)}, so that devices that hold one shard of "
+                f"{sharding} get different ones"
+            )
+    return {needed: held for needed, held in moved.items() if needed != held}
 
 
 def _have_as_many_shards(source: Sharding, target: Sharding, grid: Grid) -> bool:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from shard_dialect.model import Grid, Sharding, ShardingError, SubCluster, stage_axis
+from shard_dialect.model import Grid, Sharding, ShardingError, SubCluster
+from shard_dialect.model.sub_cluster import refine_for
 from shard_dialect.planner import plan
 
 GRID = Grid("g", (2, 4))
@@ -10,31 +11,41 @@ GRID = Grid("g", (2, 4))
 
 def test_each_device_is_in_one_stage() -> None:
     stages = [SubCluster(f"s{at}", "g", (0, at), (2, 1)) for at in range(4)]
-    assert stage_axis(stages, GRID) == 1
+    assert [stage.fixed_axes(GRID, GRID) for stage in stages] == [{1: at} for at in range(4)]
     for rank in range(GRID.size):
         assert [part.name for part in stages if part.holds(rank, GRID)] == [f"s{rank % 4}"]
 
 
 @pytest.mark.parametrize(
-    ("sizes", "offsets", "expected"),
+    ("parts", "shape", "fixed"),
     [
-        ([(1, 4), (1, 4)], [(0, 0), (0, 0)], "devices in common"),
-        ([(2, 2), (1, 4)], [(0, 0), (0, 0)], "devices in common"),
-        ([(1, 2), (1, 1)], [(0, 0), (1, 0)], "different sizes"),
-        ([(2, 2), (2, 2)], [(0, 0), (0, 2)], "not the devices with one index"),
-        ([(1, 1), (1, 1)], [(0, 0), (1, 0)], "not the devices with one index"),
-        ([(2, 4)], [(0, 0)], "not the devices with one index"),
+        ([((0, 0), (1, 4)), ((1, 0), (1, 4))], (2, 4), [{0: 0}, {0: 1}]),
+        ([((0, 0), (2, 2)), ((0, 2), (2, 2))], (2, 2, 2), [{1: 0}, {1: 1}]),
+        ([((0, 0), (2, 2)), ((1, 3), (1, 1))], (2, 2, 2), [{1: 0}, {0: 1, 1: 1, 2: 1}]),
+        ([((0, 0), (2, 4)), ((1, 0), (1, 4))], (2, 4), [{}, {0: 1}]),
     ],
 )
-def test_what_is_no_stage(
-    sizes: list[tuple[int, int]], offsets: list[tuple[int, int]], expected: str
+def test_parts_have_fixed_axes_on_a_refined_grid(
+    parts: list[tuple[tuple[int, int], tuple[int, int]]],
+    shape: tuple[int, ...],
+    fixed: list[dict[int, int]],
 ) -> None:
-    parts = [
-        SubCluster(f"s{at}", "g", offset, size)
-        for at, (offset, size) in enumerate(zip(offsets, sizes, strict=True))
-    ]
-    with pytest.raises(ShardingError, match=expected):
-        stage_axis(parts, GRID)
+    stages = [SubCluster(f"s{at}", "g", *each) for at, each in enumerate(parts)]
+    refinement = refine_for(stages, GRID, ())
+    assert refinement.fine.shape == shape
+    assert [each.fixed_axes(GRID, refinement.fine) for each in stages] == fixed
+    for stage in stages:
+        own = stage.refinement(refinement)
+        split = own.refined_axes((0, 1))
+        devices = [rank for rank in range(GRID.size) if stage.holds(rank, GRID)]
+        shards = [refinement.fine.index_along(rank, split) for rank in devices]
+        assert shards == list(range(len(devices)))
+
+
+@pytest.mark.parametrize(("offset", "size"), [((0, 1), (2, 2)), ((0, 0), (2, 3)), ((0, 3), (1, 2))])
+def test_other_parts_are_refused(offset: tuple[int, int], size: tuple[int, int]) -> None:
+    with pytest.raises(ShardingError, match="expected a size that divides 4"):
+        refine_for([SubCluster("a", "g", offset, size)], GRID, ())
 
 
 def test_plans_leave_the_axis_of_stages_alone() -> None:

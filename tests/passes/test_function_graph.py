@@ -23,7 +23,7 @@ GATHER = """
 "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "g"} : () -> ()
 func.func @main(%x: tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf32>
     attributes {mesh.form = "distributed"} {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]], tensor_axis = [0]}
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]]}
     : (tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf32>
   %1 = math.exp %0 : tensor<4xf32>
   return %1 : tensor<4xf32>

@@ -10,7 +10,7 @@ import argparse
 import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,8 +33,9 @@ from shard_dialect.runtime.compile import (
 )
 from shard_dialect.runtime.xla.xla_devices import XlaDevices
 from tests.conftest import ROOT
-from tests.runtime.collective_cases import GRID, Case, cases, inputs_of, program
+from tests.runtime.collective_cases import GRID, cases, inputs_of, program
 
+VECTORS = [np.arange(4, dtype=np.float32) + 10 * rank for rank in range(GRID.size)]
 WHO = "who compiles what a device computes"
 PLUGIN = ROOT / "tests/lit/driver/Inputs/toy.py"
 CHOLESKY = """
@@ -58,6 +59,72 @@ func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
   return %0 : tensor<8xf32>
 }
 """
+COLLECTIVES_ON_BUFFERS = """
+shard.grid @g(shape = 2x2)
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<8xf32>, tensor<4xf32>)
+    attributes {mesh.form = "local"} {
+  %b = bufferization.to_buffer %x : tensor<4xf32> to memref<4xf32>
+  %c = memref.alloc() : memref<4xf32>
+  memref.copy %b, %c : memref<4xf32> to memref<4xf32>
+  %sum = shard.all_reduce %c on @g grid_axes = [0, 1] : memref<4xf32> -> memref<4xf32>
+  %at = arith.constant 1 : index
+  %seven = arith.constant 7.0 : f32
+  memref.store %seven, %c[%at] : memref<4xf32>
+  %all = shard.all_gather %c on @g grid_axes = [1] gather_axis = 0 : memref<4xf32> -> memref<8xf32>
+  %same = shard.update_halo %c on @g split_axes = [[0]] halo_sizes = [1, 0] : memref<4xf32>
+  %0 = bufferization.to_tensor %sum restrict : memref<4xf32> to tensor<4xf32>
+  %1 = bufferization.to_tensor %all restrict : memref<8xf32> to tensor<8xf32>
+  %2 = bufferization.to_tensor %c restrict : memref<4xf32> to tensor<4xf32>
+  return %0, %1, %2 : tensor<4xf32>, tensor<8xf32>, tensor<4xf32>
+}
+"""
+POSITIONS = """
+shard.grid @g(shape = 2x2)
+func.func @main(%x: tensor<4xf32>) -> tensor<11xi64>
+    attributes {mesh_cluster = @g, mesh.form = "local"} {
+  %i0 = mesh.idx {axis = 0 : index} : index
+  %i1 = mesh.idx(1)
+  %i10 = mesh.idx {mesh_axis = [1, 0]} : index
+  %rank = mesh.idx : index
+  %n0 = mesh.size(0)
+  %n = mesh.size : index
+  %m:2 = shard.process_multi_index on @g : index, index
+  %down, %up = shard.neighbors_linear_indices on @g[%i0, %i1] split_axes = [0] : index, index
+  %s = shard.sharding @g split_axes = [[1, 0]]
+  %size = shard.shard_shape dims = [5] sharding = %s device = [%i0, %i1] : index
+  %all = tensor.from_elements %i0, %i1, %i10, %rank, %n0, %n, %m#0, %m#1, %down, %up, %size
+    : tensor<11xindex>
+  %t = arith.index_cast %all : tensor<11xindex> to tensor<11xi64>
+  return %t : tensor<11xi64>
+}
+"""
+PERMUTATION = """
+mesh.cluster @g(rank = 2, dim_sizes = [2, 2])
+func.func @main(%x: tensor<8x6xf32, #mesh.shard<[[1], [0]]>>)
+    -> tensor<8x6xf32, #mesh.shard<[[1], [0]]>> attributes {mesh_cluster = @g} {
+  %0 = mesh.collective_permute %x {mesh_axis = [0, 1], permutation = [1, 3, 0, 2]}
+    : tensor<8x6xf32, #mesh.shard<[[1], [0]]>> -> tensor<8x6xf32, #mesh.shard<[[1], [0]]>>
+  return %0 : tensor<8x6xf32, #mesh.shard<[[1], [0]]>>
+}
+"""
+
+
+def _on_buffers(given: Sequence[Array], rank: int) -> list[Array]:
+    stored = [np.array([x[0], 7, *x[2:]], np.float32) for x in given]
+    row, column = divmod(rank, 2)
+    haloed = stored[rank].copy()
+    if row:  # the device above has the same place along axis 1
+        haloed[0] = stored[column][-1]
+    total = np.sum(given, axis=0, dtype=np.float32)
+    return [total, np.concatenate(stored[2 * row : 2 * row + 2]), haloed]
+
+
+def _positions(given: Sequence[Array], rank: int) -> list[Array]:
+    row, column = divmod(rank, 2)
+    size = (2, 1, 2, 0)[rank]  # 5 elements are 2, 2, 1, 0, in the order of axes 1 and 0
+    neighbors = (-1 if row == 0 else column, -1 if row == 1 else 2 + column)
+    position = 2 * column + row
+    return [np.array([row, column, position, rank, 2, 4, row, column, *neighbors, size])]
 
 
 @dataclass(frozen=True)
@@ -68,14 +135,17 @@ class Row:
     inputs: Sequence[Array] = ()
     of_device: Sequence[Array] = ()
     """An argument of each device, for a program in the local form."""
-    cases: Sequence[Case] = field(default_factory=tuple)
+    expected: Callable[[Sequence[Array], int], Sequence[Array]] | None = None
+    """The results on a device of this rank, from the arguments of all devices."""
 
 
 def _collectives(*, are_sent: bool) -> Row:
     chosen = [case for case in cases() if (case.name == "send/recv") == are_sent]
     chosen = [case for case in chosen if not case.reduction.startswith("bitwise")]
     return Row(
-        lambda _: program(chosen, "f32", started=False), of_device=inputs_of("f32"), cases=chosen
+        lambda _: program(chosen, "f32", started=False),
+        of_device=inputs_of("f32"),
+        expected=lambda given, rank: [case.expected(given, rank) for case in chosen],
     )
 
 
@@ -97,6 +167,13 @@ ROWS = {
         lambda _: CHOLESKY, inputs=[np.array([[4, 2], [2, 5]], np.float32)]
     ),
     "buffers: `memref`, `bufferization.to_buffer`": Row(lambda _: BUFFERS),
+    "collectives on buffers": Row(
+        lambda _: COLLECTIVES_ON_BUFFERS, of_device=VECTORS, expected=_on_buffers
+    ),
+    "a device's index, sizes of groups and of shards": Row(
+        lambda _: POSITIONS, of_device=VECTORS, expected=_positions
+    ),
+    "permutations of shards": Row(lambda _: PERMUTATION),
 }
 
 
@@ -120,12 +197,12 @@ def _outcome(row: Row, options: argparse.Namespace, world: World) -> str:
     COMPILERS.add(_WHO[type(executable).__name__])
     check_device(executable.program, None if isinstance(world, InProcess) else world)
     program = executable.program
-    if row.of_device:
+    if row.expected is not None:
         outputs = world.run(executable, [[row.of_device[rank]] for rank in world.ranks])
         right = all(
-            np.array_equal(result, case.expected(row.of_device, rank))
+            np.array_equal(result, expected)
             for rank, results in zip(world.ranks, outputs, strict=True)
-            for case, result in zip(row.cases, results, strict=True)
+            for expected, result in zip(row.expected(row.of_device, rank), results, strict=True)
         )
         return "yes" if right else "other results"
     given = row.inputs or random_inputs([each.global_type for each in program.arguments], 0)

@@ -15,7 +15,6 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import reductions
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.mesh.attributes import symbol
 from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
 from shard_dialect.model import (
     AllGather,
@@ -219,15 +218,6 @@ def rank(w: Writer, op: ir.Operation) -> None:
     w.values[op.results[0]] = "rank"
 
 
-def coordinates(w: Writer, op: ir.Operation) -> None:
-    """Write the device's index along each of the axes; all axes if the op names none."""
-    grid = symbol(op.attributes["grid"])
-    axes = tuple(op.attributes["axes"]) if "axes" in op.attributes else ()
-    for result, axis in zip(op.results, axes or range(w.grids[grid].rank), strict=True):
-        text = f"int(np.unravel_index(rank, {w.grid_names[grid]})[{axis}])"
-        w.define(result, text, "index")
-
-
 TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
     **dict.fromkeys(
         (
@@ -252,5 +242,4 @@ TABLE: dict[str, Callable[[Writer, ir.Operation], None]] = {
     "mesh.done": tensor_ops.same,  # a start already waits for the end
     "shard.send": send,
     "shard.process_linear_index": rank,
-    "shard.process_multi_index": coordinates,
 }

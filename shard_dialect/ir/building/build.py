@@ -249,9 +249,16 @@ def _slice(
     sizes: Sequence[int], dim: int, begin: int, segments: Sequence[int]
 ) -> dict[str, ir.Attribute]:
     offsets = [begin if each == dim else 0 for each in range(len(sizes))]
+    return slice_attributes(sizes, offsets, segments)
+
+
+def slice_attributes(
+    sizes: Sequence[int], offsets: Sequence[int], segments: Sequence[int]
+) -> dict[str, ir.Attribute]:
+    """The attributes of a slice at constant offsets; `segments` are the numbers of operands."""
     return {
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get(list(segments)),
-        "static_offsets": ir.DenseI64ArrayAttr.get(offsets),
+        "static_offsets": ir.DenseI64ArrayAttr.get(list(offsets)),
         "static_sizes": ir.DenseI64ArrayAttr.get(list(sizes)),
         "static_strides": ir.DenseI64ArrayAttr.get([1] * len(sizes)),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import read_grid
 from shard_dialect.ir.mesh.attributes import expect, flag, integer, ints
+from shard_dialect.ir.mesh.grid_queries import GRID_QUERIES, named_axes
 from shard_dialect.ir.mesh.mesh_collectives import read_collective
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, LOCAL_SPLIT, UPDATE_HALO, Check
 from shard_dialect.ir.mesh.notation import read_axes
@@ -62,10 +63,7 @@ def _barrier(op: ir.Operation) -> None:
 def _grid_query(op: ir.Operation) -> None:
     if "cluster" in op.attributes:
         expect(op, "cluster", ir.FlatSymbolRefAttr, "the name of a grid")
-    if "mesh_axis" in op.attributes:
-        axes = ints(op.attributes["mesh_axis"])
-        if len(set(axes)) != len(axes) or min(axes, default=0) < 0:
-            raise ShardingError(f"mesh_axis is {axes}: expected different axes of the grid")
+    named_axes(op)
 
 
 def _collective(op: ir.Operation) -> None:
@@ -145,8 +143,7 @@ MESH_OPS: dict[str, Check] = {
     "mesh.reshard": _ranked,
     "mesh.sharding_group": _group,
     "mesh.propagation_barrier": _barrier,
-    "mesh.idx": _grid_query,
-    "mesh.size": _grid_query,
+    **dict.fromkeys(GRID_QUERIES, _grid_query),
     "mesh.done": _done,
     "mesh.start": _start,
     **dict.fromkeys(COLLECTIVES, _collective),

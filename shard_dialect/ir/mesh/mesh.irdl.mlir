@@ -77,24 +77,23 @@ irdl.dialect @mesh {
     irdl.attributes {"sharding" = %sharding, "manual_axes" = %axes}
     irdl.results(result: %to)
   }
-  // The index of this device along axes of a cluster, the last fastest. [cluster, mesh_axis]
+  // The index of this device along an axis of a cluster, or along several, the last fastest. [axis, mesh_axis, cluster]
   irdl.operation @idx {
     %index = irdl.base "!builtin.index"
     irdl.results(result: %index)
   }
-  // The number of devices along axes of a cluster. [cluster, mesh_axis]
+  // The number of devices along an axis of a cluster, or along several. [axis, mesh_axis, cluster]
   irdl.operation @size {
     %index = irdl.base "!builtin.index"
     irdl.results(result: %index)
   }
-  // Every device of a group gets all the group's shards of a dimension.
+  // Every device of a group gets all the group's shards of a dimension. [tensor_axis]
   irdl.operation @all_gather {
     %from = irdl.any
     %to = irdl.any
     %axes = irdl.base "#builtin.array"
-    %dims = irdl.base "#builtin.array"
     irdl.operands(source: %from)
-    irdl.attributes {"mesh_axis" = %axes, "tensor_axis" = %dims}
+    irdl.attributes {"mesh_axis" = %axes}
     irdl.results(result: %to)
   }
   // Reduces a partial tensor: every device of a group gets the reduction of all its shards.
@@ -129,13 +128,11 @@ irdl.dialect @mesh {
     irdl.attributes {"mesh_axis" = %axes, "split_axis" = %split, "concat_axis" = %concat}
     irdl.results(result: %to)
   }
-  // Each device keeps its shard, without communication.
+  // Each device keeps its shard along the axes in `sharding`, without communication. [sharding]
   irdl.operation @local_split {
     %from = irdl.any
     %to = irdl.any
-    %sharding = irdl.base "#builtin.array"
     irdl.operands(source: %from)
-    irdl.attributes {"sharding" = %sharding}
     irdl.results(result: %to)
   }
   // Each device gets, or drops, elements next to its shard: the halo in the result's type.

@@ -1,11 +1,11 @@
 """`mesh` ops <-> the steps of a reshard plan.
 
-AllGather(dim=1, axes=(0,))  <->  "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
+AllGather(dim=1, axes=(0,))  <->  "mesh.all_gather"(%0) {mesh_axis = [[], [0]]}
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
@@ -33,7 +33,7 @@ from shard_dialect.model import (
     Step,
     UpdateHalo,
 )
-from shard_dialect.planner import halo_steps
+from shard_dialect.planner import common_prefix, halo_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,38 @@ def write_steps(
 
 def _read_all_gather(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
     by_dim = _lists(op, "mesh_axis", source).split_axes
-    dims = ints(op.attributes["tensor_axis"])
     gathered = [dim for dim, axes in enumerate(by_dim) if axes]
-    if sorted(dims) != gathered:
-        raise ShardingError(f"mesh_axis gathers dimensions {gathered}, but tensor_axis is {dims}")
-    return tuple(AllGather(dim, by_dim[dim]) for dim in dims)
+    if "tensor_axis" in op.attributes:
+        dims = ints(op.attributes["tensor_axis"])
+        if sorted(dims) != gathered:
+            raise ShardingError(
+                f"mesh_axis gathers dimensions {gathered}, but tensor_axis is {dims}"
+            )
+    return tuple(
+        step for dim in gathered for step in _gather(dim, source.split_axes[dim], by_dim[dim])
+    )
+
+
+def _gather(dim: int, split: Axes, axes: Axes) -> Iterator[Step]:
+    """Gather `axes` of those that split `dim`, also where minor ones follow them: [1, 0] -> [0].
+
+    Then all from the first of them on are gathered, and the others split the dimension again.
+    """
+    if split[-len(axes) :] == axes or not _is_within(axes, split):
+        yield AllGather(dim, axes)  # whether the axes are there is checked by the step
+        return
+    first = split.index(axes[0])
+    yield AllGather(dim, split[first:])
+    yield AllSlice(dim, tuple(axis for axis in split[first:] if axis not in axes))
+
+
+def _is_within(axes: Axes, split: Axes) -> bool:
+    """Whether `split` has `axes`, in their order.
+
+    >>> _is_within((0, 2), (0, 1, 2)), _is_within((2, 0), (0, 1, 2))
+    (True, False)
+    """
+    return tuple(axis for axis in split if axis in axes) == axes
 
 
 def _read_all_reduce(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
@@ -112,7 +139,16 @@ def _read_all_reduce(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
 
 
 def _read_reduce_scatter(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
-    return (ReduceScatter(_dim(op, "tensor_axis", source), _axes(op), _reduction(op)),)
+    dim, axes = _dim(op, "tensor_axis", source), _axes(op)
+    scattered = ReduceScatter(dim, axes, _reduction(op))
+    target = _sharding_in(op.results[0].type)
+    before, after = source.split_axes[dim], target.split_axes[dim] if target else ()
+    is_major = after != before + axes and _is_within(axes, after) and _is_within(before, after)
+    if not is_major or len(after) != len(before) + len(axes):
+        return (scattered,)
+    # The axes come before others, as in [1] -> [0, 1]: the shards are put in this order.
+    kept = common_prefix(before, after)
+    return scattered, AllGather(dim, (before + axes)[kept:]), AllSlice(dim, after[kept:])
 
 
 def _read_all_to_all(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
@@ -123,20 +159,29 @@ def _read_all_to_all(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
 
 
 def _read_local_split(op: ir.Operation, source: Sharding) -> tuple[Step, ...]:
-    target = _lists(op, "sharding", source)
-    result = _sharding_in(op.results[0].type) or target
+    target = _sharding_in(op.results[0].type) or Sharding.replicated(source.grid, source.rank)
+    if "sharding" in op.attributes:
+        added = _lists(op, "sharding", source).split_axes
+    else:
+        added = _added_axes(source, target.split_axes)
     steps: list[Step] = []
-    pairs = zip(source.split_axes, target.split_axes, strict=True)
-    for dim, (source_axes, target_axes) in enumerate(pairs):
-        if target_axes[: len(source_axes)] != source_axes:
-            raise ShardingError(
-                f"cannot split {source} to {target}: {list(source_axes)} is not kept"
-            )
-        if len(target_axes) > len(source_axes):
-            at = result.offsets[dim] if result.offsets else ()
-            halo, fill = result.halo(dim), result.fill
-            steps.append(AllSlice(dim, target_axes[len(source_axes) :], at, halo, fill))
+    for dim, axes in enumerate(added):
+        for axis in axes:
+            if any(axis in split for split in source.split_axes):
+                raise ShardingError(
+                    f"splits {source} along axis {axis} again: sharding lists only the axes that "
+                    "are added"
+                )
+        if axes:
+            at = target.offsets[dim] if target.offsets else ()
+            steps.append(AllSlice(dim, axes, at, target.halo(dim), target.fill))
     return tuple(steps)
+
+
+def _added_axes(source: Sharding, split: tuple[Axes, ...]) -> tuple[Axes, ...]:
+    """The axes by which each dimension is split beyond those of `source`."""
+    pairs = zip(source.split_axes, split, strict=False)
+    return tuple(axes[len(before) :] for before, axes in pairs)
 
 
 def _read_permute(op: ir.Operation, source: Sharding, target: Sharding) -> Step:
@@ -202,11 +247,13 @@ _READ: dict[str, Callable[[ir.Operation, Sharding], tuple[Step, ...]]] = {
 
 
 def _write_all_gather(step: AllGather, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
-    by_dim = [step.axes if dim == step.dim else () for dim in range(source.rank)]
-    return "mesh.all_gather", {
-        "mesh_axis": ir.ArrayAttr.get([write_axes(axes) for axes in by_dim]),
-        "tensor_axis": i64_array([step.dim]),
-    }
+    return "mesh.all_gather", {"mesh_axis": _axes_of_dim(step.dim, step.axes, source)}
+
+
+def _axes_of_dim(dim: int, axes: Axes, source: Sharding) -> ir.ArrayAttr:
+    """The list for each dimension of which only that of `dim` has axes."""
+    lists = (axes if each == dim else () for each in range(source.rank))
+    return ir.ArrayAttr.get([write_axes(each) for each in lists])
 
 
 def _write_all_reduce(step: AllReduce, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
@@ -235,8 +282,7 @@ def _write_all_to_all(step: AllToAll, source: Sharding) -> tuple[str, dict[str, 
 
 
 def _write_all_slice(step: AllSlice, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:
-    split = step.after(source).split_axes
-    return LOCAL_SPLIT, {"sharding": ir.ArrayAttr.get([write_axes(axes) for axes in split])}
+    return LOCAL_SPLIT, {"sharding": _axes_of_dim(step.dim, step.axes, source)}
 
 
 def _write_permute(step: Permute, source: Sharding) -> tuple[str, dict[str, ir.Attribute]]:

@@ -2,7 +2,7 @@
 
 Types of the distributed form have a sharding, and each op changes it:
 
-    %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
+    %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]]}
            : (tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4x8xf32>
 
 Source: RFC "Sharding Framework Design for Device Mesh". IRDL ops print in the generic form, and an
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, irdl
+from shard_dialect.ir.mesh.attributes import STAGES
 
 _DEFINITION = Path(__file__).with_name("mesh.irdl.mlir")
 
@@ -66,6 +67,20 @@ def is_reshard(op: ir.Operation) -> bool:
     if op.name != "mesh.collective_permute":
         return True
     return "mesh_axis" in op.attributes and op.operands[0].type != op.results[0].type
+
+
+def permutes_shards(op: ir.Operation) -> bool:
+    """Whether `op` is of the distributed form and makes another tensor, of the same shards.
+
+    A passage between stages, which names these, is not.
+    """
+    return (
+        op.name == "mesh.collective_permute"
+        and "mesh_axis" in op.attributes
+        and "cluster" not in op.attributes
+        and STAGES not in op.attributes
+        and op.operands[0].type == op.results[0].type
+    )
 
 
 class _NoMemoryEffect(ir.MemoryEffectsOpInterface):  # type: ignore[misc]  # untyped base

@@ -35,15 +35,16 @@ def stages_at(function: ir.Operation, key: str) -> list[str | None]:
 
 def check_stages(op: ir.Operation, module: ir.Operation) -> None:
     """Raise `ShardingError` unless the module declares the stages of an op or function."""
-    named: list[str | None] = [*(stages_named(op) or ())]
+    for name in stages_named(op) or ():
+        check_stage(name, module, or_grid=True)
     for key in BOUNDARY if op.name == "func.func" else ():
-        named += stages_at(op, key)
-    for name in named:
-        check_stage(name, module)
+        for stage in stages_at(op, key):
+            if stage is not None:
+                check_stage(stage, module)
 
 
-def check_stage(name: str | None, module: ir.Operation) -> None:
-    """Raise `ShardingError` unless the module declares a grid or a sub-cluster with this name."""
-    if name is not None and name not in grids_of(module):
+def check_stage(name: str, module: ir.Operation, *, or_grid: bool = False) -> None:
+    """Raise `ShardingError` unless the module declares a sub-cluster, or a grid, of this name."""
+    if name not in (grids_of(module) if or_grid else sub_clusters_of(module)):
         known = ", ".join(f"@{stage}" for stage in sub_clusters_of(module)) or "none"
         raise ShardingError(f"stage @{name} is not declared; the parts of grids: {known}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.ir.reading.blank_comments import code_of
-from shard_dialect.ir.reading.spelling import Edit
+from shard_dialect.ir.reading.edits import Edit
 from shard_dialect.ir.sdy.pretty_spelling import pretty_edits
 from shard_dialect.processes.xla_log import without_notices
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,9 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import load_dialects_of, refuse_unregistered
 from shard_dialect.ir.diagnostics import from_mlir, not_utf8, reporting, showing_locations
 from shard_dialect.ir.reading import jaxlib_reader
+from shard_dialect.ir.reading.edits import edited
 from shard_dialect.ir.reading.parse_failures import explained
-from shard_dialect.ir.reading.spelling import Edit, edits
+from shard_dialect.ir.reading.spelling import edits
 from shard_dialect.ir.sdy.sdy_spelling import edits as sdy_edits
 from shard_dialect.ir.verify import verify
 
@@ -95,14 +95,14 @@ class Source:
             pretty_ops = jaxlib_reader.edits_without_jaxlib(text)
             if pretty_ops is None:
                 generic = jaxlib_reader.to_generic(text, name, lines_before)
-                spelled = _edited(generic, sdy_edits(generic))
+                spelled = edited(generic, sdy_edits(generic))
                 return cls(name, spelled, lines_before=lines_before, pretty=text)
             every = (*edits(text, location_at), *sdy_edits(text), *pretty_ops)
             edits_found = sorted(every, key=lambda edit: edit.start)
         except ShardError as error:
             return cls(name, text, lines_before=lines_before, problem=error)
         changes = [(*position(e.start), e.removed, len(e.added)) for e in edits_found]
-        return cls(name, _edited(text, edits_found), tuple(changes), lines_before)
+        return cls(name, edited(text, edits_found), tuple(changes), lines_before)
 
     def parse(self) -> ir.Module:
         """Parse in the current context and verify. Raises a located `ShardError`."""
@@ -154,12 +154,3 @@ class Source:
             elif at == line and column > before:  # inside of what was added
                 column = min(column, before + max(removed, 1))
         return f"{self.name}:{line + self.lines_before}:{column}"
-
-
-def _edited(text: str, edits: Sequence[Edit]) -> str:
-    shards: list[str] = []
-    end = 0
-    for edit in edits:
-        shards += [text[end : edit.start], edit.added]
-        end = edit.start + edit.removed
-    return "".join(shards) + text[end:]

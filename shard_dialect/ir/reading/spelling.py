@@ -9,8 +9,10 @@
     shard.neighbors_linear_indices ... : index
                                           adds the second result's type: `: index, index`
     shard.grid "private" @g(shape = 2)    as in later versions: becomes an attribute in older ones
+    mesh.cluster @g(rank = 1)             the RFC's ops: become generic (`ir.mesh.mesh_spelling`)
+    mhlo.maximum %0, %1, #mhlo.dot<...>   the RFC's examples: StableHLO has taken over MHLO's ops
 
-Text that upstream's verifier must not see is refused here, too (`ir.shard.text_checks`).
+Text that upstream's verifier must not see is refused here, too (`ir.shard.check_text`).
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import submodule
 from shard_dialect.ir.reading.blank_comments import code_of
+from shard_dialect.ir.reading.edits import Edit
 from shard_dialect.ir.shard.check_text import refuse
 
 _SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
+_LISTS = re.compile(r'#mesh\.shard<\s*(?:@(?:[\w$.\-]+|"[^"]*")\s*,\s*)?\[[^\[\]]*\]\s*,')
+"""A sharding whose first list is of axes, with another one behind it."""
 _FUNCTION = re.compile(r"\bfunc\.func\b")
 _CLUSTER = re.compile(r"\bmesh_cluster\s*=\s*(@[\w$.\-]+|@\"[^\"]*\")")
 _REST = r"\b(?:(?!\bshard\.|->).)*?\b"
@@ -49,15 +53,13 @@ _ONE_NEIGHBOR = re.compile(
 _VISIBLE_GRID = re.compile(
     r'\bshard\.grid([ \t]+"(private|nested|public)")\s*@[^()]*\([^()]*\)(?!\s*(?:attributes|\{))'
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Replace `removed` characters at offset `start` by `added`."""
-
-    start: int
-    removed: int
-    added: str
+_MHLO = re.compile(
+    r'mhlo(?:(?<=[\s={({]mhlo)(?=\.\w+(?!\w*[ \t]*[=,}]))|(?<="mhlo)(?=\.\w+"\s*\()|'
+    r"(?<=#mhlo)(?=[.<]))"
+)
+"""Where an op or an attribute of MHLO begins; not the name of a module's attribute."""
+_PRETTY = re.compile(r"mesh\.(?<![\w.$%@#!\"\-]mesh\.)\w+(?![\w.$]|[ \t]*=)")
+"""The name of a `mesh` op that is not in quotes; not that of an attribute, which has a value."""
 
 
 def edits(text: str, location_at: Callable[[int], str]) -> list[Edit]:
@@ -68,12 +70,24 @@ def edits(text: str, location_at: Callable[[int], str]) -> list[Edit]:
     code = code_of(text)
     refuse(code, location_at)
     changes = [*_short_shards(code, location_at)]
-    for edits_of in (_renamed, _kinds, _types, _neighbors, _visibilities):
+    for edits_of in (_mhlo, _renamed, _kinds, _types, _neighbors, _visibilities):
         changes += edits_of(code)
-    return sorted(changes, key=lambda edit: edit.start)
+    changes.sort(key=lambda edit: edit.start)
+    pretty = list(_PRETTY.finditer(code))
+    if pretty:  # imported late, as few files have any
+        from shard_dialect.ir.mesh.mesh_spelling import pretty_edits
+
+        every = [*changes, *pretty_edits(text, code, pretty, changes, location_at)]
+        return sorted(every, key=lambda edit: edit.start)
+    return changes
 
 
 def _short_shards(code: str, location_at: Callable[[int], str]) -> Iterator[Edit]:
+    for match in _LISTS.finditer(code):
+        raise ShardError(
+            "#mesh.shard holds several lists: write them as one, #mesh.shard<[[...], [...]]>",
+            location_at(match.start()),
+        )
     shorts = list(_SHORT_SHARD.finditer(code))
     default = _default_grids(code) if shorts else None
     for match in shorts:
@@ -89,13 +103,29 @@ def _short_shards(code: str, location_at: Callable[[int], str]) -> Iterator[Edit
 
 def _default_grids(code: str) -> Callable[[int], str | None]:
     """For an offset, the `mesh_cluster` of the function around it, or the file's only one."""
-    functions = [match.start() for match in _FUNCTION.finditer(code)]
-    named: dict[int, str] = {}
-    for match in _CLUSTER.finditer(code):
-        named.setdefault(bisect_right(functions, match.start()), match[1])
-    everywhere = set(named.values())
+    clusters = ClustersOfFunctions(code)
+    everywhere = set(clusters.named.values())
     only = everywhere.pop() if len(everywhere) == 1 else None
-    return lambda at: named.get(bisect_right(functions, at) or -1, only)
+    return lambda at: clusters.around(at) or only
+
+
+class ClustersOfFunctions:
+    """The `mesh_cluster` of each function in a text without comments."""
+
+    def __init__(self, code: str) -> None:
+        self.functions = [match.start() for match in _FUNCTION.finditer(code)]
+        self.named: dict[int, str] = {}
+        for match in _CLUSTER.finditer(code):
+            self.named.setdefault(bisect_right(self.functions, match.start()), match[1])
+
+    def around(self, at: int) -> str | None:
+        """That of the function around an offset."""
+        return self.named.get(bisect_right(self.functions, at) or -1)
+
+
+def _mhlo(code: str) -> Iterator[Edit]:
+    for match in _MHLO.finditer(code):
+        yield Edit(match.start(), len(match[0]), "stablehlo")
 
 
 def _renamed(code: str) -> Iterator[Edit]:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Generator, Iterator
 
 from shard_dialect.ir.reading.blank_comments import code_of
-from shard_dialect.ir.reading.spelling import Edit
+from shard_dialect.ir.reading.edits import Edit
 
 _OP = re.compile(r"(?:^|[=({;])[ \t]*(?P<op>sdy\.\w+)(?![\w.]*[ \t]*=)", re.MULTILINE)
 """An op in pretty form, where one may stand; not an attribute, which has a value."""

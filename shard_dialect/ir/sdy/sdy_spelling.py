@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 
 from shard_dialect.ir.reading.blank_comments import code_of
-from shard_dialect.ir.reading.spelling import Edit
+from shard_dialect.ir.reading.edits import Edit
 
 _OP = re.compile(r'"sdy\.\w+"\s*\([^()]*\)\s*')
 _COMMENT = re.compile(r'//[^\n]*|(?P<string>"(?:[^"\\\n]|\\.)*")')

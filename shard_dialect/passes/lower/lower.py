@@ -42,6 +42,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.lower.collectives_on_buffers import to_collectives_on_tensors
 from shard_dialect.passes.lower.control_flow import keep_endless, switches_to_ifs, to_scf
 from shard_dialect.passes.lower.copy_loop_carried import copy_loop_carried
 from shard_dialect.passes.lower.decompose_linalg import decompose_linalg
@@ -115,6 +116,7 @@ class Lower(Pass):
         try:
             with collectives_kept(module):
                 to_arithmetic(module)
+                to_collectives_on_tensors(module)
                 pack_collectives(module)
                 _to_linalg(module)
                 switches_to_ifs(module)

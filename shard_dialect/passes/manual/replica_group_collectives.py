@@ -19,11 +19,14 @@ from math import prod
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.masking import as_index
-from shard_dialect.ir.mesh.annotation_ops import grid_named_by
-from shard_dialect.ir.mesh.attributes import STAGES, ints
+from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.mesh.annotation_ops import cluster_name, grid_named_by
+from shard_dialect.ir.mesh.attributes import STAGES
+from shard_dialect.ir.mesh.grid_queries import queried_axes
 from shard_dialect.ir.mesh.manual_computation import manual_axes_at
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import LOCAL_COLLECTIVES, read_local, write_local
+from shard_dialect.ir.walk import walk
 from shard_dialect.model import (
     AllGather,
     AllReduce,
@@ -83,7 +86,7 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
         among = named or range(grid.rank)
         axes: Axes = tuple(axis for axis in among if grid.axes_size((axis,)) > 1)
     elif op.name == "mesh.idx":
-        axes = _index_axes(op, grid)
+        axes = queried_axes(op, grid)
     elif is_local(op):
         step = read_local(op.name, {key: op.attributes[key] for key in op.attributes})
         if step is None:
@@ -99,18 +102,39 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
         )
 
 
-def write_device_collective(op: ir.Operation, grid: Grid, shardings: Shardings) -> None:
-    """Replace an op of a partitioned manual computation by ops of the local form."""
+def write_stablehlo_collectives(function: ir.Operation, shardings: Shardings) -> None:
+    """Replace StableHLO's collectives in a function of the local form by those of this form."""
+    names = sorted(shardings.grids)
+    for op in walk(function):
+        if op.name not in (*_READ, *_UNKNOWN, "stablehlo.partition_id"):
+            continue
+        with located(op):
+            if "mesh_cluster" not in function.attributes and len(names) != 1:
+                raise ShardingError(
+                    f"'{op.name}' op is on devices of no grid: give the function "
+                    "{mesh_cluster = @grid}"
+                )
+            named = "mesh_cluster" in function.attributes
+            grid = shardings.grid(cluster_name(function) if named else names[0])
+            if op.name in _UNKNOWN:
+                raise ShardingError(f"'{op.name}' op is not supported: no collective does the same")
+            write_device_collective(op, grid, shardings, range(grid.rank))
+
+
+def write_device_collective(
+    op: ir.Operation, grid: Grid, shardings: Shardings, manual: Sequence[int]
+) -> None:
+    """Replace an op on shards along the axes `manual` by ops of the local form."""
     if is_local(op) or op.name in _OF_LOCAL_FORM:
         return
     with ir.InsertionPoint(op), op.location:
         if op.name == "mesh.idx":
             grid = shardings.grid(grid_named_by(op, "cluster"))
-            results = [_index(_index_axes(op, grid), grid)]
+            results = [_index(queried_axes(op, grid), grid)]
         elif op.name == "stablehlo.partition_id":
             results = [_rank(op.results[0].type, grid)]
         else:
-            collective = _read(op, grid, manual_axes_at(op))
+            collective = _read(op, grid, manual)
             pairs = zip(op.operands, op.results, strict=True)
             results = [_written(collective, value, result.type, grid) for value, result in pairs]
     for result, value in zip(op.results, results, strict=True):
@@ -185,11 +209,6 @@ def _scalar(value: ir.Value) -> ir.Value:
 
 def _stablehlo(name: str, type_: ir.Type, *operands: ir.Value) -> ir.Value:
     return build.create(f"stablehlo.{name}", [type_], operands).results[0]
-
-
-def _index_axes(op: ir.Operation, grid: Grid) -> Axes:
-    axes = ints(op.attributes["mesh_axis"]) if "mesh_axis" in op.attributes else ()
-    return tuple(axes or range(grid.rank))
 
 
 # Reading

@@ -1,6 +1,6 @@
 """Translate the distributed form to the local form, the program that devices run on their shards.
 
-    %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]], tensor_axis = [1]}
+    %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]]}
            : (tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4x8xf32>
 
 becomes, on a grid of two
@@ -46,9 +46,9 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.grids import sub_clusters_of, write_grid
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
-from shard_dialect.ir.mesh.manual_computation import computations_around, grid_of
-from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
-from shard_dialect.ir.mesh.mesh_dialect import is_reshard
+from shard_dialect.ir.mesh.manual_computation import computations_around, grid_of, manual_axes_at
+from shard_dialect.ir.mesh.mesh_collectives import Collective
+from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function
 from shard_dialect.ir.walk import body, operations
@@ -62,6 +62,7 @@ from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
     is_between_devices,
     write_device_collective,
+    write_stablehlo_collectives,
 )
 from shard_dialect.passes.materialize.type_consistency import (
     TypeChecks,
@@ -75,7 +76,7 @@ from shard_dialect.passes.partition.global_boundary import (
     unshard_results,
 )
 from shard_dialect.passes.partition.op_shards import ShardsOfOps
-from shard_dialect.passes.partition.partition_collectives import partition_collective
+from shard_dialect.passes.partition.partition_collectives import exact_steps, partition_collective
 from shard_dialect.passes.partition.stage_branches import branch_by_stage
 from shard_dialect.passes.stages.stages_to_grid import has_stages
 from shard_dialect.rules import PartitionedOp, record_of
@@ -106,6 +107,8 @@ class Partition(Pass):
         checks = TypeChecks(shardings)
         for handle in functions_of(module):
             form = form_of(handle)
+            if form == "local":
+                write_stablehlo_collectives(handle, shardings)
             if form in ("local", "lowered"):
                 continue
             if form != "distributed":
@@ -142,7 +145,8 @@ def _partition(function: Function, checks: TypeChecks, shardings: Shardings) -> 
     for op in function.ops:
         with located(op.handle):
             rule = checks.rule_of(op, function.values)
-            collectives.append(read_collective(op.handle) if is_reshard(op.handle) else None)
+            is_collective = is_reshard(op.handle) or permutes_shards(op.handle)
+            collectives.append(exact_steps(op.handle, shardings) if is_collective else None)
             partitioned_ops.append(shards.partitioned_op(op.handle, rule) if rule else None)
             grids.append(_device_grid(op.handle, shardings))
     with located(handle):
@@ -161,7 +165,7 @@ def _partition(function: Function, checks: TypeChecks, shardings: Shardings) -> 
             _partition_arguments(op, shardings)
             _partition_results(op, shardings)
             if grid is not None:
-                write_device_collective(op, grid, shardings)
+                write_device_collective(op, grid, shardings, manual_axes_at(op))
             elif partitioned is not None:
                 _adapt(partitioned)
     inline_bodies(handle)
@@ -173,6 +177,11 @@ def _device_grid(op: ir.Operation, shardings: Shardings) -> Grid | None:
     """The grid of an op about single devices in a manual computation; `None` for others."""
     around = next(computations_around(op), None) if is_between_devices(op) else None
     if around is None:
+        if is_between_devices(op) and not op.name.startswith("stablehlo."):
+            raise ShardingError(
+                f"'{op.name}' op is of the local form: here tensors are global, and what it gives "
+                "differs between devices"
+            )
         return None
     grid = grid_of(around, shardings)
     check_between_devices(op, grid)

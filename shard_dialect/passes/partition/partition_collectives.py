@@ -7,13 +7,14 @@ split, and the padding is removed after shards are joined.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.masking import as_index
 from shard_dialect.ir.diagnostics import located
-from shard_dialect.ir.mesh.mesh_collectives import Collective
+from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.model import (
@@ -31,7 +32,26 @@ from shard_dialect.model import (
     UpdateHalo,
 )
 from shard_dialect.passes.partition.op_shards import own_number
+from shard_dialect.planner import nests, plan
 from shard_dialect.rules.partitioned_op import device_indices
+
+
+def exact_steps(op: ir.Operation, shardings: Shardings) -> Collective:
+    """What a `mesh` op does, by other steps where its own do not give the shards of its result.
+
+    Splitting uneven shards further does not, if these do not nest: 3, 2 elements become 2, 1 | 1, 1
+    and not 2, 2 | 1, 0.
+    """
+    collective = read_collective(op)
+    shape, now = tuple(op.results[0].type.shape), collective.source
+    grid = shardings.grid(now.grid)
+    for step in collective.steps:
+        before, now = now, step.after(now)
+        if before.grid == now.grid and not nests(before, now, shape, grid):
+            # Costs are compared with one another, so the size of elements does not matter.
+            steps = plan(collective.source, collective.target, shape, 1, grid, sub_axes=False).steps
+            return replace(collective, steps=steps)
+    return collective
 
 
 def partition_collective(op: ir.Operation, collective: Collective, shardings: Shardings) -> None:

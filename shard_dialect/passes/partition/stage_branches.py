@@ -60,7 +60,7 @@ def branch_by_stage(
                 named.update(transfer)
                 fine = symbol(op.attributes["cluster"])
         for name in named:
-            check_stage(name, function.parent)
+            check_stage(name, function.parent, or_grid=True)
         stages = [sub_clusters[name] for name in sorted(named & sub_clusters.keys())]
         if stages:
             whole = shardings.grid(stages[0].of)
@@ -102,9 +102,8 @@ def _expand(
     """
     axes = tuple(sorted(axis for axis in end if begin.get(axis, end[axis]) != end[axis]))
     permutation = list(range(grid.axes_size(axes)))
-    a, b = (
-        flat_index(tuple(at[axis] for axis in axes), grid.sizes_along(axes)) for at in (begin, end)
-    )
+    sizes = grid.sizes_along(axes)
+    a, b = (flat_index(tuple(at[axis] for axis in axes), sizes) for at in (begin, end))
     permutation[a], permutation[b] = b, a
     transfer.attributes["mesh_axis"] = i64_array(axes)
     transfer.attributes["permutation"] = i64_array(permutation)

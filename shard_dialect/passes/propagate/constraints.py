@@ -186,7 +186,11 @@ def _check_device_op(op: Op, shardings: Shardings) -> None:
     if around is None:
         if op.name.startswith("stablehlo."):
             return  # it stays unchanged, and lowering refuses it
-        raise error_at(op.location, f"'{op.name}' op is of the local form: here tensors are global")
+        raise error_at(
+            op.location,
+            f"'{op.name}' op is of the local form: here tensors are global, and what it gives "
+            "differs between devices",
+        )
     with located(op.handle):
         check_between_devices(op.handle, grid_of(around, shardings))
 

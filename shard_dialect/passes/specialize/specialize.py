@@ -26,7 +26,7 @@ from shard_dialect.ir.shard.check_text import MOST_DEVICES
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.specialize.clone_per_call import callee_of
-from shard_dialect.passes.specialize.device_positions import fold_grid_shapes
+from shard_dialect.passes.specialize.device_positions import fold_sizes
 from shard_dialect.passes.specialize.known_shapes import (
     MOST,
     Known,
@@ -64,7 +64,7 @@ class Specialize(Pass):
                 handle, [_read(each, "shapes") if each else None for each in self.shapes.split(",")]
             )
             _size_operands(module, handle)
-        fold_grid_shapes(module)
+        fold_sizes(module)
         if has_open_sizes(module):
             import_annotations(module)
             _annotations_to_ops(module)

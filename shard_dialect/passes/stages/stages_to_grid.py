@@ -46,11 +46,12 @@ from shard_dialect.ir.mesh.attributes import (
     i64_array,
     symbol,
 )
-from shard_dialect.ir.mesh.manual_computation import is_manual
+from shard_dialect.ir.mesh.manual_computation import anything, is_manual
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.mesh.stage_attributes import stages_at, stages_named
 from shard_dialect.ir.read_function import read_function
+from shard_dialect.ir.sdy.convert import is_maximal
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axis, Grid, SubCluster
 from shard_dialect.model.rooted_collectives import flat_index
@@ -61,21 +62,74 @@ PERMUTE = "mesh.collective_permute"
 
 
 def stages_to_grid_axis(module: ir.Operation) -> None:
-    """Rewrite the annotated functions with stages; raise a located `ShardError` if it fails."""
-    sub_clusters = sub_clusters_of(module)
-    if not sub_clusters:
-        return
+    """Rewrite the annotated functions with stages; raise a located `ShardError` if it fails.
+
+    A grid of one device without axes, Shardy's maximal mesh, is a stage of the function's other
+    grid. A transfer to a grid that is no part of another becomes an annotation for its users.
+    """
     shardings = Shardings.of(module)
-    for function in functions_of(module):
-        if form_of(function) != "annotated":
-            continue
+    if len(shardings.grids) < 2:
+        return
+    functions = [each for each in functions_of(module) if form_of(each) == "annotated"]
+    for function in functions:
         with located(function):
+            _maximal_to_parts(set(_grids_in(function, shardings)), module, shardings)
+    sub_clusters = sub_clusters_of(module)
+    for function in functions:
+        with located(function):
+            shardings = Shardings.of(module)
             names = set(_grids_in(function, shardings))
             stages = [each for name, each in sub_clusters.items() if name in names]
             if stages:
                 _StagesToGrid(function, stages, names, shardings).run()
-            shardings = Shardings.of(module)
-    _refuse_calls(module)
+            else:
+                _transfers_to_annotations(function, shardings)
+    if sub_clusters:
+        _refuse_calls(module)
+
+
+def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: Shardings) -> None:
+    """Declare the grids of one device that a function uses as parts of the other one it uses."""
+    grids = [shardings.grid(name) for name in names]
+    wholes = sorted((grid for grid in grids if grid.rank), key=lambda grid: grid.name)
+    for op in operations(body(module)) if wholes else ():
+        if op.name not in GRIDS or name_of(op) not in names:
+            continue
+        grid, whole = shardings.grid(name_of(op)), wholes[0]
+        if op.name == "mesh.sub_cluster" or not is_maximal(grid):
+            continue
+        (device,) = grid.device_ids
+        if device >= whole.size:
+            raise error_at(op.location, f"grid {grid} is device {device}, which is not in {whole}")
+        attributes = {
+            "sym_name": op.attributes["sym_name"],
+            "cluster": ir.FlatSymbolRefAttr.get(whole.name),
+            "offsets": i64_array(whole.coordinates(device)),
+            "sizes": i64_array((1,) * whole.rank),
+        }
+        with ir.InsertionPoint(op), op.location:
+            create("mesh.sub_cluster", [], [], attributes)
+        op.erase()
+
+
+def _transfers_to_annotations(function: ir.Operation, shardings: Shardings) -> None:
+    """Replace transfers to other grids of the same devices by annotations for their users."""
+    for op in walk(function):
+        transfer = _transfer_of(op)
+        if transfer is None or STAGES in op.attributes:
+            continue
+        with located(op), ir.InsertionPoint(op), op.location:
+            value = op.operands[0]
+            open_ = anything(shardings.grid(transfer[1]), rank_of(value.type))
+            annotation = shardings.of_results(op).get(0, open_)
+            attributes = {
+                "sharding": shardings.write(annotation),
+                "required": ir.BoolAttr.get(True),
+                "as_result": ir.BoolAttr.get(False),
+            }
+            annotated = create("mesh.annotate", [value.type], [value], attributes)
+        op.results[0].replace_all_uses_with(annotated.results[0])
+        op.erase()
 
 
 def _grids_in(function: ir.Operation, shardings: Shardings) -> Iterator[str]:
@@ -189,7 +243,10 @@ class _StagesToGrid:
         for annotation in _annotations_in(self.function, self.shardings):
             stage = stages.get(annotation.grid)
             for axis in (*annotation.sharding.axes, *annotation.replicated):
-                used.append(axis if stage is None else whole_axis(axis, stage, self.grid))
+                if stage is None:
+                    used.append(axis)
+                elif self.shardings.grid(stage.name).axes_size((axis,)) > 1:
+                    used.append(whole_axis(axis, stage, self.grid))
         return used
 
     def _declare(self) -> None:

@@ -24,6 +24,7 @@ def import_shard(module: ir.Operation, ops: Sequence[ir.Operation]) -> bool:
     shard_ops = [op for op in ops if op.name.startswith("shard.")]
     if not shard_ops:
         return False
+    shard_ops = _with_shardings_themselves(shard_ops)
     shardings = Shardings.of(module)
     annotations, others = [], []
     for op in shard_ops:
@@ -40,6 +41,22 @@ def import_shard(module: ir.Operation, ops: Sequence[ir.Operation]) -> bool:
     importer.write_boundaries()
     _import_grids(module, _without_unused(others))
     return True
+
+
+def _with_shardings_themselves(ops: Sequence[ir.Operation]) -> list[ir.Operation]:
+    """Replace each `shard.get_sharding` by the sharding, which annotations will not name any more.
+
+    Returns the other ops.
+    """
+    left = []
+    for op in ops:
+        found = sharding_behind(op.results[0]) if op.name == "shard.get_sharding" else None
+        if found is None:
+            left.append(op)
+        else:
+            op.results[0].replace_all_uses_with(found.results[0])
+            op.erase()
+    return left
 
 
 def _sharding_op_of(op: ir.Operation) -> ir.Operation:

@@ -20,7 +20,7 @@ func.func @reduce_then_slice(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>
 // CHECK-NEXT: return %arg0
 func.func @gather_then_slice(%x: tensor<4x4xf32, #mesh.shard<@g, [[0]]>>)
     -> tensor<4x4xf32, #mesh.shard<@g, [[0]]>> {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]}
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]}
       : (tensor<4x4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x4xf32>
   %1 = "mesh.local_split"(%0) {sharding = [[0], []]}
       : (tensor<4x4xf32>) -> tensor<4x4xf32, #mesh.shard<@g, [[0]]>>
@@ -46,7 +46,7 @@ func.func @two_reductions(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0, 1]]>>
 // CHECK-NEXT: return %[[WHOLE]], %arg0
 func.func @gathered_for_others(%x: tensor<4x4xf32, #mesh.shard<@g, [[0]]>>)
     -> (tensor<4x4xf32>, tensor<4x4xf32, #mesh.shard<@g, [[0]]>>) {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]}
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]}
       : (tensor<4x4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x4xf32>
   %1 = "mesh.local_split"(%0) {sharding = [[0], []]}
       : (tensor<4x4xf32>) -> tensor<4x4xf32, #mesh.shard<@g, [[0]]>>

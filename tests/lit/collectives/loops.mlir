@@ -12,7 +12,7 @@ shard.grid @g(shape = 2)
 func.func @in_front(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>, %y: tensor<4x4xf32>, %n: index) -> tensor<4x4xf32> {
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32>
   %1 = scf.for %i = %zero to %n step %one iter_args(%sum = %y) -> (tensor<4x4xf32>) {
     %2 = arith.addf %sum, %0 : tensor<4x4xf32>
     scf.yield %2 : tensor<4x4xf32>

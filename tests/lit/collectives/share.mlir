@@ -8,8 +8,8 @@ shard.grid @g(shape = 2x2)
 // CHECK-NEXT: %[[WHOLE:.*]] = "mesh.all_gather"(%arg0)
 // CHECK-NEXT: arith.addf %[[WHOLE]], %[[WHOLE]]
 func.func @equal(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32> {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32>
-  %1 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32>
+  %1 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32>
   %2 = arith.addf %0, %1 : tensor<4x4xf32>
   return %2 : tensor<4x4xf32>
 }

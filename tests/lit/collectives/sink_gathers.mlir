@@ -9,7 +9,7 @@ shard.grid @g(shape = 2)
 // CHECK-NEXT: arith.maximumf
 // CHECK-NEXT: "mesh.all_gather"
 func.func @elementwise(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>, %y: tensor<4x4xf32>) -> tensor<4x4xf32> {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32>
   %1 = arith.maximumf %0, %y : tensor<4x4xf32>
   return %1 : tensor<4x4xf32>
 }
@@ -19,7 +19,7 @@ func.func @elementwise(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>, %y: tens
 // CHECK-NEXT: stablehlo.dot_general %arg0, %arg1
 // CHECK-NEXT: "mesh.all_gather"{{.*}}tensor<8x2xf32
 func.func @product(%x: tensor<8x64xf32, #mesh.shard<@g, [[0], []]>>, %y: tensor<64x2xf32>) -> tensor<8x2xf32> {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<8x64xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x64xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<8x64xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x64xf32>
   %1 = stablehlo.dot_general %0, %y, contracting_dims = [1] x [0] : (tensor<8x64xf32>, tensor<64x2xf32>) -> tensor<8x2xf32>
   return %1 : tensor<8x2xf32>
 }
@@ -30,7 +30,7 @@ func.func @product(%x: tensor<8x64xf32, #mesh.shard<@g, [[0], []]>>, %y: tensor<
 // CHECK-NEXT: "mesh.all_reduce"{{.*}}tensor<4xf32
 func.func @summed(%x: tensor<64x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<64x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<64x4xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<64x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<64x4xf32>
   %1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<64x4xf32>, tensor<f32>) -> tensor<4xf32>
   return %1 : tensor<4xf32>
 }
@@ -41,7 +41,7 @@ func.func @summed(%x: tensor<64x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x
 // CHECK-NEXT: arith.fptosi
 // CHECK-NEXT: "mesh.all_gather"{{.*}}xi8
 func.func @over_a_hill(%x: tensor<4x4xf16, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xi8> {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<4x4xf16, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf16>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<4x4xf16, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf16>
   %1 = arith.extf %0 : tensor<4x4xf16> to tensor<4x4xf32>
   %2 = arith.fptosi %1 : tensor<4x4xf32> to tensor<4x4xi8>
   return %2 : tensor<4x4xi8>
@@ -52,7 +52,7 @@ func.func @over_a_hill(%x: tensor<4x4xf16, #mesh.shard<@g, [[0], []]>>) -> tenso
 // CHECK-NEXT: %[[WHOLE:.*]] = "mesh.all_gather"
 // CHECK-NEXT: arith.extf %[[WHOLE]]
 func.func @widened(%x: tensor<4x4xf16, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32> {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<4x4xf16, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf16>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<4x4xf16, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf16>
   %1 = arith.extf %0 : tensor<4x4xf16> to tensor<4x4xf32>
   return %1 : tensor<4x4xf32>
 }
@@ -62,7 +62,7 @@ func.func @widened(%x: tensor<4x4xf16, #mesh.shard<@g, [[0], []]>>) -> tensor<4x
 // CHECK-NEXT: "mesh.all_gather"(%arg0)
 // CHECK-NEXT: stablehlo.sort
 func.func @needs_all(%x: tensor<8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8xf32> {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]], tensor_axis = [0]} : (tensor<8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]]} : (tensor<8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8xf32>
   %1 = "stablehlo.sort"(%0) <{dimension = 0 : i64}> ({
   ^bb0(%a: tensor<f32>, %b: tensor<f32>):
     %less = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
@@ -78,7 +78,7 @@ func.func @needs_all(%x: tensor<8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8xf32>
 // CHECK-NEXT: "mesh.all_gather"
 // CHECK-NEXT: return
 func.func @used_by_several(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32> {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32>
   %1 = stablehlo.multiply %0, %0 : tensor<4x4xf32>
   %2 = stablehlo.add %0, %1 : tensor<4x4xf32>
   return %2 : tensor<4x4xf32>

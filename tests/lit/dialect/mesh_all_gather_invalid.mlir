@@ -3,7 +3,7 @@
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @not_the_axis_that_splits(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
   // expected-error@+1 {{'mesh.all_gather' op axes [1] are not the minor axes of dimension 0 in sharding [[0], []]}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[1], []], tensor_axis = [0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[1], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32>
   return
 }
 
@@ -11,8 +11,8 @@ func.func @not_the_axis_that_splits(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @a_major_axis(%x: tensor<8x8xf32, #mesh.shard<@g, [[0, 1], []]>>) {
-  // expected-error@+1 {{'mesh.all_gather' op axes [0] are not the minor axes of dimension 0 in sharding [[0, 1], []]}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0, 1], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>
+  // expected-error@+1 {{'mesh.all_gather' op axes [1, 0] are not the minor axes of dimension 0 in sharding [[0, 1], []]}}
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[1, 0], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0, 1], []]>>) -> tensor<8x8xf32>
   return
 }
 
@@ -21,7 +21,7 @@ func.func @a_major_axis(%x: tensor<8x8xf32, #mesh.shard<@g, [[0, 1], []]>>) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @the_result_is_still_split(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
   // expected-error@+1 {{'mesh.all_gather' op gives [[], []] from [[0], []], but its result type says [[0], []]}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>
   return
 }
 
@@ -48,7 +48,7 @@ func.func @more_dimensions_in_tensor_axis(%x: tensor<8x8xf32, #mesh.shard<@g, [[
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @a_list_too_many(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
   // expected-error@+1 {{'mesh.all_gather' op sharding [[0], [], [], []] has split axes for 4 dimensions, but the tensor has 2}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], [], [], []], tensor_axis = [0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], [], [], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32>
   return
 }
 
@@ -57,7 +57,7 @@ func.func @a_list_too_many(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @another_global_shape(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
   // expected-error@+1 {{'mesh.all_gather' op has different global tensors as its operand and its result}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<16x8xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<16x8xf32>
   return
 }
 
@@ -66,7 +66,7 @@ func.func @another_global_shape(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>)
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @another_element_type(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
   // expected-error@+1 {{'mesh.all_gather' op has different global tensors as its operand and its result}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf16>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf16>
   return
 }
 
@@ -75,7 +75,7 @@ func.func @another_element_type(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>)
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @not_a_tensor(%x: f32) {
   // expected-error@+1 {{'mesh.all_gather' op takes and gives ranked tensors, found f32}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [], tensor_axis = []} : (f32) -> f32
+  %0 = "mesh.all_gather"(%x) {mesh_axis = []} : (f32) -> f32
   return
 }
 
@@ -84,16 +84,7 @@ func.func @not_a_tensor(%x: f32) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @unranked(%x: tensor<*xf32>) {
   // expected-error@+1 {{'mesh.all_gather' op takes and gives ranked tensors, found tensor<*xf32>}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [], tensor_axis = []} : (tensor<*xf32>) -> tensor<*xf32>
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-func.func @no_tensor_axis(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.all_gather' op attribute "tensor_axis" is expected but not provided}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = []} : (tensor<*xf32>) -> tensor<*xf32>
   return
 }
 
@@ -111,7 +102,7 @@ func.func @no_mesh_axis(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @numbers_for_lists(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
   // expected-error@+1 {{'mesh.all_gather' op expected a list of integers, found 0 : i64}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [0], tensor_axis = [0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32>
   return
 }
 
@@ -120,7 +111,7 @@ func.func @numbers_for_lists(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @a_number_for_a_list(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
   // expected-error@+1 {{'mesh.all_gather' op expected a list of lists of axes, found 0 : i64}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = 0 : i64, tensor_axis = [0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = 0 : i64} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32>
   return
 }
 
@@ -129,7 +120,7 @@ func.func @a_number_for_a_list(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @an_axis_twice(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
   // expected-error@+1 {{'mesh.all_gather' op grid axis 0 is used twice in sharding [[0], [0]]}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], [0]], tensor_axis = [0, 1]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], [0]]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32>
   return
 }
 
@@ -138,7 +129,7 @@ func.func @an_axis_twice(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @a_partial_sum_that_ends(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [], [1]]>>) {
   // expected-error@+1 {{'mesh.all_gather' op gives [[], [], [1]] from [[0], [], [1]], but its result type says [[], []]}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], [], [1]]>>) -> tensor<8x8xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], [], [1]]>>) -> tensor<8x8xf32>
   return
 }
 
@@ -148,6 +139,6 @@ func.func @a_partial_sum_that_ends(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [],
 "mesh.cluster"() {sym_name = "h", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 func.func @from_one_grid_to_another(%x: tensor<8x8xf32, #mesh.shard<@g, [[0, 1], []]>>) {
   // expected-error@+1 {{'mesh.all_gather' op goes from grid @g to @h}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[1], []], tensor_axis = [0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0, 1], []]>>) -> tensor<8x8xf32, #mesh.shard<@h, [[0], []]>>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[1], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0, 1], []]>>) -> tensor<8x8xf32, #mesh.shard<@h, [[0], []]>>
   return
 }

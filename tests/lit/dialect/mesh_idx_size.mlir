@@ -1,4 +1,4 @@
-// A place and a number of devices are of a cluster that is named, or the function's, whole or along axes.
+// A device's index and a number of devices are of a cluster that is named, or the function's, along one axis, several or all.
 //
 // RUN: shard-opt %s --verify-roundtrip | filecheck %s
 // RUN: shard-opt %s --mlir-print-op-generic | shard-opt | filecheck %s
@@ -20,5 +20,9 @@ func.func @where() -> (index, index, index, index, index, index) attributes {mes
   %4 = "mesh.size"() {mesh_axis = [0]} : () -> index
   // CHECK: "mesh.size"() {cluster = @open} : () -> index
   %5 = "mesh.size"() {cluster = @open} : () -> index
+  // CHECK: "mesh.idx"() {axis = 1 : index} : () -> index
+  %6 = "mesh.idx"() {axis = 1 : index} : () -> index
+  // CHECK: "mesh.size"() {axis = 0 : index, cluster = @open} : () -> index
+  %7 = "mesh.size"() {axis = 0 : index, cluster = @open} : () -> index
   return %0, %1, %2, %3, %4, %5 : index, index, index, index, index, index
 }

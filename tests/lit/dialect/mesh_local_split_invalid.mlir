@@ -2,7 +2,7 @@
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @an_axis_is_dropped(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.local_split' op cannot split [[0], []] to [[], []]: [0] is not kept}}
+  // expected-error@+1 {{'mesh.local_split' op gives [[0], []] from [[0], []], but its result type says [[], []]}}
   %0 = "mesh.local_split"(%x) {sharding = [[], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32>
   return
 }
@@ -11,7 +11,7 @@ func.func @an_axis_is_dropped(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @an_axis_moves(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.local_split' op cannot split [[0], []] to [[], [0]]: [0] is not kept}}
+  // expected-error@+1 {{'mesh.local_split' op splits [[0], []] along axis 0 again: sharding lists only the axes that are added}}
   %0 = "mesh.local_split"(%x) {sharding = [[], [0]]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[], [0]]>>
   return
 }
@@ -20,8 +20,8 @@ func.func @an_axis_moves(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @at_the_major_end(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.local_split' op cannot split [[0], []] to [[1, 0], []]: [0] is not kept}}
-  %0 = "mesh.local_split"(%x) {sharding = [[1, 0], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[1, 0], []]>>
+  // expected-error@+1 {{'mesh.local_split' op gives [[0, 1], []] from [[0], []], but its result type says [[1, 0], []]}}
+  %0 = "mesh.local_split"(%x) {sharding = [[1], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[1, 0], []]>>
   return
 }
 
@@ -30,7 +30,7 @@ func.func @at_the_major_end(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @the_result_lies_otherwise(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
   // expected-error@+1 {{'mesh.local_split' op gives [[0, 1], []] from [[0], []], but its result type says [[0], [1]]}}
-  %0 = "mesh.local_split"(%x) {sharding = [[0, 1], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [1]]>>
+  %0 = "mesh.local_split"(%x) {sharding = [[1], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [1]]>>
   return
 }
 
@@ -91,9 +91,9 @@ func.func @another_grid(%x: tensor<8x8xf32>) {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-func.func @no_sharding(%x: tensor<8x8xf32>) {
-  // expected-error@+1 {{'mesh.local_split' op attribute "sharding" is expected but not provided}}
-  %0 = "mesh.local_split"(%x) {} : (tensor<8x8xf32>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>
+func.func @no_sharding(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
+  // expected-error@+1 {{'mesh.local_split' op gives [[0], []] from [[0], []], but its result type says [[1], []]}}
+  %0 = "mesh.local_split"(%x) {} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>
   return
 }
 

@@ -47,8 +47,8 @@ func.func @a_negative_dimension(%x: tensor<8x8xf32, #mesh.shard<@g, [[], [], [0]
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @at_the_major_end(%x: tensor<8x8xf32, #mesh.shard<@g, [[1], [], [0]]>>) {
-  // expected-error@+1 {{'mesh.reduce_scatter' op gives [[1, 0], []] from [[1], [], [0]], but its result type says [[0, 1], []]}}
-  %0 = "mesh.reduce_scatter"(%x) {mesh_axis = [0], reduction = "sum", tensor_axis = 0 : i64} : (tensor<8x8xf32, #mesh.shard<@g, [[1], [], [0]]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0, 1], []]>>
+  // expected-error@+1 {{'mesh.reduce_scatter' op gives [[1, 0], []] from [[1], [], [0]], but its result type says [[0], [1]]}}
+  %0 = "mesh.reduce_scatter"(%x) {mesh_axis = [0], reduction = "sum", tensor_axis = 0 : i64} : (tensor<8x8xf32, #mesh.shard<@g, [[1], [], [0]]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [1]]>>
   return
 }
 

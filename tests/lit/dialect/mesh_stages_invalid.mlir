@@ -39,8 +39,8 @@ func.func @unknown(%x: tensor<8xf32>) {
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 "mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [1]} : () -> ()
 func.func @along_nothing(%x: tensor<8xf32>) {
-  // expected-error@+1 {{'mesh.collective_permute' op has mesh.stages, and no cluster or mesh_axis along which they are}}
-  %0 = "mesh.collective_permute"(%x) {cluster = @g, mesh.stages = [@a, @a]} : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-error@+1 {{'mesh.collective_permute' op has mesh.stages, and no cluster that they are parts of}}
+  %0 = "mesh.collective_permute"(%x) {mesh_axis = [0], permutation = [1, 0], mesh.stages = [@a, @a]} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
 

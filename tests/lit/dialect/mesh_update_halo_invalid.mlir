@@ -39,7 +39,7 @@ func.func @another_tensor(%x: tensor<8x8xf32, #mesh.shard<@g, [[1], []]>>) {
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @another_collective(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [1], {halo = [[1, 0], []]}]>>) {
   // expected-error@+1 {{'mesh.all_gather' op is on a tensor with halos: only 'mesh.update_halo' drops them}}
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[], [1]], tensor_axis = [1]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], [1], {halo = [[1, 0], []]}]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [], {halo = [[1, 0], []]}]>>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[], [1]]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], [1], {halo = [[1, 0], []]}]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [], {halo = [[1, 0], []]}]>>
   return
 }
 

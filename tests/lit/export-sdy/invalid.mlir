@@ -79,8 +79,8 @@ func.func @a_size(%x: tensor<16x16xf32>) {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
+// expected-error@+1 {{function @a_permutation is in the distributed form: only annotated and propagated ones are exported}}
 func.func @a_permutation(%x: tensor<16x16xf32, #mesh.shard<@g, [[0]]>>) {
-  // expected-error@+1 {{'mesh.collective_permute' op cannot be expressed in Shardy's sdy dialect}}
   %0 = "mesh.collective_permute"(%x) {mesh_axis = [0], permutation = [1, 0]} : (tensor<16x16xf32, #mesh.shard<@g, [[0]]>>) -> tensor<16x16xf32, #mesh.shard<@g, [[0]]>>
   return
 }

@@ -15,7 +15,7 @@ func.func @ours(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> t
   return %0 : tensor<4xf32>
 }
 func.func @distributed(%x: tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf32> {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]], tensor_axis = [0]} : (tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]]} : (tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 func.func @propagated(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> (tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) attributes {mesh.form = "propagated"} {

@@ -51,15 +51,7 @@ func.func @open_at_offsets(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g}
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 "mesh.cluster"() {sym_name = "h", rank = 1 : i64, dim_sizes = [2]} : () -> ()
-// expected-error@+1 {{function @two_grids has tensors on grids @g and @h: one grid a function is supported yet}}
+// expected-error@+1 {{function @two_grids has tensors on @g(2x8) and on @h(2): expected grids of as many devices}}
 func.func @two_grids(%x: tensor<16x16xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %y: tensor<16x16xf32> {mesh.sharding = #mesh.shard<@h, [[0]]>}) {
-  return
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2], device_ids = [1, 0]} : () -> ()
-// expected-error@+1 {{grid @g(2) of function @devices_in_an_order has its devices in an order of its own: that is not followed yet}}
-func.func @devices_in_an_order(%x: tensor<16x16xf32>) {
   return
 }

@@ -22,7 +22,7 @@ func.func @reduced(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>) -> tenso
 // CHECK-NEXT: %[[WHOLE:.*]] = "mesh.all_gather"
 // CHECK-NEXT: arith.extf %[[WHOLE]]
 func.func @widened(%x: tensor<4x4xf16, #mesh.shard<@g, [[0]]>>) -> tensor<4x4xf32> {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []], tensor_axis = [0]}
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0], []]}
       : (tensor<4x4xf16, #mesh.shard<@g, [[0]]>>) -> tensor<4x4xf16>
   %1 = arith.extf %0 : tensor<4x4xf16> to tensor<4x4xf32>
   return %1 : tensor<4x4xf32>

@@ -56,10 +56,10 @@ func.func @main(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [1]]>>)
 // ARGUMENTS: return
 func.func @gathered(%x: tensor<8xf32, #mesh.shard<@g, [[1, 0]]>>)
     -> (tensor<8xf32, #mesh.shard<@g, [[1]]>>, tensor<8xf32>) attributes {mesh.form = "distributed"} {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]], tensor_axis = [0]}
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]]}
     : (tensor<8xf32, #mesh.shard<@g, [[1, 0]]>>) -> tensor<8xf32, #mesh.shard<@g, [[1]]>>
   %1 = math.exp %0 : tensor<8xf32, #mesh.shard<@g, [[1]]>>
-  %2 = "mesh.all_gather"(%x) {mesh_axis = [[1, 0]], tensor_axis = [0]}
+  %2 = "mesh.all_gather"(%x) {mesh_axis = [[1, 0]]}
     : (tensor<8xf32, #mesh.shard<@g, [[1, 0]]>>) -> tensor<8xf32>
   %3 = math.tanh %2 : tensor<8xf32>
   return %1, %3 : tensor<8xf32, #mesh.shard<@g, [[1]]>>, tensor<8xf32>
@@ -125,7 +125,7 @@ func.func @uneven(%x: tensor<5xf32, #mesh.shard<@g, [[0]]>>)
 // BOTH-NEXT: math.exp %[[PIECE]]
 func.func @the_first_op_goes(%x: tensor<8xf32, #mesh.shard<@g, [[0]]>>, %y: tensor<8xf32, #mesh.shard<@g, [[0]]>>)
     -> (tensor<8xf32>, tensor<8xf32, #mesh.shard<@g, [[0]]>>) attributes {mesh.form = "distributed"} {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]], tensor_axis = [0]} : (tensor<8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8xf32>
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]]} : (tensor<8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8xf32>
   %1 = math.exp %y : tensor<8xf32, #mesh.shard<@g, [[0]]>>
   return %0, %1 : tensor<8xf32>, tensor<8xf32, #mesh.shard<@g, [[0]]>>
 }

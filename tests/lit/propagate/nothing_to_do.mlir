@@ -9,7 +9,7 @@ shard.grid @g(shape = 2)
 // CHECK-LABEL: func.func @plain
 // CHECK-SAME{LITERAL}: mesh.sharding = #mesh.shard<@g, [[]]>
 func.func @distributed(%x: tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf32> {
-  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]], tensor_axis = [0]}
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]]}
       : (tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }

@@ -23,54 +23,39 @@ func.func @said_otherwise(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@first,
 
 // -----
 
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "second", cluster = @g, offsets = [1, 0], sizes = [1, 4]} : () -> ()
-func.func @from_nowhere(%x: tensor<8xf32>) -> tensor<8xf32> {
-  // expected-error@+1 {{'mesh.collective_permute' op passes on a tensor of no stage to @second: annotate it}}
-  %0 = "mesh.collective_permute"(%x) {cluster = @second} : (tensor<8xf32>) -> tensor<8xf32>
-  return %0 : tensor<8xf32>
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "second", cluster = @g, offsets = [1, 0], sizes = [1, 4]} : () -> ()
-func.func @from_all(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<8xf32> {
-  // expected-error@+1 {{'mesh.collective_permute' op passes a tensor from @g to @second: expected stages}}
-  %0 = "mesh.collective_permute"(%x) {cluster = @second} : (tensor<8xf32>) -> tensor<8xf32>
-  return %0 : tensor<8xf32>
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [4]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [1]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [2], sizes = [2]} : () -> ()
-// expected-error@+1 {{stages @a(1) and @b(2) are of different sizes: expected equal ones}}
-func.func @different_sizes(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}) -> tensor<8xf32> {
-  %0 = "mesh.collective_permute"(%x) {cluster = @b} : (tensor<8xf32>) -> tensor<8xf32>
-  return %0 : tensor<8xf32>
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0, 0], sizes = [1, 4]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [0, 0], sizes = [1, 4]} : () -> ()
-// expected-error@+1 {{stages @a(1x4) and @b(1x4) have devices in common: expected none}}
-func.func @overlap(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}) -> tensor<8xf32> {
-  %0 = "mesh.collective_permute"(%x) {cluster = @b} : (tensor<8xf32>) -> tensor<8xf32>
-  return %0 : tensor<8xf32>
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [4]} : () -> ()
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [6]} : () -> ()
 "mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [2]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [2], sizes = [2]} : () -> ()
-// expected-error@+1 {{stage @a(2) of @g(4) is not the devices with one index along one axis}}
-func.func @no_stages(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[0]]>}) -> tensor<8xf32> {
+"mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [3], sizes = [3]} : () -> ()
+// expected-error@+1 {{axis 0 of grid @g(6) is used in sub-axes of 2 and 3, which cross each other}}
+func.func @crossing_sizes(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}) -> tensor<8xf32> {
   %0 = "mesh.collective_permute"(%x) {cluster = @b} : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [4]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [1], sizes = [2]} : () -> ()
+// expected-error@+1 {{@a(2) of @g(4) has 2 of 4 devices along axis 0, from 1 on: expected a size that divides 4, and an offset that it divides}}
+func.func @not_aligned(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}) -> tensor<8xf32> {
+  return %x : tensor<8xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [1]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [1], sizes = [1]} : () -> ()
+func.func @control(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>},
+                   %p: tensor<i1> {mesh.sharding = #mesh.shard<@b, []>}) -> tensor<8xf32> {
+  // expected-error@+1 {{'stablehlo.if' op has several stages inside, and its control flow depends on a value of @b: pass it on to all devices}}
+  %0 = "stablehlo.if"(%p) ({
+    %1 = "mesh.collective_permute"(%x) {cluster = @b} : (tensor<8xf32>) -> tensor<8xf32>
+    %2 = "mesh.collective_permute"(%1) {cluster = @a} : (tensor<8xf32>) -> tensor<8xf32>
+    stablehlo.return %2 : tensor<8xf32>
+  }, {
+    stablehlo.return %x : tensor<8xf32>
+  }) : (tensor<i1>) -> tensor<8xf32>
   return %0 : tensor<8xf32>
 }
 
@@ -92,7 +77,7 @@ func.func @two_grids(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>},
 "mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [1], sizes = [1]} : () -> ()
 func.func @in_a_loop(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}, %n: index) -> tensor<8xf32> {
   %r = scf.for %i = %n to %n step %n iter_args(%v = %x) -> (tensor<8xf32>) {
-    // expected-error@+1 {{'mesh.collective_permute' op passes a tensor on inside of a 'scf.for' op: stages are of a function's own block}}
+    // expected-error@+1 {{'mesh.collective_permute' op is where values of two stages meet, @a and @b: pass one on}}
     %0 = "mesh.collective_permute"(%v) {cluster = @b} : (tensor<8xf32>) -> tensor<8xf32>
     scf.yield %0 : tensor<8xf32>
   }

@@ -79,7 +79,7 @@
 // DISTRIBUTED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>, %arg1: tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>, %arg2: tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>> attributes {mesh.form = "distributed", mesh_cluster = @grid} {
 // DISTRIBUTED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // DISTRIBUTED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
-// DISTRIBUTED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [0]], tensor_axis = [2]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x8xf32>
+// DISTRIBUTED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [0]]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x8xf32>
 // DISTRIBUTED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>) outs(%2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
@@ -101,7 +101,7 @@
 // OPTIMIZED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>, %arg1: tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>, %arg2: tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>> attributes {mesh.form = "distributed", mesh_cluster = @grid} {
 // OPTIMIZED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // OPTIMIZED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
-// OPTIMIZED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [0]], tensor_axis = [2]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x8xf32>
+// OPTIMIZED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [0]]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x8xf32>
 // OPTIMIZED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>) outs(%2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>

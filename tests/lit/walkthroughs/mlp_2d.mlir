@@ -84,7 +84,7 @@
 // DISTRIBUTED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>>, %arg1: tensor<8x32xf32, #mesh.shard<@grid, [[0], [1, 2]]>>, %arg2: tensor<32x8xf32, #mesh.shard<@grid, [[1, 2], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>> attributes {mesh.form = "distributed"} {
 // DISTRIBUTED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // DISTRIBUTED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
-// DISTRIBUTED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [1, 2]], tensor_axis = [2]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [1, 2]]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>, tensor<8x32xf32, #mesh.shard<@grid, [[0], [1, 2]]>>) outs(%2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2], [0]]>>
@@ -107,14 +107,14 @@
 // OPTIMIZED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>>, %arg1: tensor<8x32xf32, #mesh.shard<@grid, [[0], [1, 2]]>>, %arg2: tensor<32x8xf32, #mesh.shard<@grid, [[1, 2], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>> attributes {mesh.form = "distributed"} {
 // OPTIMIZED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // OPTIMIZED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
-// OPTIMIZED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [1, 2]], tensor_axis = [2]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [1, 2]]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0, 1, 2]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>, tensor<8x32xf32, #mesh.shard<@grid, [[0], [1, 2]]>>) outs(%2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %4 = "mesh.reduce_scatter"(%3) {mesh_axis = [0], reduction = "sum", tensor_axis = 2 : i64} : (tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2, 0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %5 = "mesh.local_split"(%cst_0) {sharding = [[], [], [1, 2, 0]]} : (tensor<2x4x32xf32>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2, 0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %6 = arith.maximumf %4, %5 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2, 0]]>>
-// OPTIMIZED-NEXT{LITERAL}:     %7 = "mesh.all_gather"(%6) {mesh_axis = [[], [], [0]], tensor_axis = [2]} : (tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2, 0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %7 = "mesh.all_gather"(%6) {mesh_axis = [[], [], [0]]} : (tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2, 0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %8 = tensor.empty() : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0], [1, 2]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %9 = linalg.fill ins(%cst : f32) outs(%8 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0], [1, 2]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0], [1, 2]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %10 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%7, %arg2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [1, 2]]>>, tensor<32x8xf32, #mesh.shard<@grid, [[1, 2], [0]]>>) outs(%9 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0], [1, 2]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0], [1, 2]]>>
