@@ -51,8 +51,11 @@ def _spread_offsets(engine: Engine) -> None:
         again = False
         for node in (*nodes, *reversed(nodes)):
             for value, dim, offsets in _missing(engine, node):
-                for each in group_of.get(value, (value,)):
-                    again |= _give(engine, each, dim, offsets)
+                members = group_of.get(value, (value,))
+                if all(_may_have_offsets(engine, each, dim) for each in members):
+                    for each in members:
+                        _give(engine, each, dim, offsets)
+                    again = True
 
 
 def _missing(engine: Engine, node: Node) -> list[tuple[int, int, Sizes]]:
@@ -93,15 +96,18 @@ def _factors_at_offsets(rule: ShardingRule) -> frozenset[int]:
     return rule.may_be_uneven - rule.windowed_factors
 
 
-def _give(engine: Engine, value: int, dim: int, offsets: Sizes) -> bool:
-    """Give a value the offsets of a dimension; return whether it had none and may have them."""
+def _may_have_offsets(engine: Engine, value: int, dim: int) -> bool:
+    """Whether no annotation has split the dimension of a value, and it has no offsets yet."""
     annotated, current = engine.graph.annotations[value], engine.known(value)
     if current is None or (annotated is not None and annotated.sharding.split_axes[dim]):
         return False
     sharding = current.sharding
-    if any(sharding.halo(dim)) or (sharding.offsets and sharding.offsets[dim]):
-        return False
-    sharding = sharding.with_dim(dim, sharding.split_axes[dim], offsets)
+    return not any(sharding.halo(dim)) and not (sharding.offsets and sharding.offsets[dim])
+
+
+def _give(engine: Engine, value: int, dim: int, offsets: Sizes) -> None:
+    current = engine.known(value)
+    assert current is not None, "it is split"
+    sharding = current.sharding.with_dim(dim, current.sharding.split_axes[dim], offsets)
     opened = tuple(each for each in current.open if each != dim)
     engine.learn(value, replace(current, sharding=sharding, open=opened))
-    return True
