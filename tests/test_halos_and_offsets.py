@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import shard_dialect as sd
 from benchmarks.ours import tally_of
+from tests.conftest import Program
 from tests.test_end_to_end import run_and_check
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -261,3 +263,34 @@ def test_scattered_shards_hold_their_halos(size: int, halo: tuple[int, int]) -> 
         expected = around[rank * shard : rank * shard + len(held)]
         np.testing.assert_array_equal(held, expected)
     np.testing.assert_array_equal(sd.gather(shards, sharding, grid), array)
+
+
+@pytest.mark.parametrize(
+    ("size", "sharding", "sizes"),
+    [
+        (9, sd.Sharding("g", ((0,), ()), halos=((1, 2), ())), "halo_sizes = [1, 2]"),
+        (16, sd.Sharding("g", ((0,), ()), halos=((2, 2), ())), "halo_sizes = [2, 2]"),
+        (
+            9,
+            sd.Sharding("g", ((0,), ()), offsets=((0, 2, 5, 5, 9), ())),
+            "sharded_dims_offsets = [0, 2, 5, 5, 9]",
+        ),
+    ],
+)
+def test_files_of_ranks_hold_such_shards(
+    size: int, sharding: sd.Sharding, sizes: str, tmp_path: Path, shard_run: Program
+) -> None:
+    chain = Chain(random.Random(0), (size, 3))
+    argument = chain.type
+    chain.window(1, 2)
+    program = tmp_path / "in.mlir"
+    program.write_text(chain.program("4", f"split_axes = [[0]] {sizes}", argument))
+    array = np.random.default_rng(0).random((size, 3), np.float32)
+    (tmp_path / "in").mkdir()
+    for rank, shard in enumerate(sd.scatter(array, sharding, sd.Grid("g", (4,)))):
+        np.savez(tmp_path / f"in/rank{rank}.npz", arg0=shard)
+    ended = shard_run(program, f"--inputs={tmp_path}/in/", f"--outputs={tmp_path}/out/")
+    assert ended.returncode == 0, ended.stderr
+    around = np.pad(array, ((1, 2), (0, 0)))
+    expected = sum(around[row : row + size] for row in range(4))
+    np.testing.assert_allclose(sd.join_shards(tmp_path / "out")["result0"], expected, rtol=1e-6)
