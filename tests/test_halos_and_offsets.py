@@ -278,7 +278,7 @@ def test_scattered_shards_hold_their_halos(size: int, halo: tuple[int, int]) -> 
     ],
 )
 def test_files_of_ranks_hold_such_shards(
-    size: int, sharding: sd.Sharding, sizes: str, tmp_path: Path, shard_run: Program
+    size: int, sharding: sd.Sharding, sizes: str, tmp_path: Path, run: Program
 ) -> None:
     chain = Chain(random.Random(0), (size, 3))
     argument = chain.type
@@ -289,7 +289,7 @@ def test_files_of_ranks_hold_such_shards(
     (tmp_path / "in").mkdir()
     for rank, shard in enumerate(sd.scatter(array, sharding, sd.Grid("g", (4,)))):
         np.savez(tmp_path / f"in/rank{rank}.npz", arg0=shard)
-    ended = shard_run(program, f"--inputs={tmp_path}/in/", f"--outputs={tmp_path}/out/")
+    ended = run(program, f"--inputs={tmp_path}/in/", f"--outputs={tmp_path}/out/")
     assert ended.returncode == 0, ended.stderr
     around = np.pad(array, ((1, 2), (0, 0)))
     expected = sum(around[row : row + size] for row in range(4))
