@@ -15,8 +15,12 @@ from shard_dialect.ir.building import reductions
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.passes.materialize.choose_op_sharding import FLOPS_PER_BYTE
 from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import GraphOp, GraphValue, InsertionPoint
-from shard_dialect.passes.optimize.op_sharding import OpSharding
+from shard_dialect.passes.optimize.graph_elements import (
+    GraphOp,
+    GraphValue,
+    InsertionPoint,
+    OpSharding,
+)
 from shard_dialect.planner import Plan, bytes_moved, plan_between
 
 
