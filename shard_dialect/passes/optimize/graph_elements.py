@@ -1,4 +1,4 @@
-"""The elements of a function's graph: values, ops and their shardings, blocks, places for new ops."""
+"""The elements of a function's graph: values, ops and shardings, blocks, and insertion points."""
 
 from __future__ import annotations
 
