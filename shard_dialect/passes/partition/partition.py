@@ -118,7 +118,7 @@ class Partition(Pass):
             function = read_distributed(handle, shardings)
             check_manual_axes(handle, shardings)
             check_flows(function, shardings)
-            _partition(function, checks, shardings)
+            partition_function(function, checks, shardings)
             branch_by_stage(handle, sub_clusters, shardings)
         _use_upstream_grids(module, shardings)
 
@@ -134,7 +134,8 @@ class Partition(Pass):
             unshard_results(handle, shardings)
 
 
-def _partition(function: Function, checks: TypeChecks, shardings: Shardings) -> None:
+def partition_function(function: Function, checks: TypeChecks, shardings: Shardings) -> None:
+    """Rewrite a function in the distributed form to the local form."""
     handle = function.handle
     shards = ShardsOfOps(shardings)
     ops = [op.handle for op in function.ops]

@@ -1,0 +1,228 @@
+"""Split the batch of a function: its program for one microbatch, and what all of them make together.
+
+Microbatches are to time what devices are to a grid. So the function is partitioned along a grid
+with one axis, on which each "device" is a microbatch:
+
+    %1 = stablehlo.dot_general %x, %w : (tensor<32x8xf32>, ...) -> tensor<32x16xf32>
+      becomes, for 8 microbatches
+    %1 = stablehlo.dot_general %x, %w : (tensor<4x8xf32>, ...) -> tensor<4x16xf32>
+
+The batch is followed through the sharding rules. A reduction over it is an all-reduce, which adds
+up what the microbatches give, and what does not depend on the batch is sliced where it meets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import returns_of, set_form, update_type
+from shard_dialect.ir.grids import write_cluster
+from shard_dialect.ir.mesh.mesh_collectives import write_steps
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.numbered_function import Function, Op
+from shard_dialect.ir.read_function import read_function
+from shard_dialect.ir.walk import body
+from shard_dialect.model import (
+    AllReduce,
+    AllSlice,
+    Assignment,
+    Grid,
+    Sharding,
+    ShardingRule,
+)
+from shard_dialect.passes.materialize.resharded_values import FRESH
+from shard_dialect.passes.materialize.type_consistency import TypeChecks
+from shard_dialect.passes.partition.partition import partition_function
+from shard_dialect.rules.op_kinds import OpKinds
+
+AXIS = 0
+"""The axis of the grid of microbatches."""
+
+
+def split_batch(
+    function: ir.Operation, arguments: Collection[int], count: int, grid_name: str
+) -> list[int | None]:
+    """Rewrite a function of one block to the program of one of `count` microbatches, in place.
+
+    `arguments` are the numbers of those whose dimension 0 is the batch. Collectives on the grid
+    `grid_name` tell where microbatches meet. Returns for each result the dimension that is split,
+    or `None`. Raises a located `ShardError` where the function cannot be split.
+    """
+    module = function.parent
+    grid = Grid(grid_name, (count,))
+    with ir.InsertionPoint.at_block_begin(body(module)), function.location:
+        write_cluster(grid)
+    shardings = Shardings.of(module)
+    splitter = _Splitter(read_function(function), shardings, grid)
+    splitter.run(arguments)
+    update_type(function)
+    set_form(function, "distributed")
+    dims = [_split_dim(value.type, shardings) for value in returns_of(function)[0].operands]
+    with located(function):
+        partition_function(read_function(function), TypeChecks(shardings), shardings)
+    return dims
+
+
+def _split_dim(type_: ir.Type, shardings: Shardings) -> int | None:
+    sharding = shardings.of_type(type_)
+    split = (
+        [] if sharding is None else [dim for dim, axes in enumerate(sharding.split_axes) if axes]
+    )
+    return split[0] if split else None
+
+
+@dataclass
+class _Splitter:
+    """Types the values of one function by how they depend on the batch."""
+
+    function: Function
+    shardings: Shardings
+    grid: Grid
+    of: dict[int, Sharding] = field(default_factory=dict)
+    """The shardings of the values that are split."""
+    late: set[int] = field(default_factory=set)
+    """The values that depend on what all microbatches make together."""
+    kinds: OpKinds = field(default_factory=OpKinds)
+
+    def run(self, arguments: Collection[int]) -> None:
+        """Type all values; raise a located `ShardError` for an op that does not allow it."""
+        for number in arguments:
+            self._split_argument(number)
+        for op in self.function.ops:
+            with located(op.handle):
+                read = (*op.operands, *(value for _, _, value in op.captures))
+                is_split, is_late = (
+                    any(v in self.of for v in read),
+                    any(v in self.late for v in read),
+                )
+                if op.name == "func.return":
+                    continue
+                if is_split and (is_late or op.blocks or op.captures):
+                    self._refuse(op, is_late)
+                if is_late:
+                    self.late.update(op.results)
+                elif is_split:
+                    self._split(op)
+
+    def _split_argument(self, number: int) -> None:
+        if not 0 <= number < len(self.function.arguments):
+            raise ShardError(
+                f"there is no argument {number}: @{self.function.name} has "
+                f"{len(self.function.arguments)}"
+            )
+        value = self.function.arguments[number]
+        shape = self.function.values[value].shape
+        count = self.grid.size
+        if not shape or shape[0] % count:
+            found = "no size" if not shape else f"size {shape[0]}"
+            raise error_at(
+                self.function.handle.location,
+                f"argument {number} of @{self.function.name} has {found} in dimension 0: expected "
+                f"a batch that {count} microbatches divide",
+            )
+        self._retype(value, Sharding(self.grid.name, ((AXIS,), *((),) * (len(shape) - 1))))
+
+    def _refuse(self, op: Op, is_late: bool) -> None:
+        if is_late:
+            raise ShardError(
+                f"'{op.name}' op reads a microbatch, and what all microbatches make together: no "
+                "pipeline can do that"
+            )
+        raise ShardError(
+            f"'{op.name}' op reads a microbatch in its regions: only ops with sharding rules can "
+            "be split into microbatches"
+        )
+
+    def _split(self, op: Op) -> None:
+        rule = self.kinds.kind_in(self.function.values, op).rule
+        if rule is None:
+            raise ShardError(f"'{op.name}' op has no sharding rule: its batch cannot be split")
+        assignment = self._assignment(op, rule)
+        for number, value in enumerate(op.operands):
+            needed = rule.operand_sharding(number, assignment, self.grid)
+            if needed is not None and number not in rule.inits:
+                self._bring(op, number, value, needed)
+        for number, value in enumerate(op.results):
+            made = rule.result_sharding(number, assignment, self.grid)
+            if made is None or not made.axes:
+                raise ShardError(
+                    f"'{op.name}' op does not pass the batch on to its result {number}"
+                )
+            if rule.inits:
+                self._bring_init(op, rule.inits[number], made)
+            self._retype(value, made)
+            if made.partial:
+                self._add_up(op, value, made)
+
+    def _assignment(self, op: Op, rule: ShardingRule) -> Assignment:
+        """The factor of the op's rule that is the batch, assigned to the axis of microbatches."""
+        factors: set[int] = set()
+        for dims, value in zip(rule.operands, op.operands, strict=True):
+            if dims is not None and value in self.of:
+                by_factor = rule.factors_of(dims, self.of[value], self.grid)
+                factors.update(factor for factor, axes in by_factor.items() if axes)
+        if len(factors) != 1:
+            raise ShardError(
+                f"'{op.name}' op reads microbatches along {len(factors)} of its loops: expected one"
+            )
+        (batch,) = factors
+        if batch in rule.unsplit or rule.sizes[batch] % self.grid.size:
+            raise ShardError(
+                f"'{op.name}' op cannot split its loop of size {rule.sizes[batch]} into "
+                f"{self.grid.size} microbatches"
+            )
+        return tuple((AXIS,) if factor == batch else () for factor in range(len(rule.sizes)))
+
+    def _bring(self, op: Op, number: int, value: int, needed: Sharding) -> None:
+        """Let operand `number` be the slice of a microbatch, if it is not."""
+        known = self.of.get(value, Sharding.replicated(self.grid.name, needed.rank))
+        if known == needed:
+            return
+        if known.axes:
+            raise ShardError(f"'{op.name}' op needs all microbatches of its operand {number}")
+        (dim,) = (dim for dim, axes in enumerate(needed.split_axes) if axes)
+        with ir.InsertionPoint(op.handle), op.location:
+            handle = op.handle.operands[number]
+            sliced = write_steps((AllSlice(dim, (AXIS,)),), handle, known, self.shardings)
+        op.handle.operands[number] = sliced
+
+    def _bring_init(self, op: Op, number: int, made: Sharding) -> None:
+        """Let a result start from the same fill, of the shape that a microbatch has."""
+        handle = op.handle.operands[number]
+        owner = handle.owner
+        is_fresh = not isinstance(owner, ir.Block) and owner.name in FRESH
+        if not made.partial and not is_fresh:
+            self._bring(op, number, op.operands[number], made)
+            return
+        if not is_fresh or not reductions.may_be_partial(owner.operation, made.reduction):
+            raise ShardError(
+                f"'{op.name}' op adds to its operand {number}, which each microbatch would add: "
+                "expected a fill with the identity"
+            )
+        with ir.InsertionPoint(op.handle), op.location:
+            fresh = build.empty(self.shardings.typed(handle.type, made)).results[0]
+            if owner.name == "linalg.fill":
+                fresh = build.fill(owner.operands[0], fresh).results[0]
+        op.handle.operands[number] = fresh
+
+    def _add_up(self, op: Op, value: int, made: Sharding) -> None:
+        """All-reduce a result over the microbatches, for all of its users."""
+        handle = self.function.values[value].handle
+        users = [(use.owner.operation, use.operand_number) for use in handle.uses]
+        with ir.InsertionPoint.after(op.handle), op.location:
+            step = AllReduce(made.partial, made.reduction)
+            total = write_steps((step,), handle, made, self.shardings)
+        for user, number in users:
+            user.operands[number] = total
+        del self.of[value]
+        self.late.add(value)
+
+    def _retype(self, value: int, sharding: Sharding) -> None:
+        handle = self.function.values[value].handle
+        handle.set_type(self.shardings.typed(handle.type, sharding))
+        self.of[value] = sharding
