@@ -100,21 +100,22 @@ class Boundary:
         """
         if not self.is_on(rank, grids):
             return np.zeros(self.local.shape, self.local.dtype)
-        held = tuple(each for each, _ in self.held(rank, grids))
-        return self.padded(global_array[held], rank, grids)
+        held = self.held(rank, grids)
+        array = global_array[tuple(each for each, _ in held)]
+        return self.padded(array, [at for _, at in held])
 
-    def padded(self, held: Array, rank: int, grids: Mapping[str, Grid]) -> Array:
-        """What device `rank` holds of the tensor, padded to the local shape.
+    def padded(self, held: Array, places: Sequence[int] = ()) -> Array:
+        """What a device holds of the tensor, padded to the local shape.
 
-        With zeros, or with what halos hold outside of the tensor. What a file holds may not be
-        aligned.
+        It begins at the local indices `places`, 0 if there are none. The padding is zeros, or what
+        halos hold outside of the tensor. What a file holds may not be aligned.
         """
         if held.shape == self.local.shape:
             return np.require(held, requirements=("C", "A"))
         fill = self.sharding.fill if self.sharding is not None else "sum"
         padded = np.full(self.local.shape, identity(fill, self.local.dtype), self.local.dtype)
-        places = [at for _, at in self.held(rank, grids)]
-        padded[tuple(slice(at, at + n) for at, n in zip(places, held.shape, strict=True))] = held
+        begins = places or [0] * held.ndim
+        padded[tuple(slice(at, at + n) for at, n in zip(begins, held.shape, strict=True))] = held
         return padded
 
     def put(self, local: Array, global_array: Array, rank: int, grids: Mapping[str, Grid]) -> None:

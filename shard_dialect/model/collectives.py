@@ -129,6 +129,7 @@ class ReduceScatter:
     def after(self, sharding: Sharding) -> Sharding:
         """Moves `axes` from the partial axes to `dim`."""
         rest = _without_partial(sharding, self.axes, self.reduction)
+        _refuse_offsets(rest, self.dim, rest.split_axes[self.dim])
         return rest.with_dim(self.dim, rest.split_axes[self.dim] + self.axes)
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
@@ -154,6 +155,8 @@ class AllToAll:
 
     def after(self, sharding: Sharding) -> Sharding:
         """Moves `axes` from `source_dim` to `target_dim`."""
+        for dim in (self.source_dim, self.target_dim):
+            _refuse_offsets(sharding, dim, sharding.split_axes[dim])
         rest = _without_suffix(sharding, self.source_dim, self.axes)
         return rest.with_dim(self.target_dim, rest.split_axes[self.target_dim] + self.axes)
 
@@ -434,7 +437,10 @@ def _without_suffix(sharding: Sharding, dim: int, axes: Axes) -> Sharding:
 
 
 def _refuse_offsets(sharding: Sharding, dim: int, kept: Axes) -> None:
-    """Raise `ReshardError` if `dim` has offsets and keeps axes: a gather needs all its axes."""
+    """Raise `ReshardError` if `dim` has offsets and keeps axes.
+
+    Only a gather of all its axes, or a change of offsets, changes such a dimension.
+    """
     if kept and sharding.offsets and sharding.offsets[dim]:
         raise ReshardError(f"dimension {dim} of {sharding} has offsets: it is cut no further")
 

@@ -226,6 +226,8 @@ class Sharding:
 
     def check_sizes_known(self) -> None:
         """Raise `ShardingError` for halos and offsets that are known only when the program runs."""
+        if not self.halos and not self.offsets:  # as nearly always
+            return
         for sizes, what in ((self.halos, "halos"), (self.offsets, "offsets")):
             if any(None in each for each in sizes):
                 raise ShardingError(
@@ -300,7 +302,11 @@ class Sharding:
                 if common < grid.axes_size((axis,)):
                     break
             split.append(tuple(kept))
-        return replace(self, split_axes=tuple(split))
+        halos = tuple(
+            halo if axes == kept_axes else ()
+            for halo, axes, kept_axes in zip(self.halos, self.split_axes, split, strict=False)
+        )
+        return replace(self, split_axes=tuple(split), halos=halos)
 
     def local_shape(self, shape: Shape, grid: Grid) -> Shape:
         """The shape of one device's shard of a tensor of global `shape`.

@@ -42,7 +42,8 @@ def may_have_halos(op: ir.Operation, rule: ShardingRule) -> bool:
     if not rule.is_elementwise or not any(rule.operands) or op.name in HARMLESS:
         return False
     if op.name.startswith("linalg."):
-        return may_be_padded(op) and not any(each.name == "linalg.index" for each in walk(op))
+        inside = {each.name for each in walk(op)}
+        return may_be_padded(op) and not inside & {"linalg.index", *HARMLESS}
     return len(op.regions) == 0 and record is not None and record.partition is None
 
 

@@ -4,7 +4,7 @@
     out/rank1.npz    ...                        ranks: how many files; run: which run wrote them
 
 Inputs are `arg0`, `arg1`, ... in the same way; their places may be left out. Where an argument has
-halos, its shards hold them as far as they are in the tensor.
+halos, its shards hold them, as those of `scatter` do.
 """
 
 from __future__ import annotations
@@ -31,12 +31,10 @@ def is_folder(path: str | None) -> bool:
     return bool(path) and (str(path).endswith(os.sep) or Path(str(path)).is_dir())
 
 
-def place_of(boundary: Boundary, rank: int, grids: _Grids, with_halos: bool = False) -> Array:
+def place_of(boundary: Boundary, rank: int, grids: _Grids) -> Array:
     """The place of a device's shard in its global tensor, one row a dimension."""
     shape = boundary.global_type.shape
     slices = boundary.shard(rank, grids)
-    if with_halos:
-        slices = tuple(held for held, _ in boundary.held(rank, grids))
     bounds = [each.indices(size)[:2] for each, size in zip(slices, shape, strict=True)]
     rows = [(a, max(a, b), size) for (a, b), size in zip(bounds, shape, strict=True)]
     return np.array(rows, np.int64).reshape(len(shape), 3)
@@ -61,15 +59,18 @@ def load_shards(folder: str, program: Program, rank: int) -> list[Array]:
         if name not in here:
             shards.append(np.zeros(each.local.shape, each.local.dtype))
             continue
-        place = place_of(each, rank, grids, with_halos=True)
+        place = place_of(each, rank, grids)
         given = places.get(name + _PLACE)
         if given is not None and not np.array_equal(given, place):
             raise ShardError(
                 f"'{path}': {name} is {_text(given)} of its tensor, expected {_text(place)}"
             )
-        shape = tuple(int(stop - start) for start, stop, _ in place)
+        halos = [sum(each.sharding.halo(dim)) if each.sharding else 0 for dim in range(len(place))]
+        shape = tuple(
+            int(stop - start) + halo for (start, stop, _), halo in zip(place, halos, strict=True)
+        )
         type_ = TensorType(shape, each.global_type.dtype)
-        shards.append(each.padded(checked(path, name, arrays[name], type_), rank, grids))
+        shards.append(each.padded(checked(path, name, arrays[name], type_)))
     return shards
 
 

@@ -6,9 +6,12 @@ import re
 import pytest
 
 from shard_dialect.model import (
+    AllSlice,
+    AllToAll,
     Annotation,
     ChangeOffsets,
     Grid,
+    ReduceScatter,
     ReshardError,
     Sharding,
     ShardingError,
@@ -59,10 +62,10 @@ def test_a_dimension_that_keeps_its_offsets_does_not_move() -> None:
     assert str(found) == "reduce_scatter dim 1 axes [1] sum"
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(200))
 def test_steps_bring_each_device_its_shard(seed: int) -> None:
     rng = random.Random(seed)
-    grid = rng.choice([Grid("g", (2, 3)), Grid("g", (4,)), Grid("g", (2, 2, 2))])
+    grid = rng.choice([Grid("g", shape) for shape in ((2, 3), (4,), (2, 2, 2), (1, 2), (2, 1, 3))])
     shape = (rng.randint(1, 13), rng.randint(1, 13))
 
     def drawn() -> Sharding:
@@ -114,6 +117,17 @@ def test_offsets_change_along_all_axes_of_a_dimension() -> None:
     step = ChangeOffsets(0, (0,), (0, 4, 8), (0, 1, 8), (0, 1, 8))
     with pytest.raises(ReshardError, match="is not split along"):
         step.after(lay((1,)))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [AllToAll(0, 1, (0,)), AllToAll(1, 0, (1,)), ReduceScatter(0, (2,)), AllSlice(0, (3,))],
+    ids=str,
+)
+def test_a_dimension_at_offsets_is_not_split_further(step: AllToAll) -> None:
+    given = Sharding("g", ((0,), (1,)), (2,), offsets=((0, 3, 8), ()))
+    with pytest.raises(ReshardError, match="has offsets: it is cut no further"):
+        step.after(given)
 
 
 def test_a_dimension_at_offsets_is_closed() -> None:

@@ -28,7 +28,6 @@ PASSES = (
     "sink-gathers",
     "reduce-to-pieces",
     "compute-on-slices",
-    "compute-halos",
     "optimize-collectives",
 )
 SEEDS = range(1000, 1040)

@@ -15,8 +15,12 @@ from shard_dialect.ir.building import reductions
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.passes.materialize.choose_op_sharding import FLOPS_PER_BYTE
 from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import GraphOp, GraphValue, InsertionPoint
-from shard_dialect.passes.optimize.op_sharding import OpSharding
+from shard_dialect.passes.optimize.graph_elements import (
+    GraphOp,
+    GraphValue,
+    InsertionPoint,
+    OpSharding,
+)
 from shard_dialect.planner import Plan, bytes_moved, plan_between
 
 
@@ -132,11 +136,23 @@ class Resharder:
         source = reshard.operands[0] if reshard is not None else None
         if source is None:
             return value
-        if self.graph.is_only_for(value, op):
-            return source
-        here = self.bytes_between(value, self.sharding_of(value), target)
-        there = self.bytes_between(source, self.sharding_of(source), target)
-        return value if here < there else source
+        if not self.graph.is_only_for(value, op):
+            here = self.bytes_between(value, self.sharding_of(value), target)
+            there = self.bytes_between(source, self.sharding_of(source), target)
+            source = value if here < there else source
+        return self._cheapest_behind(op, source, target) if target.halos else source
+
+    def _cheapest_behind(self, op: GraphOp, value: GraphValue, target: Sharding) -> GraphValue:
+        """Of `value` and the tensors that it is a reshard of, one from which halos cost least.
+
+        There is a reshard for each dimension that was sliced, or whose halo was dropped.
+        """
+        found = [value]
+        while (reshard := reshard_before(op, found[-1])) is not None:
+            source = reshard.operands[0]
+            assert source is not None, "a reshard has one operand, a tensor"
+            found.append(source)
+        return min(found, key=lambda each: self.bytes_between(each, self.sharding_of(each), target))
 
     def bytes_out(
         self, value: GraphValue, sharding: Sharding, inside: Container[GraphOp] = ()

@@ -30,9 +30,9 @@ from shard_dialect.passes.optimize.graph_elements import (
     GraphOp,
     GraphValue,
     InsertionPoint,
+    OpSharding,
     use_operands,
 )
-from shard_dialect.passes.optimize.op_sharding import OpSharding
 from shard_dialect.planner import Plan
 from shard_dialect.rules.op_kinds import OpKind, OpKinds
 

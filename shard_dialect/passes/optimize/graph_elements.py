@@ -1,4 +1,4 @@
-"""The elements of a function's graph: values, ops and blocks, and places for new ops."""
+"""The elements of a function's graph: values, ops and shardings, blocks, and insertion points."""
 
 from __future__ import annotations
 
@@ -95,6 +95,21 @@ class GraphBlock:
     def index(self, op: GraphOp) -> int:
         """The index of `op` in `ops`."""
         return bisect_left(self.ops, op.position, key=lambda each: each.position)
+
+
+@dataclass(frozen=True, slots=True)
+class OpSharding:
+    """The shardings of an op's operands and results, and what they cost each device.
+
+    `None` for values that are not tensors.
+    """
+
+    operands: tuple[Sharding | None, ...]
+    results: tuple[Sharding | None, ...]
+    flops: float
+    """The floating-point operations of one device; 0 for an op that is not a product."""
+    elements: int
+    """The elements that one device computes: of the largest operand or result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from shard_dialect.model import Sharding
 from shard_dialect.passes.optimize.change_op_sharding import Change, Resharder
 from shard_dialect.passes.optimize.find_op_shardings import OpShardingFinder
 from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import GraphOp, GraphValue
-from shard_dialect.passes.optimize.op_sharding import OpSharding
+from shard_dialect.passes.optimize.graph_elements import GraphOp, GraphValue, OpSharding
 
 LARGEST = 16
 """The largest number of ops in a region."""

@@ -21,6 +21,7 @@ from shard_dialect.model import (
     AllGather,
     AllSlice,
     AllToAll,
+    Axes,
     ChangeOffsets,
     CropHalo,
     Grid,
@@ -166,7 +167,7 @@ def _moved(
             begin - step.source[device] if end > begin else 0
             for device, (begin, end) in zip(devices, overlaps, strict=True)
         ]
-        begin = as_index(own_number(begins, step.axes, grid.name))
+        begin = _own_index(begins, step.axes, grid)
         sent = build.extract_slice(value, begin, messages[distance], dim)
         if distance:
             to = tuple((device + distance) % count for device in devices)
@@ -175,9 +176,16 @@ def _moved(
         for device, (begin, end) in zip(devices, overlaps, strict=True):
             if end > begin:
                 places[device + distance] = begin - step.target[device + distance]
-        place = as_index(own_number(places, step.axes, grid.name))
+        place = _own_index(places, step.axes, grid)
         moved = build.insert_slice_at(moved, sent, dim, place)
     return build.extract_slice(moved, 0, size, dim)
+
+
+def _own_index(numbers: Sequence[int], axes: Axes, grid: Grid) -> int | ir.Value:
+    """Of `numbers`, one per device along `axes`, this device's."""
+    if len(set(numbers)) == 1:
+        return numbers[0]
+    return as_index(own_number(numbers, axes, grid.name))
 
 
 def _closed_up(

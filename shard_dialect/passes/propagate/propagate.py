@@ -57,7 +57,7 @@ from shard_dialect.passes.stages.stages_to_grid import stages_to_grid_axis
 from shard_dialect.passes.vocabularies.import_ import import_annotations
 from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NO_TENSOR
-from shard_dialect.propagation.spread_offsets import spread_offsets
+from shard_dialect.propagation.spread_extents import spread_extents
 from shard_dialect.propagation.upstream_propagation import Traversal, Upstream
 from shard_dialect.propagation.visit_order import STRATEGIES
 
@@ -196,7 +196,7 @@ def complete(
     engine.run()
     for number, each in enumerate(constraints):
         _follow_soft_constraints(engine, graph, number, each)
-    spread_offsets(engine)
+    spread_extents(engine)
     SplitConstants(graph, engine, shardings, grids[0].name).run()
     for number, function in enumerate(functions):
         _Writer(graph, number, engine, grids[number], shardings).write(function)

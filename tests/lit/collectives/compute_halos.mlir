@@ -58,6 +58,23 @@ func.func @division(%x: tensor<8xi32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>>
   return %2 : tensor<8xi32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>>
 }
 
+// So could one in a body.
+// CHECK-LABEL: func.func @division_in_a_body
+// CHECK: linalg.generic {{.*}} ins(%{{.*}} : tensor<8xi32, #mesh.shard<@g, {{\[\[}}0]]>>)
+func.func @division_in_a_body(%x: tensor<8xi32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>>)
+    -> tensor<8xi32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>> {
+  %0 = "mesh.update_halo"(%x) : (tensor<8xi32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>>) -> tensor<8xi32, #mesh.shard<@g, [[0]]>>
+  %e = tensor.empty() : tensor<8xi32, #mesh.shard<@g, [[0]]>>
+  %1 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%0 : tensor<8xi32, #mesh.shard<@g, [[0]]>>) outs(%e : tensor<8xi32, #mesh.shard<@g, [[0]]>>) {
+    ^bb0(%a: i32, %b: i32):
+      %q = arith.divsi %a, %a : i32
+      linalg.yield %q : i32
+  } -> tensor<8xi32, #mesh.shard<@g, [[0]]>>
+  %2 = "mesh.update_halo"(%1) : (tensor<8xi32, #mesh.shard<@g, [[0]]>>) -> tensor<8xi32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>>
+  return %2 : tensor<8xi32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>>
+}
+
 // Two readers share the larger halo, and a third one reads none.
 // CHECK-LABEL: func.func @several_users
 // CHECK: math.exp %arg0 : tensor<8xf32, #mesh.shard<@g, {{\[\[}}0], {halo = {{\[\[}}2, 2]]}]>>

@@ -42,3 +42,16 @@ func.func @less(%x: tensor<8x8xf32, #mesh.shard<@g, [[0]]>>)
     -> tensor<8x8xf32, #mesh.shard<@g, [[0]]>>
   return %0 : tensor<8x8xf32, #mesh.shard<@g, [[0]]>>
 }
+
+// A slice of a whole tensor takes its halo along, which at the ends is the fill.
+// CHECK-LABEL: func.func @sliced
+// CHECK: arith.constant 0.000000e+00 : f32
+// CHECK: %[[AROUND:.*]] = tensor.insert_slice %arg0 into %{{.*}}[1, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<11x8xf32>
+// CHECK: arith.constant dense<[0, 4]> : tensor<2xi64>
+// CHECK: tensor.extract_slice %[[AROUND]][%{{.*}}, 0] [7, 8] [1, 1] : tensor<11x8xf32> to tensor<7x8xf32>
+// CHECK-NOT: shard.update_halo
+func.func @sliced(%x: tensor<8x8xf32>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [], {halo = [[1, 2], []]}]>>
+    attributes {mesh.form = "distributed"} {
+  %0 = "mesh.local_split"(%x) {sharding = [[0], []]} : (tensor<8x8xf32>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [], {halo = [[1, 2], []]}]>>
+  return %0 : tensor<8x8xf32, #mesh.shard<@g, [[0], [], {halo = [[1, 2], []]}]>>
+}

@@ -28,7 +28,7 @@ func.func @of_a_sum_that_is_not_known(%x: tensor<5x4xf32, #mesh.shard<@g, [[0], 
 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 func.func @offsets(%x: tensor<4xf32, #mesh.shard<@g, [[0], {offsets = [[0, 1, 4]]}]>>) attributes {mesh.form = "distributed"} {
-  // expected-error@+1 {{'math.absf' op result 0 is [[0], {offsets = [[0, 1, 4]]}], but by the other types and its rule it must be [[0]]}}
-  %0 = math.absf %x : tensor<4xf32, #mesh.shard<@g, [[0], {offsets = [[0, 1, 4]]}]>>
+  // expected-error@+1 {{'stablehlo.tanh' op result 0 is [[0]], but by the other types and its rule it must be [[0], {offsets = [[0, 1, 4]]}]}}
+  %0 = "stablehlo.tanh"(%x) : (tensor<4xf32, #mesh.shard<@g, [[0], {offsets = [[0, 1, 4]]}]>>) -> tensor<4xf32, #mesh.shard<@g, [[0]]>>
   return
 }

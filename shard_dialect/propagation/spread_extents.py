@@ -1,4 +1,4 @@
-"""After propagation, let shards begin at the same offsets in all tensors that share a factor.
+"""After propagation, spread offsets along factors, and halos to the results of functions.
 
     %s = [[0], {offsets = [[0, 3, 4]]}]     annotated
     %1 = exp %s                             [[0]] so far, and then with the offsets of %s
@@ -6,6 +6,9 @@
 
 So elements stay where they are along chains of ops that can work on such shards. A tensor gets the
 offsets of a dimension if it is split along the same axes there, and no annotation has split it.
+
+A function returns the halos of a value that it returns, if that is annotated with them. No other
+value gets halos: whether ops compute them is decided by what that costs.
 """
 
 from __future__ import annotations
@@ -19,11 +22,28 @@ from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NO_TENSOR, Node
 
 
-def spread_offsets(engine: Engine) -> None:
-    """Give values the offsets of others, forward and backward, until nothing changes."""
-    graph = engine.graph
-    if not any(each is not None and each.sharding.offsets for each in graph.annotations):
+def spread_extents(engine: Engine) -> None:
+    """Give values the offsets of others, and results of functions the halos of what they return."""
+    annotated = [each.sharding for each in engine.graph.annotations if each is not None]
+    if any(sharding.offsets for sharding in annotated):
+        _spread_offsets(engine)
+    if any(sharding.halos for sharding in annotated):
+        for node in engine.graph.exits:
+            _return_halos(engine, *node.values)
+
+
+def _return_halos(engine: Engine, value: int, result: int) -> None:
+    returned, current = engine.known(value), engine.known(result)
+    if returned is None or current is None or engine.graph.annotations[result] is not None:
         return
+    sharding, halos = current.sharding, returned.sharding
+    if halos.halos and halos.bare == sharding:
+        engine.learn(result, replace(current, sharding=halos))
+
+
+def _spread_offsets(engine: Engine) -> None:
+    """Forward and backward, until nothing changes."""
+    graph = engine.graph
     nodes = [*graph.nodes, *graph.exits]
     group_of = {value: group for group in graph.groups for value in group}
     again = True
@@ -31,8 +51,11 @@ def spread_offsets(engine: Engine) -> None:
         again = False
         for node in (*nodes, *reversed(nodes)):
             for value, dim, offsets in _missing(engine, node):
-                for each in group_of.get(value, (value,)):
-                    again |= _give(engine, each, dim, offsets)
+                members = group_of.get(value, (value,))
+                if all(_may_have_offsets(engine, each, dim) for each in members):
+                    for each in members:
+                        _give(engine, each, dim, offsets)
+                    again = True
 
 
 def _missing(engine: Engine, node: Node) -> list[tuple[int, int, Sizes]]:
@@ -73,15 +96,18 @@ def _factors_at_offsets(rule: ShardingRule) -> frozenset[int]:
     return rule.may_be_uneven - rule.windowed_factors
 
 
-def _give(engine: Engine, value: int, dim: int, offsets: Sizes) -> bool:
-    """Give a value the offsets of a dimension; return whether it had none and may have them."""
+def _may_have_offsets(engine: Engine, value: int, dim: int) -> bool:
+    """Whether no annotation has split the dimension of a value, and it has no offsets yet."""
     annotated, current = engine.graph.annotations[value], engine.known(value)
     if current is None or (annotated is not None and annotated.sharding.split_axes[dim]):
         return False
     sharding = current.sharding
-    if any(sharding.halo(dim)) or (sharding.offsets and sharding.offsets[dim]):
-        return False
-    sharding = sharding.with_dim(dim, sharding.split_axes[dim], offsets)
+    return not any(sharding.halo(dim)) and not (sharding.offsets and sharding.offsets[dim])
+
+
+def _give(engine: Engine, value: int, dim: int, offsets: Sizes) -> None:
+    current = engine.known(value)
+    assert current is not None, "it is split"
+    sharding = current.sharding.with_dim(dim, current.sharding.split_axes[dim], offsets)
     opened = tuple(each for each in current.open if each != dim)
     engine.learn(value, replace(current, sharding=sharding, open=opened))
-    return True

@@ -127,11 +127,11 @@ class _Pipeline:
         arguments = body(self.function).arguments
         whole = [value.type for value in arguments]
         dims = split_batch(self.function, self.batched, self.options.microbatches, microbatches)
-        for value, type_ in zip(arguments, whole, strict=True):
-            value.set_type(type_)
         self._classify()
         self._declare_stages(microbatches)
         self._choose()
+        for value, type_ in zip(arguments, whole, strict=True):
+            value.set_type(type_)
         self.end = returns_of(self.function)[0]
         with ir.InsertionPoint(self.end), self.function.location:
             self._write(dims)
