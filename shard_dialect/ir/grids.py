@@ -10,6 +10,8 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.mesh.attributes import (
+    AXIS_NAMES,
+    DEVICE_IDS,
     DYNAMIC,
     STAGE_AXES,
     expect,
@@ -24,9 +26,6 @@ from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Grid, ShardingError, SubCluster
 
 OPS = ("shard.grid", "mesh.cluster", "mesh.sub_cluster", "sdy.mesh")
-AXIS_NAMES = "mesh.axis_names"
-DEVICE_IDS = "mesh.device_ids"
-"""Attributes of a `shard.grid`, which has none of its own for these."""
 _MAX_RANK = 64
 
 

@@ -63,7 +63,7 @@ class Transfer:
 class CrossGridPlan:
     """The plan on the first grid, the transfer, and the plan on the second grid.
 
-    `bytes_moved` is per device. `exact` tells whether no cheaper passage exists.
+    `bytes_moved` is per device. `exact` tells whether no cheaper plan exists.
     """
 
     before: Plan

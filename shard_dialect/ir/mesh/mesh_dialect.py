@@ -77,7 +77,7 @@ def is_reshard(op: ir.Operation) -> bool:
 def permutes_shards(op: ir.Operation) -> bool:
     """Whether `op` is of the distributed form and makes another tensor, of the same shards.
 
-    A passage between stages, which names these, is not.
+    A transfer between stages, which names these, is not.
     """
     return (
         op.name == "mesh.collective_permute"
