@@ -8,9 +8,8 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, refuse_form
-from shard_dialect.ir.grids import AXIS_NAMES
 from shard_dialect.ir.mesh.annotation_ops import AnnotationOp, has_loops, read_annotation
-from shard_dialect.ir.mesh.attributes import FORM, SHARDING, STANDS_FOR
+from shard_dialect.ir.mesh.attributes import AXIS_NAMES, FORM, SHARDING, STANDS_FOR
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.verify import check_agreement
 from shard_dialect.ir.walk import walk
