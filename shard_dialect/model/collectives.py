@@ -12,6 +12,7 @@ the given local shape. `runtime.communicators.perform_collectives` performs the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -19,6 +20,9 @@ from typing import ClassVar
 
 from shard_dialect.model.axis import Axes, axes_text
 from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError, Sizes
+
+NOBODY = -1
+"""The member to which nothing is sent."""
 
 
 class ReshardError(ShardingError):
@@ -178,6 +182,8 @@ class AllToAll:
 class Permute:
     """Devices of a group exchange shards: that of member i goes to member `permutation[i]`.
 
+    In the local form that may be -1, nobody; a member to which nobody sends gets zeros.
+
     Afterwards the tensor's sharding is `split_axes` and `partial`, and shards are as large as
     before. Both are empty in the local form, where no sharding is known. If `grid` is not empty,
     the sharding is on that grid of the same devices; `axes` are those of the grid before.
@@ -203,12 +209,23 @@ class Permute:
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
         """The operand, once; nothing where each device keeps its shard."""
-        is_move = any(member != to for member, to in enumerate(self.permutation))
+        is_move = any(to not in (member, NOBODY) for member, to in enumerate(self.permutation))
         return prod(operand) * itemsize if n > 1 and is_move else 0
 
     def local_shape_after(self, shape: Shape, n: int) -> Shape:
         """The same shape."""
         return shape
+
+    @staticmethod
+    def check(permutation: Sequence[int], size: int, *, may_be_nobody: bool = False) -> None:
+        """Raise `ShardingError` unless `size` members send to each other, each at most once."""
+        members = [to for to in permutation if to != NOBODY or not may_be_nobody]
+        is_right = len(permutation) == size and len(set(members)) == len(members)
+        if not is_right or not set(members) <= set(range(size)):
+            nobody = ", or -1 for nobody" if may_be_nobody else ""
+            raise ShardingError(
+                f"permutation is {list(permutation)}: expected each of 0 to {size - 1} once{nobody}"
+            )
 
     def __str__(self) -> str:
         to = Sharding("", self.split_axes, self.partial, self.reduction)

@@ -84,8 +84,8 @@ def _shape_after(step: LocalStep, source: Shape, grid: Grid) -> Shape:
     for key, index in _devices(step):
         check_coordinates(key, index, grid, [axis for axis in step.axes if isinstance(axis, int)])
     size = grid.axes_size(step.axes)
-    if isinstance(step, Permute) and sorted(step.permutation) != list(range(size)):
-        raise ShardingError(f"permutation is {list(step.permutation)}: expected 0 to {size - 1}")
+    if isinstance(step, Permute):
+        Permute.check(step.permutation, size, may_be_nobody=True)
     if isinstance(step, Shift) and step.along not in step.axes:
         raise ShardingError(f"shifts along axis {step.along}, which is none of {list(step.axes)}")
     if isinstance(step, UpdateHalo) and (step.dim >= len(source) or min(step.low, step.high) < 0):

@@ -13,7 +13,7 @@ from shard_dialect.ir.mesh.mesh_collectives import read_collective
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, LOCAL_SPLIT, UPDATE_HALO, Check
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.shard.local_collectives import kind_of, read_local
-from shard_dialect.model import ShardingError
+from shard_dialect.model import Permute, ShardingError
 from shard_dialect.model.point_to_point import Receive, Send
 
 DIRECTIONS = ("none", "forward", "backward")
@@ -130,10 +130,7 @@ def _permute(op: ir.Operation) -> None:
     if along:
         read_axes(op.attributes["mesh_axis"])
         members = ints(op.attributes["permutation"])
-        if sorted(members) != list(range(len(members))):
-            raise ShardingError(
-                f"permutation is {members}: expected each of 0 to {len(members) - 1} once"
-            )
+        Permute.check(members, len(members), may_be_nobody="cluster" in op.attributes)
 
 
 MESH_OPS: dict[str, Check] = {

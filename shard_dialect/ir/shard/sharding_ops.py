@@ -62,7 +62,8 @@ class Layout:
         halos: list[Sizes] = [()] * rank
         offsets: list[Sizes] = [()] * rank
         for number, dim in enumerate(self.split_dims):
-            halos[dim] = self.halos[2 * number : 2 * number + 2]
+            sizes = self.halos[2 * number : 2 * number + 2]
+            halos[dim] = sizes if sizes != (0, 0) else ()
         for dim, sizes in self.offsets_by_dim(grid):
             offsets[dim] = sizes
         return Sharding(self.grid, split, halos=tuple(halos), offsets=tuple(offsets))
@@ -142,7 +143,8 @@ def write_sharding_op(sharding: Sharding, sizes: Sequence[ir.Value]) -> ir.Value
     `sizes` are the values of its unknown sizes.
     """
     offsets = _flat(sharding.offsets)
-    halos = _flat(sharding.halos)
+    by_dim = zip(sharding.split_axes, sharding.halos, strict=False)
+    halos = _flat([sizes or (0, 0) for axes, sizes in by_dim if axes])
     dynamic = [len(sizes), 0] if offsets else [0, len(sizes)]
     lists = [list(axes) for axes in sharding.split_axes] or [[]]
     attributes = {

@@ -39,6 +39,7 @@ from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Grid, ShardingError, SubCluster
+from shard_dialect.model.collectives import NOBODY
 from shard_dialect.model.rooted_collectives import Broadcast, flat_index
 from shard_dialect.passes.partition.op_shards import own_number
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
@@ -101,10 +102,10 @@ def _expand(
     The tensor is sharded along axes that neither fixes.
     """
     axes = tuple(sorted(axis for axis in end if begin.get(axis, end[axis]) != end[axis]))
-    permutation = list(range(grid.axes_size(axes)))
+    permutation = [NOBODY] * grid.axes_size(axes)
     sizes = grid.sizes_along(axes)
     a, b = (flat_index(tuple(at[axis] for axis in axes), sizes) for at in (begin, end))
-    permutation[a], permutation[b] = b, a
+    permutation[a] = b
     transfer.attributes["mesh_axis"] = i64_array(axes)
     transfer.attributes["permutation"] = i64_array(permutation)
     groups = tuple(sorted(axis for axis in begin if axis not in end))

@@ -54,6 +54,7 @@ from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.sdy.convert import is_maximal
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axis, Grid, SubCluster
+from shard_dialect.model.collectives import NOBODY
 from shard_dialect.model.rooted_collectives import flat_index
 from shard_dialect.model.sub_cluster import refine_for, whole_axis
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
@@ -337,8 +338,8 @@ class _StagesToGrid:
         axes = tuple(self.fixed[source])
         if axes and axes == tuple(self.fixed[target]):
             a, b = (self._index(name, axes) for name in (source, target))
-            permutation = list(range(self.fine.axes_size(axes)))
-            permutation[a], permutation[b] = b, a
+            permutation = [NOBODY] * self.fine.axes_size(axes)
+            permutation[a] = b
             op.attributes["mesh_axis"] = i64_array(axes)
             op.attributes["permutation"] = i64_array(permutation)
 

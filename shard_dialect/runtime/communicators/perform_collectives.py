@@ -23,6 +23,7 @@ from shard_dialect.model import (
     ReduceScatter,
     UpdateHalo,
 )
+from shard_dialect.model.collectives import NOBODY
 from shard_dialect.model.point_to_point import Receive, Send
 from shard_dialect.model.rooted_collectives import (
     Broadcast,
@@ -94,8 +95,11 @@ def perform(step: LocalStep, grid: Grid, group: Group, source: Array, target: Ar
 
 
 def _permute(step: Permute, group: Group, source: Array, target: Array) -> None:
-    to, origin = step.permutation[group.index], step.permutation.index(group.index)
-    group.permute(source, target, to, origin)
+    to, members = step.permutation[group.index], step.permutation
+    origin = members.index(group.index) if group.index in members else None
+    if origin is None:
+        target[...] = 0
+    group.permute(source, target, None if to == NOBODY else to, origin)
 
 
 def _update_halo(step: UpdateHalo, group: Group, source: Array, target: Array) -> None:

@@ -25,7 +25,7 @@
 // CHECK-NEXT: } else {
 // CHECK-NEXT: arith.constant dense<0.000000e+00> : tensor<4x4xf32>
 // CHECK-NEXT: scf.yield
-// CHECK: %[[A2:.*]] = "mesh.collective_permute"(%[[A]]) {cluster = @g, mesh_axis = [0], permutation = [1, 0]} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+// CHECK: %[[A2:.*]] = "mesh.collective_permute"(%[[A]]) {cluster = @g, mesh_axis = [0], permutation = [1, -1]} : (tensor<4x4xf32>) -> tensor<4x4xf32>
 // CHECK: %[[B:.*]] = scf.if
 // CHECK-NEXT: stablehlo.tanh %arg1
 // CHECK: %[[B2:.*]] = "mesh.collective_permute"(%[[B]])

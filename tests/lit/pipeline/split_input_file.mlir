@@ -17,8 +17,8 @@ func.func @first(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 shard.grid @g(shape = 2)
-func.func @second(%x: tensor<5xf32>) -> tensor<5xf32> {
-  %s = shard.sharding @g split_axes = [[0]] halo_sizes = [1, 1] : !shard.sharding
+func.func @second(%x: tensor<5xf32>, %n: i64) -> tensor<5xf32> {
+  %s = shard.sharding @g split_axes = [[0]] sharded_dims_offsets = [0, %n, 5] : !shard.sharding
 
 
   %0 = shard.shard %x to %s : tensor<5xf32>

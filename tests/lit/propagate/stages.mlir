@@ -14,7 +14,7 @@
 // CHECK-SAME: #mesh.shard<@g, {{\[\[1], \[]]}}>, mesh.stage = @first}
 // CHECK-SAME: -> (tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, {{\[\[1], \[]]}}>, mesh.stage = @second})
 func.func @named_where_it_goes(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@first, [[1], []]>}) -> tensor<8x8xf32> {
-  // CHECK: "mesh.collective_permute"(%arg0) {cluster = @g, mesh.shardings = [#mesh.shard<@g, {{\[\[1], \[]]}}>], mesh.stages = [@first, @second], mesh_axis = [0], permutation = [1, 0]}
+  // CHECK: "mesh.collective_permute"(%arg0) {cluster = @g, mesh.shardings = [#mesh.shard<@g, {{\[\[1], \[]]}}>], mesh.stages = [@first, @second], mesh_axis = [0], permutation = [1, -1]}
   %0 = "mesh.collective_permute"(%x) {cluster = @second} : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %1 = stablehlo.tanh %0 : tensor<8x8xf32>
   return %1 : tensor<8x8xf32>

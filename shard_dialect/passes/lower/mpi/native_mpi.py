@@ -36,6 +36,7 @@ from shard_dialect.model import (
     Reduction,
     UpdateHalo,
 )
+from shard_dialect.model.collectives import NOBODY
 from shard_dialect.model.point_to_point import TAG, Receive, Send
 from shard_dialect.model.rooted_collectives import (
     Broadcast,
@@ -51,7 +52,6 @@ from shard_dialect.planner.halos import halo_messages
 
 _MOST = 2**31 - 1
 """The largest number of elements that MPI's functions can count."""
-_NO_ONE = -1
 
 
 def give_bodies(module: ir.Operation) -> None:
@@ -178,7 +178,7 @@ class _Site:
         """Send `count` elements to the member `to(position)`, and receive as many."""
         origins = {to(position): position for position in range(self.size)}
         dest = self.mpi.member([to(position) for position in self.positions])
-        source = self.mpi.member([origins.get(position, _NO_ONE) for position in self.positions])
+        source = self.mpi.member([origins.get(position, NOBODY) for position in self.positions])
         type_ = self.type()
         arguments = (sent, count, type_, dest, 0, received, count, type_, source, 0, self.group())
         if self.request is None:
@@ -291,6 +291,8 @@ def _scatter(site: _Site) -> None:
 def _permute(site: _Site) -> None:
     assert isinstance(site.step, Permute), "the table says so"
     permutation = site.step.permutation
+    if NOBODY in permutation:
+        clear(site.target)
     buffers = address(site.source), address(site.target)
     site.send_receive(*buffers, site.count, lambda position: permutation[position])
 
@@ -302,7 +304,7 @@ def _shift(site: _Site) -> None:
 
     def to(position: int) -> int:
         partner = step.partners(position, sizes)[0]
-        return _NO_ONE if partner is None else partner
+        return NOBODY if partner is None else partner
 
     clear(site.target)
     site.send_receive(address(site.source), address(site.target), site.count, to)
@@ -354,7 +356,7 @@ def _update_halo(site: _Site) -> None:
 
     for each in halo_messages(site.step, size):
         to = [position + each.to for position in range(site.size)]
-        targets = [position if 0 <= position < site.size else _NO_ONE for position in to]
+        targets = [position if 0 <= position < site.size else NOBODY for position in to]
         site.send_receive(at(each.sent), at(each.put), each.count * row, targets.__getitem__)
 
 

@@ -27,6 +27,7 @@ from shard_dialect.model import (
     Reduction,
     UpdateHalo,
 )
+from shard_dialect.model.collectives import NOBODY
 from shard_dialect.model.rooted_collectives import (
     Broadcast,
     Gather,
@@ -201,6 +202,7 @@ def _permute(
         (group[member], group[to])
         for group in grid.groups(step.axes)
         for member, to in enumerate(step.permutation)
+        if to != NOBODY
     ]
     return _permuted(groups, operand, pairs)
 
