@@ -5,7 +5,7 @@
     %2 = "mesh.collective_permute"(%1) {cluster = @second}
       becomes
     %2 = "mesh.collective_permute"(%1)
-      {cluster = @g, mesh_axis = [0], permutation = [1, 0], mesh.stages = [@first, @second]}
+      {cluster = @g, mesh_axis = [0], permutation = [1, -1], mesh.stages = [@first, @second]}
 
 This happens before propagation. A stage is a part of the devices: it has one index along some axes
 of the grid, which is refined if need be (`model.sub_cluster`). A tensor sharded as `[[1]]` on a
