@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from random import Random
 
 import pytest
 
@@ -11,7 +12,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.testing import check_program
-from tests.programs.stages import staged_program
+from shard_dialect.testing.random_stages import staged_program
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -27,7 +28,7 @@ PIPELINES = (
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_staged_equals_unsharded(seed: int) -> None:
-    text = staged_program(seed)
+    text = staged_program(Random(seed))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShardWarning)
         verdict = check_program.run_and_check(text, *PIPELINES[seed % len(PIPELINES)]).verdict
@@ -39,7 +40,7 @@ def test_programs_have_branches() -> None:
     staged = 0
     for seed in SEEDS:
         with make_context():
-            module = Source.of(staged_program(seed)).parse()
+            module = Source.of(staged_program(Random(seed))).parse()
             run_pipeline(module, "spmd")
             names = {op.name for op in walk(module.operation)}
         staged += {"scf.if", "mesh.collective_permute"} <= names

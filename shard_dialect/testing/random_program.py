@@ -7,6 +7,7 @@ one more argument. Computed floats are no operands of ops for which rounding may
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -16,6 +17,7 @@ from shard_dialect.model import Grid, Sharding
 from shard_dialect.testing.placement import declaration, encoding
 from shard_dialect.testing.random_draws import EVEN, UNEVEN, Draws, chance
 from shard_dialect.testing.random_shardings import any_grids, any_sharding
+from shard_dialect.testing.random_stages import STAGED, staged_program
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.sample_table import JUMPS, MOVES, SAMPLES, can_be_narrow, runnable
 
@@ -113,6 +115,9 @@ def any_program(
 ) -> Program:
     """A program of samples of these ops, or of all that can be run; the same for one seed."""
     names = sorted(ops) if ops is not None else runnable()
+    if set(names) >= STAGED and chance(rng, 0.08):
+        text = staged_program(rng)
+        return Program(text, tuple(re.findall(r"stablehlo\.\w+", text)))
     module = _Module(rng, any_grids(rng), not chance(rng, 0.4), names, isolated)
     if chance(rng, 0.35):
         module.precisions = ("f32", *rng.choice(_MIXED))

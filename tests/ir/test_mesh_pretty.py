@@ -14,10 +14,10 @@ from shard_dialect.ir.mesh.mesh_spelling import OPS
 from shard_dialect.ir.mesh.print_mesh import pretty
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.testing.random_stages import staged_program
 from tests.conftest import ROOT
 from tests.programs.annotated import random_program
 from tests.programs.flow import random_flow_program
-from tests.programs.stages import staged_program
 
 LIT = ROOT / "tests" / "lit"
 FILES = [path for path in sorted(LIT.rglob("*.mlir")) if "mesh." in path.read_text()]
@@ -57,7 +57,11 @@ def test_every_module_of_a_lit_test_is_read_back(path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("passes", ["import", "propagate", "propagate,materialize"])
-@pytest.mark.parametrize("program", [random_program, random_flow_program, staged_program])
+@pytest.mark.parametrize(
+    "program",
+    [random_program, random_flow_program, lambda seed: staged_program(Random(seed))],
+    ids=["annotated", "flow", "staged"],
+)
 def test_every_form_of_a_random_program_is_read_back(
     program: Callable[[int], str], passes: str, seed: int
 ) -> None:

@@ -51,7 +51,7 @@ SIZES = {"even": EVEN, "uneven": UNEVEN}
 NOT_SAMPLED = {
     "ml_program.global_load_graph": "it stands in ml_program's graphs, which are no functions",
     "ml_program.global_store_graph": "it stands in ml_program's graphs, which are no functions",
-    "mesh.collective_permute": "of stages, which tests/programs/stages.py draws",
+    "mesh.collective_permute": "of stages, which shard_dialect/testing/random_stages.py draws",
 }
 NO_LOOPS = {"linalg.index", "linalg.yield"}
 

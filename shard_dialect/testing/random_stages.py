@@ -1,8 +1,13 @@
 """Random programs whose ops are spread over the stages of a pipeline, as text."""
 
-import random
 from dataclasses import dataclass, field
+from random import Random
 
+STAGED = frozenset(
+    f"stablehlo.{name}"
+    for name in ("add", "dot_general", "maximum", "multiply", "sine", "subtract", "tanh")
+)
+"""The ops of these programs, besides `scf.for`."""
 GRIDS = ((2,), (3,), (4,), (2, 2), (3, 2), (2, 4), (2, 2, 2), (8,))
 SIZE = 24
 """Divided by all devices of a stage."""
@@ -13,7 +18,7 @@ TYPE = f"tensor<{SIZE}x{SIZE}xf32>"
 class Staged:
     """A function under construction: the values that each stage has."""
 
-    draw: random.Random
+    draw: Random
     parts: list[tuple[list[int], list[int]]]
     """The offsets and sizes of each stage; the last one is the whole grid."""
     values: list[list[str]]
@@ -23,6 +28,7 @@ class Staged:
     """Values of which something is said: a second word would have to agree."""
 
     def emit(self, stage: int, text: str) -> str:
+        """Add an op of a stage; returns the name of its result."""
         name = f"%v{self.count}"
         self.count += 1
         self.lines.append(f"  {name} = {text}")
@@ -37,9 +43,11 @@ class Staged:
         return f"#mesh.shard<@{self.name(stage)}, [{rows}, {columns}{lists}]>"
 
     def name(self, stage: int) -> str:
+        """The name of a stage, or of the grid."""
         return "g" if stage == len(self.parts) - 1 else f"s{stage}"
 
     def step(self) -> None:
+        """Add one or more ops on a stage that has values."""
         having = [stage for stage, values in enumerate(self.values) if values]
         stage = self.draw.choice(having)
         steps = (_binary, _binary, _product, _repeated, _annotated, _passed, _passed, _to_and_fro)
@@ -108,7 +116,7 @@ def _to_and_fro(program: Staged, stage: int) -> None:
     )
 
 
-def _parts(draw: random.Random, grid: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
+def _parts(draw: Random, grid: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
     """Two or three parts of a grid: the devices with one index, or boxes of several sizes."""
     if draw.random() < 0.5:
         axis = draw.choice([axis for axis, size in enumerate(grid) if size < 4 or len(grid) == 1])
@@ -130,9 +138,8 @@ def _parts(draw: random.Random, grid: tuple[int, ...]) -> list[tuple[list[int], 
     return parts
 
 
-def staged_program(seed: int) -> str:
+def staged_program(draw: Random) -> str:
     """A module with a function `main` of up to three stages, and ops that all devices run."""
-    draw = random.Random(seed)
     grid = draw.choice(GRIDS)
     parts = [*_parts(draw, grid), ([0] * len(grid), list(grid))]
     with_all = draw.random() < 0.6
