@@ -55,13 +55,13 @@ def test_every_module_of_a_lit_test_is_read_back(path: Path) -> None:
             check_is_read_back(module)
 
 
+def random_staged_program(seed: int) -> str:
+    return staged_program(random.Random(seed))
+
+
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("passes", ["import", "propagate", "propagate,materialize"])
-@pytest.mark.parametrize(
-    "program",
-    [random_program, random_flow_program, lambda seed: staged_program(Random(seed))],
-    ids=["annotated", "flow", "staged"],
-)
+@pytest.mark.parametrize("program", [random_program, random_flow_program, random_staged_program])
 def test_every_form_of_a_random_program_is_read_back(
     program: Callable[[int], str], passes: str, seed: int
 ) -> None:
