@@ -53,6 +53,7 @@ from shard_dialect.passes.propagate.soft_constraints import followed
 from shard_dialect.passes.propagate.split_constants import SplitConstants
 from shard_dialect.passes.specialize.clone_per_call import Calls
 from shard_dialect.passes.specialize.device_positions import fold_sizes
+from shard_dialect.passes.stages.rewrite_annotations import merge_equal_grids
 from shard_dialect.passes.stages.stages_to_grid import stages_to_grid_axis
 from shard_dialect.passes.vocabularies.import_ import import_annotations
 from shard_dialect.propagation.engine import Engine
@@ -92,6 +93,7 @@ class Propagate(Pass):
         """Propagate the functions in the annotated and propagated forms; raises `ShardError`."""
         fold_sizes(module)
         names = import_annotations(module)
+        merge_equal_grids(module, Shardings.of(module))
         stages_to_grid_axis(module)
         if "scf.execute_region" in names:
             Calls(module).refuse_recursion()

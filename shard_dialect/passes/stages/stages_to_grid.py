@@ -19,7 +19,7 @@ and from all devices too, have no `mesh_axis`: `partition` finds out what they m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shard_dialect.errors import ShardError
@@ -38,9 +38,7 @@ from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.grids import sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import (
-    BLOCKS,
     SHARDING,
-    SHARDINGS,
     STAGE,
     STAGES,
     i64_array,
@@ -58,6 +56,7 @@ from shard_dialect.model.collectives import NOBODY
 from shard_dialect.model.rooted_collectives import flat_index
 from shard_dialect.model.sub_cluster import refine_for, whole_axis
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
+from shard_dialect.passes.stages.rewrite_annotations import rewrite_annotations
 
 PERMUTE = "mesh.collective_permute"
 
@@ -228,12 +227,12 @@ class _StagesToGrid:
         )
         self._declare()
         self._pass_all()
-        self._rewrite_boundary("arg_attrs", arguments, map(self.of.of_value, function.arguments))
-        returned = function.returns[0].operands
-        self._rewrite_boundary("res_attrs", results, map(self.of.of_value, returned))
+        rewrite_annotations(self.function, self._on_grid, self.shardings)
+        self._note_boundary("arg_attrs", function.arguments)
+        self._note_boundary("res_attrs", function.returns[0].operands)
         for op in walk(self.function):
             with located(op):
-                self._rewrite_op(op)
+                self._rewrite_loops(op)
         if "mesh_cluster" in self.function.attributes:
             self.function.attributes["mesh_cluster"] = ir.FlatSymbolRefAttr.get(self.fine.name)
 
@@ -348,51 +347,29 @@ class _StagesToGrid:
             tuple(self.fixed[stage][axis] for axis in axes), self.fine.sizes_along(axes)
         )
 
-    def _rewrite_boundary(
-        self, key: str, annotation: Sequence[Annotation | None], stages: Iterable[str | None]
-    ) -> None:
+    def _note_boundary(self, key: str, values: Sequence[int]) -> None:
+        """Record the stage of each argument, or result."""
         entries = boundary(self.function, key)
-        for entry, each, stage in zip(entries, annotation, stages, strict=False):
-            if each is not None:
-                entry[SHARDING] = self._on_grid(each)
+        for entry, value in zip(entries, values, strict=True):
+            stage = self.of.of_value(value)
             if stage is not None and stage != self.grid.name:
                 entry[STAGE] = ir.FlatSymbolRefAttr.get(stage)
         set_boundary(self.function, key, entries)
 
-    def _rewrite_op(self, op: ir.Operation) -> None:
-        if SHARDINGS in op.attributes:
-            annotation = self.shardings.of_results(op)
-            op.attributes[SHARDINGS] = self._list(annotation, len(op.results))
-        if BLOCKS in op.attributes:
-            counts = [len(block.arguments) for region in op.regions for block in region.blocks]
-            lists = zip(self.shardings.of_blocks(op), counts, strict=False)
-            op.attributes[BLOCKS] = ir.ArrayAttr.get([self._list(*each) for each in lists])
-        annotated = annotation_ops.read_annotation(op, self.shardings)
-        if annotated is not None:
-            op.attributes["sharding"] = self._on_grid(annotated.annotation)
+    def _rewrite_loops(self, op: ir.Operation) -> None:
         loops = annotation_ops.read_loops(op, self.shardings)
         if loops is not None and loops[0] in self.refinement:
             refined = self.refinement[loops[0]].refined_axes
             axes = [write_axes(refined(each)) for each in loops[1]]
             op.attributes[annotation_ops.LOOPS] = ir.ArrayAttr.get(axes)
 
-    def _list(self, annotation: Mapping[int, Annotation], count: int) -> ir.ArrayAttr:
-        return ir.ArrayAttr.get(
-            [
-                self._on_grid(annotation[at]) if at in annotation else ir.UnitAttr.get()
-                for at in range(count)
-            ]
-        )
-
-    def _on_grid(self, annotation: Annotation) -> ir.Attribute:
+    def _on_grid(self, annotation: Annotation) -> Annotation:
         """The annotation on the refined grid, without the fixed axes of its stage."""
         refinement = self.refinement[annotation.grid]
-        return self.shardings.write(
-            replace(
-                annotation,
-                sharding=refinement.refined(annotation.sharding),
-                replicated=refinement.refined_axes(annotation.replicated),
-            )
+        return replace(
+            annotation,
+            sharding=refinement.refined(annotation.sharding),
+            replicated=refinement.refined_axes(annotation.replicated),
         )
 
 
