@@ -228,7 +228,12 @@ class Engine:
             return ()
         known = [self._states[number] for number in numbers]
         outcome = step(
-            self.graph.rules[rule_number], known, node_directions, grid, self.strategy.aggressive
+            self.graph.rules[rule_number],
+            known,
+            node_directions,
+            grid,
+            self.strategy.aggressive,
+            until_full=self.strategy.until_full,
         )
         annotations = outcome.annotations
         if self._costs and outcome.contested:
@@ -254,7 +259,14 @@ class Engine:
         """
         prepared = self.graph.rules[node.rule_number]
         others = [
-            step(prepared, known, node_directions, grid, first=first).annotations
+            step(
+                prepared,
+                known,
+                node_directions,
+                grid,
+                first=first,
+                until_full=self.strategy.until_full,
+            ).annotations
             for first in default.contested[1:]
         ]
         resolutions = [default.annotations, *others]
