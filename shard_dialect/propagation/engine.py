@@ -26,11 +26,15 @@ _Kind = tuple[int, Role, bool, Direction | None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A visit of `node` gave `value` the annotation with the number `state`."""
+    """A visit of `node` gave `value` the annotation with the number `state`.
+
+    Without a node, it was the value's own annotation, or that of a member of its group, in the turn
+    of a later priority.
+    """
 
     value: int
     state: int
-    node: Node
+    node: Node | None
 
 
 class Engine:
@@ -62,6 +66,7 @@ class Engine:
                 self._state_of[value] = self._number(self._without_priorities(value, annotation))
         for group in graph.groups:
             self._agree(group)
+        self._first_states = list(self._state_of)
 
     def run(self) -> None:
         """Propagate: each priority in turn, and in it each stage."""
@@ -88,6 +93,10 @@ class Engine:
     def number(self, value: int) -> int:
         """The state of a value: values with equal numbers have equal annotations."""
         return self._state_of[value]
+
+    def known_first(self, value: int) -> Annotation | None:
+        """The annotation of a value before the first visit."""
+        return self._states[self._first_states[value]]
 
     def state(self, number: int) -> Annotation | None:
         """The annotation with this number; `None` for 0."""
@@ -146,6 +155,7 @@ class Engine:
                 continue
             for each in self._group_of.get(value, (value,)):
                 self.learn(each, released)
+                self.changes.append(Change(each, self._state_of[each], None))
 
     def _agree(self, group: Sequence[int]) -> None:
         """Give all members of a group the same annotation, if the annotated ones agree."""
