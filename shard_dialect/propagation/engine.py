@@ -44,6 +44,8 @@ class Engine:
         self.graph = graph
         self.grids = grids
         self.strategy = strategy
+        self.last_priority: int | None = None
+        """If set, annotations of later priorities are applied, but not propagated."""
         self.changes: list[Change] = []
         self._numbers: dict[Annotation | None, int] = {None: 0}
         self._states: list[Annotation | None] = [None]
@@ -73,7 +75,8 @@ class Engine:
         self.settle()
         for priority in sorted(self._withheld):
             self._release(priority)
-            self.settle()
+            if self.last_priority is None or priority <= self.last_priority:
+                self.settle()
 
     def settle(self) -> None:
         """Visit all nodes, stage by stage, until nothing changes."""
