@@ -76,7 +76,7 @@ class Propagate(Pass):
     `sharding-propagation`."""
 
     stop_after_priority: int | None = None
-    """Propagate only the annotations of the priorities up to this one; others keep to themselves."""
+    """Propagate only the annotations of the priorities up to this one."""
 
     remarks: bool = False
     """Report each conflict: the op, both sides, which side was kept, and why."""
