@@ -41,6 +41,8 @@ _UPSTREAM = (
     "shard-simplify",
     "symbol-dce",
 )
+_ON_FUNCTIONS = frozenset({"sharding-propagation", "shard-partition"})
+"""Upstream's passes on the interface of functions, for which MLIR names no op to run on."""
 _UNKNOWN = r"'([^']*)' does not refer to a registered pass"
 _RESTRICTED = r"Can't add pass '\w+' restricted to '([\w.]+)'"
 _Callback = Callable[[ir.Operation, object], None]
@@ -195,6 +197,8 @@ class _Builder:
         return str(group), str(manager), callback
 
     def _add_upstream(self, manager: PassManager, anchor: str, node: Node) -> None:
+        if self.nests and anchor == _MODULE and str(node).partition("{")[0] in _ON_FUNCTIONS:
+            node = Group("func.func", (node,))
         try:
             manager.add(str(node))
         except ValueError as error:
