@@ -19,15 +19,16 @@ import gc
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from shard_dialect import plugins
-from shard_dialect.cli.flags import STDOUT, parse_arguments
+from shard_dialect.cli.flags import STDOUT, parse_arguments, unknown_flag
 from shard_dialect.cli.printing import guarded, write_output
-from shard_dialect.errors import ShardError, say
+from shard_dialect.errors import ShardError, note, say
 from shard_dialect.processes.output_files import Output
 from shard_dialect.processes.supervise import doing, supervised
 
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from shard_dialect.ir.reading.source import Source
     from shard_dialect.passes.framework.instruments import Instruments
     from shard_dialect.passes.framework.pipeline import Pipeline
-
-_SEPARATOR = b"// -----\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,6 +51,9 @@ def _main(arguments: Sequence[str]) -> int:
     options, pipeline = parse_arguments(arguments, __doc__ or "")
     if options.output != STDOUT:
         Output(options.output).check(plugins.files(options.load_plugin))
+    if options.crash_reproducer:
+        others = (options.input, options.output, *plugins.files(options.load_plugin))
+        Output(options.crash_reproducer).check(others)
     _import_bindings()
     plugins.load(options.load_plugin)
     if options.show_dialects:
@@ -90,6 +92,7 @@ def _instruments(options: argparse.Namespace) -> Instruments:
         print_ir_module_scope=options.print_ir_module_scope,
         print_ir_tree_dir=options.print_ir_tree_dir,
         timing=options.timing,
+        statistics=options.statistics_display if options.statistics else None,
         verify_each=options.verify_each,
         remarks=options.remarks,
         explain_sharding=options.explain_sharding,
@@ -106,8 +109,8 @@ class _Driver:
     def run(self) -> int:
         from shard_dialect.ir.reading.source import Source
 
-        path, is_split = self.options.input, self.options.split_input_file
-        sources = Source.read_split_input(path) if is_split else [Source.read(path)]
+        path, marker = self.options.input, self.options.split_input_file
+        sources = Source.read_split_input(path, marker) if marker else [Source.read(path)]
         if self.options.dump_pass_pipeline:
             self._dump_pipeline()
         outputs, status = [], 0
@@ -115,41 +118,82 @@ class _Driver:
             try:
                 outputs.append(self._process(source))
             except ShardError as error:
-                if not is_split:
+                if not marker:
                     raise
                 say(error)
                 status = 1
-        _write(_SEPARATOR.join(filter(None, outputs)), self.options.output)
+        separator = f"{self.options.output_split_marker}\n".encode()
+        _write(separator.join(filter(None, outputs)), self.options.output)
         return status
 
     def _process(self, source: Source) -> bytes:
         """The output for one module of the file."""
         from shard_dialect.ir.context import make_context
-        from shard_dialect.passes.framework.pipeline import Pipeline
 
+        text, instruments = self.pipeline, self.instruments
+        if self.options.run_reproducer:
+            from shard_dialect.cli.reproducers import read_reproducer
+
+            source, reproducer = read_reproducer(source)
+            text = reproducer.pipeline
+            instruments = replace(instruments, verify_each=reproducer.verify_each)
         with make_context(self.options.allow_unregistered_dialect), source.file_locations():
-            pipeline = Pipeline.build(self.pipeline, self.instruments)
+            pipeline = self._build(text, instruments)
             which = self.options.verify_diagnostics
             if which is None:
-                return self._transform(source, pipeline)
+                return self._transform(source, pipeline, text)
             from shard_dialect.cli.verify_diagnostics import verify_diagnostics
 
-            run = partial(self._transform, source, pipeline)
+            run = partial(self._transform, source, pipeline, text)
             return verify_diagnostics(source, which, run) or b""
 
-    def _transform(self, source: Source, pipeline: Pipeline) -> bytes:
+    def _build(self, text: str, instruments: Instruments) -> Pipeline:
+        from shard_dialect.passes.framework.pipeline import (
+            Pipeline,
+            UnknownPassError,
+            likely_passes,
+        )
+
+        try:
+            return Pipeline.build(text, instruments)
+        except UnknownPassError as error:
+            if error.name in self.options.pass_flags:
+                raise unknown_flag(error.name, likely_passes()) from None
+            raise
+
+    def _transform(self, source: Source, pipeline: Pipeline, text: str) -> bytes:
         doing("the parser", f"{source.name}:{source.lines_before + 1}:1")
         module = source.parse()
         if self.options.verify_roundtrip:
             from shard_dialect.cli.verify_roundtrip import verify_roundtrip
 
             verify_roundtrip(module)
-            pipeline.run(module)
+            self._run(pipeline, text, module)
             verify_roundtrip(module)
         else:
-            pipeline.run(module)
+            self._run(pipeline, text, module)
         doing("the printer")
         return self._printed(module)
+
+    def _run(self, pipeline: Pipeline, text: str, module: ir.Module) -> None:
+        path = self.options.crash_reproducer
+        if path is None:
+            pipeline.run(module)
+            return
+        from shard_dialect.cli.reproducers import Reproducer
+        from shard_dialect.passes.framework.pipeline import described
+
+        # Written before, since a crash of MLIR leaves no time for it; removed if all goes well.
+        reproducer = Reproducer(described(text, self.instruments), self.options.verify_each)
+        text = reproducer.after(module.operation.get_asm())
+        Output(path).replace(lambda file: file.write(text.encode()))
+        try:
+            pipeline.run(module)
+        except ShardError:
+            say(note(f"the module and the pipeline are in '{path}': run it by --run-reproducer"))
+            raise
+        if Path(path).is_file():  # it may be a device
+            Path(path).unlink()
 
     def _printed(self, module: ir.Module) -> bytes:
         """The module as text or bytecode, or as a Python program."""
@@ -170,6 +214,11 @@ class _Driver:
         text = module.operation.get_asm(
             print_generic_op_form=options.mlir_print_op_generic,
             enable_debug_info=options.mlir_print_debuginfo,
+            pretty_debug_info=options.mlir_pretty_debuginfo,
+            assume_verified=options.mlir_print_assume_verified,
+            skip_regions=options.mlir_print_skip_regions,
+            use_name_loc_as_prefix=options.mlir_use_nameloc_as_prefix,
+            large_resource_limit=options.mlir_elide_resource_strings_if_larger,
             use_local_scope=options.mlir_print_local_scope,
             large_elements_limit=options.mlir_elide_elementsattrs_if_larger,
         )

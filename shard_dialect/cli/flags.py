@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from shard_dialect import __version__, plugins
@@ -17,9 +17,56 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 STDIN = STDOUT = "-"
-_OPTIONAL_VALUES = {"--verify-diagnostics": "all"}
+_OPTIONAL_VALUES = {"--split-input-file": "// -----", "--verify-diagnostics": "all"}
 """Flags with an optional value, which argparse would take from the next argument."""
 _SPACE = "\x1f"
+_BINDINGS = "MLIR's Python bindings have no way to ask for it"
+_REFUSED = {
+    **dict.fromkeys(
+        (
+            "crash-diagnostics-dir",
+            "elide-resource-data-from-bytecode",
+            "emit-bytecode-producer",
+            "emit-bytecode-version",
+            "log-actions-to",
+            "log-mlir-actions-filter",
+            "mlir-debug-counter",
+            "mlir-diagnostic-verbosity-level",
+            "mlir-disable-diagnostic-notes",
+            "mlir-enable-debugger-hook",
+            "mlir-generate-reproducer",
+            "mlir-output-format",
+            "mlir-pass-pipeline-local-reproducer",
+            "mlir-print-debug-counter",
+            "mlir-print-elementsattrs-with-hex-if-larger",
+            "mlir-print-op-on-diagnostic",
+            "mlir-print-stacktrace-on-diagnostic",
+            "mlir-print-unique-ssa-ids",
+            "mlir-print-value-users",
+            "mlir-very-unsafe-disable-verifier-on-parsing",
+            "no-implicit-module",
+            "pass-remarks",
+            "pass-remarks-analysis",
+            "pass-remarks-missed",
+            "profile-actions-to",
+            "remark-format",
+            "remark-policy",
+            "remarks-filter",
+            "remarks-filter-analyse",
+            "remarks-filter-failed",
+            "remarks-filter-missed",
+            "remarks-filter-passed",
+            "remarks-output-file",
+            "remarks-section",
+        ),
+        _BINDINGS,
+    ),
+    **dict.fromkeys(
+        ("irdl-file", "load-dialect-plugin", "load-pass-plugin"),
+        "--load-plugin loads dialects and passes, from Python",
+    ),
+}
+"""Flags of `mlir-opt` that are not there, and why."""
 
 
 def parse_arguments(arguments: Sequence[str], description: str) -> tuple[argparse.Namespace, str]:
@@ -29,9 +76,14 @@ def parse_arguments(arguments: Sequence[str], description: str) -> tuple[argpars
     options, unknown = parser.parse_known_args([_joined(each, parser) for each in named])
     rest = [each.replace(_SPACE, " ") for each in unknown]
     text = options.pass_pipeline
+    if options.run_reproducer and (rest or text is not None):
+        given = "--pass-pipeline" if text is not None else rest[0]
+        raise ShardError(f"--run-reproducer is given together with {given}: use one of them")
     if text is not None and rest:
         raise ShardError(f"--pass-pipeline is given together with {rest[0]}: use one of them")
-    return options, text if text is not None else ",".join(map(_element, rest))
+    elements = [_element(flag) for flag in rest]
+    options.pass_flags = [element.partition("{")[0] for element in elements]
+    return options, text if text is not None else ",".join(elements)
 
 
 def _uniform(argument: str) -> str:
@@ -59,7 +111,19 @@ def _element(flag: str) -> str:
     name, _, options = flag.lstrip("-").partition("=")
     if not re.fullmatch(r"[\w.-]+", name):
         raise ShardError(f"unknown flag '{flag}'")
+    if name in _REFUSED:
+        raise ShardError(f"--{name} of mlir-opt is not supported: {_REFUSED[name]}")
     return f"{name}{{{options}}}" if options else name
+
+
+def unknown_flag(name: str, passes: Iterable[str]) -> ShardError:
+    """The error for a flag that is neither an option of `opt` nor a pass; `passes` has names."""
+    import difflib  # for misspelt names only
+
+    known = [*(each.lstrip("-") for each in _parser("")._option_string_actions), *passes]
+    similar = difflib.get_close_matches(name, known, n=1)
+    hint = f": did you mean '--{similar[0]}'?" if similar else ": no pass or option is called so"
+    return ShardError(f"unknown flag '--{name}'{hint}")
 
 
 class Parser(argparse.ArgumentParser):
@@ -74,6 +138,23 @@ class Parser(argparse.ArgumentParser):
             write_output(message)  # argparse would ignore an error
         else:
             super()._print_message(message, file)
+
+
+class _ListPasses(argparse.Action):
+    """`--list-passes`: imports every pass, also those of plugins, only when it is given."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        from shard_dialect.cli.help import passes_help
+
+        plugins.load(namespace.load_plugin)
+        write_output(f"{passes_help()}\n")
+        parser.exit()
 
 
 class _Help(argparse.Action):
@@ -137,7 +218,17 @@ class _Debug(argparse.Action):
 
 
 def _add_input_and_output(group: _Group) -> None:
-    _flag(group, "--split-input-file", "take each part between lines '// -----' as a module")
+    group.add_argument(
+        "--split-input-file",
+        metavar="MARKER",
+        help="take each part between lines that begin with MARKER ('// -----') as a module",
+    )
+    group.add_argument(
+        "--output-split-marker",
+        default="// -----",
+        metavar="MARKER",
+        help="the line between modules in the output ('// -----')",
+    )
     _flag(group, "--allow-unregistered-dialect", "read ops of unknown dialects")
     _flag(group, "--emit-bytecode", "write MLIR bytecode")
     group.add_argument(
@@ -149,12 +240,22 @@ def _add_input_and_output(group: _Group) -> None:
     _flag(group, "--mesh-pretty", "print ops of 'mesh' in the RFC's spelling")
     _flag(group, "--mlir-print-op-generic", "print ops in the generic form")
     _flag(group, "--mlir-print-debuginfo", "print locations")
+    _flag(group, "--mlir-pretty-debuginfo", "print locations in a form that no program reads")
+    _flag(group, "--mlir-print-assume-verified", "do not verify the module before it is printed")
+    _flag(group, "--mlir-print-skip-regions", "print ops without their regions")
+    _flag(group, "--mlir-use-nameloc-as-prefix", "name values by the names in their locations")
     _flag(group, "--mlir-print-local-scope", "print attributes in place, without aliases")
     group.add_argument(
         "--mlir-elide-elementsattrs-if-larger",
         type=_count,
         metavar="N",
         help="print '...' for constants of more than N elements",
+    )
+    group.add_argument(
+        "--mlir-elide-resource-strings-if-larger",
+        type=_count,
+        metavar="N",
+        help="leave out resources of more than N characters",
     )
 
 
@@ -164,6 +265,8 @@ def _add_pipeline(group: _Group) -> None:
     )
     plugins.add_argument(group)
     _flag(group, "--dump-pass-pipeline", "print the pipeline with all options on stderr")
+    _flag(group, "--run-reproducer", "run the pipeline that the file ends with")
+    _flag(group, "--mlir-disable-threading", "changes nothing: passes never run in threads here")
 
 
 def _add_checks(group: _Group) -> None:
@@ -210,6 +313,23 @@ def _add_instruments(group: _Group) -> None:
         help="print to files in this folder",
     )
     _flag(group, "--mlir-timing", "print the time of each pass", "timing")
+    group.add_argument(
+        "--mlir-timing-display", choices=("tree",), help="how --mlir-timing prints: as a tree"
+    )
+    _flag(group, "--mlir-pass-statistics", "print what passes have counted", "statistics")
+    group.add_argument(
+        "--mlir-pass-statistics-display",
+        dest="statistics_display",
+        choices=("list", "pipeline"),
+        default="pipeline",
+        help="how --mlir-pass-statistics prints",
+    )
+    group.add_argument(
+        "--mlir-pass-pipeline-crash-reproducer",
+        dest="crash_reproducer",
+        metavar="FILE",
+        help="if the pipeline fails, write the module and the pipeline there",
+    )
     _flag(group, "--remarks", "tell of conflicts during --propagate, and which side won")
     group.add_argument(
         "--explain-sharding",
@@ -222,6 +342,9 @@ def _add_instruments(group: _Group) -> None:
 def _add_information(group: _Group) -> None:
     group.add_argument(
         "-h", "--help", action=_Help, nargs=0, help="show this, with all passes and their options"
+    )
+    group.add_argument(
+        "--list-passes", action=_ListPasses, nargs=0, help="show all passes and their options"
     )
     add_debug(group)
     _flag(group, "--show-dialects", "print the names of the dialects that can be read")

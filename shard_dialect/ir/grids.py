@@ -112,8 +112,11 @@ def _names(op: ir.Operation, key: str) -> tuple[str, ...]:
     return tuple(entry.value for entry in entries)
 
 
-def write_cluster(grid: Grid) -> ir.Operation:
-    """Create the `mesh.cluster` of a grid at the current insertion point and location."""
+def write_cluster(grid: Grid, replaced: ir.Operation | None = None) -> ir.Operation:
+    """Create the `mesh.cluster` of a grid at the current insertion point and location.
+
+    It is as visible as `replaced`, the op that it replaces, if there is one.
+    """
     attributes = {
         "sym_name": ir.StringAttr.get(grid.name),
         "rank": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), grid.rank),
@@ -126,11 +129,14 @@ def write_cluster(grid: Grid) -> ir.Operation:
         attributes["device_ids"] = i64_array(grid.device_ids)
     if grid.stage_axes:
         attributes[STAGE_AXES] = i64_array(grid.stage_axes)
-    return create("mesh.cluster", [], [], attributes)
+    return create("mesh.cluster", [], [], attributes | _visibility(replaced))
 
 
-def write_grid(grid: Grid) -> ir.Operation:
-    """Create the `shard.grid` of a grid; one without axes gets an axis of size 1 for upstream."""
+def write_grid(grid: Grid, replaced: ir.Operation | None = None) -> ir.Operation:
+    """Create the `shard.grid` of a grid; one without axes gets an axis of size 1 for upstream.
+
+    It is as visible as `replaced`, the op that it replaces, if there is one.
+    """
     sizes = [DYNAMIC if size is None else size for size in grid.shape] or [1]
     attributes = {
         "sym_name": ir.StringAttr.get(grid.name),
@@ -140,7 +146,12 @@ def write_grid(grid: Grid) -> ir.Operation:
         attributes[AXIS_NAMES] = names_attribute(grid)
     if grid.device_ids:
         attributes[DEVICE_IDS] = i64_array(grid.device_ids)
-    return create("shard.grid", [], [], attributes)
+    return create("shard.grid", [], [], attributes | _visibility(replaced))
+
+
+def _visibility(op: ir.Operation | None) -> dict[str, ir.Attribute]:
+    key = "sym_visibility"
+    return {key: op.attributes[key]} if op is not None and key in op.attributes else {}
 
 
 def set_sizes(op: ir.Operation, sizes: Sequence[int]) -> None:

@@ -26,11 +26,15 @@ _Kind = tuple[int, Role, bool, Direction | None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A visit of `node` gave `value` the annotation with the number `state`."""
+    """A visit of `node` gave `value` the annotation with the number `state`.
+
+    Without a node, it was the value's own annotation, or that of a member of its group, in the turn
+    of a later priority.
+    """
 
     value: int
     state: int
-    node: Node
+    node: Node | None
 
 
 class Engine:
@@ -40,6 +44,8 @@ class Engine:
         self.graph = graph
         self.grids = grids
         self.strategy = strategy
+        self.last_priority: int | None = None
+        """If set, annotations of later priorities are applied, but not propagated."""
         self.changes: list[Change] = []
         self._numbers: dict[Annotation | None, int] = {None: 0}
         self._states: list[Annotation | None] = [None]
@@ -62,13 +68,15 @@ class Engine:
                 self._state_of[value] = self._number(self._without_priorities(value, annotation))
         for group in graph.groups:
             self._agree(group)
+        self._first_states = list(self._state_of)
 
     def run(self) -> None:
         """Propagate: each priority in turn, and in it each stage."""
         self.settle()
         for priority in sorted(self._withheld):
             self._release(priority)
-            self.settle()
+            if self.last_priority is None or priority <= self.last_priority:
+                self.settle()
 
     def settle(self) -> None:
         """Visit all nodes, stage by stage, until nothing changes."""
@@ -88,6 +96,10 @@ class Engine:
     def number(self, value: int) -> int:
         """The state of a value: values with equal numbers have equal annotations."""
         return self._state_of[value]
+
+    def known_first(self, value: int) -> Annotation | None:
+        """The annotation of a value before the first visit."""
+        return self._states[self._first_states[value]]
 
     def state(self, number: int) -> Annotation | None:
         """The annotation with this number; `None` for 0."""
@@ -146,6 +158,7 @@ class Engine:
                 continue
             for each in self._group_of.get(value, (value,)):
                 self.learn(each, released)
+                self.changes.append(Change(each, self._state_of[each], None))
 
     def _agree(self, group: Sequence[int]) -> None:
         """Give all members of a group the same annotation, if the annotated ones agree."""
@@ -228,7 +241,12 @@ class Engine:
             return ()
         known = [self._states[number] for number in numbers]
         outcome = step(
-            self.graph.rules[rule_number], known, node_directions, grid, self.strategy.aggressive
+            self.graph.rules[rule_number],
+            known,
+            node_directions,
+            grid,
+            self.strategy.aggressive,
+            until_full=self.strategy.until_full,
         )
         annotations = outcome.annotations
         if self._costs and outcome.contested:
@@ -254,7 +272,14 @@ class Engine:
         """
         prepared = self.graph.rules[node.rule_number]
         others = [
-            step(prepared, known, node_directions, grid, first=first).annotations
+            step(
+                prepared,
+                known,
+                node_directions,
+                grid,
+                first=first,
+                until_full=self.strategy.until_full,
+            ).annotations
             for first in default.contested[1:]
         ]
         resolutions = [default.annotations, *others]

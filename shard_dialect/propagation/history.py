@@ -75,6 +75,8 @@ class History:
             if change is None:
                 return [*links, Link(value, dim, axes)]
             node = self._engine.changes[change].node
+            if node is None:  # annotated, with a later priority
+                return [*links, Link(value, dim, axes)]
             source = self._source(node, value, dim, change)
             if source is None:  # the op's rule gives the split
                 return [*links, Link(value, dim, axes, node)]
@@ -87,7 +89,7 @@ class History:
         if not numbers:
             if not self._changes.get(value):
                 return self._engine.known(value)
-            return self._engine.graph.annotations[value]
+            return self._engine.known_first(value)
         return self._engine.state(self._engine.changes[numbers[-1]].state)
 
     def _axes(self, value: int, dim: int, before: int) -> Axes:
@@ -126,7 +128,7 @@ class History:
     def conflicts(self) -> Iterator[Conflict]:
         """The conflicts that remain, in the order of the nodes, at most one per node."""
         graph = self._engine.graph
-        seen: dict[tuple[int, ...], tuple[tuple[Side, Side], Side | None, str] | None] = {}
+        seen: dict[tuple[int, ...], tuple[tuple[Side, Side], Side | None] | None] = {}
         for node in graph.nodes:
             if node.to is not None:
                 continue
@@ -135,11 +137,12 @@ class History:
                 seen[key] = self._conflict(node, graph.rules[node.rule_number])
             conflict = seen[key]
             if conflict is not None:
-                yield Conflict(node, *conflict)
+                sides, winner = conflict
+                yield Conflict(node, sides, winner, self._reason(node, sides, winner))
 
     def _conflict(
         self, node: Node, prepared: PreparedRule
-    ) -> tuple[tuple[Side, Side], Side | None, str] | None:
+    ) -> tuple[tuple[Side, Side], Side | None] | None:
         known = [self._engine.known(value) for value in node.values]
         names = {each.grid for each in known if each is not None}
         if len(names) != 1:
@@ -150,7 +153,34 @@ class History:
         if pair is None:
             return None
         sides = tuple(_side(prepared, tensors, index, factor, grid) for index, factor in pair)
-        return (sides[0], sides[1]), *_decided(prepared, tensors, pair, sides)
+        return (sides[0], sides[1]), _winner(tensors, pair, sides)
+
+    def _reason(self, node: Node, sides: tuple[Side, Side], winner: Side | None) -> str:
+        """Why the winner won: by priority, by being first, or by an order of `step`."""
+        if winner is None:
+            return "neither wins: the op's tensors are brought together when it is computed"
+        loser = sides[1] if winner is sides[0] else sides[0]
+        priorities = [self._priority(node, side) for side in (winner, loser)]
+        if self._engine.strategy.priorities and priorities[0] < priorities[1]:
+            return f"its annotation has priority {priorities[0]}, the other's {priorities[1]}"
+        if winner.elements > loser.elements:
+            return f"its tensor is the larger one, {winner.elements} elements to {loser.elements}"
+        prepared = self._engine.graph.rules[node.rule_number]
+        if winner.elements < loser.elements:
+            by_cost = self._engine.strategy.by_cost
+            return "it came first, or moves fewer bytes" if by_cost else "it came first"
+        if prepared.is_elementwise and len(winner.axes) > len(loser.axes):
+            return "it is split into more shards"
+        return "of two that are as large the first goes first"
+
+    def _priority(self, node: Node, side: Side) -> int:
+        """The priority of the annotation that the split of a side came from."""
+        origin = self.chain(node.values[side.tensor], side.dim)[-1]
+        graph = self._engine.graph
+        group = next((each for each in graph.groups if origin.value in each), (origin.value,))
+        annotations = [graph.annotations[value] for value in (origin.value, *group)]
+        annotation = next(filter(None, annotations), None)
+        return (annotation.priority(origin.dim) if annotation is not None else None) or 0
 
 
 _Tensors = list[dict[int, FactorSplit]]
@@ -194,10 +224,8 @@ def _side(prepared: PreparedRule, tensors: _Tensors, index: int, factor: int, gr
     return Side(index, dim, axes, elements)
 
 
-def _decided(
-    prepared: PreparedRule, tensors: _Tensors, pair: tuple[_At, _At], sides: tuple[Side, ...]
-) -> tuple[Side | None, str]:
-    """The side that more of the other tensors follow, and the reason (an order of `step`)."""
+def _winner(tensors: _Tensors, pair: tuple[_At, _At], sides: tuple[Side, ...]) -> Side | None:
+    """The side that more of the other tensors follow."""
     votes = [0, 0]
     for index, tensor in enumerate(tensors):
         for number, (at, factor) in enumerate(pair):
@@ -205,13 +233,5 @@ def _decided(
             if index not in (pair[0][0], pair[1][0]) and factor in tensor:
                 votes[number] += tensor[factor].axes == axes
     if votes[0] == votes[1]:
-        return None, "neither wins: the op's tensors are brought together when it is computed"
-    winner, loser = sides if votes[0] > votes[1] else sides[::-1]
-    if winner.elements > loser.elements:
-        return (
-            winner,
-            f"its tensor is the larger one, {winner.elements} elements to {loser.elements}",
-        )
-    if prepared.is_elementwise and len(winner.axes) > len(loser.axes):
-        return winner, "it is split into more shards"
-    return winner, "of two that are as large the first goes first"
+        return None
+    return sides[0] if votes[0] > votes[1] else sides[1]

@@ -126,13 +126,15 @@ def step(
     grid: Grid,
     aggressive: bool = True,
     first: int | None = None,
+    until_full: bool = False,
 ) -> Outcome:
     """Propagate between the tensors of one op; `directions` has one for each factor.
 
-    In a conflict the factor `first` goes first, if it is given.
+    In a conflict the factor `first` goes first, if it is given. With `until_full`, no factor is
+    split further than into shards of one element.
     """
     tensors = [_projected(prepared, index, each, grid) for index, each in enumerate(annotations)]
-    candidates = _candidates(prepared, tensors, directions, grid)
+    candidates = _candidates(prepared, tensors, directions, grid, until_full)
     if not any(candidates):
         return Outcome({})
     contested = _contested(tensors, candidates)
@@ -166,7 +168,11 @@ def _contested(tensors: Sequence[_Tensor], candidates: Sequence[SubAxisTriples])
 
 
 def _candidates(
-    prepared: PreparedRule, tensors: Sequence[_Tensor], directions: Sequence[Direction], grid: Grid
+    prepared: PreparedRule,
+    tensors: Sequence[_Tensor],
+    directions: Sequence[Direction],
+    grid: Grid,
+    until_full: bool,
 ) -> list[SubAxisTriples]:
     candidates = [
         _candidate(
@@ -174,6 +180,8 @@ def _candidates(
         )
         for factor, direction in enumerate(directions)
     ]
+    if until_full:
+        candidates = list(map(_until_full, candidates, prepared.sizes))
     for factor, axes in prepared.pinned:
         candidates[factor] = sub_axes_of(axes, grid)
     return candidates
@@ -220,6 +228,22 @@ def _candidate(
         for tensor in side:
             if factor in tensor.factors:
                 axes, may_grow = joint(axes, tensor.factors[factor].axes, may_grow)
+    return axes
+
+
+def _until_full(axes: SubAxisTriples, size: int) -> SubAxisTriples:
+    """The axes up to those that would split shards of one element.
+
+    >>> _until_full(((1, 1, 4), (2, 1, 2)), 4), _until_full(((0, 1, 2),), 1)
+    (((1, 1, 4),), ())
+    >>> _until_full(((1, 1, 4), (2, 1, 2)), 5)
+    ((1, 1, 4), (2, 1, 2))
+    """
+    count = 1
+    for index, sub_axis in enumerate(axes):
+        if count >= size and sub_axis[2] > 1:
+            return axes[:index]
+        count *= sub_axis[2]
     return axes
 
 

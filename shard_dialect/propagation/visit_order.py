@@ -37,12 +37,16 @@ STAGES = 5
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """What a strategy does: resolve conflicts, run in stages, by priority, and by cost."""
+    """What a strategy does: resolve conflicts, run in stages, by priority, and by cost.
+
+    With `until_full` a dimension whose shards have one element is not split further.
+    """
 
     aggressive: bool = True
     stages: bool = True
     priorities: bool = True
     by_cost: bool = False
+    until_full: bool = False
 
 
 STRATEGIES = {
@@ -50,7 +54,7 @@ STRATEGIES = {
     "aggressive": Strategy(stages=False, priorities=False),
     "op-priority": Strategy(priorities=False),
     "user-priority": Strategy(),
-    "cost": Strategy(by_cost=True),
+    "cost": Strategy(by_cost=True, until_full=True),
 }
 
 _BY_ROLE: dict[Role, tuple[Direction, ...]] = {

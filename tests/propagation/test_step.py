@@ -157,3 +157,15 @@ def test_a_pinned_factor_is_split_as_it_says() -> None:
 def test_dimensions_without_a_factor_keep_their_axes_from_others() -> None:
     rule = ShardingRule((8,), (((), (0,)),), (((0,),),))
     assert shown(rule, lies((0,), ()), lies((0,))) == {}
+
+
+def test_a_dimension_with_shards_of_one_element_is_not_split_further() -> None:
+    rule = PreparedRule.of(ShardingRule.einsum("ij->ij", [(1, 4)], [(1, 4)]))
+    annotated = lies((1,), (0, 2))
+    for until_full, expected in ((True, "[[], [0]]"), (False, "[[1], [0, 2]]")):
+        after = step(
+            rule, (annotated, None), ["both"] * 2, Grid("g", (4, 2, 2)), until_full=until_full
+        )
+        assert {place: str(each.sharding) for place, each in after.annotations.items()} == {
+            1: expected
+        }

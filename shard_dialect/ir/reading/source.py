@@ -26,7 +26,6 @@ from shard_dialect.ir.verify import verify
 
 STDIN = "-"
 _BYTECODE = b"ML\xefR"
-_SEPARATOR = re.compile(r"^// -----.*\n?", re.MULTILINE)
 _LOCATION = re.compile(r"-:(\d+):(\d+)$")
 
 
@@ -48,15 +47,15 @@ class Source:
     @classmethod
     def read(cls, path: str) -> Source:
         """The source at `path`, or standard input for `-`. Raises `ShardError`."""
-        return cls._read(path, split=False)[0]
+        return cls._read(path)[0]
 
     @classmethod
-    def read_split_input(cls, path: str) -> list[Source]:
-        """The modules of a file that lines `// -----` separate. Raises `ShardError`."""
-        return cls._read(path, split=True)
+    def read_split_input(cls, path: str, marker: str = "// -----") -> list[Source]:
+        """The modules of a file between lines that begin with `marker`. Raises `ShardError`."""
+        return cls._read(path, re.compile(rf"^{re.escape(marker)}.*\n?", re.MULTILINE))
 
     @classmethod
-    def _read(cls, path: str, split: bool) -> list[Source]:
+    def _read(cls, path: str, separator: re.Pattern[str] | None = None) -> list[Source]:
         try:
             data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
         except OSError as error:
@@ -73,7 +72,7 @@ class Source:
             ) from None
 
         sources, start = [], 0
-        for match in _SEPARATOR.finditer(text) if split else ():
+        for match in separator.finditer(text) if separator else ():
             sources.append(cls.of(text[start : match.start()], name, text.count("\n", 0, start)))
             start = match.end()
         return [*sources, cls.of(text[start:], name, text.count("\n", 0, start))]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from shard_dialect.errors import ShardError, cannot
-from shard_dialect.ir.bindings import PassManager
+from shard_dialect.ir.bindings import PassManager, submodule
 from shard_dialect.passes.framework.pipeline_text import Element, Group, Node, elements_of
 
 
@@ -24,6 +25,7 @@ class Instruments:
     print_ir_module_scope: bool = False
     print_ir_tree_dir: str | None = None
     timing: bool = False
+    statistics: Literal["list", "pipeline"] | None = None
     verify_each: bool = True
     remarks: bool = False
     explain_sharding: str | None = None
@@ -37,6 +39,9 @@ class Instruments:
         manager.enable_verifier(self.verify_each)
         if self.timing:
             manager.enable_timing()
+        if self.statistics:
+            modes = submodule("passmanager").PassDisplayMode
+            manager.enable_statistics(getattr(modes, self.statistics.upper()))
         self.attach_printing(manager)
 
     def attach_printing(self, manager: PassManager) -> None:

@@ -41,9 +41,19 @@ _UPSTREAM = (
     "shard-simplify",
     "symbol-dce",
 )
+_ON_FUNCTIONS = frozenset({"sharding-propagation", "shard-partition"})
+"""Upstream's passes on the interface of functions, for which MLIR names no op to run on."""
 _UNKNOWN = r"'([^']*)' does not refer to a registered pass"
 _RESTRICTED = r"Can't add pass '\w+' restricted to '([\w.]+)'"
 _Callback = Callable[[ir.Operation, object], None]
+
+
+class UnknownPassError(ShardError):
+    """There is no pass called `name`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"unknown pass '{name}'{_hint(name)}")
+        self.name = name
 
 
 def run_pipeline(
@@ -86,12 +96,16 @@ class Pipeline:
             _run(self.manager, module.operation)
 
 
-def described(pipeline: str | Sequence[str | Pass]) -> str:
-    """The pipeline as `--pass-pipeline` takes it, with all options of all passes."""
+def described(pipeline: str | Sequence[str | Pass], instruments: Instruments | None = None) -> str:
+    """The pipeline as `--pass-pipeline` takes it, with all options of all passes.
+
+    Also with the options and passes that `instruments` add.
+    """
     nodes, nests = _read(pipeline)
     manager = PassManager(_MODULE)
-    builder = _Builder(Instruments(), nests, described=True)
-    builder.fill(manager, _MODULE, nodes)
+    instruments = instruments or Instruments()
+    builder = _Builder(instruments, nests, described=True)
+    builder.fill(manager, _MODULE, instruments.around(nodes))
     return str(manager)
 
 
@@ -183,6 +197,8 @@ class _Builder:
         return str(group), str(manager), callback
 
     def _add_upstream(self, manager: PassManager, anchor: str, node: Node) -> None:
+        if self.nests and anchor == _MODULE and str(node).partition("{")[0] in _ON_FUNCTIONS:
+            node = Group("func.func", (node,))
         try:
             manager.add(str(node))
         except ValueError as error:
@@ -259,13 +275,18 @@ def _refused(node: Node, error: str) -> ShardError:
     """What MLIR says of an element that it does not take, in our words."""
     unknown = re.search(_UNKNOWN, error)
     if unknown:
-        return ShardError(f"unknown pass '{unknown[1]}'{_hint(unknown[1])}")
+        return UnknownPassError(unknown[1])
     reason = error.strip().splitlines()[0]
     return ShardError(f"cannot add '{node}' to the pipeline: {reason}")
+
+
+def likely_passes() -> tuple[str, ...]:
+    """The names of our passes, and of those of upstream that people are likely to want here."""
+    return (*pass_names(), *PIPELINES, *_UPSTREAM)
 
 
 def _hint(name: str) -> str:
     import difflib  # for misspelt names only
 
-    similar = difflib.get_close_matches(name, (*pass_names(), *PIPELINES, *_UPSTREAM), n=1)
+    similar = difflib.get_close_matches(name, likely_passes(), n=1)
     return f": did you mean '{similar[0]}'?" if similar else ""

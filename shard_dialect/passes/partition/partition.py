@@ -247,5 +247,5 @@ def _use_upstream_grids(module: ir.Operation, shardings: Shardings) -> None:
             continue
         grid = shardings.grid(name_of(op))
         with ir.InsertionPoint(op), op.location:
-            write_grid(grid)
+            write_grid(grid, op)
         op.erase()

@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.diagnostics import error_at, located, note_at, warn
+from shard_dialect.ir.function import form_of
 from shard_dialect.ir.mesh.annotation_ops import OPS, binds, has_loops
 from shard_dialect.ir.mesh.manual_computation import BOUNDARY_OPS, TO_LOCAL, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
@@ -374,7 +375,10 @@ class _Builder:
         self._groups.setdefault(number, []).append((op, op.operands[0]))
 
     def _group(self, group: list[tuple[Op, int]]) -> None:
-        """Add a sharding group, whose members get one sharding. Raises for different shapes."""
+        """Add a sharding group, whose members get one sharding. Raises for different shapes.
+
+        A member whose annotation contradicts those of the members before it is left out.
+        """
         shape = self.values[group[0][1]].shape
         for op, value in group:
             other = self.values[value].shape
@@ -384,8 +388,42 @@ class _Builder:
                     f"'{GROUP}' op groups a tensor of shape {_shown(other)} with one of shape "
                     f"{_shown(shape)}: expected known and equal shapes",
                 )
-        members = dict.fromkeys(self._operand(op, 0) for op, _ in group)
+        members: dict[int, Op] = {}
+        both: Annotation | None = None
+        for op, _ in group:
+            member = self._operand(op, 0)
+            annotation = self.graph.annotations[member]
+            if both is not None and annotation is not None:
+                met = both.meet(annotation)
+                if met is None:
+                    self._warn_of_conflict(op, annotation, members, both)
+                    continue
+                annotation = met
+            both = annotation or both
+            members[member] = op
+        for member in members:
+            if self.graph.annotations[member] is not None:
+                self.graph.annotations[member] = both
         self.graph.groups.append(tuple(members))
+
+    def _warn_of_conflict(
+        self, op: Op, annotation: Annotation, members: Mapping[int, Op], both: Annotation
+    ) -> None:
+        """Warn that `op` names a member with another annotation than the members so far have."""
+        if form_of(self.function.handle) != "annotated":
+            return  # the conflict was reported when the function was propagated first
+        group = op.handle.attributes["group_id"].value
+        notes = [
+            note_at(other.location, f"a member with the sharding {known}")
+            for member, other in members.items()
+            if (known := self.graph.annotations[member]) is not None
+        ]
+        warn(
+            f"sharding group {group} has members with the shardings {both} and {annotation}, which "
+            "contradict each other: this member keeps its own, outside of the group",
+            op.location,
+            *notes,
+        )
 
     def _used_once(self, op: Op) -> bool:
         """Whether no operand that can be split has another user; copied constants do not count."""

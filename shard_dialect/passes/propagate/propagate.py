@@ -76,6 +76,9 @@ class Propagate(Pass):
     """Instead of a strategy, visit each op once in each direction, like upstream's
     `sharding-propagation`."""
 
+    stop_after_priority: int | None = None
+    """Propagate only the annotations of the priorities up to this one."""
+
     remarks: bool = False
     """Report each conflict: the op, both sides, which side was kept, and why."""
 
@@ -87,6 +90,20 @@ class Propagate(Pass):
             raise ShardError(
                 f"pass 'propagate' has strategy={self.strategy} and traversal={self.traversal}: "
                 "give one of the two"
+            )
+        if self.stop_after_priority is not None:
+            self._check_priority(self.stop_after_priority)
+
+    def _check_priority(self, priority: int) -> None:
+        if priority < 0:
+            raise ShardError(
+                f"pass 'propagate' has stop-after-priority={priority}: priorities are from 0 on"
+            )
+        without = f"traversal={self.traversal}" if self.traversal else f"strategy={self.strategy}"
+        if self.traversal or not STRATEGIES[self.strategy].priorities:
+            raise ShardError(
+                f"pass 'propagate' has stop-after-priority={priority} and {without}, which ignores "
+                "priorities: use strategy=cost or strategy=user-priority"
             )
 
     def rewrite(self, module: ir.Operation) -> None:
@@ -110,7 +127,7 @@ class Propagate(Pass):
             inline_named(handle)
         shardings = Shardings.of(module)
         read = _read(handles, shardings)
-        done = complete(*read, shardings, self.strategy, self.traversal)
+        done = complete(*read, shardings, self.strategy, self.traversal, self.stop_after_priority)
         if done is not None and (self.remarks or self.explain):
             self._report(module, *done)
         calls.join()
@@ -179,9 +196,11 @@ def complete(
     shardings: Shardings,
     strategy: str = "cost",
     traversal: Traversal | None = None,
+    last_priority: int | None = None,
 ) -> tuple[ModuleGraph, Engine] | None:
     """Bring functions to the propagated form; the shardings in `constraints` stay.
 
+    Annotations of priorities after `last_priority` are not propagated, nor are soft constraints.
     Returns the graph and the engine after propagation, or `None` if there are no functions. Raises
     a located `ShardError`.
     """
@@ -195,6 +214,7 @@ def complete(
         unconstrained = [replace(each, constrained={}) for each in constraints]
         graph = module_graph(functions, unconstrained, grids, shardings, copies_constants=False)
         engine = Upstream(graph.graph, shardings.grids, traversal)
+    engine.last_priority = last_priority
     engine.run()
     for number, each in enumerate(constraints):
         _follow_soft_constraints(engine, graph, number, each)
@@ -231,7 +251,7 @@ def _follow_soft_constraints(
             overruled.append((soft_constraint, value))
         else:
             engine.learn(value, both)
-    if constraints.soft_constraints:
+    if constraints.soft_constraints and engine.last_priority is None:
         engine.settle()
     warned = set()
     for soft_constraint, value in overruled:

@@ -83,7 +83,7 @@ def _export_grids(module: ir.Operation) -> None:
         if grid.device_ids or not grid.rank:
             raise refuse(op.location, f"grid @{grid.name}, with devices in an order,", _TARGET)
         with ir.InsertionPoint(op), op.location:
-            write_grid(grid)
+            write_grid(grid, op)
         op.erase()
 
 

@@ -168,5 +168,5 @@ def _import_grids(module: ir.Operation, left: Sequence[ir.Operation]) -> None:
         grid = read_grid(op) if op.name == "shard.grid" else None
         if grid is not None and grid.name not in kept:
             with ir.InsertionPoint(op), op.location:
-                write_cluster(grid)
+                write_cluster(grid, op)
             op.erase()

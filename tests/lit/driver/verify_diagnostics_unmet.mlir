@@ -17,7 +17,7 @@
 // CHECK-NOT: error
 // ONLY: error: expected error "not there" was not produced
 // ONLY-NEXT: error: expected warning "nonsense" was not produced
-// FLAG: error: unknown pass 'nope'
+// FLAG: error: unknown flag '--nope'
 
 // expected-error@+1 {{not there}}
 func.func @f() { return }

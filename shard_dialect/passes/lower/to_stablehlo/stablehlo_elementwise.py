@@ -327,8 +327,10 @@ def _rounded_quotient(rounds_up: bool) -> Callable[..., ir.Value]:
 
 
 def _clamped(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    """Where `low` is above `high`, the result is `low`; `stablehlo.clamp` gives `high`."""
     value, low, high = operands
-    return stablehlo_op("clamp", value.type, [low, value, high])
+    below = stablehlo_op("minimum", value.type, [value, high])
+    return stablehlo_op("maximum", value.type, [below, low])
 
 
 def _conjugate(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
