@@ -15,7 +15,7 @@ PASSES = {
     "export-mesh": "vocabularies.export_mesh:ExportMesh",
     "export-sdy": "vocabularies.export_sdy:ExportSdy",
     "specialize": "specialize.specialize:Specialize",
-    "pipeline": "pipelining.make_pipeline:Pipeline",
+    "pipeline": "pipelining.pipeline_:Pipeline",
     "sink-reshapes": "propagate.sink_reshapes:SinkReshapes",
     "propagate": "propagate.propagate:Propagate",
     "split-reductions": "materialize.split_reductions:SplitReductions",

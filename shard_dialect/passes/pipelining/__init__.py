@@ -3,5 +3,5 @@
 schedules       which stage works when on which microbatch
 split_batch     the program of one microbatch
 choose_stages   on which stage each of its ops is
-make_pipeline   the pass, which writes the ops of all microbatches in the order of the schedule
+pipeline_       the pass, which writes the ops of all microbatches in the order of the schedule
 """

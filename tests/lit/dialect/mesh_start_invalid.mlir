@@ -127,7 +127,7 @@ func.func @no_root(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh.form = "
 
 shard.grid @g(shape = 2)
 func.func @no_permutation(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh.form = "local"} {
-  // expected-error@+1 {{'mesh.start' op permutation is [0, 0]: expected 0 to 1}}
+  // expected-error@+1 {{'mesh.start' op permutation is [0, 0]: expected each of 0 to 1 once, or -1 for nobody}}
   %0 = "mesh.start"(%x) {collective = {cluster = @g, mesh_axis = [0], permutation = [0, 0], name = "mesh.collective_permute"}} : (tensor<4xf32>) -> tensor<4xf32>
   %1 = "mesh.done"(%0) : (tensor<4xf32>) -> tensor<4xf32>
   return %1 : tensor<4xf32>
