@@ -55,7 +55,7 @@ class _Reader:
             if name in FLOWS:
                 op.blocks = self._blocks(handle)
             elif has_own_body(name):
-                op.captures = tuple(self._captures(handle))
+                self._note_captures(op)
         op.results = tuple([self._number(result) for result in handle.results])
         return op
 
@@ -68,12 +68,20 @@ class _Reader:
             self.function.values.append(Value(value, self._kinds[type_]))
         return self._numbers[value]
 
+    def _note_captures(self, op: Op) -> None:
+        captures, scalars = [], []
+        for each in self._captures(op.handle):
+            is_shaped = isinstance(self.function.values[each[2]].kind.type, ir.ShapedType)
+            (captures if is_shaped else scalars).append(each)
+        op.captures = tuple(captures)
+        op.scalars = tuple(dict.fromkeys(value for _, _, value in scalars))
+
     def _captures(self, op: ir.Operation) -> Iterator[tuple[ir.Operation, int, int]]:
         for region in op.regions:
             for block in region.blocks:
                 for inner in operations(block):
                     for number, operand in enumerate(inner.operands):
-                        if operand in self._numbers and isinstance(operand.type, ir.ShapedType):
+                        if operand in self._numbers:
                             yield inner, number, self._numbers[operand]
                     yield from self._captures(inner)
 
