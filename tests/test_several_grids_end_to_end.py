@@ -25,8 +25,11 @@ OPS = (
 )
 
 
-def any_program(rng: Random) -> str:
-    """A module with two or three grids, and ops on square matrices annotated on any of them."""
+def any_program(rng: Random, *, extents: bool = False) -> str:
+    """A module with two or three grids, and ops on square matrices annotated on any of them.
+
+    With `extents`, some shards have halos, or begin at offsets.
+    """
     devices = rng.choice(list(SHAPES))
     grids = []
     for name in "abc"[: rng.randint(2, 3)]:
@@ -36,9 +39,8 @@ def any_program(rng: Random) -> str:
     shape, type_ = (size, size), f"tensor<{size}x{size}xf32>"
 
     def sharding() -> str:
-        return encoding(
-            any_sharding(rng, shape, rng.choice(grids), even=True, sub_axes=rng.random() < 0.3)
-        )
+        uses = {"extents": True} if extents else {"sub_axes": rng.random() < 0.3}
+        return encoding(any_sharding(rng, shape, rng.choice(grids), even=True, **uses))
 
     values, lines = ["%x", "%y"], []
     for number in range(rng.randint(2, 7)):
@@ -64,12 +66,16 @@ def any_program(rng: Random) -> str:
 @needs("jax")
 @pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("seed", range(8))
-def test_numbers_are_right(seed: int) -> None:
+@pytest.mark.parametrize("extents", [False, True])
+@pytest.mark.parametrize("results", ["pieces", "whole"])
+def test_numbers_are_right(seed: int, extents: bool, results: str) -> None:
     rng = Random(seed)
     collectives = 0
-    for _ in range(6):
-        text = any_program(rng)
-        outcome = run_and_check(text, "spmd,lower", reference=reference_of(text))
+    options = f"{{arguments={results} results={results}}}"
+    pipeline = f"propagate,materialize,optimize-collectives,partition{options},lower"
+    for _ in range(3):
+        text = any_program(rng, extents=extents)
+        outcome = run_and_check(text, pipeline, reference=reference_of(text))
         assert outcome.verdict.passed, f"{outcome.verdict}\n{text}"
         collectives += outcome.collectives.total()
     assert collectives

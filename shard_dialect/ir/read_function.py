@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import name_of
@@ -69,12 +70,14 @@ class _Reader:
         return self._numbers[value]
 
     def _note_captures(self, op: Op) -> None:
-        captures, scalars = [], []
-        for each in self._captures(op.handle):
-            is_shaped = isinstance(self.function.values[each[2]].kind.type, ir.ShapedType)
-            (captures if is_shaped else scalars).append(each)
-        op.captures = tuple(captures)
-        op.scalars = tuple(dict.fromkeys(value for _, _, value in scalars))
+        captured = list(self._captures(op.handle))
+        shaped = [
+            isinstance(self.function.values[value].kind.type, ir.ShapedType)
+            for _, _, value in captured
+        ]
+        op.captures = tuple(compress(captured, shaped))
+        others = (value for (_, _, value), each in zip(captured, shaped, strict=True) if not each)
+        op.scalars = tuple(dict.fromkeys(others))
 
     def _captures(self, op: ir.Operation) -> Iterator[tuple[ir.Operation, int, int]]:
         for region in op.regions:
