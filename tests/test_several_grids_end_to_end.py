@@ -79,3 +79,39 @@ def test_numbers_are_right(seed: int, extents: bool, results: str) -> None:
         assert outcome.verdict.passed, f"{outcome.verdict}\n{text}"
         collectives += outcome.collectives.total()
     assert collectives
+
+
+MANUAL = """
+"mesh.cluster"() {{sym_name = "a", rank = 1 : i64, dim_sizes = [4]}} : () -> ()
+"sdy.mesh"() <{{mesh = #sdy.mesh<["x"=2, "y"=2]{order}>, sym_name = "b"}}> : () -> ()
+func.func @main(%x: tensor<8x8xf32> {{mesh.sharding = #mesh.shard<@a, {source}>}})
+    -> (tensor<8x8xf32> {{mesh.sharding = #mesh.shard<@a, {target}>}}) {{
+  %1 = stablehlo.tanh %x : tensor<8x8xf32>
+  %2 = "sdy.manual_computation"(%1) <{{in_shardings = #sdy.sharding_per_value<[<@b, [{{"x"}}, {{}}]>]>, manual_axes = #sdy<manual_axes{{{axes}}}>, out_shardings = #sdy.sharding_per_value<[<@b, [{{"x"}}, {{}}]>]>}}> ({{
+  ^bb0(%p: tensor<4x8xf32>):
+    %q = stablehlo.sine %p : tensor<4x8xf32>
+    "sdy.return"(%q) : (tensor<4x8xf32>) -> ()
+  }}) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %3 = stablehlo.tanh %2 : tensor<8x8xf32>
+  return %3 : tensor<8x8xf32>
+}}
+"""  # noqa: E501
+UNSHARDED = """
+func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %1 = stablehlo.tanh %x : tensor<8x8xf32>
+  %2 = stablehlo.sine %1 : tensor<8x8xf32>
+  %3 = stablehlo.tanh %2 : tensor<8x8xf32>
+  return %3 : tensor<8x8xf32>
+}
+"""
+
+
+@needs("jax")
+@pytest.mark.usefixtures("unoptimized")
+@pytest.mark.parametrize("order", ["", ", device_ids=[2, 0, 3, 1]", ", device_ids=[1, 2, 3, 0]"])
+@pytest.mark.parametrize("axes", ['"x"', '"x", "y"'])
+def test_a_manual_computation_is_on_a_grid_of_its_own(order: str, axes: str) -> None:
+    for source, target in (("[[0], []]", "[[], [0]]"), ("[[], [0]]", "[[0], []]")):
+        text = MANUAL.format(order=order, axes=axes, source=source, target=target)
+        outcome = run_and_check(text, "spmd,lower", reference=reference_of(UNSHARDED))
+        assert outcome.verdict.passed, f"{outcome.verdict}\n{text}"
