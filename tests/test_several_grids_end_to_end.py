@@ -25,8 +25,11 @@ OPS = (
 )
 
 
-def any_program(rng: Random) -> str:
-    """A module with two or three grids, and ops on square matrices annotated on any of them."""
+def any_program(rng: Random, *, extents: bool = False) -> str:
+    """A module with two or three grids, and ops on square matrices annotated on any of them.
+
+    With `extents`, some shards have halos, or begin at offsets.
+    """
     devices = rng.choice(list(SHAPES))
     grids = []
     for name in "abc"[: rng.randint(2, 3)]:
@@ -36,9 +39,8 @@ def any_program(rng: Random) -> str:
     shape, type_ = (size, size), f"tensor<{size}x{size}xf32>"
 
     def sharding() -> str:
-        return encoding(
-            any_sharding(rng, shape, rng.choice(grids), even=True, sub_axes=rng.random() < 0.3)
-        )
+        uses = {"extents": True} if extents else {"sub_axes": rng.random() < 0.3}
+        return encoding(any_sharding(rng, shape, rng.choice(grids), even=True, **uses))
 
     values, lines = ["%x", "%y"], []
     for number in range(rng.randint(2, 7)):
@@ -64,12 +66,52 @@ def any_program(rng: Random) -> str:
 @needs("jax")
 @pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("seed", range(8))
-def test_numbers_are_right(seed: int) -> None:
+@pytest.mark.parametrize("extents", [False, True])
+@pytest.mark.parametrize("results", ["pieces", "whole"])
+def test_numbers_are_right(seed: int, extents: bool, results: str) -> None:
     rng = Random(seed)
     collectives = 0
-    for _ in range(6):
-        text = any_program(rng)
-        outcome = run_and_check(text, "spmd,lower", reference=reference_of(text))
+    options = f"{{arguments={results} results={results}}}"
+    pipeline = f"propagate,materialize,optimize-collectives,partition{options},lower"
+    for _ in range(3):
+        text = any_program(rng, extents=extents)
+        outcome = run_and_check(text, pipeline, reference=reference_of(text))
         assert outcome.verdict.passed, f"{outcome.verdict}\n{text}"
         collectives += outcome.collectives.total()
     assert collectives
+
+
+MANUAL = """
+"mesh.cluster"() {{sym_name = "a", rank = 1 : i64, dim_sizes = [4]}} : () -> ()
+"sdy.mesh"() <{{mesh = #sdy.mesh<["x"=2, "y"=2]{order}>, sym_name = "b"}}> : () -> ()
+func.func @main(%x: tensor<8x8xf32> {{mesh.sharding = #mesh.shard<@a, {source}>}})
+    -> (tensor<8x8xf32> {{mesh.sharding = #mesh.shard<@a, {target}>}}) {{
+  %1 = stablehlo.tanh %x : tensor<8x8xf32>
+  %2 = "sdy.manual_computation"(%1) <{{in_shardings = #sdy.sharding_per_value<[<@b, [{{"x"}}, {{}}]>]>, manual_axes = #sdy<manual_axes{{{axes}}}>, out_shardings = #sdy.sharding_per_value<[<@b, [{{"x"}}, {{}}]>]>}}> ({{
+  ^bb0(%p: tensor<4x8xf32>):
+    %q = stablehlo.sine %p : tensor<4x8xf32>
+    "sdy.return"(%q) : (tensor<4x8xf32>) -> ()
+  }}) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %3 = stablehlo.tanh %2 : tensor<8x8xf32>
+  return %3 : tensor<8x8xf32>
+}}
+"""  # noqa: E501
+UNSHARDED = """
+func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %1 = stablehlo.tanh %x : tensor<8x8xf32>
+  %2 = stablehlo.sine %1 : tensor<8x8xf32>
+  %3 = stablehlo.tanh %2 : tensor<8x8xf32>
+  return %3 : tensor<8x8xf32>
+}
+"""
+
+
+@needs("jax")
+@pytest.mark.usefixtures("unoptimized")
+@pytest.mark.parametrize("order", ["", ", device_ids=[2, 0, 3, 1]", ", device_ids=[1, 2, 3, 0]"])
+@pytest.mark.parametrize("axes", ['"x"', '"x", "y"'])
+def test_a_manual_computation_is_on_a_grid_of_its_own(order: str, axes: str) -> None:
+    for source, target in (("[[0], []]", "[[], [0]]"), ("[[], [0]]", "[[0], []]")):
+        text = MANUAL.format(order=order, axes=axes, source=source, target=target)
+        outcome = run_and_check(text, "spmd,lower", reference=reference_of(UNSHARDED))
+        assert outcome.verdict.passed, f"{outcome.verdict}\n{text}"

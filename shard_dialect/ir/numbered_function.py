@@ -65,7 +65,7 @@ class Op:
 
     `blocks` are the blocks of its regions, one region after the other, if `ir.region_flow` has its
     flows. For other regions, `captures` has the tensors that they read from outside: the op inside,
-    the operand number, and the value number.
+    the operand number, and the value number. `scalars` has the other values that they read.
     """
 
     handle: ir.Operation
@@ -74,6 +74,12 @@ class Op:
     results: tuple[int, ...]
     blocks: tuple[Block, ...] = ()
     captures: tuple[tuple[ir.Operation, int, int], ...] = ()
+    scalars: tuple[int, ...] = ()
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        """The values that the op reads: operands, and what its regions without flows capture."""
+        return (*self.operands, *(value for _, _, value in self.captures), *self.scalars)
 
     @property
     def location(self) -> ir.Location:
@@ -106,9 +112,7 @@ class Function:
 
     def count_uses(self) -> Counter[int]:
         """The number of uses of each value, captures included."""
-        uses = Counter([value for op in self.ops for value in op.operands])
-        uses.update(value for op in self.ops for _, _, value in op.captures)
-        return uses
+        return Counter([value for op in self.ops for value in op.read])
 
 
 def itemsize(element: ir.Type) -> int:

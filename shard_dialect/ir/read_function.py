@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import name_of
@@ -55,7 +56,7 @@ class _Reader:
             if name in FLOWS:
                 op.blocks = self._blocks(handle)
             elif has_own_body(name):
-                op.captures = tuple(self._captures(handle))
+                self._note_captures(op)
         op.results = tuple([self._number(result) for result in handle.results])
         return op
 
@@ -68,12 +69,22 @@ class _Reader:
             self.function.values.append(Value(value, self._kinds[type_]))
         return self._numbers[value]
 
+    def _note_captures(self, op: Op) -> None:
+        captured = list(self._captures(op.handle))
+        shaped = [
+            isinstance(self.function.values[value].kind.type, ir.ShapedType)
+            for _, _, value in captured
+        ]
+        op.captures = tuple(compress(captured, shaped))
+        others = (value for (_, _, value), each in zip(captured, shaped, strict=True) if not each)
+        op.scalars = tuple(dict.fromkeys(others))
+
     def _captures(self, op: ir.Operation) -> Iterator[tuple[ir.Operation, int, int]]:
         for region in op.regions:
             for block in region.blocks:
                 for inner in operations(block):
                     for number, operand in enumerate(inner.operands):
-                        if operand in self._numbers and isinstance(operand.type, ir.ShapedType):
+                        if operand in self._numbers:
                             yield inner, number, self._numbers[operand]
                     yield from self._captures(inner)
 

@@ -104,8 +104,10 @@ class ManualBoundary:
         """The major axes of `inside` that give the same shards outside.
 
         `local` is the shape inside. A dimension that manual axes split keeps only axes that divide
-        it.
+        it. A tensor that is on another grid inside keeps none.
         """
+        if inside.grid != self.grid.name:
+            return Sharding.replicated(self.grid.name, len(inside.split_axes))
         split = []
         for manual_axes, axes, size in zip(
             self.manual_split_axes, inside.split_axes, local, strict=True

@@ -128,18 +128,20 @@ def plan_between(
         return plan(replace(source, grid=target.grid), target, shape, itemsize, target_grid, False)
     if grid == target_grid or target.is_replicated:
         return plan(source, replace(target, grid=source.grid), shape, itemsize, grid, False)
+    every = tuple(range(grid.rank))
     is_plain = not any((source.halos, source.offsets, target.halos, target.offsets))
     if not is_plain or grid.size > MAX_POSITIONS:
         through = Sharding.replicated(grid.name, len(shape))
         first = plan(source, through, shape, itemsize, grid, False)
         last = plan_between(through, target, shape, itemsize, grid, target_grid)
-        return Plan(first.steps + last.steps, first.bytes_moved + last.bytes_moved, grid, False)
+        same = Permute(every, tuple(range(grid.size)), through.split_axes, grid=target.grid)
+        steps = (*first.steps, same, *last.steps)
+        return Plan(steps, first.bytes_moved + last.bytes_moved, grid, False)
     across = plan_across_grids(source, target, shape, itemsize, grid, target_grid, sub_axes=False)
     transfer = across.transfer
     to = transfer.target
     positions = {device: position for position, device in enumerate(_devices(grid))}
     permutation = tuple(positions[transfer.destinations[device]] for device in _devices(grid))
-    every = tuple(range(grid.rank))
     permute = Permute(every, permutation, to.split_axes, to.partial, to.reduction, to.grid)
     steps = (*across.before.steps, permute, *across.after.steps)
     return Plan(steps, across.bytes_moved, grid, across.exact)

@@ -50,8 +50,7 @@ class Staged:
         """Add one or more ops on a stage that has values."""
         having = [stage for stage, values in enumerate(self.values) if values]
         stage = self.draw.choice(having)
-        steps = (_binary, _binary, _product, _repeated, _annotated, _passed, _passed, _to_and_fro)
-        self.draw.choice(steps)(self, stage)
+        self.draw.choice(_STEPS)(self, stage)
 
 
 def _binary(program: Staged, stage: int) -> None:
@@ -66,6 +65,22 @@ def _product(program: Staged, stage: int) -> None:
     made = f"stablehlo.dot_general {a}, {b}, contracting_dims = [1] x [0]"
     product = program.emit(stage, f"{made} : ({TYPE}, {TYPE}) -> {TYPE}")
     program.emit(stage, f"stablehlo.tanh {product} : {TYPE}")
+
+
+def _scaled(program: Staged, stage: int) -> None:
+    """A constant times an element, which the op reads in its region alone."""
+    value, number = program.draw.choice(program.values[stage]), program.count
+    at = ", ".join(program.draw.choice(("%c0", "%c1", "%c3")) for _ in range(2))
+    program.lines.append(f"  %e{number} = tensor.extract {value}[{at}] : {TYPE}")
+    program.lines.append(f"  %o{number} = tensor.empty() : {TYPE}")
+    same = "affine_map<(i, j) -> (i, j)>"
+    program.emit(
+        stage,
+        f"linalg.generic {{indexing_maps = [{same}, {same}], "
+        f'iterator_types = ["parallel", "parallel"]}} ins(%half : {TYPE}) '
+        f"outs(%o{number} : {TYPE}) {{\n  ^bb0(%p: f32, %q: f32):\n"
+        f"    %m = arith.mulf %p, %e{number} : f32\n    linalg.yield %m : f32\n  }} -> {TYPE}",
+    )
 
 
 def _repeated(program: Staged, stage: int) -> None:
@@ -116,7 +131,17 @@ def _to_and_fro(program: Staged, stage: int) -> None:
     )
 
 
+<<<<<<< HEAD:shard_dialect/testing/random_stages.py
 def _parts(draw: Random, grid: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
+=======
+_STEPS = (
+    *(_binary, _binary, _product, _scaled, _repeated),
+    *(_annotated, _passed, _passed, _passed, _to_and_fro),
+)
+
+
+def _parts(draw: Random, grid: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
+>>>>>>> hostile:tests/programs/stages.py
     """Two or three parts of a grid: the devices with one index, or boxes of several sizes."""
     if draw.random() < 0.5:
         axis = draw.choice([axis for axis, size in enumerate(grid) if size < 4 or len(grid) == 1])

@@ -127,6 +127,33 @@ def test_annotations_are_kept() -> None:
     assert made.count("sharding = #mesh.shard<@stage0, [[], [1]]>}") == 3
 
 
+INDEX = LINALG.replace(
+    "  return %2",
+    """  %e2 = tensor.empty() : tensor<8x4xf32>
+  %3 = linalg.generic {
+      indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]
+  } ins(%2 : tensor<8x4xf32>) outs(%e2 : tensor<8x4xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %i = linalg.index 0 : index
+    %n = arith.index_cast %i : index to i32
+    %f = arith.sitofp %n : i32 to f32
+    %s = arith.addf %a, %f : f32
+    linalg.yield %s : f32
+  } -> tensor<8x4xf32>
+  return %3""",
+)
+
+
+@pytest.mark.usefixtures("unoptimized")
+@pytest.mark.parametrize("stages", [1, 2])
+@needs("jax")
+def test_each_microbatch_has_its_own_indices(stages: int) -> None:
+    made = pipeline(INDEX, f"stages={stages} microbatches=4")
+    outcome = run_and_check(made, "spmd,lower", reference=reference_of(INDEX))
+    assert outcome.verdict.passed, f"{outcome.verdict}\n{made}"
+
+
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
@@ -147,6 +174,56 @@ def test_annotations_are_kept() -> None:
             ),
             "",
             "along axis 0 of @grid(2x2), which the stages divide",
+        ),
+        (
+            FORWARD.format(grid="2x2").replace(
+                "%w: tensor<4x6xf32>",
+                "%w: tensor<4x6xf32> {mesh.sharding = #mesh.shard<@other, [[0]]>}",
+            )
+            + "shard.grid @other(shape = 4)",
+            "",
+            "on @other(4), and the stages are parts of @grid(2x2): annotate tensors on one grid",
+        ),
+        (
+            FORWARD.format(grid="8").replace(
+                "%w: tensor<4x6xf32>",
+                '%w: tensor<4x6xf32> {mesh.sharding = #mesh.shard<@grid, [["0:(4)2"]]>}',
+            ),
+            "",
+            "along the 8 devices of axis 0 of @grid(8), of which a stage has 4: leave it out",
+        ),
+        (
+            """
+shard.grid @grid(shape = 2)
+func.func @main(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c3 = arith.constant 3 : index
+  %k = stablehlo.constant dense<2.0> : tensor<8x4xf32>
+  %0 = scf.for %i = %c0 to %c3 step %c3 iter_args(%a = %k) -> (tensor<8x4xf32>) {
+    %1 = stablehlo.multiply %a, %x : tensor<8x4xf32>
+    scf.yield %1 : tensor<8x4xf32>
+  }
+  return %0 : tensor<8x4xf32>
+}
+""",
+            "",
+            "'scf.for' op reads a microbatch in its regions",
+        ),
+        (
+            """
+shard.grid @grid(shape = 2)
+func.func @main(%x: tensor<4xf32>, %w: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c3 = arith.constant 3 : index
+  %0 = scf.for %i = %c0 to %c3 step %c3 iter_args(%a = %w) -> (tensor<4xf32>) {
+    %1 = "mesh.annotate"(%a) {sharding = #mesh.shard<@grid, []>} : (tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %1 : tensor<4xf32>
+  }
+  return %0, %x : tensor<4xf32>, tensor<4xf32>
+}
+""",
+            "",
+            "'mesh.annotate' op is in a region: in a pipeline, annotate the results of ops",
         ),
         (
             """

@@ -75,7 +75,7 @@ def _reshard_to(op: ir.Operation, source: Sharding, shardings: Shardings) -> Sha
     if not is_reshard(op) or source.partial:
         return None
     target = shardings.sharding_of(op.results[0].type, shardings.grid(source.grid))
-    return None if target.partial else target
+    return None if target.partial or target.grid != source.grid else target
 
 
 def unshard_results(function: ir.Operation, shardings: Shardings) -> None:

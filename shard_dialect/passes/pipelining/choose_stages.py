@@ -26,7 +26,8 @@ _ONE_DEVICE = Grid("one", ())
 class StageChoice:
     """The stages of ops and values; `count` stages, for one microbatch's `ops` in order.
 
-    `once` are the ops that do not depend on the batch. They are on the stage of the first user.
+    `once` are the ops that do not depend on the batch. They are on the stage of the first user, or
+    on the last one that they read from. What depends on no tensor that is an argument is on all.
     """
 
     function: Function
@@ -35,6 +36,8 @@ class StageChoice:
     once: Sequence[Op]
     slices: Mapping[int, int]
     """Of a microbatch's slice of a value, that value."""
+    reads: Mapping[int, Sequence[int]]
+    """The values that each op reads, by the op's id."""
     of_value: dict[int, int] = field(default_factory=dict)
     of_op: dict[int, int] = field(default_factory=dict)
     """By the op's id."""
@@ -48,7 +51,9 @@ class StageChoice:
         self._made: set[int] = set()
         """What the backward pass has made so far."""
         self._maker = {value: op for op in self.once for value in op.results}
-        self._roots = {value: {value} for value in self.function.arguments}
+        values = self.function.values
+        tensors = [value for value in self.function.arguments if values[value].is_tensor]
+        self._roots = {value: {value} for value in tensors}
         for op in self.once:
             roots = set().union(*(self._roots.get(value, set()) for value in self._read(op)))
             self._roots |= dict.fromkeys(op.results, roots)
@@ -58,8 +63,7 @@ class StageChoice:
         last = {value for op in self.forward for value in op.results if self._is_last(op)}
         for op in self.ops[count:]:
             if last.isdisjoint(self._read(op)):
-                stages = [self.of_value[v] for v in self._read(op) if v in self.of_value]
-                self._put(op, max(stages, default=0))
+                self._put(op, self._latest(op))
                 self.forward.append(op)
             else:
                 self.place(op)
@@ -68,10 +72,19 @@ class StageChoice:
                 last.update(op.results)
         if all(map(self._is_last, self.backward)):  # there is no backward pass
             self.forward, self.backward = list(self.ops), []
+        for op in self.once:
+            if id(op) not in self.of_op and any(map(self._roots.get, self._read(op))):
+                self._put(op, self._latest(op))
+        for value in tensors:
+            self._use(value, self.of_value.get(value, 0))
 
     def _read(self, op: Op) -> list[int]:
         """The values that an op reads, or reads slices of."""
-        return [self.slices.get(value, value) for value in op.operands]
+        return [self.slices.get(value, value) for value in self.reads[id(op)]]
+
+    def _latest(self, op: Op) -> int:
+        """The last stage that an op reads from."""
+        return max((self.of_value.get(value, 0) for value in self._read(op)), default=0)
 
     def _is_last(self, op: Op) -> bool:
         return self.of_op[id(op)] == self.count - 1

@@ -52,10 +52,11 @@ from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import AllReduce, AllSlice, Annotation
-from shard_dialect.model.axis import full_axis
+from shard_dialect.model.axis import SubAxis, full_axis
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.pipelining.batch_ops import combined, concatenated, is_stablehlo, rows
 from shard_dialect.passes.pipelining.choose_stages import StageChoice
+from shard_dialect.passes.pipelining.read_values import read_values, replace_captured
 from shard_dialect.passes.pipelining.schedules import Task, schedule
 from shard_dialect.passes.pipelining.split_batch import split_batch
 from shard_dialect.passes.propagate.constraints import default_grid
@@ -152,16 +153,22 @@ class _Pipeline:
                 for entry, each in zip(entries, types, strict=True)
             ]
             set_boundary(self.function, key, entries)
-        arguments = {value: at for at, value in enumerate(body(self.function).arguments)}
+        block = body(self.function)
+        arguments = {value: at for at, value in enumerate(block.arguments)}
         for op in walk(self.function):
             with located(op):
                 annotated = annotation_ops.read_annotation(op, self.shardings)
                 if annotated is not None:
+                    if op.block != block:
+                        raise ShardError(
+                            f"'{op.name}' op is in a region: in a pipeline, annotate the results "
+                            "of ops with regions"
+                        )
                     value = op.operands[0]
                     if value in arguments:
                         self.boundary["arg_attrs"][arguments[value]] = annotated.annotation
                     else:
-                        value.owner.operation.attributes[_MARK] = op.attributes["sharding"]
+                        _mark(value, op.attributes["sharding"])
                     op.results[0].replace_all_uses_with(value)
                     op.erase()
                 elif SHARDINGS in op.attributes:
@@ -170,6 +177,7 @@ class _Pipeline:
     def _classify(self) -> None:
         """Tell apart what runs for each microbatch, once before, and once after all of them."""
         self.numbered = read_function(self.function)
+        self.reads = read_values(self.numbered)
         batched = {self.numbered.arguments[at] for at in self.batched}
         late: set[int] = set()
         self.ops: list[Op] = []
@@ -178,7 +186,7 @@ class _Pipeline:
         self.totals: dict[int, tuple[int, AllReduce]] = {}
         """Of a value that microbatches add to, the value that they add, and how."""
         self.slices: dict[int, tuple[int, AllSlice]] = {}
-        for op in self.numbered.ops[:-1]:
+        for op in self.numbered.blocks[0].ops[:-1]:
             local = read_local(op.name, op.handle.attributes)
             step = None if local is None else local[1]
             if isinstance(step, AllReduce):
@@ -187,10 +195,10 @@ class _Pipeline:
             elif isinstance(step, AllSlice):
                 self.slices[op.results[0]] = op.operands[0], step
                 batched.update(op.results)
-            elif any(value in late for value in op.operands):
+            elif any(value in late for value in self.reads[id(op)]):
                 self.after.append(op)
                 late.update(op.results)
-            elif any(value in batched for value in op.operands):
+            elif any(value in batched for value in self.reads[id(op)]):
                 self.ops.append(op)
                 batched.update(op.results)
             else:
@@ -226,7 +234,7 @@ class _Pipeline:
     def _choose(self) -> None:
         slices = {made: source for made, (source, _) in self.slices.items()}
         count = self.options.stages
-        self.choice = StageChoice(self.numbered, count, self.ops, self.once, slices)
+        self.choice = StageChoice(self.numbered, count, self.ops, self.once, slices, self.reads)
         for total, (value, _) in self.totals.items():
             self.choice.of_value[total] = self.choice.of_value[value]
         for op in self.after:
@@ -252,7 +260,7 @@ class _Pipeline:
             self._clone(op, None)
             self._pass_on(None, op.results)
         for number, (value, dim) in enumerate(
-            zip(self.numbered.ops[-1].operands, dims, strict=True)
+            zip(self.numbered.blocks[0].end.operands, dims, strict=True)
         ):
             self.end.operands[number] = self._result(value, dim)
 
@@ -266,26 +274,31 @@ class _Pipeline:
     def _clone(self, op: Op, microbatch: int | None) -> None:
         with located(op.handle):
             stage = self.choice.of_op[id(op)]
-            operands = [self._value(value, microbatch, stage) for value in op.operands]
+            read = self.reads[id(op)]
+            values = [self._value(value, microbatch, stage) for value in read]
             clone = op.handle.clone(ir.InsertionPoint(self.end))
-            for number, operand in enumerate(operands):
-                clone.operands[number] = operand
+            for number, value in enumerate(values[: len(op.operands)]):
+                clone.operands[number] = value
+            handles = [self.numbered.values[number].handle for number in read]
+            replace_captured(clone, dict(zip(handles, values, strict=True)))
             for value, result in zip(op.results, clone.results, strict=True):
                 self.made[value, _key(microbatch)] = result
             if _MARK in clone.attributes:
                 self._annotate(clone, stage)
 
     def _annotate(self, op: ir.Operation, stage: int) -> None:
-        """Write the annotation that the op's result had, on the op's stage."""
-        value = op.results[0]
-        annotation = self.shardings.read_annotation(op.attributes[_MARK], rank_of(value.type))
+        """Write the annotations that the op's results had, on the op's stage."""
+        marks = op.attributes[_MARK]
         del op.attributes[_MARK]
-        attributes = {
-            "sharding": self.shardings.write(self._on_stage(annotation, stage)),
-            "required": ir.BoolAttr.get(True),
-            "as_result": ir.BoolAttr.get(True),
-        }
-        build.create("mesh.annotate", [value.type], [value], attributes)
+        for value, mark in zip(op.results, marks, strict=True):
+            if not isinstance(mark, ir.UnitAttr):
+                annotation = self.shardings.read_annotation(mark, rank_of(value.type))
+                attributes = {
+                    "sharding": self.shardings.write(self._on_stage(annotation, stage)),
+                    "required": ir.BoolAttr.get(True),
+                    "as_result": ir.BoolAttr.get(True),
+                }
+                build.create("mesh.annotate", [value.type], [value], attributes)
 
     def _value(self, value: int, microbatch: int | None, stage: int) -> ir.Value:
         """What a microbatch has of a value on a stage; the same of all where it is not batched."""
@@ -351,6 +364,11 @@ class _Pipeline:
                 self.passed[key] = self._transfer(own, stage)
 
     def _transfer(self, value: ir.Value, stage: int) -> ir.Value:
+        if not isinstance(value.type, ir.RankedTensorType):
+            type_ = ir.RankedTensorType.get([], value.type)
+            scalar = build.create("tensor.from_elements", [type_], [value]).results[0]
+            passed = self._transfer(scalar, stage)
+            return build.create("tensor.extract", [value.type], [passed]).results[0]
         target = {"cluster": ir.FlatSymbolRefAttr.get(self.stage_names[stage])}
         return build.create("mesh.collective_permute", [value.type], [value], target).results[0]
 
@@ -377,7 +395,7 @@ class _Pipeline:
         if FORM in self.function.attributes:
             del self.function.attributes[FORM]
         types = self.function.attributes["function_type"].value
-        returned = self.numbered.ops[-1].operands
+        returned = self.numbered.blocks[0].end.operands
         numbers = {"arg_attrs": self.numbered.arguments, "res_attrs": returned}
         for key, of_type in zip(BOUNDARY, (types.inputs, types.results), strict=True):
             entries = boundary(self.function, key)
@@ -395,14 +413,40 @@ class _Pipeline:
     def _on_stage(self, annotation: Annotation, stage: int) -> Annotation:
         """The annotation on the grid of a stage, along whose axes it may be split."""
         used = {full_axis(axis) for axis in annotation.sharding.axes}
+        if used and annotation.grid != self.grid.name:
+            raise error_at(
+                self.function.location,
+                f"a tensor is annotated {annotation} on {self.shardings.grid(annotation.grid)}, "
+                f"and the stages are parts of {self.grid}: annotate tensors on one grid",
+            )
         if 0 in used and self.sizes[0] == 1:
             raise error_at(
                 self.function.location,
                 f"a tensor is annotated {annotation} along axis 0 of {self.grid}, which the stages "
                 "divide: leave it out",
             )
+        ends = [
+            axis.end
+            for axis in annotation.sharding.axes
+            if isinstance(axis, SubAxis) and axis.axis == 0
+        ]
+        if 0 in used and (annotation.sharding.offsets or any(self.sizes[0] % end for end in ends)):
+            raise error_at(
+                self.function.location,
+                f"a tensor is annotated {annotation} along the {self.grid.axes_size((0,))} devices "
+                f"of axis 0 of {self.grid}, of which a stage has {self.sizes[0]}: leave it out",
+            )
         sharding = replace(annotation.sharding, grid=self.stage_names[stage])
         return replace(annotation, sharding=sharding)
+
+
+def _mark(value: ir.Value, annotation: ir.Attribute) -> None:
+    """Note the annotation of an op's result on the op."""
+    op = value.owner.operation
+    unmarked = [ir.UnitAttr.get()] * len(op.results)
+    marks = list(op.attributes[_MARK]) if _MARK in op.attributes else unmarked
+    marks[list(op.results).index(value)] = annotation
+    op.attributes[_MARK] = ir.ArrayAttr.get(marks)
 
 
 def _key(microbatch: int | None) -> int:

@@ -40,6 +40,7 @@ from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.passes.materialize.type_consistency import TypeChecks
 from shard_dialect.passes.partition.partition import partition_function
 from shard_dialect.passes.pipelining.batch_ops import combined, is_stablehlo
+from shard_dialect.passes.pipelining.read_values import read_values
 from shard_dialect.rules.op_kinds import OpKinds
 
 AXIS = 0
@@ -105,16 +106,17 @@ class _Splitter:
         """Type all values; raise a located `ShardError` for an op that does not allow it."""
         for number in arguments:
             self._split_argument(number)
-        for op in self.function.ops:
+        reads = read_values(self.function)
+        for op in self.function.blocks[0].ops:
             with located(op.handle):
-                read = (*op.operands, *(value for _, _, value in op.captures))
+                read = reads[id(op)]
                 is_split, is_late = (
                     any(v in self.of for v in read),
                     any(v in self.late for v in read),
                 )
                 if op.name == "func.return":
                     continue
-                if is_split and (is_late or op.blocks or op.captures):
+                if is_split and (is_late or op.blocks or len(read) > len(op.operands)):
                     self._refuse(op, is_late)
                 if is_late:
                     self.late.update(op.results)

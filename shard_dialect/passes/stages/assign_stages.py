@@ -110,8 +110,7 @@ class Stages:
                 for flow in flows_through(op):
                     if any(user.operands[number] in bound for user, number in flow.sources):
                         bound.update(flow.targets)
-                read = (*op.operands, *(value for _, _, value in op.captures))
-                if op.name not in FLOWS and not bound.isdisjoint(read):
+                if op.name not in FLOWS and not bound.isdisjoint(op.read):
                     bound.update(op.results)
                 bound.update(named)
                 for block, stages in zip(
@@ -222,7 +221,7 @@ class Stages:
                 elif (id(op), number) in targets:
                     stage = self.of_value(targets[id(op), number])
                 users.setdefault(value, set()).add(stage)
-            for _, _, value in op.captures:
+            for value in op.read[len(op.operands) :]:
                 users.setdefault(value, set()).add(stage)
 
     def _check_control(self) -> None:
@@ -276,7 +275,7 @@ def _inside(blocks: Sequence[Block]) -> Iterator[Op]:
 def _values_at(op: Op) -> list[int]:
     """The values that an op reads or makes, and its blocks' arguments."""
     arguments = [value for block in op.blocks for value in block.arguments]
-    return [*op.operands, *(value for _, _, value in op.captures), *arguments, *op.results]
+    return [*op.read, *arguments, *op.results]
 
 
 def _values_of(flow: Flow) -> list[int]:
