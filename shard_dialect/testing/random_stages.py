@@ -131,9 +131,6 @@ def _to_and_fro(program: Staged, stage: int) -> None:
     )
 
 
-<<<<<<< HEAD:shard_dialect/testing/random_stages.py
-def _parts(draw: Random, grid: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-=======
 _STEPS = (
     *(_binary, _binary, _product, _scaled, _repeated),
     *(_annotated, _passed, _passed, _passed, _to_and_fro),
@@ -141,7 +138,6 @@ _STEPS = (
 
 
 def _parts(draw: Random, grid: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
->>>>>>> hostile:tests/programs/stages.py
     """Two or three parts of a grid: the devices with one index, or boxes of several sizes."""
     if draw.random() < 0.5:
         axis = draw.choice([axis for axis, size in enumerate(grid) if size < 4 or len(grid) == 1])
