@@ -11,12 +11,13 @@ are, to move as few bytes as possible, so the backward pass of a layer is where 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from shard_dialect.ir.numbered_function import Function, Op
+from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import Grid
+from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
 from shard_dialect.rules.op_kinds import OpKinds
 
 _ONE_DEVICE = Grid("one", ())
@@ -24,20 +25,14 @@ _ONE_DEVICE = Grid("one", ())
 
 @dataclass
 class StageChoice:
-    """The stages of ops and values; `count` stages, for one microbatch's `ops` in order.
+    """The stages of the ops and values of one microbatch's program; there are `count` stages.
 
-    `once` are the ops that do not depend on the batch. They are on the stage of the first user, or
-    on the last one that they read from. What depends on no tensor that is an argument is on all.
+    What does not depend on the batch is on the stage of the first user, or on the last one that it
+    reads from. What depends on no tensor that is an argument is on all.
     """
 
-    function: Function
+    program: MicrobatchProgram
     count: int
-    ops: Sequence[Op]
-    once: Sequence[Op]
-    slices: Mapping[int, int]
-    """Of a microbatch's slice of a value, that value."""
-    reads: Mapping[int, Sequence[int]]
-    """The values that each op reads, by the op's id."""
     of_value: dict[int, int] = field(default_factory=dict)
     of_op: dict[int, int] = field(default_factory=dict)
     """By the op's id."""
@@ -50,37 +45,43 @@ class StageChoice:
     def __post_init__(self) -> None:
         self._made: set[int] = set()
         """What the backward pass has made so far."""
-        self._maker = {value: op for op in self.once for value in op.results}
-        values = self.function.values
-        tensors = [value for value in self.function.arguments if values[value].is_tensor]
+        self._maker = {value: op for op in self.program.once for value in op.results}
+        values = self.program.function.values
+        tensors = [value for value in self.program.function.arguments if values[value].is_tensor]
         self._roots = {value: {value} for value in tensors}
-        for op in self.once:
+        for op in self.program.once:
             roots = set().union(*(self._roots.get(value, set()) for value in self._read(op)))
             self._roots |= dict.fromkeys(op.results, roots)
         count = self._find_forward()
-        self._choose_forward(self.ops[:count])
-        self.forward += self.ops[:count]
+        self._choose_forward(self.program.ops[:count])
+        self.forward += self.program.ops[:count]
         last = {value for op in self.forward for value in op.results if self._is_last(op)}
-        for op in self.ops[count:]:
+        for op in self.program.ops[count:]:
             if last.isdisjoint(self._read(op)):
                 self._put(op, self._latest(op))
                 self.forward.append(op)
             else:
-                self.place(op)
+                self._place(op)
                 self.backward.append(op)
                 self._made.update(op.results)
                 last.update(op.results)
         if all(map(self._is_last, self.backward)):  # there is no backward pass
-            self.forward, self.backward = list(self.ops), []
-        for op in self.once:
+            self.forward, self.backward = list(self.program.ops), []
+        for op in self.program.once:
             if id(op) not in self.of_op and any(map(self._roots.get, self._read(op))):
                 self._put(op, self._latest(op))
         for value in tensors:
             self._use(value, self.of_value.get(value, 0))
+        for total, (added, _) in self.program.totals.items():
+            self.of_value[total] = self.of_value[added]
+        for op in self.program.after:
+            self._place(op)
 
     def _read(self, op: Op) -> list[int]:
         """The values that an op reads, or reads slices of."""
-        return [self.slices.get(value, value) for value in self.reads[id(op)]]
+        slices = self.program.slices
+        read = self.program.reads[id(op)]
+        return [slices[value][0] if value in slices else value for value in read]
 
     def _latest(self, op: Op) -> int:
         """The last stage that an op reads from."""
@@ -93,7 +94,7 @@ class StageChoice:
         """The number of ops until the last argument is used for the first time."""
         seen: set[int] = set()
         last = 0
-        for number, op in enumerate(self.ops, 1):
+        for number, op in enumerate(self.program.ops, 1):
             roots = set().union(*(self._roots.get(value, set()) for value in self._read(op)))
             if roots - seen:
                 last = number
@@ -104,7 +105,7 @@ class StageChoice:
         kinds = OpKinds()
         flops = []
         for op in ops:
-            rule = kinds.kind_in(self.function.values, op).rule
+            rule = kinds.kind_in(self.program.function.values, op).rule
             flops.append(rule.flops(((),) * len(rule.sizes), _ONE_DEVICE) if rule else 0)
         total, before, stage = sum(flops), 0.0, 0
         for op, count in zip(ops, flops, strict=True):
@@ -114,7 +115,7 @@ class StageChoice:
             before += count
             self._put(op, stage)
 
-    def place(self, op: Op) -> None:
+    def _place(self, op: Op) -> None:
         """Put an op on the stage of one of its operands: the first to which fewest bytes move.
 
         A stage that the backward pass has left does not come again.
@@ -130,7 +131,7 @@ class StageChoice:
         for value in set(self._read(op)):
             at = self.of_value.get(value, stage)
             if at != stage and stage not in self.needed.get(value, ()):
-                kind = self.function.values[value].kind
+                kind = self.program.function.values[value].kind
                 total += prod(kind.shape or ()) * kind.itemsize
         return total
 

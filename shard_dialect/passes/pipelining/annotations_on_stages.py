@@ -1,0 +1,180 @@
+"""The annotations of a function that becomes a pipeline, moved from its grid to the stages'.
+
+They are taken from the function before its batch is split, and written again on the parts of the
+grid on which the tensors are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
+from shard_dialect.ir.mesh import annotation_ops
+from shard_dialect.ir.mesh.attributes import (
+    ARGUMENT,
+    RESULT,
+    SHARDING,
+    SHARDINGS,
+    i64_array,
+)
+from shard_dialect.ir.mesh.manual_computation import anything
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
+from shard_dialect.ir.walk import body, walk
+from shard_dialect.model import Annotation, Grid
+from shard_dialect.model.axis import SubAxis, full_axis
+
+_MARK = "mesh.annotated"
+"""On an op while its function is rewritten: the annotations of its results."""
+StageOf = Callable[[int], int | None]
+"""The stage of a value, by its number; `None` if it is on none."""
+
+
+@dataclass
+class AnnotationsOnStages:
+    """The annotations of `function`, whose `grid` is divided along axis 0 into the named stages."""
+
+    function: ir.Operation
+    shardings: Shardings
+    grid: Grid
+    stages: Sequence[str]
+    boundary: dict[str, list[Annotation | None]] = field(default_factory=dict)
+    """Of each argument and result, its annotation."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of a stage."""
+        size = self.grid.axes_size((0,)) // len(self.stages)
+        return (size, *self.grid.sizes_along(range(1, self.grid.rank)))
+
+    def take(self) -> None:
+        """Take annotations from the function, and note them for later."""
+        type_ = self.function.attributes["function_type"].value
+        for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
+            entries = boundary(self.function, key)
+            self.boundary[key] = [
+                self.shardings.read_annotation(entry.pop(SHARDING), rank_of(each))
+                if SHARDING in entry
+                else None
+                for entry, each in zip(entries, types, strict=True)
+            ]
+            set_boundary(self.function, key, entries)
+        block = body(self.function)
+        arguments = {value: at for at, value in enumerate(block.arguments)}
+        for op in walk(self.function):
+            with located(op):
+                annotated = annotation_ops.read_annotation(op, self.shardings)
+                if annotated is not None:
+                    if op.block != block:
+                        raise ShardError(
+                            f"'{op.name}' op is in a region: in a pipeline, annotate the results "
+                            "of ops with regions"
+                        )
+                    value = op.operands[0]
+                    if value in arguments:
+                        self.boundary["arg_attrs"][arguments[value]] = annotated.annotation
+                    else:
+                        _mark(value, op.attributes["sharding"])
+                    op.results[0].replace_all_uses_with(value)
+                    op.erase()
+                elif SHARDINGS in op.attributes:
+                    del op.attributes[SHARDINGS]
+
+    def declare(self) -> None:
+        """Declare the stages, before the function."""
+        if not self.grid.rank or not self.grid.is_static:
+            raise ShardError(f"grid {self.grid} has no axis 0 of known size to divide into stages")
+        size, count = self.grid.axes_size((0,)), len(self.stages)
+        if size % count:
+            raise error_at(
+                self.function.location,
+                f"axis 0 of grid {self.grid} has {size} devices, which {count} stages do not "
+                "divide",
+            )
+        with ir.InsertionPoint(self.function), self.function.location:
+            for stage, name in enumerate(self.stages):
+                offsets = (stage * self.sizes[0], *(0,) * (self.grid.rank - 1))
+                attributes = {
+                    "sym_name": ir.StringAttr.get(name),
+                    "cluster": ir.FlatSymbolRefAttr.get(self.grid.name),
+                    "offsets": i64_array(offsets),
+                    "sizes": i64_array(self.sizes),
+                }
+                build.create("mesh.sub_cluster", [], [], attributes)
+
+    def annotate(self, op: ir.Operation, stage: int) -> None:
+        """Write the annotations that the results of a copy of an op had, on the op's stage."""
+        if _MARK not in op.attributes:
+            return
+        marks = op.attributes[_MARK]
+        del op.attributes[_MARK]
+        for value, mark in zip(op.results, marks, strict=True):
+            if not isinstance(mark, ir.UnitAttr):
+                annotation = self.shardings.read_annotation(mark, rank_of(value.type))
+                attributes = {
+                    "sharding": self.shardings.write(self._on_stage(annotation, stage)),
+                    "required": ir.BoolAttr.get(True),
+                    "as_result": ir.BoolAttr.get(True),
+                }
+                build.create("mesh.annotate", [value.type], [value], attributes)
+
+    def annotate_boundary(
+        self, arguments: Sequence[int], results: Sequence[int], stage_of: StageOf
+    ) -> None:
+        """Put arguments and results on their stages, with the annotations that they had."""
+        types = self.function.attributes["function_type"].value
+        values = {"arg_attrs": arguments, "res_attrs": results}
+        for key, of_type in zip(BOUNDARY, (types.inputs, types.results), strict=True):
+            entries = boundary(self.function, key)
+            for entry, value, annotation, type_ in zip(
+                entries, values[key], self.boundary[key], of_type, strict=True
+            ):
+                entry.pop(ARGUMENT, None)
+                entry.pop(RESULT, None)
+                stage = stage_of(value)
+                if stage is not None and isinstance(type_, ir.RankedTensorType):
+                    known = annotation or anything(self.grid, type_.rank)
+                    entry[SHARDING] = self.shardings.write(self._on_stage(known, stage))
+            set_boundary(self.function, key, entries)
+
+    def _on_stage(self, annotation: Annotation, stage: int) -> Annotation:
+        """The annotation on the grid of a stage, along whose axes it may be split."""
+        used = {full_axis(axis) for axis in annotation.sharding.axes}
+        if used and annotation.grid != self.grid.name:
+            raise error_at(
+                self.function.location,
+                f"a tensor is annotated {annotation} on {self.shardings.grid(annotation.grid)}, "
+                f"and the stages are parts of {self.grid}: annotate tensors on one grid",
+            )
+        if 0 in used and self.sizes[0] == 1:
+            raise error_at(
+                self.function.location,
+                f"a tensor is annotated {annotation} along axis 0 of {self.grid}, which the stages "
+                "divide: leave it out",
+            )
+        ends = [
+            axis.end
+            for axis in annotation.sharding.axes
+            if isinstance(axis, SubAxis) and axis.axis == 0
+        ]
+        if 0 in used and (annotation.sharding.offsets or any(self.sizes[0] % end for end in ends)):
+            raise error_at(
+                self.function.location,
+                f"a tensor is annotated {annotation} along the {self.grid.axes_size((0,))} devices "
+                f"of axis 0 of {self.grid}, of which a stage has {self.sizes[0]}: leave it out",
+            )
+        sharding = replace(annotation.sharding, grid=self.stages[stage])
+        return replace(annotation, sharding=sharding)
+
+
+def _mark(value: ir.Value, annotation: ir.Attribute) -> None:
+    """Note the annotation of an op's result on the op."""
+    op = value.owner.operation
+    unmarked = [ir.UnitAttr.get()] * len(op.results)
+    marks = list(op.attributes[_MARK]) if _MARK in op.attributes else unmarked
+    marks[list(op.results).index(value)] = annotation
+    op.attributes[_MARK] = ir.ArrayAttr.get(marks)
