@@ -139,8 +139,8 @@ Use = tuple[Grid, Axes]
 def common_refinements(uses: Iterable[Use]) -> dict[Use, Refinement | None]:
     """For each use, a refinement of its grid; they have as few different finer grids as possible.
 
-    All grids are of the same devices. A refinement has the axes in use, and those other axes of the
-    grid that can be said on the finer grid. It is `None` where the finer grid is the grid itself.
+    Grids of as many devices are of the same devices. A refinement has the axes in use, and those
+    other axes of the grid that can be said on the finer grid. It is `None` where the finer grid is the grid itself.
 
     >>> line, square = Grid("line", (4,)), Grid("square", (2, 2))
     >>> found = common_refinements([(line, (0,)), (square, (1,))])
@@ -191,6 +191,7 @@ def _cross(uses: Iterable[Use]) -> bool:
 class _Common:
     """A common grid in the making: its order of the devices, and the bounds of its digits."""
 
+    size: int
     order: tuple[int, ...]
     bounds: set[int] = field(default_factory=set)
     grids: list[Grid] = field(default_factory=list)
@@ -200,14 +201,14 @@ class _Common:
     def of(cls, grid: Grid, axes: Axes) -> _Common:
         """The common grid of a use, in the order of the ranks if that is possible."""
         for order in ((), grid.device_ids):
-            common = cls(order, {1, grid.size})
+            common = cls(grid.size, order, {1, grid.size})
             if common.take(grid, axes):
                 return common
         raise AssertionError("axes of a grid can be said in its own order")
 
     def take(self, grid: Grid, axes: Axes) -> bool:
         """Add what is needed to say `axes` of `grid`; returns whether that is possible."""
-        digits = _digits_of(grid, axes, self.order)
+        digits = _digits_of(grid, axes, self.order) if grid.size == self.size else None
         if digits is None:
             return False
         ends = {stride * size for stride, size in digits}

@@ -89,3 +89,9 @@ def test_a_name_that_another_grid_has_is_not_taken() -> None:
     a, b, other = Grid("a", (2, 4)), Grid("b", (4, 2)), Grid("a_2x2x2", (8,))
     found = common_refinements([(a, (0,)), (b, (0,)), (other, (0,))])
     assert {each.fine.name for each in found.values() if each} == {"a_2x2x2_2"}
+
+
+def test_grids_of_different_sizes_have_nothing_in_common() -> None:
+    four, eight = Grid("four", (4,)), Grid("eight", (2, 4))
+    found = common_refinements([(four, (0,)), (eight, (1,)), (eight, ())])
+    assert list(found.values()) == [None, None, None]

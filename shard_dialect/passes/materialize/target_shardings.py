@@ -6,8 +6,8 @@ shardings are kept too. In all other functions each split is reduced to the axes
 divide the dimension, and nothing is padded.
 
 If sub-axes or several grids are in use, the shardings are moved to as few refined grids as
-possible (`model.grid_refinement`), for the whole module. So no later pass has to handle sub-axes,
-and reshards between grids are left only where no grid has the axes of both.
+possible (`model.grid_refinement`), for all functions that call each other. So no later pass has to
+handle sub-axes, and reshards between grids are left only where no grid has the axes of both.
 """
 
 from __future__ import annotations
@@ -73,12 +73,29 @@ def read_target_shardings(
     Raises a located `ShardError` for a sharding that cannot be materialized yet.
     """
     readers = [_Reader(function, shardings) for function in functions]
-    uses = [use for reader in readers for use in reader.uses()]
-    refinements = common_refinements(uses)
-    for each in refinements.values():
-        if each is not None:
-            _declare(module, each.fine, shardings)
-    return [reader.targets(refinements) for reader in readers]
+    refinements: dict[str, dict[Use, Refinement | None]] = {}
+    for names in _called_together(functions):
+        uses = [use for each in readers if each.function.name in names for use in each.uses()]
+        refinements |= dict.fromkeys(names, common_refinements(uses))
+    for reader in readers:
+        for each in refinements[reader.function.name].values():
+            if each is not None:
+                _declare(module, each.fine, shardings)
+    return [reader.targets(refinements[reader.function.name]) for reader in readers]
+
+
+def _called_together(functions: Sequence[Function]) -> list[set[str]]:
+    """The names of functions, those together that call each other, directly or not."""
+    parts: list[set[str]] = []
+    for function in functions:
+        called = {function.name}
+        for op in function.ops:
+            if op.name == "func.call":
+                called.add(op.handle.attributes["callee"].value)
+        joined = [part for part in parts if not part.isdisjoint(called)]
+        parts = [part for part in parts if part.isdisjoint(called)]
+        parts.append(called.union(*joined))
+    return parts
 
 
 def _declare(module: ir.Operation, grid: Grid, shardings: Shardings) -> None:
