@@ -136,11 +136,14 @@ Use = tuple[Grid, Axes]
 """A grid of known sizes, and the axes of it that one sharding uses."""
 
 
-def common_refinements(uses: Iterable[Use]) -> dict[Use, Refinement | None]:
+def common_refinements(
+    uses: Iterable[Use], declared: Iterable[Grid] = ()
+) -> dict[Use, Refinement | None]:
     """For each use, a refinement of its grid; they have as few different finer grids as possible.
 
     Grids of as many devices are of the same devices. A refinement has the axes in use, and those
-    other axes of the grid that can be said on the finer grid. It is `None` where the finer grid is the grid itself.
+    other axes of the grid that can be said on the finer grid. It is `None` where the finer grid is
+    the grid itself. A finer grid has no name that another grid of `declared` has.
 
     >>> line, square = Grid("line", (4,)), Grid("square", (2, 2))
     >>> found = common_refinements([(line, (0,)), (square, (1,))])
@@ -166,7 +169,7 @@ def common_refinements(uses: Iterable[Use]) -> dict[Use, Refinement | None]:
             taken.take(grid, tuple(range(grid.rank)))
             commons.append(taken)
         chosen[grid, axes] = taken
-    fine = {id(common): common.grid(grids) for common in commons}
+    fine = {id(common): common.grid(grids, declared) for common in commons}
     return {
         (grid, axes): common.refinement(grid, fine[id(common)])
         if grid != fine[id(common)]
@@ -220,7 +223,7 @@ class _Common:
             self.grids.append(grid)
         return True
 
-    def grid(self, known: Sequence[Grid]) -> Grid:
+    def grid(self, known: Sequence[Grid], declared: Iterable[Grid]) -> Grid:
         """The grid itself: one of `known`, or else with a new name."""
         bounds = sorted(self.bounds, reverse=True)
         shape = tuple(larger // smaller for larger, smaller in pairwise(bounds))
@@ -234,12 +237,12 @@ class _Common:
             if (grid.shape, grid.device_ids, {*grid.stage_axes}) == (shape, self.order, stages):
                 return grid
         first = (self.grids or known)[0]
-        name = f"{first.name}_{'x'.join(map(str, shape))}"
-        names = {grid.name for grid in known}
+        taken = {each.name: (each.shape, each.device_ids) for each in (*known, *declared)}
+        name = base = f"{first.name}_{'x'.join(map(str, shape))}"
         number = 1
-        while name in names:
+        while taken.get(name, (shape, self.order)) != (shape, self.order):
             number += 1
-            name = f"{first.name}_{'x'.join(map(str, shape))}_{number}"
+            name = f"{base}_{number}"
         return Grid(name, shape, (), self.order, tuple(sorted(stages)))
 
     def refinement(self, grid: Grid, fine: Grid) -> Refinement:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary
@@ -76,11 +77,11 @@ def read_target_shardings(
     refinements: dict[str, dict[Use, Refinement | None]] = {}
     for names in _called_together(functions):
         uses = [use for each in readers if each.function.name in names for use in each.uses()]
-        refinements |= dict.fromkeys(names, common_refinements(uses))
-    for reader in readers:
-        for each in refinements[reader.function.name].values():
-            if each is not None:
-                _declare(module, each.fine, shardings)
+        common = common_refinements(uses, shardings.grids.values())
+        refinements |= dict.fromkeys(names, common)
+        for refinement in common.values():
+            if refinement is not None:
+                _declare(module, refinement.fine, shardings)
     return [reader.targets(refinements[reader.function.name]) for reader in readers]
 
 
@@ -99,6 +100,9 @@ def _called_together(functions: Sequence[Function]) -> list[set[str]]:
 
 
 def _declare(module: ir.Operation, grid: Grid, shardings: Shardings) -> None:
+    known = shardings.grids.get(grid.name, grid)
+    if (known.shape, known.device_ids) != (grid.shape, grid.device_ids):
+        raise ShardError(f"needs a grid {grid}, and the module has {known}: give that another name")
     if grid.name not in shardings.grids:
         shardings.grids[grid.name] = grid
         with ir.InsertionPoint.at_block_begin(body(module)), module.location:
