@@ -134,6 +134,8 @@ def step(
     split further than into shards of one element.
     """
     tensors = [_projected(prepared, index, each, grid) for index, each in enumerate(annotations)]
+    # Shards at offsets have the sizes that somebody chose, of which some may be 0.
+    until_full = until_full and not any(each and each.sharding.offsets for each in annotations)
     candidates = _candidates(prepared, tensors, directions, grid, until_full)
     if not any(candidates):
         return Outcome({})

@@ -35,6 +35,7 @@ EXPECTED = {
         ("all_gather", 2, 64),
         ("all_reduce", 2, 128),
     ],
+    "training_step": [],  # it has no annotations, before --pipeline
 }
 EXPECTED["mlp_1d_mesh"] = EXPECTED["mlp_1d"]
 EXPECTED["mlp_2d_mesh"] = EXPECTED["mlp_2d"]
@@ -42,6 +43,7 @@ DEVICES = {"mlp_1d": 2, "mlp_1d_mesh": 2, "mlp_2d": 8, "mlp_2d_mesh": 8, "megatr
 DEVICES["mlp_stablehlo"] = 4
 DEVICES["convolution"] = 6
 DEVICES["pipeline_mlp"] = 4
+DEVICES["training_step"] = 4
 
 LIKE_OTHERS = {"mlp_1d", "mlp_1d_mesh", "mlp_2d_mesh", "mlp_stablehlo"}
 """Examples that communicate as one of the others does."""

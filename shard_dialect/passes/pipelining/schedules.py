@@ -76,8 +76,8 @@ def drawn(steps: list[list[Task]], stages: int) -> str:
     """A line for each stage, with the microbatch of each step; backward passes are in brackets.
 
     >>> print(drawn(schedule("1f1b", 2, 2), 2))
-    stage 0   0   1      [0] [1]
-    stage 1       0  [0]  1  [1]
+    stage 0    0   1      [0]     [1]
+    stage 1        0  [0]  1  [1]
     """
     lines = []
     for stage in range(stages):

@@ -62,7 +62,7 @@ func.func @control(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>},
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
-"mesh.cluster"() {sym_name = "h", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+"mesh.cluster"() {sym_name = "h", rank = 1 : i64, dim_sizes = [4]} : () -> ()
 "mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [1]} : () -> ()
 // expected-error@+1 {{function @two_grids has tensors on @a, a part of @g(2), and on @h: expected parts of one grid}}
 func.func @two_grids(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>},
