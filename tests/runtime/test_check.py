@@ -10,7 +10,12 @@ from shard_dialect.codegen.array_types import Array
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime.checking.check import Verdict, check
-from shard_dialect.runtime.checking.tolerance import compare, least_allowed, perturbed
+from shard_dialect.runtime.checking.tolerance import (
+    Deviations,
+    compare,
+    least_allowed,
+    perturbed,
+)
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from tests.conftest import run_child
@@ -154,3 +159,15 @@ def test_a_check_takes_three_times_the_memory_of_both_programs_at_most(tmp_path:
     both = 2 * peak(str(program))  # the unsharded program takes as much
     for judge in ("upstream", "self"):
         assert peak(str(program), "--check", f"--reference-by={judge}") < 3 * both
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_element_that_is_no_number_says_nothing_of_its_neighbours(value: float) -> None:
+    expected = np.array([value, 1.0], np.float32)
+    deviations = Deviations([expected])
+    with np.errstate(invalid="ignore"):
+        deviations.add([np.array([value, 1.5], np.float32)])
+        deviations.add([np.array([0.0, 0.5], np.float32)])
+    (allowed,) = deviations.by_rounding()
+    assert np.all(np.isfinite(allowed))
+    assert allowed[1] == 5.0

@@ -89,6 +89,8 @@ class Deviations:
             with np.errstate(all="ignore"):
                 for block in _blocks(expected_flat.size):
                     move = np.abs(_widened(other_flat[block]) - _widened(expected_flat[block]))
+                    # NaN or infinity in both has not moved; in one, it says nothing of others.
+                    move[~np.isfinite(move)] = 0.0
                     np.hypot(moves[block], move, out=moves[block], casting="same_kind")
 
     def by_order(self, units: int) -> Iterator[Allowed]:
