@@ -26,6 +26,7 @@ PASSES = (
     "fold-collectives",
     "sink-reductions",
     "sink-gathers",
+    "raise-gathers",
     "reduce-to-pieces",
     "compute-on-slices",
     "optimize-collectives",

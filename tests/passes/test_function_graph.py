@@ -14,9 +14,9 @@ from shard_dialect.model import AllGather, Sharding
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.materialize import choose_op_sharding
 from shard_dialect.passes.materialize.type_consistency import read_distributed
-from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import InsertionPoint
-from shard_dialect.passes.optimize.write_graph import write_graph
+from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph.graph_elements import InsertionPoint
+from shard_dialect.passes.optimize.graph.write_graph import write_graph
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.mlir"))
 GATHER = """

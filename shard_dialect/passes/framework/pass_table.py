@@ -24,6 +24,7 @@ PASSES = {
     "fold-collectives": "optimize.fold_collectives:FoldCollectives",
     "sink-reductions": "optimize.sink_reductions:SinkReductions",
     "sink-gathers": "optimize.sink_gathers:SinkGathers",
+    "raise-gathers": "optimize.raise_gathers:RaiseGathers",
     "reduce-to-pieces": "optimize.reduce_to_pieces:ReduceToPieces",
     "compute-halos": "optimize.compute_halos:ComputeHalos",
     "compute-on-slices": "optimize.compute_on_slices:ComputeOnSlices",

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from shard_dialect.ir.building import reductions
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.passes.materialize.choose_op_sharding import FLOPS_PER_BYTE
-from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import (
+from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph.graph_elements import (
     GraphOp,
     GraphValue,
     InsertionPoint,

@@ -12,9 +12,9 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.materialize.type_consistency import read_distributed
-from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import GraphOp
-from shard_dialect.passes.optimize.write_graph import write_graph
+from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph.graph_elements import GraphOp
+from shard_dialect.passes.optimize.graph.write_graph import write_graph
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from shard_dialect.model import Annotation, Sharding
 from shard_dialect.passes.optimize.change_op_sharding import Change, Resharder
 from shard_dialect.passes.optimize.collective_pass import CollectivePass, sources
-from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import GraphOp, GraphValue, OpSharding
+from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph.graph_elements import GraphOp, GraphValue, OpSharding
 from shard_dialect.passes.optimize.move_reshard import LARGEST
 from shard_dialect.rules.uneven_shards import may_have_halos
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.model import AllSlice, Sharding
-from shard_dialect.passes.optimize.change_op_sharding import Change, Resharder
+from shard_dialect.model import AllSlice
 from shard_dialect.passes.optimize.collective_pass import CollectivePass
-from shard_dialect.passes.optimize.find_op_shardings import OpShardingFinder
-from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import GraphOp
+from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph.graph_elements import GraphOp
+from shard_dialect.passes.optimize.move_reshard import move_before
 
 
 @dataclass(frozen=True)
@@ -31,28 +30,5 @@ class ComputeOnSlices(CollectivePass):
     def improve_at(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
         """Give the op before a slice the sharding of the slice, if that is cheaper."""
         collective = graph.collective_of(reshard)
-        value = reshard.operands[0]
-        op = value.owner if value is not None else None
         is_slice = all(isinstance(step, AllSlice) for step in collective.steps)
-        if value is None or op is None or not is_slice:
-            return False
-        if op.is_reshard or op.block is not reshard.block:
-            return False
-        return _reshard_op(op, op.results.index(value), collective.target, graph)
-
-
-def _reshard_op(op: GraphOp, number: int, target: Sharding, graph: FunctionGraph) -> bool:
-    grid = graph.shardings.grid(target.grid)
-    finder, resharder = OpShardingFinder(graph), Resharder(graph, grid)
-    now, then = finder.now(op, grid), finder.with_result(op, number, target, grid)
-    if now is None or then is None:
-        return False
-    change = resharder.operands_change(op, now, then)
-    for result, sharding in zip(op.results, then.results, strict=True):
-        if sharding is not None:
-            change = change.plus(Change(resharder.bytes_out(result, sharding)))
-    if not change.is_better:
-        return False
-    resharder.do(op, then)
-    resharder.finish(op, now)
-    return True
+        return is_slice and move_before(reshard, graph)

@@ -16,8 +16,8 @@ from shard_dialect.model import (
     SubAxis,
 )
 from shard_dialect.passes.materialize.type_consistency import assignment_of, with_partial_axes
-from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import GraphOp, GraphValue, OpSharding
+from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph.graph_elements import GraphOp, GraphValue, OpSharding
 from shard_dialect.rules.op_table import carries
 
 

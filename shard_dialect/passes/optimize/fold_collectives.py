@@ -18,8 +18,8 @@ from shard_dialect.passes.optimize.change_op_sharding import (
     reshard_before,
 )
 from shard_dialect.passes.optimize.collective_pass import CollectivePass
-from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import GraphOp, InsertionPoint
+from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph.graph_elements import GraphOp, InsertionPoint
 
 
 @dataclass(frozen=True)

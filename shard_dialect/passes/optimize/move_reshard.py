@@ -1,4 +1,6 @@
-"""Move a reshard past a region of ops: its users, their users, and so on.
+"""Move a reshard past ops, or before one.
+
+`move_past` moves it past a region of ops: its users, their users, and so on.
 
     %1 = "mesh.all_gather"(%0)              the region of %1 with the sharding of %0:
     %2 = stablehlo.multiply %1, %1            %2, %3 on shards,
@@ -7,6 +9,8 @@
 
 The region grows op by op, in the order of the block. After each op, its cost is what resharding the
 other operands on entry and the results on exit adds. The cheapest of these regions is rewritten.
+
+`move_before` gives the op that makes a reshard's operand the sharding that the reshard makes.
 """
 
 from __future__ import annotations
@@ -17,8 +21,8 @@ from dataclasses import dataclass, field
 from shard_dialect.model import Sharding
 from shard_dialect.passes.optimize.change_op_sharding import Change, Resharder
 from shard_dialect.passes.optimize.find_op_shardings import OpShardingFinder
-from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import GraphOp, GraphValue, OpSharding
+from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph.graph_elements import GraphOp, GraphValue, OpSharding
 
 LARGEST = 16
 """The largest number of ops in a region."""
@@ -39,6 +43,32 @@ def move_past(
             best, length = change, size
     region.do(length)
     return bool(length)
+
+
+def move_before(reshard: GraphOp, graph: FunctionGraph) -> bool:
+    """Let the op before `reshard` make its tensor in the target sharding, if that is cheaper.
+
+    Returns whether anything changed.
+    """
+    value, target = reshard.operands[0], graph.collective_of(reshard).target
+    op = value.owner if value is not None else None
+    if value is None or op is None or op.is_reshard or op.block is not reshard.block:
+        return False
+    grid = graph.shardings.grid(target.grid)
+    finder, resharder = OpShardingFinder(graph), Resharder(graph, grid)
+    now = finder.now(op, grid)
+    then = finder.with_result(op, op.results.index(value), target, grid)
+    if now is None or then is None:
+        return False
+    change = resharder.operands_change(op, now, then)
+    for result, sharding in zip(op.results, then.results, strict=True):
+        if sharding is not None:
+            change = change.plus(Change(resharder.bytes_out(result, sharding)))
+    if not change.is_better:
+        return False
+    resharder.do(op, then)
+    resharder.finish(op, now)
+    return True
 
 
 @dataclass

@@ -1,9 +1,9 @@
 """Make communication cheaper: apply the passes on collectives until nothing changes.
 
 In the distributed form these are `--fold-collectives`, `--share-collectives`, `--sink-reductions`,
-`--sink-gathers`, `--reduce-to-pieces`, `--compute-on-slices` and `--compute-halos`, which are
-documented at their own flags. None makes a program more expensive: each rewrite lowers the bytes
-moved, then the arithmetic of each device, then the number of steps.
+`--sink-gathers`, `--raise-gathers`, `--reduce-to-pieces`, `--compute-on-slices` and
+`--compute-halos`, which are documented at their own flags. None makes a program more expensive:
+each rewrite lowers the bytes moved, then the arithmetic of each device, then the number of steps.
 
 In the local form small all-reduces are bundled (`--bundle-collectives`). Two more passes on the
 local form run only by their own flags: `--chunk-products` and `--overlap-collectives`.
@@ -24,12 +24,13 @@ from shard_dialect.passes.optimize.collective_pass import CollectivePass, read_g
 from shard_dialect.passes.optimize.compute_halos import ComputeHalos
 from shard_dialect.passes.optimize.compute_on_slices import ComputeOnSlices
 from shard_dialect.passes.optimize.fold_collectives import FoldCollectives
-from shard_dialect.passes.optimize.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph.write_graph import write_graph
+from shard_dialect.passes.optimize.raise_gathers import RaiseGathers
 from shard_dialect.passes.optimize.reduce_to_pieces import ReduceToPieces
 from shard_dialect.passes.optimize.share_collectives import ShareCollectives
 from shard_dialect.passes.optimize.sink_gathers import SinkGathers
 from shard_dialect.passes.optimize.sink_reductions import SinkReductions
-from shard_dialect.passes.optimize.write_graph import write_graph
 from shard_dialect.passes.schedule.bundle_collectives import BundleCollectives
 
 
@@ -49,6 +50,7 @@ class OptimizeCollectives(Pass):
             FoldCollectives(),
             SinkReductions(self.narrow),
             SinkGathers(),
+            RaiseGathers(),
             ReduceToPieces(),
             ComputeOnSlices(),
             ComputeHalos(),

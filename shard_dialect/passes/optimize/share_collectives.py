@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.passes.optimize.collective_pass import CollectivePass
-from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import GraphOp
+from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph.graph_elements import GraphOp
 
 
 @dataclass(frozen=True)

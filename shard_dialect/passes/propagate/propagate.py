@@ -51,6 +51,7 @@ from shard_dialect.passes.propagate.inline_named_computations import inline_name
 from shard_dialect.passes.propagate.module_graph import GROUP, ModuleGraph, module_graph
 from shard_dialect.passes.propagate.soft_constraints import followed
 from shard_dialect.passes.propagate.split_constants import SplitConstants
+from shard_dialect.passes.propagate.strided_merges import take_apart_strided_merges
 from shard_dialect.passes.specialize.clone_per_call import Calls
 from shard_dialect.passes.specialize.device_positions import fold_sizes
 from shard_dialect.passes.stages.rewrite_annotations import merge_equal_grids
@@ -126,11 +127,24 @@ class Propagate(Pass):
         for handle in handles if "scf.execute_region" in names else ():
             inline_named(handle)
         shardings = Shardings.of(module)
-        read = _read(handles, shardings)
-        done = complete(*read, shardings, self.strategy, self.traversal, self.stop_after_priority)
-        if done is not None and (self.remarks or self.explain):
-            self._report(module, *done)
+        if handles:
+            done = self._complete(handles, shardings)
+            if self.remarks or self.explain:
+                self._report(module, *done)
         calls.join()
+
+    def _complete(
+        self, handles: Sequence[ir.Operation], shardings: Shardings
+    ) -> tuple[ModuleGraph, Engine]:
+        """Write the propagated shardings; again where that makes merges worth taking apart."""
+        how = (self.strategy, self.traversal, self.stop_after_priority)
+        may_rewrite = self.strategy == "cost" and self.traversal is None
+        while True:
+            functions, constraints = _read(handles, shardings)
+            graph, engine = _propagated(functions, constraints, shardings, *how)
+            if not may_rewrite or not take_apart_strided_merges(graph, engine):
+                _write(graph, engine, constraints, shardings)
+                return graph, engine
 
     def _report(self, module: ir.Operation, graph: ModuleGraph, engine: Engine) -> None:
         from shard_dialect.passes.propagate.propagation_report import Report  # rarely needed
@@ -160,7 +174,7 @@ def complete_again(module: ir.Operation) -> tuple[list[ir.Operation], Shardings]
     for each in zip(functions, constraints, strict=True):
         _grid_of(*each, shardings)  # checks it
     if not all(map(_is_complete, functions, constraints)):
-        complete(functions, constraints, shardings)
+        _write(*_propagated(functions, constraints, shardings), constraints, shardings)
     return handles, shardings
 
 
@@ -190,22 +204,19 @@ def _is_complete(function: Function, constraints: Constraints) -> bool:
     return not constraints.soft_constraints and all(each and not each.open for each in known)
 
 
-def complete(
+def _propagated(
     functions: Sequence[Function],
     constraints: Sequence[Constraints],
     shardings: Shardings,
     strategy: str = "cost",
     traversal: Traversal | None = None,
     last_priority: int | None = None,
-) -> tuple[ModuleGraph, Engine] | None:
-    """Bring functions to the propagated form; the shardings in `constraints` stay.
+) -> tuple[ModuleGraph, Engine]:
+    """The graph of functions, of which there is at least one, and its shardings.
 
-    Annotations of priorities after `last_priority` are not propagated, nor are soft constraints.
-    Returns the graph and the engine after propagation, or `None` if there are no functions. Raises
-    a located `ShardError`.
+    The shardings in `constraints` stay. Annotations of priorities after `last_priority` are not
+    propagated, nor are soft constraints. Raises a located `ShardError`.
     """
-    if not functions:
-        return None
     grids = [_grid_of(*each, shardings) for each in zip(functions, constraints, strict=True)]
     if traversal is None:
         graph = module_graph(functions, constraints, grids, shardings)
@@ -219,10 +230,17 @@ def complete(
     for number, each in enumerate(constraints):
         _follow_soft_constraints(engine, graph, number, each)
     spread_extents(engine)
-    SplitConstants(graph, engine, shardings, grids[0].name).run()
-    for number, function in enumerate(functions):
-        _Writer(graph, number, engine, grids[number], shardings).write(function)
     return graph, engine
+
+
+def _write(
+    graph: ModuleGraph, engine: Engine, constraints: Sequence[Constraints], shardings: Shardings
+) -> None:
+    """Bring the graph's functions to the propagated form."""
+    grids = [_grid_of(*each, shardings) for each in zip(graph.functions, constraints, strict=True)]
+    SplitConstants(graph, engine, shardings, grids[0].name).run()
+    for number, function in enumerate(graph.functions):
+        _Writer(graph, number, engine, grids[number], shardings).write(function)
 
 
 def _grid_of(function: Function, constraints: Constraints, shardings: Shardings) -> Grid:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.passes.optimize.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph_elements import GraphBlock, GraphOp, GraphValue
+from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
+from shard_dialect.passes.optimize.graph.graph_elements import GraphBlock, GraphOp, GraphValue
 
 
 def write_graph(graph: FunctionGraph) -> None:

@@ -24,7 +24,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Block, Function, Kind, Op
 from shard_dialect.ir.read_function import read_type
 from shard_dialect.model import Sharding, Step
-from shard_dialect.passes.optimize.graph_elements import (
+from shard_dialect.passes.optimize.graph.graph_elements import (
     Attributes,
     GraphBlock,
     GraphOp,

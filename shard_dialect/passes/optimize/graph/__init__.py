@@ -1,0 +1,1 @@
+"""A function as a graph of Python objects, which passes rewrite."""

@@ -1,0 +1,88 @@
+"""Merges whose shards would be strided are taken apart: the numbers stay, fewer bytes move."""
+
+import warnings
+from random import Random
+from unittest.mock import patch
+
+import pytest
+
+import shard_dialect as sd
+from shard_dialect.errors import ShardWarning
+from shard_dialect.passes.propagate import propagate
+from shard_dialect.testing.check_program import run_and_check
+from tests.programs.merged_dims import MergedDims
+
+SEEDS = range(60)
+FREE = """
+shard.grid @g(shape = 4)
+func.func @main(%x: tensor<6x64x128xf32> {mesh.sharding = #mesh.shard<@g, [[], [0], []]>},
+                %w: tensor<128x64xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>})
+    -> (tensor<6x64x64xf32> {mesh.sharding = #mesh.shard<@g, [[], [0], []]>}) {
+  %0 = stablehlo.reshape %x : (tensor<6x64x128xf32>) -> tensor<384x128xf32>
+  %1 = stablehlo.dot_general %0, %w, contracting_dims = [1] x [0]
+      : (tensor<384x128xf32>, tensor<128x64xf32>) -> tensor<384x64xf32>
+  %2 = stablehlo.reshape %1 : (tensor<384x64xf32>) -> tensor<6x64x64xf32>
+  return %2 : tensor<6x64x64xf32>
+}
+"""
+SPLIT_WEIGHTS = """
+shard.grid @g(shape = 4)
+func.func @main(%x: tensor<64x6x32xf32> {mesh.sharding = #mesh.shard<@g, [[], [], [0]]>},
+                %w: tensor<192x64xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
+    -> tensor<64x64xf32> {
+  %0 = stablehlo.reshape %x : (tensor<64x6x32xf32>) -> tensor<64x192xf32>
+  %1 = stablehlo.dot_general %0, %w, contracting_dims = [1] x [0]
+      : (tensor<64x192xf32>, tensor<192x64xf32>) -> tensor<64x64xf32>
+  return %1 : tensor<64x64xf32>
+}
+"""
+
+
+def bytes_moved(text: str) -> int:
+    module = sd.parse(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShardWarning)
+        sd.run_pipeline(module, "spmd")
+    return sd.communication(module).bytes_moved
+
+
+def bytes_moved_with_merges(text: str) -> int:
+    with patch.object(propagate, "take_apart_strided_merges", lambda *_: False):
+        return bytes_moved(text)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_programs_compute_the_same(seed: int) -> None:
+    text = MergedDims(Random(seed)).text()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShardWarning)
+        verdict = run_and_check(text, "spmd,lower").verdict
+    assert verdict.passed, f"{text}\n{verdict.failure}"
+
+
+def test_random_programs_move_fewer_bytes() -> None:
+    texts = [MergedDims(Random(seed)).text() for seed in SEEDS]
+    ratios = [(bytes_moved(text) + 1) / (bytes_moved_with_merges(text) + 1) for text in texts]
+    assert sum(ratio < 1 for ratio in ratios) >= len(texts) / 2
+    assert sum(ratio > 1 for ratio in ratios) <= len(texts) / 20
+
+
+def test_a_product_on_strided_rows_gathers_the_weights() -> None:
+    assert bytes_moved(FREE) == 128 * 64 * 4 * 3 // 4
+    assert bytes_moved_with_merges(FREE) > 6 * bytes_moved(FREE)
+
+
+def test_weights_that_the_parts_cannot_be_split_like_end_it() -> None:
+    module = sd.parse(SPLIT_WEIGHTS)
+    sd.run_pipeline(module, "propagate")
+    assert "64x192" in str(module)
+    assert bytes_moved(SPLIT_WEIGHTS) == bytes_moved_with_merges(SPLIT_WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    "options", ["strategy=user-priority", "strategy=basic", "traversal=forward"]
+)
+def test_strategies_of_others_keep_the_program(options: str) -> None:
+    module = sd.parse(FREE)
+    sd.run_pipeline(module, f"propagate{{{options}}}")
+    assert "384x128" in str(module)
