@@ -48,7 +48,7 @@ PIPELINES = (
     "spmd,chunk-products,overlap-collectives,lower",
     "spmd,optimize-collectives,overlap-collectives,lower",
     "sink-reshapes,propagate,materialize,share-collectives,sink-reductions{narrow=true},"
-    "compute-on-slices,sink-gathers,raise-gathers,partition,lower",
+    "compute-on-slices,sink-gathers,raise-gathers,exchange-gathers,partition,lower",
     "propagate;split-reductions;materialize;optimize-collectives;partition;lower",
     "propagate{strategy=user-priority},canonicalize,cse,materialize,canonicalize,cse,partition,"
     "canonicalize,cse,lower",

@@ -27,6 +27,7 @@ PASSES = (
     "sink-reductions",
     "sink-gathers",
     "raise-gathers",
+    "exchange-gathers",
     "reduce-to-pieces",
     "compute-on-slices",
     "optimize-collectives",

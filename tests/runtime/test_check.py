@@ -171,3 +171,9 @@ def test_an_element_that_is_no_number_says_nothing_of_its_neighbours(value: floa
     (allowed,) = deviations.by_rounding()
     assert np.all(np.isfinite(allowed))
     assert allowed[1] == 5.0
+
+
+def test_a_tiny_number_may_be_taken_for_zero() -> None:
+    expected = np.array([0.0], np.float32)
+    assert compare(np.array([6e-38], np.float32), expected, least_allowed(expected)).passed
+    assert not compare(np.array([6e-30], np.float32), expected, least_allowed(expected)).passed

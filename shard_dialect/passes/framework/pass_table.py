@@ -25,6 +25,7 @@ PASSES = {
     "sink-reductions": "optimize.sink_reductions:SinkReductions",
     "sink-gathers": "optimize.sink_gathers:SinkGathers",
     "raise-gathers": "optimize.raise_gathers:RaiseGathers",
+    "exchange-gathers": "optimize.exchange_gathers:ExchangeGathers",
     "reduce-to-pieces": "optimize.reduce_to_pieces:ReduceToPieces",
     "compute-halos": "optimize.compute_halos:ComputeHalos",
     "compute-on-slices": "optimize.compute_on_slices:ComputeOnSlices",

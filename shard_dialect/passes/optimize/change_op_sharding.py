@@ -118,10 +118,11 @@ class Resharder:
             reshard = reshard_before(op, value)
             if reshard is not None and self.graph.is_only_for(value, op):
                 extra_bytes -= self.bytes_of(reshard)
-            extra_bytes += sum(self._bytes_to(op, value, target) for target in targets)
+            extra_bytes += sum(self.bytes_for(op, value, target) for target in targets)
         return Change(extra_bytes, then.flops - now.flops, then.elements - now.elements)
 
-    def _bytes_to(self, op: GraphOp, value: GraphValue, target: Sharding) -> int:
+    def bytes_for(self, op: GraphOp, value: GraphValue, target: Sharding) -> int:
+        """The bytes that it takes to give `op` the operand `value` in the sharding `target`."""
         if self._may_be_created(value, target):
             return 0
         source = self._source(op, value, target)

@@ -7,8 +7,9 @@
     %3 = stablehlo.add %1, %2                 and %3 gathered for its users outside
     return %3
 
-The region grows op by op, in the order of the block. After each op, its cost is what resharding the
-other operands on entry and the results on exit adds. The cheapest of these regions is rewritten.
+The region grows op by op, in the order of the block, with the ops that make other operands where
+that is cheaper than to reshard these. After each op, its cost is what resharding the other operands
+on entry and the results on exit adds. The cheapest of these regions is rewritten.
 
 `move_before` gives the op that makes a reshard's operand the sharding that the reshard makes.
 """
@@ -25,20 +26,26 @@ from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
 from shard_dialect.passes.optimize.graph.graph_elements import GraphOp, GraphValue, OpSharding
 
 LARGEST = 16
-"""The largest number of ops in a region."""
+"""The largest number of users in a region."""
 
 
 def move_past(
-    reshard: GraphOp, target: Sharding, graph: FunctionGraph, *, narrow: bool = False
+    reshard: GraphOp,
+    target: Sharding,
+    graph: FunctionGraph,
+    *,
+    narrow: bool = False,
+    largest: int = LARGEST,
 ) -> bool:
     """Let ops after `reshard` use its tensor in the sharding `target`, as far as that is cheapest.
 
     Returns whether anything changed. With `narrow`, conversions may round partial sums.
+    The region has up to `largest` users.
     """
     grid = graph.shardings.grid(target.grid)
     region = _Region(reshard, target, Resharder(graph, grid), OpShardingFinder(graph, narrow))
     best, length = Change(), 0
-    for size, change in region.grow():
+    for size, change in region.grow(largest):
         if change.is_better and (length == 0 or change.key <= best.key):
             best, length = change, size
     region.do(length)
@@ -85,26 +92,86 @@ class _Region:
     bytes_out: dict[GraphValue, int] = field(default_factory=dict)
     """The bytes that it adds to reshard each result for its users outside."""
 
-    def grow(self) -> Iterator[tuple[int, Change]]:
-        """Add ops one by one; yield the number of ops, and what rewriting them would change."""
+    def grow(self, largest: int) -> Iterator[tuple[int, Change]]:
+        """Add users one by one; yield the number of ops, and what rewriting them would change."""
         self.values[self.reshard.results[0]] = self.target
         total = Change()
         waiting = self._users_of(self.reshard.results[0])
-        while waiting and len(self.ops) < LARGEST:
+        users = 0
+        while waiting and users < largest:
             op = min(waiting, key=lambda each: each.position)
             waiting.remove(op)
             op_shardings = self._shardings_of(op)
             if op_shardings is None:
                 continue
             now, then = op_shardings
+            for value, sharding in zip(op.operands, then.operands, strict=True):
+                if value is not None and sharding is not None:
+                    total = total.plus(self._include_before(op, value, sharding))
             total = total.plus(self.resharder.operands_change(op, now, then, self.values))
-            self.ops.append((op, now, then))
-            self.inside.add(op)
+            self._include(op, now, then)
+            users += 1
             for result, sharding in zip(op.results, then.results, strict=True):
                 if sharding is not None:
                     self.values[result] = sharding
                     waiting += [each for each in self._users_of(result) if each not in waiting]
             yield len(self.ops), total.plus(Change(self._out(op)))
+
+    def _include(self, op: GraphOp, now: OpSharding, then: OpSharding) -> None:
+        self.ops.append((op, now, then))
+        self.inside.add(op)
+
+    def _include_before(self, user: GraphOp, value: GraphValue, target: Sharding) -> Change:
+        """Let the region have what makes `value` for `user` alone, if that costs fewer bytes.
+
+        A mask that is made of nothing, say, is made in the sharding `target`. Returns the cost.
+        """
+        bytes_moved = self.resharder.bytes_for(user, value, target)
+        before = self._before(user, value, target) if bytes_moved else None
+        if before is None or before[0].bytes_moved >= bytes_moved:
+            return Change()
+        change, ops = before
+        for op, now, then in ops:
+            self._include(op, now, then)
+            self.values |= {
+                result: sharding
+                for result, sharding in zip(op.results, then.results, strict=True)
+                if sharding is not None
+            }
+        return change
+
+    def _before(
+        self, user: GraphOp, value: GraphValue, target: Sharding
+    ) -> tuple[Change, list[tuple[GraphOp, OpSharding, OpSharding]]] | None:
+        """The ops to change so that `value` has the sharding `target`, and what that adds."""
+        resharder, op = self.resharder, value.owner
+        if value in self.values or resharder.sharding_of(value) == target or op is None:
+            return None
+        if op.is_reshard or op.handle is None or op.block is not user.block:
+            return None
+        if not resharder.graph.is_only_for(value, user):
+            return None
+        now = self.finder.now(op, resharder.grid)
+        then = self.finder.with_result(op, 0, target, resharder.grid)
+        if now is None or then is None or len(op.results) != 1:
+            return None
+        ops: list[tuple[GraphOp, OpSharding, OpSharding]] = []
+        total = Change(0, then.flops - now.flops, then.elements - now.elements)
+        for operand, sharding in zip(op.operands, then.operands, strict=True):
+            if operand is None or sharding is None:
+                continue
+            if operand in self.values:
+                if self.values[operand] != sharding:
+                    return None
+                continue
+            reshard = Change(resharder.bytes_for(op, operand, sharding))
+            before = self._before(op, operand, sharding) if reshard.bytes_moved else None
+            if before is None or before[0].bytes_moved >= reshard.bytes_moved:
+                total = total.plus(reshard)
+            else:
+                total = total.plus(before[0])
+                ops += before[1]
+        return total, [*ops, (op, now, then)]
 
     def _users_of(self, value: GraphValue) -> list[GraphOp]:
         block, users = self.reshard.block, self.resharder.graph.users(value)
@@ -144,9 +211,10 @@ class _Region:
         """Rewrite the first `count` ops to their new sharding."""
         if not count:
             return
-        inside = {op: None for op, _, _ in self.ops[:count]}
+        ops = sorted(self.ops[:count], key=lambda each: each[0].position)
+        inside = {op: None for op, _, _ in ops}
         self.resharder.bring_from(self.reshard, self.target)
-        for op, _, then in self.ops[:count]:
+        for op, _, then in ops:  # in order, so that what one reshards is there for those after it
             self.resharder.do(op, then)
-        for op, now, _ in self.ops[:count]:
+        for op, now, _ in ops:
             self.resharder.finish(op, now, inside)

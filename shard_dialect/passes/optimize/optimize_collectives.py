@@ -1,9 +1,10 @@
 """Make communication cheaper: apply the passes on collectives until nothing changes.
 
 In the distributed form these are `--fold-collectives`, `--share-collectives`, `--sink-reductions`,
-`--sink-gathers`, `--raise-gathers`, `--reduce-to-pieces`, `--compute-on-slices` and
-`--compute-halos`, which are documented at their own flags. None makes a program more expensive:
-each rewrite lowers the bytes moved, then the arithmetic of each device, then the number of steps.
+`--sink-gathers`, `--raise-gathers`, `--exchange-gathers`, `--reduce-to-pieces`,
+`--compute-on-slices` and `--compute-halos`, which are documented at their own flags. None makes a
+program more expensive: each rewrite lowers the bytes moved, then the arithmetic of each device,
+then the number of steps.
 
 In the local form small all-reduces are bundled (`--bundle-collectives`). Two more passes on the
 local form run only by their own flags: `--chunk-products` and `--overlap-collectives`.
@@ -23,6 +24,7 @@ from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.optimize.collective_pass import CollectivePass, read_graphs
 from shard_dialect.passes.optimize.compute_halos import ComputeHalos
 from shard_dialect.passes.optimize.compute_on_slices import ComputeOnSlices
+from shard_dialect.passes.optimize.exchange_gathers import ExchangeGathers
 from shard_dialect.passes.optimize.fold_collectives import FoldCollectives
 from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
 from shard_dialect.passes.optimize.graph.write_graph import write_graph
@@ -51,6 +53,7 @@ class OptimizeCollectives(Pass):
             SinkReductions(self.narrow),
             SinkGathers(),
             RaiseGathers(),
+            ExchangeGathers(),
             ReduceToPieces(),
             ComputeOnSlices(),
             ComputeHalos(),

@@ -119,15 +119,20 @@ def _around(deviations: Allowed) -> Allowed:
 
 
 def least_allowed(expected: Array) -> Allowed:
-    """The least tolerance of each element, flat: some units in the last place; 0 for integers."""
+    """The least tolerance of each element, flat: some units in the last place; 0 for integers.
+
+    At least what is left where an executor takes numbers below the normal ones for 0.
+    """
     allowed = np.zeros(expected.size, np.float32)
     if is_float(expected.dtype):
         real = expected.dtype.itemsize // (2 if expected.dtype.kind == "c" else 1)
         unit = _ROUNDINGS[real] * _epsilon(expected.dtype)
+        kind = ml_dtypes.finfo(expected.dtype)
+        least = float(kind.tiny) / float(kind.eps) if real > 2 else 0.0
         flat = expected.reshape(-1)
         with np.errstate(all="ignore"):
             for block in _blocks(flat.size):
-                allowed[block] = unit * np.abs(_widened(flat[block]))
+                allowed[block] = np.maximum(least, unit * np.abs(_widened(flat[block])))
     return allowed
 
 
