@@ -23,7 +23,7 @@ func.func @made(%x: tensor<8x4xf32, #mesh.shard<[[0]]>>)
     -> (tensor<8x4xf32> {mesh.sharding = #mesh.shard<[[0]]>}) attributes {mesh_cluster = @mesh0} {
   %0 = math.exp %x : tensor<8x4xf32, #mesh.shard<[[0]]>>
   "use"(%0) {mesh.sharding_rule = "([i, j])->()"} : (tensor<8x4xf32, #mesh.shard<[[0]]>>) -> ()
-  "use_whole"(%0) {mesh.sharding_rule = "([i, j])->() need_replication={i}"}
+  "use_whole"(%0) {mesh.sharding_rule = "([i, j])->() need_replication={i, j}"}
     : (tensor<8x4xf32, #mesh.shard<[[0]]>>) -> ()
   %1 = "make"() {mesh.sharding_rule = "()->([i, j])"} : () -> tensor<8x4xf32>
   "nothing"() {mesh.sharding_rule = "()->()"} : () -> ()

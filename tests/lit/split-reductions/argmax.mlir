@@ -1,4 +1,4 @@
-// Searches go over shards first; what is gathered is one element of each.
+// Searches go over shards first; what is exchanged is one element of each, and what is gathered the found.
 //
 // RUN: shard-opt %s --propagate --split-reductions | filecheck %s
 // RUN: shard-opt %s --spmd | filecheck %s --check-prefix=LOCAL
@@ -14,8 +14,9 @@ shard.grid @g(shape = 2x4)
 // CHECK-SAME: -> (tensor<8xf32>, tensor<8xi32>)
 
 // LOCAL-LABEL: func.func @main(
-// LOCAL: shard.all_gather {{.*}} on @g grid_axes = [1] gather_axis = 1 : tensor<4x1xf32> -> tensor<4x4xf32>
-// LOCAL: shard.all_gather {{.*}} on @g grid_axes = [1] gather_axis = 1 : tensor<4x1xi32> -> tensor<4x4xi32>
+// LOCAL: shard.all_to_all {{.*}} on @g grid_axes = [1] split_axis = 0 concat_axis = 1 : tensor<4x1xf32> -> tensor<1x4xf32>
+// LOCAL: shard.all_to_all {{.*}} on @g grid_axes = [1] split_axis = 0 concat_axis = 1 : tensor<4x1xi32> -> tensor<1x4xi32>
+// LOCAL: shard.all_gather {{.*}} on @g grid_axes = [1] gather_axis = 0 : tensor<1xi32> -> tensor<4xi32>
 // LOCAL-NOT: shard.all_gather
 func.func @main(%x: tensor<8x24xf32> {mesh.sharding = #mesh.shard<@g, [[0], [1]]>})
     -> (tensor<8xi32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) {
