@@ -46,7 +46,9 @@ def move_past(
     region = _Region(reshard, target, Resharder(graph, grid), OpShardingFinder(graph, narrow))
     best, length = Change(), 0
     for size, change in region.grow(largest):
-        if change.is_better and (length == 0 or change.key <= best.key):
+        if not change.is_better or (change.bytes_moved == 0 and region.reduces_more(size)):
+            continue  # of plans that move as much, one that gathers has fewer steps
+        if length == 0 or change.key <= best.key:
             best, length = change, size
     region.do(length)
     return bool(length)
@@ -206,6 +208,14 @@ class _Region:
         if all(user in self.inside for user in resharder.graph.users(resharded)):
             extra_bytes -= resharder.bytes_of(self.reshard)
         return extra_bytes + sum(self.bytes_out.values())
+
+    def reduces_more(self, count: int) -> bool:
+        """Whether results of the first `count` ops are to be partial that are not yet."""
+        return any(
+            new is not None and old is not None and new.partial and not old.partial
+            for _, now, then in self.ops[:count]
+            for old, new in zip(now.results, then.results, strict=True)
+        )
 
     def do(self, count: int) -> None:
         """Rewrite the first `count` ops to their new sharding."""

@@ -83,3 +83,14 @@ func.func @used_by_several(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> t
   %2 = stablehlo.add %0, %1 : tensor<4x4xf32>
   return %2 : tensor<4x4xf32>
 }
+
+// To exchange the weights and to add up partial results moves as much as the gather: it stays.
+// CHECK-LABEL: func.func @tie
+// CHECK-NEXT: "mesh.all_gather"(%arg0)
+// CHECK-NEXT: stablehlo.dot_general
+// CHECK-NEXT: return
+func.func @tie(%x: tensor<8x16xf32, #mesh.shard<@g, [[], [0]]>>, %w: tensor<16x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[], [0]]>> {
+  %0 = "mesh.all_gather"(%x) {mesh_axis = [[], [0]]} : (tensor<8x16xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<8x16xf32>
+  %1 = stablehlo.dot_general %0, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[], [0]]>>
+  return %1 : tensor<8x8xf32, #mesh.shard<@g, [[], [0]]>>
+}
