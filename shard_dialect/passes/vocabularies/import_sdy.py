@@ -164,7 +164,9 @@ class _Importer:
         """Convert a constraint: for its users, or, without any, of the value itself.
 
         In the latter case all later uses of the value read the annotation. If another annotation of
-        the value contradicts it, it applies to these uses only.
+        the value contradicts it, it applies to these uses only. Where several without uses contradict
+        each other, each tells axes of the value but closes none of its dimensions; one whose axes
+        contradict those before it tells nothing.
         """
         value, result = op.operands[0], op.results[0]
         if not isinstance(value.type, ir.RankedTensorType):
@@ -178,9 +180,30 @@ class _Importer:
         elif SHARDINGS not in op.attributes and _is_annotated(value, attribute):
             return
         else:
-            new = annotate(value, attribute, as_result=self._agrees(value, annotation))
+            is_contradicted = self._is_contradicted(op, annotation)
+            if is_contradicted:
+                annotation = replace(annotation, open=tuple(range(annotation.sharding.rank)))
+                attribute = self.shardings.write(annotation)
+            agrees = self._agrees(value, annotation)
+            if is_contradicted and not agrees:
+                return
+            new = annotate(value, attribute, as_result=agrees)
             replace_uses_after(value, new, op)
         _keep_shardings(op, new)
+
+    def _is_contradicted(self, op: ir.Operation, annotation: Annotation) -> bool:
+        """Whether another constraint without uses contradicts `op`, the value's `annotation`."""
+        value = op.operands[0]
+        while True:
+            for user in (use.owner.operation for use in value.uses):
+                if user.name == op.name and not any(True for _ in user.results[0].uses):
+                    other = self.reader.sharding(user.attributes["sharding"], value.type)
+                    if annotation.meet(other) is None:
+                        return True
+            # Of an earlier constraint that is imported already, the value is the annotation.
+            if isinstance(value.owner, ir.Block) or value.owner.operation.name != "mesh.annotate":
+                return False
+            value = value.owner.operation.operands[0]
 
     def _agrees(self, value: ir.Value, annotation: Annotation) -> bool:
         """Whether `annotation` does not contradict the annotation that `value` already has."""
