@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from shard_dialect.model.axis import Axes, axes_text, first_overlap, in_order
+from shard_dialect.model.axis import Axes, axes_text, extends, first_overlap, in_order
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.sharding import Sharding, ShardingError, check_axes, joined
 
@@ -96,6 +96,10 @@ class Annotation:
         >>> b = Annotation(Sharding("g", ((0, 1), ())), open=(1,))
         >>> print(a.meet(b))
         [[0, 1], [], {open = [1]}]
+        >>> from shard_dialect.model.axis import SubAxis
+        >>> half = Annotation(Sharding("g", ((SubAxis(0, 1, 2),), ())), open=(0,))
+        >>> print(half.meet(Annotation(Sharding("g", ((0,), ())))))
+        [[0], []]
         >>> print(b.meet(Annotation(Sharding("g", ((), (2,))))))
         None
         """
@@ -110,11 +114,12 @@ class Annotation:
         for dim, (a, b) in enumerate(
             zip(sharding.split_axes, other_sharding.split_axes, strict=True)
         ):
-            long, short = (a, b) if len(a) >= len(b) else (b, a)
-            may_grow = a == b or dim in (self if short is a else other).open
-            if long[: len(short)] != short or not may_grow:
+            if a == b or (dim in other.open and extends(a, b)):
+                dims.append(a)
+            elif dim in self.open and extends(b, a):
+                dims.append(b)
+            else:
                 return None
-            dims.append(long)
         try:
             opened = tuple(dim for dim in self.open if dim in other.open)
             return Annotation(

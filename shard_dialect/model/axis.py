@@ -90,6 +90,35 @@ def follows(a: Axis, b: Axis) -> bool:
     return a.axis == b.axis and a.end == b.pre
 
 
+def is_major_part(a: Axis, b: Axis) -> bool:
+    """Whether `a` is `b` or a major factor of it.
+
+    >>> is_major_part(SubAxis(0, 1, 2), SubAxis(0, 1, 4)), is_major_part(SubAxis(0, 1, 2), 0)
+    (True, True)
+    >>> is_major_part(SubAxis(0, 1, 2), SubAxis(0, 1, 3)), is_major_part(0, SubAxis(0, 1, 2))
+    (False, False)
+    """
+    if a == b or not isinstance(a, SubAxis):
+        return a == b
+    if isinstance(b, SubAxis):
+        return (a.axis, a.pre) == (b.axis, b.pre) and b.size % a.size == 0
+    return a.axis == b and a.pre == 1
+
+
+def extends(long: Axes, short: Axes) -> bool:
+    """Whether `short` are the first of the axes `long`, of the last one perhaps a major factor.
+
+    >>> extends((1, 0), (1, SubAxis(0, 1, 2))), extends((0, 1), (SubAxis(0, 1, 2), 1))
+    (True, False)
+    """
+    if not short:
+        return True
+    last = len(short) - 1
+    return (
+        len(long) > last and long[:last] == short[:last] and is_major_part(short[last], long[last])
+    )
+
+
 def first_overlap(axes: Sequence[Axis]) -> tuple[Axis, Axis] | None:
     """The first two of `axes` that overlap; `None` if no two do."""
     ordered = sorted(axes, key=in_order)

@@ -73,14 +73,33 @@ def overlaps(a: SubAxisTriple, b: SubAxisTriple) -> bool:
     return a[0] == b[0] and (a == b or (a[1] < b[1] * b[2] and b[1] < a[1] * a[2]))
 
 
+def crosses(a: SubAxisTriple, b: SubAxisTriple) -> bool:
+    """Whether no refinement of the axis has both: the boundaries of one do not divide the other's.
+
+    >>> crosses((0, 1, 2), (0, 5, 2)), crosses((0, 1, 2), (0, 4, 2)), crosses((0, 1, 4), (0, 2, 4))
+    (True, False, False)
+    """
+    if a[0] != b[0]:
+        return False
+    bounds = sorted((a[1], a[1] * a[2], b[1], b[1] * b[2]))
+    return any(bounds[index + 1] % bounds[index] for index in range(3))
+
+
 def without(sub_axis: SubAxisTriple, others: Iterable[SubAxisTriple]) -> SubAxisTriple | None:
     """The largest major factor of `sub_axis` that none of `others` overlaps, if there is one.
 
+    There is none beside a sub-axis that `sub_axis` crosses.
+
     >>> without((0, 1, 8), [(0, 4, 2)]), without((0, 2, 4), [(0, 1, 4)])
     ((0, 1, 4), None)
+    >>> without((0, 1, 2), [(0, 5, 2)])
     """
     axis, pre, size = sub_axis
     for other in others:
+        if other[0] != axis:
+            continue
+        if crosses((axis, pre, size), other):
+            return None
         if overlaps((axis, pre, size), other):
             if other[1] <= pre:
                 return None

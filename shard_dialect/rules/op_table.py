@@ -15,6 +15,7 @@ A single op may have its own rule, as text in `mesh.sharding_rule` (`model.rule_
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from shard_dialect.ir.bindings import ir
@@ -95,8 +96,13 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
         return None
     rule = function(query)
     if isinstance(rule, str):
-        return read_rule(rule, (*query.operands, *query.results)).rule
+        read = read_rule(rule, (*query.operands, *query.results)).rule
+        return replace(read, role="other") if op.name == CUSTOM_CALL else read
     return rule
+
+
+CUSTOM_CALL = "stablehlo.custom_call"
+"""An op whose rule tells how its dimensions relate, but not what it computes from them."""
 
 
 def _function_of(op: ir.Operation) -> RuleFunction | None:

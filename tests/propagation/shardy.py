@@ -8,11 +8,13 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.function import boundary, functions_of, name_of
+from shard_dialect.ir.mesh.manual_computation import BOUNDARY_OPS, TO_GLOBAL, boundary_of, is_manual
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Sharding
+from shard_dialect.model.axis import full_axis
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.propagate.constants import Constants
 from shard_dialect.rules import rule_of
@@ -117,17 +119,33 @@ class _Reader:
                 axes = self._of(made.handle, 0, len(self.function.values[value].shape or ()))
                 plain = f", {PLAIN}" if made.name in build.CONSTANTS else ""
                 self.found.append(Lying(f"{op.name} operand {place}{plain}", axes))
+        if is_manual(op.handle):
+            return  # its results are those of the boundary ops inside
         for place, value in enumerate(op.results):
             if self.function.values[value].shape:
                 rank = len(self.function.values[value].shape or ())
                 self.found.append(Lying(f"{op.name} {place}", self._of(op.handle, place, rank)))
 
     def _of(self, op: ir.Operation, place: int, rank: int) -> str:
+        if op.name in BOUNDARY_OPS and "mesh.shardings" not in op.attributes:
+            return self._inside_or_outside(op)
         if "mesh.shardings" in op.attributes:
             return self._axes(op.attributes["mesh.shardings"][place], rank)
         if op.name in ("mesh.annotate", "mesh.reshard"):
             return self._axes(op.attributes["sharding"], rank)
         return self._axes(None, rank)
+
+    def _inside_or_outside(self, op: ir.Operation) -> str:
+        """The result of a boundary op, as the boundary says it."""
+        boundary = boundary_of(op, self.shardings)
+        outside = boundary.outside_annotation.sharding
+        if op.name == TO_GLOBAL:
+            return str(Sharding("", outside.split_axes))
+        free = [
+            [axis for axis in axes if full_axis(axis) not in boundary.manual]
+            for axes in outside.split_axes
+        ]
+        return str(Sharding("", tuple(map(tuple, free))))
 
     def _even(self, attribute: ir.Attribute | None, type_: ir.Type) -> str:
         """What divides: Shardy drops the rest where a user has written it, too."""
@@ -145,14 +163,14 @@ class _Reader:
 
 
 def compare(
-    text: str, ours: str = "propagate{strategy=user-priority}"
+    text: str, ours: str = "propagate{strategy=user-priority}", pipeline: str = PIPELINE
 ) -> tuple[list[tuple[Lying, Lying]], int]:
     """The values that lie otherwise in what we make of a module than in what Shardy makes of it.
 
     And how many there are in all. Raises `ValueError` where the two are not the same program.
     """
     # Shardy moves some constraints: only ops of one kind are in the same order.
-    theirs = sorted(shardings_of(run(text)), key=lambda each: each.what)
+    theirs = sorted(shardings_of(run(text, pipeline)), key=lambda each: each.what)
     mine = sorted(shardings_of(text, ours), key=lambda each: each.what)
     if [each.what for each in mine] != [each.what for each in theirs]:
         raise ValueError("not the same program")

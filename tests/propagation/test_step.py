@@ -99,6 +99,19 @@ def test_sideways_no_further_than_the_result() -> None:
     assert shown(ADD, lies((0,), ()), lies((), ()), closed) == {}
 
 
+def test_sub_axes_that_cross_do_not_meet() -> None:
+    def axis(pre: int, size: int) -> Axes:
+        return (SubAxis(0, pre, size),)
+
+    grid = Grid("g", (12,))
+    form = PreparedRule.of(ShardingRule.einsum("ij->ij", [(12, 12)], [(12, 12)]))
+    for second, meet in ((axis(4, 3), True), (axis(2, 3), True), (axis(3, 2), False)):
+        for aggressive in (True, False):
+            said = (lies(axis(1, 2), ()), lies((), second))
+            made = step(form, said, ["both", "both"], grid, aggressive).annotations
+            assert (set(made) == {0, 1}) is meet
+
+
 @pytest.mark.parametrize(
     ("merged", "parts"),
     [

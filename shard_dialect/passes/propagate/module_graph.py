@@ -350,6 +350,7 @@ class _Builder:
         origin = self._origin(op)
         self._called_at.setdefault(callee, []).append(origin)
         for index, target in enumerate(results):
+            self._learn_returned(target, self.constraints[callee].returned.get(index))
             sources = [end.operands[index] for end in function.returns]
             shape = self.values[op.results[index]].shape
             if target != NO_TENSOR and shape is not None:
@@ -357,6 +358,12 @@ class _Builder:
                 numbers = [self._value(value) for value in sources]
                 self.number = number
                 self.calls.append((numbers, target, shape, [origin]))
+
+    def _learn_returned(self, result: int, returned: Annotation | None) -> None:
+        """Annotate a call's result as its callee's, unless its own annotation contradicts that."""
+        if result != NO_TENSOR and returned is not None:
+            own = self.graph.annotations[result]
+            self.graph.annotations[result] = (own.meet(returned) or own) if own else returned
 
     def _return(self, op: Op) -> None:
         for index, value in enumerate(op.operands):

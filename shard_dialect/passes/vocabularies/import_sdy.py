@@ -102,6 +102,8 @@ class _Importer:
         self.shardings = Shardings(grids_of(module))
         self.reader = _Declaring(self.shardings.grids, module)
         self.done: list[ir.Operation] = []
+        self.without_uses: dict[ir.Value, list[Annotation]] = {}
+        """For each value, its constraints without uses."""
         ir.Context.current.dialects["scf"]  # loads it
 
     def convert(self, op: ir.Operation) -> None:
@@ -164,7 +166,9 @@ class _Importer:
         """Convert a constraint: for its users, or, without any, of the value itself.
 
         In the latter case all later uses of the value read the annotation. If another annotation of
-        the value contradicts it, it applies to these uses only.
+        the value contradicts it, it applies to these uses only. Where several without uses
+        contradict each other, each tells axes of the value but closes none of its dimensions; one
+        whose axes contradict those before it tells nothing.
         """
         value, result = op.operands[0], op.results[0]
         if not isinstance(value.type, ir.RankedTensorType):
@@ -172,15 +176,36 @@ class _Importer:
             return
         annotation = self.reader.sharding(op.attributes["sharding"], value.type)
         attribute = self.shardings.write(annotation)
+        if value not in self.without_uses:
+            self.without_uses[value] = self._without_uses(value)
         if any(True for _ in result.uses):
             new = annotate(value, attribute, as_result=False)
             result.replace_all_uses_with(new)
         elif SHARDINGS not in op.attributes and _is_annotated(value, attribute):
             return
         else:
-            new = annotate(value, attribute, as_result=self._agrees(value, annotation))
+            others = self.without_uses[value]
+            is_contradicted = any(annotation.meet(each) is None for each in others)
+            if is_contradicted:
+                annotation = replace(annotation, open=tuple(range(annotation.sharding.rank)))
+                attribute = self.shardings.write(annotation)
+            agrees = self._agrees(value, annotation)
+            if is_contradicted and not agrees:
+                return
+            new = annotate(value, attribute, as_result=agrees)
+            self.without_uses[new] = others
             replace_uses_after(value, new, op)
         _keep_shardings(op, new)
+
+    def _without_uses(self, value: ir.Value) -> list[Annotation]:
+        """The constraints of a value that have no uses, before any of them is imported."""
+        users = (use.owner.operation for use in value.uses)
+        return [
+            self.reader.sharding(user.attributes["sharding"], value.type)
+            for user in users
+            if user.name == "sdy.sharding_constraint"
+            and not any(True for _ in user.results[0].uses)
+        ]
 
     def _agrees(self, value: ir.Value, annotation: Annotation) -> bool:
         """Whether `annotation` does not contradict the annotation that `value` already has."""
