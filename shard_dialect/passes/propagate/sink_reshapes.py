@@ -22,6 +22,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
+from shard_dialect.ir.no_grid import declares_no_grid
 from shard_dialect.ir.walk import walk
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.framework.base import Pass
@@ -42,6 +43,8 @@ class SinkReshapes(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Sink the reshapes of the functions in the annotated form."""
+        if declares_no_grid(module):
+            return
         for function in functions_of(module):
             if form_of(function) == "annotated":
                 _sink(function)
