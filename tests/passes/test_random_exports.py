@@ -1,4 +1,4 @@
-"""Random programs with loops, branches and calls, exported to Shardy after propagation, and read."""
+"""Random programs with loops and branches, exported to Shardy after propagation, and read back."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
