@@ -23,6 +23,7 @@ from shard_dialect.passes.framework import pipeline as pipelines
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.instruments import Instruments
 from shard_dialect.passes.framework.pass_table import register_pass
+from shard_dialect.passes.partition.written_for_one_device import mark_local
 from shard_dialect.rules import Query, sharding_rule
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
@@ -80,13 +81,15 @@ def to_text(module: ir.Module, generic: bool = False, locations: bool = False) -
 def communication(module: ir.Module, entry: str | None = None) -> Report:
     """Return a report of what the function `entry` communicates, once it is sharded.
 
-    `module` may be in any form and is not changed. `entry` may be left out if there is only one
-    function, or a `main`. Raises `ShardError` where `run` would.
+    `module` may be in any form, or what upstream's `shard-partition` made, and is not changed.
+    `entry` may be left out if there is only one function, or a `main`. Raises `ShardError` where
+    `run` would.
     """
     make_ready(module)
     with module.context, _file_locations(module):
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
         name = choose_entry(copy.operation, entry)
+        mark_local(copy.operation)
         pipelines.run_pipeline(copy, "spmd,lower")
         return Report.of(Program.read(copy.operation, name).calls)
 
