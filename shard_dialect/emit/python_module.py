@@ -36,6 +36,7 @@ from shard_dialect.ir.shard.local_collectives import one_by_one
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.passes.lower.expansions import lower_registered
 from shard_dialect.passes.lower.refuse_custom_calls import refuse_custom_calls
+from shard_dialect.passes.lower.tosa_zero_points import expand_matmuls
 from shard_dialect.passes.specialize.device_positions import to_arithmetic
 
 TARGETS: tuple[Target, ...] = ("mpi4py", "torch")
@@ -107,6 +108,7 @@ def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Opera
     try:
         lower_registered(root)
         refuse_custom_calls(root)
+        expand_matmuls(walk(root))
         PassManager.parse(_GENERIC).run(root)
     except ir.MLIRError as error:
         raise from_mlir(error) from None
