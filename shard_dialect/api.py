@@ -15,6 +15,7 @@ from shard_dialect.ir import context as contexts
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.annotate_values import annotate
 from shard_dialect.ir.diagnostics import with_file_names
+from shard_dialect.ir.foreign_modules import make_context_ready, make_ready
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.user_dialects import register_dialect
 from shard_dialect.model import Sharding, ShardingRule
@@ -22,6 +23,7 @@ from shard_dialect.passes.framework import pipeline as pipelines
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.instruments import Instruments
 from shard_dialect.passes.framework.pass_table import register_pass
+from shard_dialect.passes.partition.written_for_one_device import mark_local
 from shard_dialect.rules import Query, sharding_rule
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
@@ -35,7 +37,7 @@ _sources: WeakKeyDictionary[ir.Module, Source] = WeakKeyDictionary()
 def make_context(allow_unregistered: bool = False) -> ir.Context:
     """Return a context with all dialects: upstream's, ours, and those of installed plugins."""
     plugins.load()
-    return contexts.make_context(allow_unregistered)
+    return contexts.make_shared_context(allow_unregistered)
 
 
 def parse(source: str | Path, context: ir.Context | None = None) -> ir.Module:
@@ -44,7 +46,11 @@ def parse(source: str | Path, context: ir.Context | None = None) -> ir.Module:
     Raises `ShardError` for a syntax or verification error, with its line and column.
     """
     read = Source.read(str(source)) if isinstance(source, Path) else Source.of(source)
-    with context or make_context():
+    if context is None:
+        context = make_context()
+    else:
+        make_context_ready(context)
+    with context:
         module = read.parse()
     _sources[module] = read
     return module
@@ -57,8 +63,10 @@ def run_pipeline(
 ) -> None:
     """Run passes on `module`, in place: a text as for `--pass-pipeline`, or a list of passes.
 
+    The module may be of any context, which is single-threaded then and has the `mesh` dialect.
     Raises `ShardError` for unknown passes and options, and for a module that a pass refuses.
     """
+    make_ready(module)
     with _file_locations(module):
         pipelines.run_pipeline(module, pipeline, instruments)
 
@@ -73,12 +81,15 @@ def to_text(module: ir.Module, generic: bool = False, locations: bool = False) -
 def communication(module: ir.Module, entry: str | None = None) -> Report:
     """Return a report of what the function `entry` communicates, once it is sharded.
 
-    `module` may be in any form and is not changed. `entry` may be left out if there is only one
-    function, or a `main`. Raises `ShardError` where `run` would.
+    `module` may be in any form, or what upstream's `shard-partition` made, and is not changed.
+    `entry` may be left out if there is only one function, or a `main`. Raises `ShardError` where
+    `run` would.
     """
+    make_ready(module)
     with module.context, _file_locations(module):
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
         name = choose_entry(copy.operation, entry)
+        mark_local(copy.operation)
         pipelines.run_pipeline(copy, "spmd,lower")
         return Report.of(Program.read(copy.operation, name).calls)
 
@@ -92,6 +103,7 @@ def compile(  # noqa: A001
     ("xla"), or the ranks that a launcher has started, of which this is one ("mpi", "mpi4py",
     "torch"). The module is not changed. Raises `ShardError` for what cannot be partitioned or run.
     """
+    make_ready(module)
     source = Source.of(module.operation.get_asm(enable_debug_info=True))
     with _file_locations(module):
         return CompiledProgram(source, backend, entry)

@@ -31,10 +31,12 @@ from shard_dialect.ir.diagnostics import error_at, from_mlir, located
 from shard_dialect.ir.function import form_of, functions_of, name_of, refuse_form
 from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.no_grid import declares_no_grid
 from shard_dialect.ir.shard.local_collectives import one_by_one
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.passes.lower.expansions import lower_registered
 from shard_dialect.passes.lower.refuse_custom_calls import refuse_custom_calls
+from shard_dialect.passes.lower.tosa_zero_points import expand_matmuls
 from shard_dialect.passes.specialize.device_positions import to_arithmetic
 
 TARGETS: tuple[Target, ...] = ("mpi4py", "torch")
@@ -88,8 +90,9 @@ def emit_functions(module: ir.Module, target: Target, entry: str) -> EmittedFunc
 def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Operation]:
     """Simplify a module to ops that are written; return its shardings and its entry."""
     functions = functions_of(root)
+    no_grid = declares_no_grid(root)  # then all forms are one
     for function in functions:
-        if form_of(function) != "local":
+        if form_of(function) != "local" and not no_grid:
             raise refuse_form(function, ": the local form (--spmd) is written in Python")
         if name is not None and DEVICE in function.attributes:
             raise error_at(
@@ -105,6 +108,7 @@ def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Opera
     try:
         lower_registered(root)
         refuse_custom_calls(root)
+        expand_matmuls(walk(root))
         PassManager.parse(_GENERIC).run(root)
     except ir.MLIRError as error:
         raise from_mlir(error) from None

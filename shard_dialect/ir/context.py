@@ -13,8 +13,7 @@ from shard_dialect.ir.mesh import mesh_dialect
 from shard_dialect.ir.mesh.check_mesh_ops import MESH_OPS
 from shard_dialect.ir.walk import walk
 
-# Python-built ops need their dialect loaded; the parser loads the others when it meets them.
-_LOADED = [
+BASE = [
     "builtin",
     "irdl",
     "func",
@@ -25,6 +24,7 @@ _LOADED = [
     "bufferization",
     "memref",
 ]
+"""Upstream's dialects whose ops are built in Python; the parser loads the others."""
 
 
 def make_context(allow_unregistered: bool = False) -> ir.Context:
@@ -33,14 +33,34 @@ def make_context(allow_unregistered: bool = False) -> ir.Context:
     It is single-threaded: with verifiers in Python, MLIR's worker threads would wait for the
     interpreter's lock, which the thread that started them holds.
     """
-    context = ir.Context(load_on_create_dialects=_LOADED)
-    context.enable_multithreading(False)
+    context = ir.Context(load_on_create_dialects=BASE)
     context.allow_unregistered_dialects = allow_unregistered
+    load_ours(context)
+    return context
+
+
+def make_shared_context(allow_unregistered: bool = False) -> ir.Context:
+    """A new context in which others may build modules and load dialects of their own.
+
+    Unlike `make_context` it has all dialects loaded, not only known: the bindings of a dialect may
+    abort where one that it extends is not loaded.
+    """
+    context = make_context(allow_unregistered)
+    context.load_all_available_dialects()
+    load_stablehlo(context)
+    return context
+
+
+def load_ours(context: ir.Context, is_foreign: bool = False) -> None:
+    """Load `mesh` and the users' dialects, after `BASE`. The context is single-threaded then.
+
+    A foreign one may have the users' already.
+    """
+    context.enable_multithreading(False)
     with context:
         _read_complex_constants()
         mesh_dialect.load(MESH_OPS)
-        user_dialects.load_registered()
-    return context
+        user_dialects.load_registered(is_foreign)
 
 
 @cache
@@ -75,7 +95,7 @@ def available_dialects() -> list[str]:
 
 
 _SHARDY = "sdy"
-_STABLEHLO = ("stablehlo", "chlo")
+STABLEHLO = ("stablehlo", "chlo")
 
 
 def load_dialects_of(text: str | bytes, context: ir.Context) -> None:
@@ -87,11 +107,17 @@ def load_dialects_of(text: str | bytes, context: ir.Context) -> None:
     def mentions(name: str) -> bool:
         return f"{name}.".encode() in text if isinstance(text, bytes) else f"{name}." in text
 
-    if any(map(mentions, _STABLEHLO)) and not context.is_dialect_loaded(_STABLEHLO[0]):
-        with suppress(ImportError):
-            submodule("_mlir_libs._stablehlo").register_dialect(context, load=True)
+    if any(map(mentions, STABLEHLO)):
+        load_stablehlo(context)
     if mentions(_SHARDY):
         context.allow_unregistered_dialects = True
+
+
+def load_stablehlo(context: ir.Context) -> None:
+    """Load StableHLO and CHLO, if the bindings have them."""
+    if not context.is_dialect_loaded(STABLEHLO[0]):
+        with suppress(ImportError):
+            submodule("_mlir_libs._stablehlo").register_dialect(context, load=True)
 
 
 def refuse_unregistered(module: ir.Operation) -> None:

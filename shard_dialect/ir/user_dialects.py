@@ -29,10 +29,18 @@ def _load_irdl(text: str) -> None:
     irdl.load_dialects(ir.Module.parse(text))
 
 
-def load_registered() -> None:
-    """Load the registered dialects into the current context. Raises `ShardError`."""
+def load_registered(keeps_loaded: bool = False) -> None:
+    """Load the registered dialects into the current context. Raises `ShardError`.
+
+    One that is loaded already is an error, or kept.
+    """
+    context = ir.Context.current
+    if _loaders:  # a function may load one that extends a dialect, and abort where that is missing
+        context.load_all_available_dialects()
     for name, load in _loaders.items():
-        if ir.Context.current.is_dialect_loaded(name):
+        if keeps_loaded and context.is_dialect_loaded(name):
+            continue
+        if context.is_dialect_loaded(name):
             raise ShardError(f"there is a dialect '{name}' already: yours needs another name")
         try:
             load()

@@ -110,10 +110,6 @@ PROPAGATING = {
         "6:8: error: 'shard.shard' op annotates one value as @g [[], [0]] that is annotated as "
         "@g [[0]]: they must agree",
     ),
-    "no grid at all": (
-        "func.func @main(%x: tensor<4xf32>) {\n  return\n}\n",
-        "1:1: error: the module has no grid: declare one, as in `shard.grid @grid(shape = 2x4)`",
-    ),
     "grid of unknown size": (
         upstream("[[0]]").replace("shape = 2", "shape = ?"),
         "error: ",

@@ -8,6 +8,7 @@ from contextlib import suppress
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.foreign_modules import make_ready
 from shard_dialect.ir.grids import grids_of, write_grid
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Annotation, Grid, Sharding
@@ -35,6 +36,7 @@ def annotate(
     point = _insertion_point(value)
     with value.context, point, _location(value):
         module = _module_of(point.block)
+        make_ready(module)
         grids = _declared(module, grid)
         attribute = Shardings(grids).write(annotation)
         return build.annotate(value, attribute, as_result=True)

@@ -28,6 +28,8 @@ from shard_dialect.ir.mesh.attributes import STAGES
 
 _DEFINITION = Path(__file__).with_name("mesh.irdl.mlir")
 
+NAME = "mesh"
+
 UPDATE_HALO = "mesh.update_halo"
 """The collective whose operand may have halos."""
 CHANGE_OFFSETS = "mesh.change_offsets"
@@ -110,7 +112,7 @@ def load(checks: Mapping[str, Check]) -> None:
     A second call in the same context does nothing.
     """
     context = ir.Context.current
-    if context.is_dialect_loaded("mesh"):
+    if context.is_dialect_loaded(NAME):
         return
     irdl.load_dialects(ir.Module.parse(_definition()))
     for name, check in checks.items():

@@ -40,6 +40,7 @@ from shard_dialect.ir.function import (
     set_form,
 )
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
+from shard_dialect.ir.no_grid import declares_no_grid
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.lower.collectives_on_buffers import to_collectives_on_tensors
@@ -56,6 +57,7 @@ from shard_dialect.passes.lower.signless import drop_signs
 from shard_dialect.passes.lower.to_stablehlo.to_stablehlo import to_stablehlo
 from shard_dialect.passes.lower.upstream_conversions import branches_to_scf, tosa_to_linalg
 from shard_dialect.passes.lower.wide_accumulation import accumulate_wide
+from shard_dialect.passes.manual.replica_group_collectives import refuse_stablehlo_collectives
 from shard_dialect.passes.schedule.collective_blocks import collectives_kept
 from shard_dialect.passes.specialize.device_positions import to_arithmetic
 
@@ -95,6 +97,10 @@ class Lower(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Lower each function in the local form; raise for the earlier forms."""
+        if declares_no_grid(module):
+            for handle in functions_of(module):
+                if form_of(handle) != "lowered":
+                    refuse_stablehlo_collectives(handle)
         if self.target == "stablehlo":
             for handle in functions_of(module):
                 _check_form(handle)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.walk import walk
+from shard_dialect.passes.lower.tosa_zero_points import expand_matmuls
 
 # Deallocation supports structured regions only. Unreachable blocks cannot be lifted to them.
 _FROM_BRANCHES = "builtin.module(func.func(canonicalize,lift-cf-to-scf))"
@@ -27,6 +28,7 @@ def tosa_to_linalg(module: ir.Operation) -> None:
     ops = [op for op in walk(module) if op.name.startswith("tosa.")]
     if ops:
         _read_scales_alike(ops)
+        expand_matmuls(ops)
         PassManager.parse(_FROM_TOSA).run(module)
 
 

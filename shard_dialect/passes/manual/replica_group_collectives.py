@@ -19,7 +19,7 @@ from math import prod
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.masking import as_index
-from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.mesh.annotation_ops import cluster_name, grid_named_by
 from shard_dialect.ir.mesh.attributes import STAGES
 from shard_dialect.ir.mesh.grid_queries import queried_axes
@@ -102,11 +102,26 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
         )
 
 
+def refuse_stablehlo_collectives(function: ir.Operation) -> None:
+    """Raise for what StableHLO says of devices, in a function of a module without a grid."""
+    for op in walk(function):
+        if _is_of_stablehlo(op):
+            raise error_at(
+                op.location,
+                f"'{op.name}' op is on devices of no grid: declare one, as in "
+                "`shard.grid @grid(shape = 2x4)`",
+            )
+
+
+def _is_of_stablehlo(op: ir.Operation) -> bool:
+    return op.name in (*_READ, *_UNKNOWN, "stablehlo.partition_id")
+
+
 def write_stablehlo_collectives(function: ir.Operation, shardings: Shardings) -> None:
     """Replace StableHLO's collectives in a function of the local form by those of this form."""
     names = sorted(shardings.grids)
     for op in walk(function):
-        if op.name not in (*_READ, *_UNKNOWN, "stablehlo.partition_id"):
+        if not _is_of_stablehlo(op):
             continue
         with located(op):
             if "mesh_cluster" not in function.attributes and len(names) != 1:

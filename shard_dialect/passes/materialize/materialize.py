@@ -25,6 +25,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.function import (
     drop_from_boundary,
+    functions_of,
     set_form,
     update_type,
 )
@@ -34,6 +35,7 @@ from shard_dialect.ir.mesh.manual_computation import TO_GLOBAL, TO_LOCAL, is_man
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.mesh.notation import read_axes, write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.no_grid import declares_no_grid
 from shard_dialect.ir.numbered_function import Block, Op
 from shard_dialect.ir.read_function import read_functions
 from shard_dialect.ir.region_flow import (
@@ -60,6 +62,7 @@ from shard_dialect.passes.materialize.target_shardings import (
 )
 from shard_dialect.passes.propagate.module_graph import BARRIER, GROUP
 from shard_dialect.passes.propagate.propagate import complete_again
+from shard_dialect.passes.vocabularies.import_ import import_annotations
 from shard_dialect.rules.op_kinds import OpKinds
 
 _DROPPABLE = (
@@ -84,11 +87,25 @@ class Materialize(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Materialize each function in the propagated form; raises a located `ShardError`."""
+        import_annotations(module)
+        if declares_no_grid(module):
+            for handle in functions_of(module):
+                _drop_barriers(handle)
+            return
         handles, shardings = complete_again(module)
         targets = read_target_shardings(module, read_functions(handles), shardings)
         signatures = {each.function.name: each.signature for each in targets}
         for each in targets:
             _Materializer(each, shardings, signatures, self.strict).run()
+
+
+def _drop_barriers(function: ir.Operation) -> None:
+    """Erase the ops that only direct propagation."""
+    for op in walk(function):
+        if op.name in (BARRIER, GROUP):
+            for result, operand in zip(op.results, op.operands, strict=False):
+                result.replace_all_uses_with(operand)
+            op.erase()
 
 
 class _Materializer:

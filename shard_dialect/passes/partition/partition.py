@@ -50,6 +50,7 @@ from shard_dialect.ir.mesh.manual_computation import computations_around, grid_o
 from shard_dialect.ir.mesh.mesh_collectives import Collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.no_grid import declares_no_grid
 from shard_dialect.ir.numbered_function import Function
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import (
@@ -78,6 +79,7 @@ from shard_dialect.passes.partition.global_boundary import (
 from shard_dialect.passes.partition.op_shards import ShardsOfOps
 from shard_dialect.passes.partition.partition_collectives import exact_steps, partition_collective
 from shard_dialect.passes.partition.stage_branches import branch_by_stage
+from shard_dialect.passes.specialize.clone_per_call import Calls
 from shard_dialect.passes.stages.stages_to_grid import has_stages
 from shard_dialect.rules import PartitionedOp, record_of
 from shard_dialect.rules.uneven_shards import fill_halos, fill_padding
@@ -105,11 +107,14 @@ class Partition(Pass):
                 with located(handle):
                     self._unshard_boundary(handle, shardings)
         checks = TypeChecks(shardings)
+        no_grid = declares_no_grid(module)
+        if no_grid:  # then no pass before has looked
+            Calls(module).refuse_recursion()
         for handle in functions_of(module):
             form = form_of(handle)
             if form == "local":
                 write_stablehlo_collectives(handle, shardings)
-            if form in ("local", "lowered"):
+            if form in ("local", "lowered") or no_grid:
                 continue
             if form != "distributed":
                 raise refuse_form(

@@ -18,6 +18,7 @@ from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import DEVICE, symbol
+from shard_dialect.ir.no_grid import declares_no_grid
 from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import AllSlice, Grid, Mask
@@ -41,6 +42,8 @@ class PickDevice(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Specialize all local functions; raise if the grid has no device of this rank."""
+        if declares_no_grid(module):
+            return
         to_arithmetic(module)
         grids = grids_of(module)
         for handle in local_functions(module):

@@ -34,6 +34,7 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.mesh.attributes import FORM
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.no_grid import declares_no_grid
 from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.base import Pass
@@ -66,6 +67,8 @@ class Pipeline(Pass):
     def rewrite(self, module: ir.Operation) -> None:
         """Rewrite the module's function; raise a located `ShardError` for what has no pipeline."""
         import_annotations(module)
+        if declares_no_grid(module):
+            return
         functions = functions_of(module)
         if len(functions) != 1:
             raise ShardError(

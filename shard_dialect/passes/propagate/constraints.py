@@ -215,16 +215,11 @@ def _refuse_inside(op: Op, inner_ops: Iterable[ir.Operation]) -> None:
 def default_grid(function: Function, shardings: Shardings) -> Grid:
     """The grid for values without a sharding: the function's, or else the module's first with axes.
 
-    Raises a located `ShardError` if the module has no grid.
+    The module declares a grid.
     """
     names = sorted(shardings.grids, key=lambda name: not shardings.grids[name].rank)[:1]
     if "mesh_cluster" in function.handle.attributes:
         names = [annotation_ops.cluster_name(function.handle)]
-    if not names:
-        raise error_at(
-            function.handle.location,
-            "the module has no grid: declare one, as in `shard.grid @grid(shape = 2x4)`",
-        )
     return shardings.grid(names[0])
 
 

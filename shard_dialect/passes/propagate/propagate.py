@@ -35,6 +35,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.no_grid import declares_no_grid
 from shard_dialect.ir.numbered_function import Block, Function, Op
 from shard_dialect.ir.read_function import read_functions
 from shard_dialect.ir.region_flow import FLOWS
@@ -111,6 +112,8 @@ class Propagate(Pass):
         """Propagate the functions in the annotated and propagated forms; raises `ShardError`."""
         fold_sizes(module)
         names = import_annotations(module)
+        if declares_no_grid(module):
+            return
         merge_equal_grids(module, Shardings.of(module))
         stages_to_grid_axis(module)
         if "scf.execute_region" in names:

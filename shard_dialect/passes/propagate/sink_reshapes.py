@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.no_grid import declares_no_grid
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.propagate.merged_dims import (
@@ -39,6 +40,8 @@ class SinkReshapes(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Sink the reshapes of the functions in the annotated form."""
+        if declares_no_grid(module):
+            return
         for function in functions_of(module):
             if form_of(function) == "annotated":
                 _sink(function)

@@ -5,26 +5,30 @@
       {sharding = #mesh.shard<@g, [[0]]>, ...}        {sharding = #sdy.sharding<@g, [{"x"}]>}
 
 An annotation of a value itself becomes a constraint without uses, which has the same meaning in
-Shardy. An axis without a name gets one: `axis_0`.
+Shardy. So does that of a block argument, unless a loop or a branch makes it equal to a result's. An
+axis without a name gets one: `axis_0`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
+from shard_dialect.ir.function import BOUNDARY, boundary, functions_of, set_boundary
 from shard_dialect.ir.grids import read_grid
 from shard_dialect.ir.mesh.annotation_ops import annotation_in, read_annotation
-from shard_dialect.ir.mesh.attributes import MANUAL, NAMED, RULE, SHARDING, SHARDINGS
+from shard_dialect.ir.mesh.attributes import BLOCKS, MANUAL, NAMED, RULE, SHARDING, SHARDINGS
 from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
+from shard_dialect.ir.numbered_function import Block, Function
+from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.reading.string_literals import quoted
+from shard_dialect.ir.region_flow import flows_through
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.sdy.convert import to_sdy
 from shard_dialect.ir.sdy.syntax import mesh_body
@@ -56,6 +60,8 @@ class ExportSdy(Pass):
         refuse_ops(module, _BEYOND, _TARGET)
         module.context.allow_unregistered_dialects = True
         exporter = _Exporter(shardings)
+        for function in functions_of(module):
+            exporter.constrain_blocks(read_function(function))
         for op in reversed(walk(module)):  # inner ops before the ops around them
             with located(op):
                 exporter.convert(op)
@@ -98,6 +104,42 @@ class _Exporter:
         if op.name in _CONVERT:
             with ir.InsertionPoint(op), op.location:
                 _CONVERT[op.name](self, op)
+
+    def constrain_blocks(self, function: Function) -> None:
+        """Replace the shardings of block arguments by constraints, where no result implies them."""
+        _, *blocks = function.blocks
+        self._constrain(function, function.handle, blocks, {})
+        for op in function.ops:
+            found = self.shardings.of_results(op.handle)
+            results = {value: found.get(number) for number, value in enumerate(op.results)}
+            implied = {
+                value: results[result]
+                for flow in flows_through(op)
+                for result in flow.targets
+                if result in results
+                for value in flow.targets
+            }
+            self._constrain(function, op.handle, op.blocks, implied)
+
+    def _constrain(
+        self,
+        function: Function,
+        handle: ir.Operation,
+        blocks: Sequence[Block],
+        implied: Mapping[int, Annotation | None],
+    ) -> None:
+        """Constrain the arguments of an op's blocks that have another sharding than is implied."""
+        annotations = self.shardings.of_blocks(handle)
+        for block, by_number in zip(blocks, annotations, strict=False):
+            with ir.InsertionPoint.at_block_begin(block.handle), handle.location:
+                for number, annotation in by_number.items():
+                    argument = block.arguments[number]
+                    if annotation != implied.get(argument):
+                        value = function.values[argument].handle
+                        attributes = {"sharding": self._sharding(annotation)}
+                        create("sdy.sharding_constraint", [value.type], [value], attributes)
+        if BLOCKS in handle.attributes:
+            del handle.attributes[BLOCKS]
 
     def _boundary(self, op: ir.Operation) -> None:
         type_ = op.attributes["function_type"].value

@@ -51,10 +51,3 @@ func.func @a_partial_argument(%x: tensor<16x16xf32> {mesh.sharding = #mesh.shard
 func.func @unknown_sizes_of_the_grid(%x: tensor<16x16xf32>) {
   return
 }
-
-// -----
-
-// expected-error@+1 {{the module has no grid: declare one, as in `shard.grid @grid(shape = 2x4)`}}
-func.func @no_grid(%x: tensor<16x16xf32>) {
-  return
-}
