@@ -20,7 +20,9 @@ from shard_dialect.ir.building import build, build_loops
 def expand_matmuls(ops: Iterable[ir.Operation]) -> None:
     """Replace the matrix products among `ops` whose zero points are not known."""
     for op in ops:
-        if op.name == "tosa.matmul" and None in map(build.constant_value, list(op.operands)[2:4]):
+        if op.name == "tosa.matmul" and any(
+            build.constant_value(each) is None for each in list(op.operands)[2:]
+        ):
             with ir.InsertionPoint(op), op.location:
                 op.results[0].replace_all_uses_with(_expanded(op))
             op.erase()
