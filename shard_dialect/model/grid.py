@@ -17,7 +17,7 @@ from functools import lru_cache
 from math import prod
 
 from shard_dialect.errors import ShardError
-from shard_dialect.model.axis import Axes, Axis, SubAxis, full_axis
+from shard_dialect.model.axis import Axes, Axis, SubAxis, axes_text, full_axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,21 @@ class Grid:
     def axis_name(self, axis: int) -> str:
         """The name of an axis, `axis_0` and so on where the grid gives none."""
         return self.axis_names[axis] if self.axis_names else _default_name(axis)
+
+    def axes_text(self, axes: Sequence[Axis]) -> str:
+        """The axes as text: by name if the grid gives names, else as attributes have them.
+
+        >>> Grid("g", (2, 4), ("data", "model")).axes_text((1, SubAxis(0, 1, 2)))
+        '["model", "data":(1)2]'
+        """
+        if not self.axis_names:
+            return axes_text(axes)
+        return f"[{', '.join(map(self._axis_text, axes))}]"
+
+    def _axis_text(self, axis: Axis) -> str:
+        if isinstance(axis, SubAxis):
+            return f'"{self.axis_name(axis.axis)}":({axis.pre}){axis.size}'
+        return f'"{self.axis_name(axis)}"'
 
     def axes_size(self, axes: Sequence[Axis]) -> int:
         """The number of devices in one group along `axes`.

@@ -146,8 +146,12 @@ class Propagate(Pass):
             functions, constraints = _read(handles, shardings)
             graph, engine = _propagated(functions, constraints, shardings, *how)
             if not may_rewrite or not take_apart_strided_merges(graph, engine):
+                self.observe(graph, engine)
                 _write(graph, engine, constraints, shardings)
                 return graph, engine
+
+    def observe(self, graph: ModuleGraph, engine: Engine) -> None:
+        """See the shardings before they are written; for subclasses, that report on them."""
 
     def _report(self, module: ir.Operation, graph: ModuleGraph, engine: Engine) -> None:
         from shard_dialect.passes.propagate.propagation_report import Report  # rarely needed

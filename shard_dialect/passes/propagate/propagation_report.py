@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import groupby
 
 from shard_dialect.errors import Diagnostic, ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import location_text, note_at, remark
+from shard_dialect.ir.diagnostics import location_text, remark
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model.axis import axes_text
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
+from shard_dialect.passes.propagate.origins import Origins
 from shard_dialect.propagation.engine import Engine
-from shard_dialect.propagation.graph import NO_TENSOR, Node
-from shard_dialect.propagation.history import Conflict, History, Link, Side
+from shard_dialect.propagation.graph import NO_TENSOR
+from shard_dialect.propagation.history import Conflict, Side
 
 
 class Report:
@@ -23,16 +23,12 @@ class Report:
     def __init__(self, module: ir.Operation, graph: ModuleGraph, engine: Engine) -> None:
         self.module_graph = graph
         self.engine = engine
-        self.history = History(engine)
+        self.origins = Origins(graph, engine)
         self._module = module
-        self._first: dict[int, tuple[Function, int]] = {}
-        for number, function in enumerate(graph.functions):
-            for value in range(len(function.values)):
-                self._first.setdefault(graph.number_of(number, value), (function, value))
 
     def remark_conflicts(self) -> None:
         """Emit a remark for each remaining conflict: the op, both sides, and which one was kept."""
-        for conflict in self.history.conflicts():
+        for conflict in self.origins.history.conflicts():
             op = self.module_graph.ops[conflict.node.origin][1]
             how = (
                 f"{_described(conflict.winner, op)} wins: {conflict.reason}"
@@ -48,8 +44,10 @@ class Report:
 
     def _where_from(self, conflict: Conflict) -> list[Diagnostic]:
         """The annotation from which each side came."""
-        values = [(conflict.node.values[side.tensor], side.dim) for side in conflict.sides]
-        return [self._annotation(self.history.chain(*each)[-1]) for each in values]
+        return [
+            self.origins.annotated(conflict.node.values[side.tensor], side.dim)
+            for side in conflict.sides
+        ]
 
     def explain(self, what: str) -> None:
         """Emit a remark on where the sharding of a value came from, with a note for each op.
@@ -97,46 +95,14 @@ class Report:
         if number == NO_TENSOR or known is None:
             remark(f"{name} is replicated: nothing has reached it", location)
             return
-        notes: list[Diagnostic] = []
-        for dim, axes in enumerate(known.sharding.split_axes):
-            if axes:
-                links = self.history.chain(number, dim)
-                notes += [self._link(link) for link in links]
+        notes = [
+            note
+            for dim, axes in enumerate(known.sharding.split_axes)
+            if axes
+            for note in self.origins.chain(number, dim)
+        ]
         distinct = [each for each, _ in groupby(notes)]
         remark(f"{name} is sharded as {known.sharding}", location, *distinct)
-
-    def _link(self, link: Link) -> Diagnostic:
-        if link.node is None or link.source is None:
-            return self._annotation(link)
-        op = self.module_graph.ops[link.node.origin][1]
-        source = link.node.values.index(link.source) if link.source in link.node.values else None
-        what = _tensor_of(self.engine, link.node, source)
-        return note_at(
-            op.location,
-            f"dimension {link.dim} along {axes_text(link.axes)}: by '{op.name}' op, from {what}",
-        )
-
-    def _annotation(self, link: Link) -> Diagnostic:
-        """A note at the annotation where a chain of links begins."""
-        text = f"dimension {link.dim} along {axes_text(link.axes)}"
-        if link.node is not None:
-            op = self.module_graph.ops[link.node.origin][1]
-            return note_at(op.location, f"{text}: as '{op.name}' op is annotated")
-        for (index, result), number in self.module_graph.exits.items():
-            if number == link.value:
-                location = self.module_graph.functions[index].handle.location
-                return note_at(location, f"{text}: annotated on result {result}")
-        if link.value not in self._first:
-            return Diagnostic("note", f"{text}: annotated")
-        function, value = self._first[link.value]
-        return note_at(_annotation_location(function, value), f"{text}: annotated")
-
-
-def _tensor_of(engine: Engine, node: Node, number: int | None) -> str:
-    results = engine.graph.rules[node.rule_number].results
-    if number is None:
-        return "a member of its group"
-    return f"operand {number}" if number < results else f"result {number - results}"
 
 
 def _described(side: Side, op: Op) -> str:
@@ -148,13 +114,3 @@ def _described(side: Side, op: Op) -> str:
 def _location_of(function: Function, value: int) -> ir.Location:
     owner = function.values[value].handle.owner
     return function.handle.location if isinstance(owner, ir.Block) else owner.location
-
-
-def _annotation_location(function: Function, value: int) -> ir.Location:
-    """The location of the value's annotation op, or else of the value's definition."""
-    annotations: Sequence[Op] = [
-        op
-        for op in function.ops
-        if op.name == "mesh.annotate" and value in (*op.operands, *op.results)
-    ]
-    return annotations[0].location if annotations else _location_of(function, value)

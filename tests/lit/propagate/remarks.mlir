@@ -8,7 +8,7 @@
 
 // Two factors of one tensor want the same axis.
 // expected-note@+3 {{dimension 0 along [0]: annotated}}
-// expected-note@+2 {{dimension 1 along [0]: annotated}}
+// expected-note@+3 {{dimension 1 along [0]: annotated}}
 // CHECK-LABEL: func.func @one_axis
 func.func @one_axis(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
                     %y: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}) -> tensor<8x8xf32> {
@@ -20,7 +20,7 @@ func.func @one_axis(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], [
 
 // Two tensors split one factor in two ways: then nothing passes along it.
 // expected-note@+3 {{dimension 0 along [0]: annotated}}
-// expected-note@+2 {{dimension 0 along [1]: annotated}}
+// expected-note@+3 {{dimension 0 along [1]: annotated}}
 // CHECK-LABEL: func.func @two_ways
 func.func @two_ways(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
                     %y: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[1], []]>}) -> tensor<8x8xf32> {
@@ -32,7 +32,7 @@ func.func @two_ways(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], [
 
 // The larger tensor goes first, wherever it stands: moving the smaller one is cheaper.
 // expected-note@+3 {{dimension 0 along [0]: annotated}}
-// expected-note@+2 {{dimension 1 along [0]: annotated}}
+// expected-note@+3 {{dimension 1 along [0]: annotated}}
 // CHECK-LABEL: func.func @the_larger
 func.func @the_larger(%x: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
                       %y: tensor<4x64xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}) -> tensor<8x64xf32> {

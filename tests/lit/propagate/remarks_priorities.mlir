@@ -7,8 +7,8 @@
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()
 
 // CHECK-LABEL: func.func @as_large
-// expected-note@+2 {{dimension 0 along [0]: annotated}}
-// expected-note@+1 {{dimension 1 along [0]: annotated}}
+// expected-note@+3 {{dimension 0 along [0]: annotated}}
+// expected-note@+3 {{dimension 1 along [0]: annotated}}
 func.func @as_large(
     %x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], [], {priority = [1, unit]}]>},
     %y: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0], {priority = [unit, 0]}]>}) -> tensor<8x8xf32> {
@@ -19,8 +19,8 @@ func.func @as_large(
 }
 
 // CHECK-LABEL: func.func @the_smaller
-// expected-note@+2 {{dimension 0 along [0]: annotated}}
-// expected-note@+1 {{dimension 1 along [0]: annotated}}
+// expected-note@+3 {{dimension 0 along [0]: annotated}}
+// expected-note@+3 {{dimension 1 along [0]: annotated}}
 func.func @the_smaller(
     %x: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
     %y: tensor<4x64xf32> {mesh.sharding = #mesh.shard<@g, [[], [0], {priority = [unit, 7]}]>}) -> tensor<8x64xf32> {
@@ -34,8 +34,8 @@ func.func @the_smaller(
 // EXPLAINED: remark: %0 is sharded as {{\[\[\]}}, [0]]
 // EXPLAINED: dimension 1 along [0]: by 'math.exp' op, from operand 0
 // CHECK-LABEL: func.func @through_ops
-// expected-note@+2 {{dimension 0 along [0]: annotated}}
-// expected-note@+1 {{dimension 1 along [0]: annotated}}
+// expected-note@+3 {{dimension 0 along [0]: annotated}}
+// expected-note@+3 {{dimension 1 along [0]: annotated}}
 func.func @through_ops(
     %x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], [], {priority = [2, unit]}]>},
     %y: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0], {priority = [unit, 1]}]>}) -> tensor<8x8xf32> {

@@ -1,0 +1,141 @@
+"""Where shardings came from, as text with places: from a value back to the user's annotations.
+
+    dimension 1 along "model": by 'linalg.matmul' op, from operand 1    at 18:8
+    dimension 1 along "model": annotated                                at 12:10
+
+All places are read when `Origins` is made, so that it can be asked after passes have rewritten the
+module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from shard_dialect.errors import Diagnostic
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.ir.numbered_function import Function, Op
+from shard_dialect.model import Axes
+from shard_dialect.passes.propagate.module_graph import ModuleGraph
+from shard_dialect.propagation.engine import Engine
+from shard_dialect.propagation.graph import Node
+from shard_dialect.propagation.history import History, Link
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One dimension of a value of the graph; the split that it has was annotated there."""
+
+    value: int
+    dim: int
+
+
+class Origins:
+    """The origins of the shardings that an engine gave the values of a module's graph."""
+
+    def __init__(self, graph: ModuleGraph, engine: Engine) -> None:
+        self.graph = graph
+        self.engine = engine
+        self.history = History(engine)
+        self._places = {
+            id(op): location_text(op.location)
+            for function in graph.functions
+            for op in function.ops
+        }
+        self._function_places = [location_text(each.handle.location) for each in graph.functions]
+        self._argument_places: list[dict[int, str | None]] = [
+            {number: _argument_place(each, number) for number in each.arguments}
+            for each in graph.functions
+        ]
+        self._definitions = [
+            {
+                value: op
+                for op in function.ops
+                for value in (*op.results, *(arg for block in op.blocks for arg in block.arguments))
+            }
+            for function in graph.functions
+        ]
+        self._first: dict[int, tuple[int, int]] = {}
+        for number, function in enumerate(graph.functions):
+            for value in range(len(function.values)):
+                self._first.setdefault(graph.number_of(number, value), (number, value))
+
+    def chain(self, value: int, dim: int) -> list[Diagnostic]:
+        """A note for each step from the split of a dimension back to the annotation, the last."""
+        notes = [self._link(link) for link in self.history.chain(value, dim)]
+        return [each for each, _ in groupby(notes)]
+
+    def annotated(self, value: int, dim: int) -> Diagnostic:
+        """A note at the annotation from which the split of a dimension comes."""
+        return self._annotation(self.history.chain(value, dim)[-1])
+
+    def origin(self, value: int, dim: int) -> Origin:
+        """Where the split of a dimension was annotated."""
+        last = self.history.chain(value, dim)[-1]
+        return Origin(last.value, last.dim)
+
+    def place_of(self, function: int, op: Op) -> str | None:
+        """The place of an op, for the function with the index `function`."""
+        return self._places.get(id(op), self._function_places[function])
+
+    def place_of_value(self, function: int, value: int) -> str | None:
+        """The place of a value's definition: of the argument, or of the op."""
+        if value in self._argument_places[function]:
+            return self._argument_places[function][value]
+        op = self._definitions[function].get(value)
+        return self.place_of(function, op) if op else self._function_places[function]
+
+    def axes_text(self, axes: Axes, value: int) -> str:
+        """Axes as text, by their names if the grid of the value has names."""
+        known = self.engine.known(value)
+        return self.engine.grids[known.sharding.grid].axes_text(axes) if known else str(list(axes))
+
+    def _link(self, link: Link) -> Diagnostic:
+        if link.node is None or link.source is None:
+            return self._annotation(link)
+        function, op = self.graph.ops[link.node.origin]
+        source = link.node.values.index(link.source) if link.source in link.node.values else None
+        what = self._tensor_of(link.node, source)
+        text = f"{self._split(link)}: by '{op.name}' op, from {what}"
+        return Diagnostic("note", text, self.place_of(function, op))
+
+    def _annotation(self, link: Link) -> Diagnostic:
+        """A note at the annotation where a chain of links begins."""
+        text = self._split(link)
+        if link.node is not None:
+            function, op = self.graph.ops[link.node.origin]
+            place = self.place_of(function, op)
+            return Diagnostic("note", f"{text}: as '{op.name}' op is annotated", place)
+        for (index, result), number in self.graph.exits.items():
+            if number == link.value:
+                place = self._function_places[index]
+                return Diagnostic("note", f"{text}: annotated on result {result}", place)
+        if link.value not in self._first:
+            return Diagnostic("note", f"{text}: annotated")
+        function, value = self._first[link.value]
+        place = self._annotation_place(function, value)
+        return Diagnostic("note", f"{text}: annotated", place)
+
+    def _split(self, link: Link) -> str:
+        return f"dimension {link.dim} along {self.axes_text(link.axes, link.value)}"
+
+    def _annotation_place(self, function: int, value: int) -> str | None:
+        """The place of the value's annotation op, or else of the value's definition."""
+        for op in self.graph.functions[function].ops:
+            if op.name == "mesh.annotate" and value in (*op.operands, *op.results):
+                return self.place_of(function, op)
+        return self.place_of_value(function, value)
+
+    def _tensor_of(self, node: Node, number: int | None) -> str:
+        results = self.engine.graph.rules[node.rule_number].results
+        if number is None:
+            return "a member of its group"
+        return f"operand {number}" if number < results else f"result {number - results}"
+
+
+def _argument_place(function: Function, number: int) -> str | None:
+    arguments: Sequence[ir.BlockArgument] = function.blocks[0].handle.arguments
+    place = location_text(arguments[function.arguments.index(number)].location)
+    return place or location_text(function.handle.location)
