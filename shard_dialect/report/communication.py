@@ -1,0 +1,96 @@
+"""The collectives of a program in the local form: bytes, seconds, and why they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import located, location_text
+from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.read_function import read_type
+from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
+from shard_dialect.ir.walk import walk
+from shard_dialect.model import AllSlice, Grid, Mask
+from shard_dialect.report.marks import collective_of
+from shard_dialect.report.why import Reason, Why
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective of a program, for each device."""
+
+    kind: str
+    axes: str
+    """The grid axes along which devices talk, by name if the grid has names."""
+    group: int
+    """The number of devices that talk to each other."""
+    operand: str
+    """The type of the operand on a device, as `2x4xf32`."""
+    result: str
+    bytes: int
+    """The bytes that each device sends."""
+    location: str | None
+    """The place of the op that wanted it."""
+    why: tuple[Reason, ...]
+    readers: tuple[Reason, ...]
+    """The ops that share its result."""
+    step: LocalStep
+    grid: Grid
+
+
+def read_collectives(
+    module: ir.Operation, entry: str, reasons: Mapping[int, Why]
+) -> Iterator[tuple[Collective, Why]]:
+    """The collectives that `entry` calls, in the order of the text, also through callees."""
+    functions = {name_of(op): op for op in functions_of(module)}
+    grids = grids_of(module)
+    for op in _called(functions, entry, ()):
+        with located(op):
+            read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+        if read is None or isinstance(read[1], AllSlice | Mask):
+            continue
+        number = collective_of(op.location)
+        why = reasons.get(number, Why(())) if number is not None else Why(())
+        yield _collective(op, grids[read[0]], read[1], why), why
+
+
+def _called(
+    functions: Mapping[str, ir.Operation], entry: str, callers: Sequence[str]
+) -> Iterator[ir.Operation]:
+    """The ops of a function and of those that it calls, as often as it calls them."""
+    for op in walk(functions[entry]):
+        if op.name != "func.call":
+            yield op
+            continue
+        callee = op.attributes["callee"].value
+        if callee in functions and callee not in callers:
+            yield from _called(functions, callee, (*callers, entry))
+
+
+def _collective(op: ir.Operation, grid: Grid, step: LocalStep, why: Why) -> Collective:
+    source = op.operands[0].type
+    result = op.results[0].type if len(op.results) else source
+    group = grid.axes_size(step.axes)
+    kind = read_type(source)
+    place = location_text(op.location)
+    written = Reason(f"'{op.name}' op is the program's own", place)
+    return Collective(
+        step.kind,
+        grid.axes_text(step.axes),
+        group,
+        _shape_text(source),
+        _shape_text(result),
+        step.bytes_moved(group, tuple(source.shape), kind.itemsize),
+        place,
+        why.steps or (written,),
+        why.readers,
+        step,
+        grid,
+    )
+
+
+def _shape_text(type_: ir.Type) -> str:
+    sizes = [str(size) for size in type_.shape]
+    return "x".join([*sizes, str(type_.element_type)])

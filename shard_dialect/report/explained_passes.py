@@ -1,0 +1,69 @@
+"""Partition a module, and keep for each collective of the local form why it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.framework.pass_table import PIPELINES
+from shard_dialect.passes.framework.pipeline import make_pass, run_pipeline
+from shard_dialect.passes.propagate.module_graph import ModuleGraph
+from shard_dialect.passes.propagate.origins import Origins
+from shard_dialect.passes.propagate.propagate import Propagate
+from shard_dialect.propagation.engine import Engine
+from shard_dialect.report.marks import mark, mark_collective
+from shard_dialect.report.why import Reasons, Why
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What is known of a module that has been partitioned."""
+
+    reasons: Mapping[int, Why]
+    """By the number of the collective's mark."""
+    origins: Origins | None
+    """`None` if nothing was propagated."""
+
+
+def partition_explained(module: ir.Module) -> Explained:
+    """Bring a module in any form to the local form, in place, with its collectives marked.
+
+    Raises a located `ShardError` for what cannot be partitioned.
+    """
+    recording = _Recording()
+    reasons: dict[int, Why] = {}
+    for name in PIPELINES["spmd"]:
+        if name == "propagate":
+            recording.run(module)
+        elif name == "partition":
+            reasons = _mark_collectives(module, recording.origins)
+            run_pipeline(module, name)
+        else:
+            make_pass(name).run(module)
+    return Explained(reasons, recording.origins)
+
+
+def _mark_collectives(module: ir.Module, origins: Origins | None) -> dict[int, Why]:
+    reasons = {}
+    found = list(Reasons(module.operation, origins).of_collectives())
+    for number, (handle, why) in enumerate(found):
+        mark_collective(handle, number)
+        reasons[number] = why
+    return reasons
+
+
+class _Recording(Propagate):
+    """Propagation that keeps where shardings come from, and marks the ops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "origins", None)
+
+    origins: Origins | None
+
+    def observe(self, graph: ModuleGraph, engine: Engine) -> None:
+        object.__setattr__(self, "origins", Origins(graph, engine))
+        for number, function in enumerate(graph.functions):
+            for index, op in enumerate(function.ops):
+                mark(op.handle, number, index)

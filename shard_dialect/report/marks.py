@@ -1,0 +1,64 @@
+"""Marks: names of ops in their locations, which passes keep, so that they are found again later.
+
+loc("shard_dialect.op 0:17"(loc("model.mlir":18:8)))
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+
+_OP = "shard_dialect.op"
+_COLLECTIVE = "shard_dialect.collective"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The op with the index `op` in the propagated function with the index `function`."""
+
+    function: int
+    op: int
+
+
+def mark(handle: ir.Operation, function: int, op: int) -> None:
+    """Mark an op of the propagated form."""
+    handle.location = ir.Location.name(f"{_OP} {function}:{op}", handle.location)
+
+
+def mark_of(location: ir.Location) -> Mark | None:
+    """The mark of the op that a location is of."""
+    for name in _names(location):
+        match = re.fullmatch(rf"{_OP} (\d+):(\d+)", name)
+        if match:
+            return Mark(int(match[1]), int(match[2]))
+    return None
+
+
+def mark_collective(handle: ir.Operation, number: int) -> None:
+    """Mark a collective of the distributed form."""
+    handle.location = ir.Location.name(f"{_COLLECTIVE} {number}", handle.location)
+
+
+def collective_of(location: ir.Location) -> int | None:
+    """The number of the collective that a location is of."""
+    for name in _names(location):
+        match = re.fullmatch(rf"{_COLLECTIVE} (\d+)", name)
+        if match:
+            return int(match[1])
+    return None
+
+
+def _names(location: ir.Location) -> Iterator[str]:
+    """The names in a location, the outermost first."""
+    location = ir.Location.from_attr(location.attr)  # of its own class
+    if isinstance(location, ir.NameLoc):
+        yield location.name_str
+        yield from _names(location.child_loc)
+    elif isinstance(location, ir.CallSiteLoc):
+        yield from _names(location.callee)
+    elif isinstance(location, ir.FusedLoc):
+        for each in location.locations:
+            yield from _names(each)

@@ -1,0 +1,425 @@
+"""Why a collective is there: which two shardings met, and the annotations that they come from.
+
+A collective of the distributed form changes the sharding of a value on its way from the op that
+makes it to the ops that read it. `Reasons` follows the value back to the annotation that split it
+along the collective's axes, and looks for what keeps its readers from being split likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.errors import Diagnostic
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.ir.function import functions_of
+from shard_dialect.ir.mesh.mesh_collectives import read_collective
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.numbered_function import Function, Op
+from shard_dialect.ir.read_function import read_functions
+from shard_dialect.model import Axes, Axis, Sharding
+from shard_dialect.model.axis import overlap
+from shard_dialect.passes.propagate.origins import Origin, Origins
+from shard_dialect.propagation.graph import NO_TENSOR
+from shard_dialect.report.marks import Mark, mark_of
+
+_FARTHEST = 200
+"""The ops that are visited in search of the annotation that keeps a dimension whole."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One step of an explanation, with its place, `file:line:col`, in the user's file."""
+
+    text: str
+    location: str | None
+
+
+@dataclass(frozen=True)
+class Why:
+    """Why a collective is there.
+
+    The last of `steps` is at an annotation, if one is behind it; `readers` are the places of the
+    ops that share the result, and `origins` the annotations that the steps lead to.
+    """
+
+    steps: tuple[Reason, ...]
+    readers: tuple[Reason, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    between: tuple[Mark | None, ...] = ()
+    """The marks of the op that makes the value, and of those that read it."""
+
+
+class Reasons:
+    """The reasons of the collectives of a module in the distributed form."""
+
+    def __init__(self, module: ir.Operation, origins: Origins | None) -> None:
+        shardings = Shardings.of(module)
+        functions = read_functions(functions_of(module))
+        self._functions = [_Values(each, shardings, origins) for each in functions]
+
+    def of_collectives(self) -> Iterator[tuple[ir.Operation, Why]]:
+        """Each collective of the module with its reason."""
+        for values in self._functions:
+            for op in values.function.ops:
+                if op.name in COLLECTIVES and op.operands and op.results:
+                    yield op.handle, _Explanation(values, op).why()
+
+
+class _Values:
+    """The values of one distributed function: where they are made and read, and their origins."""
+
+    def __init__(self, function: Function, shardings: Shardings, origins: Origins | None) -> None:
+        self.function = function
+        self.shardings = shardings
+        self.origins = origins
+        self.maker = {value: op for op in function.ops for value in op.results}
+        self.readers: dict[int, list[Op]] = {}
+        for op in function.ops:
+            for value in dict.fromkeys(op.read):
+                self.readers.setdefault(value, []).append(op)
+        self._block_arguments = {
+            value: (op, block, number)
+            for op in function.ops
+            for block, each in enumerate(op.blocks)
+            for number, value in enumerate(each.arguments)
+        }
+        names = [each.name for each in origins.graph.functions] if origins else []
+        self._index = names.index(function.name) if function.name in names else None
+
+    def sharding(self, value: int) -> Sharding | None:
+        """The sharding in the value's type."""
+        return self.shardings.of_type(self.function.values[value].kind.type)
+
+    def original(self, op: Op) -> tuple[int, Op] | None:
+        """The op of the propagated form from which `op` is made, after its function's index."""
+        mark = mark_of(op.location)
+        if self.origins is None or mark is None:
+            return None
+        original = self.origins.graph.functions[mark.function].ops[mark.op]
+        is_same = original.name == op.name and len(original.results) == len(op.results)
+        return (mark.function, original) if is_same else None
+
+    def graph_value(self, value: int) -> int:
+        """The number that propagation's graph has for a value; `NO_TENSOR` if it has none."""
+        found = self._propagated(value)
+        if found is None or self.origins is None:
+            return NO_TENSOR
+        return self.origins.graph.number_of(*found)
+
+    def _propagated(self, value: int) -> tuple[int, int] | None:
+        if value in self.function.arguments:
+            if self._index is None or self.origins is None:
+                return None
+            arguments = self.origins.graph.functions[self._index].arguments
+            number = self.function.arguments.index(value)
+            return (self._index, arguments[number]) if number < len(arguments) else None
+        if value in self._block_arguments:
+            op, block, number = self._block_arguments[value]
+            original = self.original(op)
+            if original is None or len(original[1].blocks) != len(op.blocks):
+                return None
+            arguments = original[1].blocks[block].arguments
+            return (original[0], arguments[number]) if number < len(arguments) else None
+        op = self.maker[value]
+        original = self.original(op)
+        if original is None:
+            return None
+        return original[0], original[1].results[op.results.index(value)]
+
+    def known(self, number: int) -> Sharding | None:
+        """The sharding that propagation gave a value of its graph."""
+        if number == NO_TENSOR or self.origins is None:
+            return None
+        annotation = self.origins.engine.known(number)
+        return annotation.sharding if annotation is not None else None
+
+    def text(self, sharding: Sharding) -> str:
+        """A sharding with the names of the grid's axes."""
+        grid = self.shardings.grid(sharding.grid)
+        split = ", ".join(grid.axes_text(axes) for axes in sharding.split_axes)
+        if not sharding.partial:
+            return f"[{split}]"
+        return f"[{split}], partial {sharding.reduction}s along {grid.axes_text(sharding.partial)}"
+
+    def axes_text(self, axes: Axes, sharding: Sharding) -> str:
+        """Axes by their names in the sharding's grid."""
+        return self.shardings.grid(sharding.grid).axes_text(axes)
+
+
+class _Explanation:
+    """Explains one collective of a function."""
+
+    def __init__(self, values: _Values, collective: Op) -> None:
+        self.values = values
+        self.op = collective
+        self.origins: list[Origin] = []
+        self.source = self._made_as(collective.operands[0])
+        self.readers = _distinct(self._read_by(collective.results[0]))
+        steps = read_collective(collective.handle).steps
+        self.axes = tuple(dict.fromkeys(axis for step in steps for axis in step.axes))
+
+    def why(self) -> Why:
+        maker = self.values.maker.get(self.source)
+        marks = [mark_of(each.location) for each in (maker, *self.readers) if each is not None]
+        came_from = self._came_from(self.source, self.axes)
+        steps = [self._meeting(), *self._kept_whole(), *came_from]
+        steps = list(dict.fromkeys(steps))
+        readers = tuple(_at(f"'{each.name}' op reads it", each) for each in self.readers)
+        return Why(tuple(steps), readers, tuple(dict.fromkeys(self.origins)), tuple(marks))
+
+    def _made_as(self, value: int) -> int:
+        """The value that collectives have turned into `value`."""
+        while value in self.values.maker and self.values.maker[value].name in COLLECTIVES:
+            value = self.values.maker[value].operands[0]
+        return value
+
+    def _read_by(self, value: int) -> Iterator[Op]:
+        """The ops that read `value`, also after further collectives."""
+        for op in self.values.readers.get(value, ()):
+            if op.name in COLLECTIVES:
+                yield from self._read_by(op.results[0])
+            else:
+                yield op
+
+    def _meeting(self) -> Reason:
+        """Which two shardings met."""
+        made, needed = self.values.sharding(self.source), self._needed()
+        maker = self.values.maker.get(self.source)
+        if maker is not None:
+            what = f"'{maker.name}' op makes the value"
+        elif self.source in self.values.function.arguments:
+            what = f"argument {self.values.function.arguments.index(self.source)} comes"
+        else:
+            what = "the argument of a block comes"
+        text = f"{what} as {self.values.text(made) if made else 'replicated'}"
+        if self.readers:
+            is_as = self.values.text(needed) if needed else "replicated"
+            text += f", '{self.readers[0].name}' op takes it as {is_as}"
+        return _at(text, self.readers[0] if self.readers else self.op)
+
+    def _needed(self) -> Sharding | None:
+        """The sharding in which the first reader takes the value."""
+        if not self.readers:
+            return self.values.sharding(self.op.results[0])
+        for value in self.readers[0].read:
+            if self._made_as(value) == self.source:
+                return self.values.sharding(value)
+        return None
+
+    # Where the split of the source comes from
+
+    def _came_from(
+        self, value: int, axes: Axes, seen: frozenset[int] = frozenset()
+    ) -> list[Reason]:
+        """Why `value` is split, or partial, along `axes`: the steps back to annotations."""
+        if value in seen or not axes:
+            return []
+        sharding, number = self.values.sharding(value), self.values.graph_value(value)
+        known = self.values.known(number)
+        chained = {axis: _dim_along(sharding, axis) for axis in axes}
+        chained = {
+            axis: dim
+            for axis, dim in chained.items()
+            if dim is not None and _dim_along(known, axis) == dim
+        }
+        others = tuple(axis for axis in axes if axis not in chained)
+        steps = self._on_through(value, others, seen | {value}) if others else []
+        for dim in dict.fromkeys(chained.values()):
+            steps += self._chain(number, dim)
+        return steps
+
+    def _on_through(self, value: int, axes: Axes, seen: frozenset[int]) -> list[Reason]:
+        """Why the op that makes `value` splits it along `axes`: because of its operands."""
+        op = self.values.maker.get(value)
+        if op is None:
+            return []
+        steps: list[Reason] = []
+        by_operand: dict[tuple[str, int], list[Axis]] = {}
+        for axis in axes:
+            found = self._operand_along(op, axis)
+            if found is None:
+                steps += self._sliced_for(op, axis)
+            else:
+                by_operand.setdefault(found, []).append(axis)
+        for found, along in by_operand.items():
+            if op.name not in COLLECTIVES:
+                steps.append(self._passed_on(op, found, tuple(along), self.values.sharding(value)))
+            steps += self._came_from(found[1], tuple(along), seen)
+        return steps
+
+    def _passed_on(
+        self, op: Op, found: tuple[str, int], axes: Axes, result: Sharding | None
+    ) -> Reason:
+        what, value = found
+        sharding = self.values.sharding(value)
+        assert sharding is not None, "it is split along the axes"
+        names = self.values.axes_text(axes, sharding)
+        is_partial = result is not None and any(overlap(axes[0], each) for each in result.partial)
+        dim = _dim_along(sharding, axes[0])
+        if dim is None:
+            return _at(f"'{op.name}' op computes on partial results along {names} in {what}", op)
+        if is_partial:
+            return _at(
+                f"'{op.name}' op sums over dimension {dim} of {what}, which is split along "
+                f"{names}: each device has a partial result",
+                op,
+            )
+        return _at(f"'{op.name}' op has {what} split in dimension {dim} along {names}", op)
+
+    def _operand_along(self, op: Op, axis: Axis) -> tuple[str, int] | None:
+        """The first operand that is split or partial along `axis`, with its description."""
+        for number, value in enumerate(op.operands):
+            sharding = self.values.sharding(value)
+            if sharding is not None and _uses(sharding, axis):
+                return f"operand {number}", value
+        for _, _, value in op.captures:
+            sharding = self.values.sharding(value)
+            if sharding is not None and _uses(sharding, axis):
+                return "a captured operand", value
+        return None
+
+    def _sliced_for(self, op: Op, axis: Axis) -> list[Reason]:
+        """Why a device takes a slice of a whole value: a result of the op has the axis."""
+        readers = list(self._read_by(op.results[0])) if op.name in COLLECTIVES else [op]
+        for reader in readers:
+            found = self._result_along(reader, axis)
+            if found is not None:
+                dim, number = found
+                text = f"'{reader.name}' op computes only the shard that is needed"
+                return [_at(text, reader), *self._chain(number, dim)]
+        return []
+
+    def _result_along(self, op: Op, axis: Axis) -> tuple[int, int] | None:
+        """A dimension of the first result that propagation splits along `axis`, and its number."""
+        for value in op.results:
+            number = self.values.graph_value(value)
+            dim = _dim_along(self.values.known(number), axis)
+            if dim is not None:
+                return dim, number
+        return None
+
+    def _chain(self, number: int, dim: int) -> list[Reason]:
+        origins = self.values.origins
+        assert origins is not None, "its graph has the value"
+        self.origins.append(origins.origin(number, dim))
+        return _reasons(origins.chain(number, dim))
+
+    # What keeps the readers from being split likewise
+
+    def _kept_whole(self) -> list[Reason]:
+        """Why the first reader does not take the value as it is made."""
+        if not self.readers:
+            return []
+        reader = self.readers[0]
+        for axis in self.axes:
+            other = self._other_use(reader, axis)
+            if other is not None:
+                return other
+        if reader.name == "func.return" and self._returned(reader):
+            return self._returned(reader)
+        return self._unsplit_results(reader)
+
+    def _other_use(self, reader: Op, axis: Axis) -> list[Reason] | None:
+        """The reader splits another tensor or dimension along the axis."""
+        for what, value in (
+            *((f"result {n}", value) for n, value in enumerate(reader.results)),
+            *((f"operand {n}", value) for n, value in enumerate(reader.operands)),
+        ):
+            sharding = self.values.sharding(value)
+            dim = _dim_along(sharding, axis)
+            if sharding is None or dim is None:
+                continue
+            is_same = self._made_as(value) == self.source
+            names = self.values.axes_text((axis,), sharding)
+            verb = "takes" if is_same else "has"
+            text = f"'{reader.name}' op {verb} {what} split in dimension {dim} along {names}"
+            number = self.values.graph_value(self.source if is_same else value)
+            if _dim_along(self.values.known(number), axis) == dim:
+                return [_at(text, reader), *self._chain(number, dim)]
+            return [_at(f"{text}: no annotation asks for it, it moves fewer bytes", reader)]
+        return None
+
+    def _returned(self, reader: Op) -> list[Reason]:
+        origins = self.values.origins
+        index = next(
+            (n for n, each in enumerate(reader.operands) if self._made_as(each) == self.source),
+            None,
+        )
+        original = self.values.original(reader)
+        if origins is None or original is None or index is None:
+            return []
+        number = origins.graph.exits.get((original[0], index), NO_TENSOR)
+        known = self.values.known(number)
+        if known is None:
+            return [_at(f"result {index} is returned replicated: nothing splits it", reader)]
+        return [_at(f"result {index} is returned as {self.values.text(known)}", reader)]
+
+    def _unsplit_results(self, reader: Op) -> list[Reason]:
+        """The annotation after the reader that keeps what it makes whole, if there is one."""
+        origins, original = self.values.origins, self.values.original(reader)
+        if origins is None or original is None:
+            return []
+        index, op = original
+        function = origins.graph.functions[index]
+        annotated = _next_annotation(function, op)
+        names = self.values.axes_text(self.axes, self._grid_sharding())
+        if annotated is None:
+            return [_at(f"nothing splits the result of '{reader.name}' op along {names}", reader)]
+        text = f"the result of '{reader.name}' op is not split along {names}: "
+        if annotated.name == "func.return":
+            return [Reason(f"{text}it is returned so", origins.place_of(index, annotated))]
+        return [Reason(f"{text}annotated so", origins.place_of(index, annotated))]
+
+    def _grid_sharding(self) -> Sharding:
+        for value in (self.op.operands[0], self.op.results[0]):
+            sharding = self.values.sharding(value)
+            if sharding is not None:
+                return sharding
+        raise AssertionError("a collective has a sharded operand or result")
+
+
+def _next_annotation(function: Function, op: Op) -> Op | None:
+    """The first annotation or return that reads what comes of `op`."""
+    readers: dict[int, list[Op]] = {}
+    for each in function.ops:
+        for value in each.read:
+            readers.setdefault(value, []).append(each)
+    waiting, seen = [op], {id(op)}
+    while waiting and len(seen) < _FARTHEST:
+        for value in waiting.pop(0).results:
+            for reader in readers.get(value, ()):
+                if reader.name in ("mesh.annotate", "func.return"):
+                    return reader
+                if id(reader) not in seen:
+                    seen.add(id(reader))
+                    waiting.append(reader)
+    return None
+
+
+def _distinct(ops: Iterable[Op]) -> list[Op]:
+    return list({id(op): op for op in ops}.values())
+
+
+def _uses(sharding: Sharding, axis: Axis) -> bool:
+    return _dim_along(sharding, axis) is not None or any(
+        overlap(axis, each) for each in sharding.partial
+    )
+
+
+def _dim_along(sharding: Sharding | None, axis: Axis) -> int | None:
+    """The dimension that is split along an axis, or a part of it."""
+    for dim, axes in enumerate(sharding.split_axes if sharding else ()):
+        if any(overlap(axis, each) for each in axes):
+            return dim
+    return None
+
+
+def _at(text: str, op: Op) -> Reason:
+    return Reason(text, location_text(op.location))
+
+
+def _reasons(notes: Sequence[Diagnostic]) -> list[Reason]:
+    return [Reason(each.message, each.location) for each in notes]
