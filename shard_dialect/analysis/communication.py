@@ -13,8 +13,8 @@ from shard_dialect.ir.read_function import read_type
 from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import AllSlice, Grid, Mask
-from shard_dialect.report.marks import collective_of
-from shard_dialect.report.why import Reason, Why
+from shard_dialect.analysis.marks import collective_of
+from shard_dialect.analysis.why import Reason, Why
 
 
 @dataclass(frozen=True)

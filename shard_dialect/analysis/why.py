@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import ir
@@ -23,7 +24,7 @@ from shard_dialect.model import Axes, Axis, Sharding
 from shard_dialect.model.axis import overlap
 from shard_dialect.passes.propagate.origins import Origin, Origins
 from shard_dialect.propagation.graph import NO_TENSOR
-from shard_dialect.report.marks import Mark, mark_of
+from shard_dialect.analysis.marks import Mark, mark_of
 
 _FARTHEST = 200
 """The ops that are visited in search of the annotation that keeps a dimension whole."""
@@ -156,6 +157,7 @@ class _Explanation:
         self.values = values
         self.op = collective
         self.origins: list[Origin] = []
+        self.seen: set[tuple[int, Axis]] = set()
         self.source = self._made_as(collective.operands[0])
         self.readers = _distinct(self._read_by(collective.results[0]))
         steps = read_collective(collective.handle).steps
@@ -164,11 +166,20 @@ class _Explanation:
     def why(self) -> Why:
         maker = self.values.maker.get(self.source)
         marks = [mark_of(each.location) for each in (maker, *self.readers) if each is not None]
-        came_from = self._came_from(self.source, self.axes)
-        steps = [self._meeting(), *self._kept_whole(), *came_from]
-        steps = list(dict.fromkeys(steps))
+        halves = self._kept_whole(), self._came_from(self.source, self.axes)
+        steps = [self._meeting(), *halves[0], *halves[1], *self._written()]
         readers = tuple(_at(f"'{each.name}' op reads it", each) for each in self.readers)
-        return Why(tuple(steps), readers, tuple(dict.fromkeys(self.origins)), tuple(marks))
+        distinct = tuple(each for each, _ in groupby(steps))
+        return Why(distinct, readers, tuple(dict.fromkeys(self.origins)), tuple(marks))
+
+    def _written(self) -> list[Reason]:
+        """The collective itself, if it is the program's own."""
+        mark, origins = mark_of(self.op.location), self.values.origins
+        if mark is None or origins is None:
+            return []
+        own = origins.graph.functions[mark.function].ops[mark.op]
+        text = f"the program itself has this '{own.name}' op"
+        return [_at(text, self.op)] if own.name in COLLECTIVES else []
 
     def _made_as(self, value: int) -> int:
         """The value that collectives have turned into `value`."""
@@ -211,44 +222,57 @@ class _Explanation:
 
     # Where the split of the source comes from
 
-    def _came_from(
-        self, value: int, axes: Axes, seen: frozenset[int] = frozenset()
-    ) -> list[Reason]:
-        """Why `value` is split, or partial, along `axes`: the steps back to annotations."""
-        if value in seen or not axes:
-            return []
+    def _came_from(self, value: int, axes: Axes) -> list[Reason]:
+        """Why `value` is split, or partial, along `axes`: the steps back to annotations.
+
+        Empty where none is found, or where an earlier search has been at the value.
+        """
         sharding, number = self.values.sharding(value), self.values.graph_value(value)
         known = self.values.known(number)
-        chained = {axis: _dim_along(sharding, axis) for axis in axes}
-        chained = {
-            axis: dim
-            for axis, dim in chained.items()
-            if dim is not None and _dim_along(known, axis) == dim
-        }
-        others = tuple(axis for axis in axes if axis not in chained)
-        steps = self._on_through(value, others, seen | {value}) if others else []
-        for dim in dict.fromkeys(chained.values()):
-            steps += self._chain(number, dim)
-        return steps
+        steps: list[Reason] = []
+        others = []
+        for axis in axes:
+            dim = _dim_along(sharding, axis)
+            if dim is not None and _is_known(sharding, known, axis, dim):
+                steps += self._chain(number, dim)
+            elif (value, axis) not in self.seen:
+                self.seen.add((value, axis))
+                others.append(axis)
+        return [*self._on_through(value, others), *steps]
 
-    def _on_through(self, value: int, axes: Axes, seen: frozenset[int]) -> list[Reason]:
+    def _on_through(self, value: int, axes: Sequence[Axis]) -> list[Reason]:
         """Why the op that makes `value` splits it along `axes`: because of its operands."""
         op = self.values.maker.get(value)
-        if op is None:
-            return []
         steps: list[Reason] = []
-        by_operand: dict[tuple[str, int], list[Axis]] = {}
-        for axis in axes:
-            found = self._operand_along(op, axis)
-            if found is None:
-                steps += self._sliced_for(op, axis)
-            else:
-                by_operand.setdefault(found, []).append(axis)
-        for found, along in by_operand.items():
-            if op.name not in COLLECTIVES:
-                steps.append(self._passed_on(op, found, tuple(along), self.values.sharding(value)))
-            steps += self._came_from(found[1], tuple(along), seen)
+        left = list(axes)
+        while op is not None and left:
+            along, further = self._through_operand(op, value, left)
+            steps += further or self._sliced_for(op, left[0])
+            left = [axis for axis in left if axis not in along]
         return steps
+
+    def _through_operand(
+        self, op: Op, result: int, axes: Sequence[Axis]
+    ) -> tuple[Sequence[Axis], list[Reason]]:
+        """Through the first operand that leads to an annotation.
+
+        Also returns the axes that come from it: the first, and those that split like it.
+        """
+        made = self.values.sharding(result)
+        for what, value in self._operands_along(op, axes[0]):
+            sharding = self.values.sharding(value)
+            alike = [
+                axis
+                for axis in axes
+                if _dim_along(sharding, axis) == _dim_along(sharding, axes[0])
+                and _dim_along(made, axis) == _dim_along(made, axes[0])
+            ]
+            further = self._came_from(value, tuple(alike))
+            if further and op.name in COLLECTIVES:
+                return alike, further
+            if further:
+                return alike, [self._passed_on(op, (what, value), tuple(alike), made), *further]
+        return axes[:1], []
 
     def _passed_on(
         self, op: Op, found: tuple[str, int], axes: Axes, result: Sharding | None
@@ -269,17 +293,14 @@ class _Explanation:
             )
         return _at(f"'{op.name}' op has {what} split in dimension {dim} along {names}", op)
 
-    def _operand_along(self, op: Op, axis: Axis) -> tuple[str, int] | None:
-        """The first operand that is split or partial along `axis`, with its description."""
-        for number, value in enumerate(op.operands):
+    def _operands_along(self, op: Op, axis: Axis) -> Iterator[tuple[str, int]]:
+        """The operands that are split or partial along `axis`, with their descriptions."""
+        operands = [(f"operand {number}", value) for number, value in enumerate(op.operands)]
+        operands += [("a captured operand", value) for _, _, value in op.captures]
+        for what, value in operands:
             sharding = self.values.sharding(value)
             if sharding is not None and _uses(sharding, axis):
-                return f"operand {number}", value
-        for _, _, value in op.captures:
-            sharding = self.values.sharding(value)
-            if sharding is not None and _uses(sharding, axis):
-                return "a captured operand", value
-        return None
+                yield what, value
 
     def _sliced_for(self, op: Op, axis: Axis) -> list[Reason]:
         """Why a device takes a slice of a whole value: a result of the op has the axis."""
@@ -337,7 +358,7 @@ class _Explanation:
             verb = "takes" if is_same else "has"
             text = f"'{reader.name}' op {verb} {what} split in dimension {dim} along {names}"
             number = self.values.graph_value(self.source if is_same else value)
-            if _dim_along(self.values.known(number), axis) == dim:
+            if _is_known(sharding, self.values.known(number), axis, dim):
                 return [_at(text, reader), *self._chain(number, dim)]
             return [_at(f"{text}: no annotation asks for it, it moves fewer bytes", reader)]
         return None
@@ -407,6 +428,20 @@ def _uses(sharding: Sharding, axis: Axis) -> bool:
     return _dim_along(sharding, axis) is not None or any(
         overlap(axis, each) for each in sharding.partial
     )
+
+
+def _is_known(
+    sharding: Sharding | None, propagated: Sharding | None, axis: Axis, dim: int
+) -> bool:
+    """Whether propagation has split a dimension along an axis of a sharding.
+
+    Materialization may have refined the grid, and then the axes have other numbers.
+    """
+    if sharding is None or propagated is None:
+        return False
+    if sharding.grid != propagated.grid:
+        return bool(propagated.split_axes[dim])
+    return _dim_along(propagated, axis) == dim
 
 
 def _dim_along(sharding: Sharding | None, axis: Axis) -> int | None:

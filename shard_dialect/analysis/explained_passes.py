@@ -12,8 +12,8 @@ from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.passes.propagate.origins import Origins
 from shard_dialect.passes.propagate.propagate import Propagate
 from shard_dialect.propagation.engine import Engine
-from shard_dialect.report.marks import mark, mark_collective
-from shard_dialect.report.why import Reasons, Why
+from shard_dialect.analysis.marks import mark, mark_collective
+from shard_dialect.analysis.why import Reasons, Why
 
 
 @dataclass(frozen=True)
