@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from shard_dialect.analysis.marks import collective_of
+from shard_dialect.analysis.why import Reason, Why
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import located, location_text
 from shard_dialect.ir.function import functions_of, name_of
@@ -13,8 +15,6 @@ from shard_dialect.ir.read_function import read_type
 from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import AllSlice, Grid, Mask
-from shard_dialect.analysis.marks import collective_of
-from shard_dialect.analysis.why import Reason, Why
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shard_dialect.analysis.marks import mark, mark_collective
+from shard_dialect.analysis.why import Reasons, Why
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.pass_table import PIPELINES
 from shard_dialect.passes.framework.pipeline import make_pass, run_pipeline
@@ -12,8 +14,6 @@ from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.passes.propagate.origins import Origins
 from shard_dialect.passes.propagate.propagate import Propagate
 from shard_dialect.propagation.engine import Engine
-from shard_dialect.analysis.marks import mark, mark_collective
-from shard_dialect.analysis.why import Reasons, Why
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from shard_dialect.analysis.marks import Mark, mark_of
 from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text
@@ -24,7 +25,6 @@ from shard_dialect.model import Axes, Axis, Sharding
 from shard_dialect.model.axis import overlap
 from shard_dialect.passes.propagate.origins import Origin, Origins
 from shard_dialect.propagation.graph import NO_TENSOR
-from shard_dialect.analysis.marks import Mark, mark_of
 
 _FARTHEST = 200
 """The ops that are visited in search of the annotation that keeps a dimension whole."""
@@ -430,9 +430,7 @@ def _uses(sharding: Sharding, axis: Axis) -> bool:
     )
 
 
-def _is_known(
-    sharding: Sharding | None, propagated: Sharding | None, axis: Axis, dim: int
-) -> bool:
+def _is_known(sharding: Sharding | None, propagated: Sharding | None, axis: Axis, dim: int) -> bool:
     """Whether propagation has split a dimension along an axis of a sharding.
 
     Materialization may have refined the grid, and then the axes have other numbers.
