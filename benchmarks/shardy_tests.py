@@ -189,7 +189,7 @@ def _callees(function: ir.Operation) -> set[str]:
 
 def _git(checkout: Path, *arguments: str) -> str:
     command = ["git", "-C", str(checkout), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def kind_of(ours: Lying, theirs: Lying) -> str:

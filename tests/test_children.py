@@ -26,6 +26,7 @@ BOUNDED_BY_HAND = {
     "tests/runtime/test_several_hosts.py",
     "tests/runtime/test_torch_compiler.py",
     "tests/cli/test_driver.py",
+    "tests/test_foreign_modules.py",
     "tests/test_shard_maps.py",
 }
 """They start children and go on, and wait for them with a bound, or have them bound themselves."""

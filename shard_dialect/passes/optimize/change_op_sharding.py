@@ -7,7 +7,7 @@ their sharding.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ from shard_dialect.passes.optimize.graph.graph_elements import (
     OpSharding,
 )
 from shard_dialect.planner import Plan, bytes_moved, plan_between
+
+_NOTHING: Mapping[GraphValue, Sharding] = {}
 
 
 class Change(NamedTuple):
@@ -106,9 +108,16 @@ class Resharder:
         return known
 
     def operands_change(
-        self, op: GraphOp, now: OpSharding, then: OpSharding, done: Container[GraphValue] = ()
+        self,
+        op: GraphOp,
+        now: OpSharding,
+        then: OpSharding,
+        done: Mapping[GraphValue, Sharding] = _NOTHING,
     ) -> Change:
-        """What resharding the operands of `op` adds; the values in `done` are resharded already."""
+        """What resharding the operands of `op` adds; the values in `done` are resharded already.
+
+        `done` has their new shardings, from which they may be resharded further.
+        """
         extra_bytes = 0
         needs: dict[GraphValue, set[Sharding]] = {}
         for value, sharding in zip(op.operands, then.operands, strict=True):
@@ -118,15 +127,24 @@ class Resharder:
             reshard = reshard_before(op, value)
             if reshard is not None and self.graph.is_only_for(value, op):
                 extra_bytes -= self.bytes_of(reshard)
-            extra_bytes += sum(self.bytes_for(op, value, target) for target in targets)
+            extra_bytes += sum(self.bytes_for(op, value, target, done) for target in targets)
         return Change(extra_bytes, then.flops - now.flops, then.elements - now.elements)
 
-    def bytes_for(self, op: GraphOp, value: GraphValue, target: Sharding) -> int:
-        """The bytes that it takes to give `op` the operand `value` in the sharding `target`."""
+    def bytes_for(
+        self,
+        op: GraphOp,
+        value: GraphValue,
+        target: Sharding,
+        done: Mapping[GraphValue, Sharding] = _NOTHING,
+    ) -> int:
+        """The bytes that it takes to give `op` the operand `value` in the sharding `target`.
+
+        `done` has the shardings that values will have by then.
+        """
         if self._may_be_created(value, target):
             return 0
         source = self._source(op, value, target)
-        return self.bytes_between(source, self.sharding_of(source), target)
+        return self.bytes_between(source, done.get(source) or self.sharding_of(source), target)
 
     def _source(self, op: GraphOp, value: GraphValue, target: Sharding) -> GraphValue:
         """The value to reshard to `target` for `op`: `value`, or the source of the reshard before.

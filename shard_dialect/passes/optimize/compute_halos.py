@@ -115,7 +115,11 @@ class _Region:
         total = Change()
         for op, then in self.then.items():
             needed = then.results[0]
-            done = {value for value, sharding in changed.items() if sharding == needed}
+            done = {
+                value: sharding
+                for value, sharding in changed.items()
+                if sharding is not None and sharding == needed
+            }
             total = total.plus(resharder.operands_change(op, self.now[op], then, done))
             for value, sharding in zip(op.results, then.results, strict=True):
                 assert sharding is not None, "the results of elementwise ops are tensors"

@@ -42,6 +42,8 @@ class ExchangeGathers(CollectivePass):
         shape = reshard.results[0].kind.shape
         if reshard.name == "mesh.local_split" or shape is None or source.partial != target.partial:
             return False
+        if source.grid != target.grid:
+            return False
         grid = graph.shardings.grid(source.grid)
         return any(
             move_past(reshard, exchanged, graph, largest=LARGEST)

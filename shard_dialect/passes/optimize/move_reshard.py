@@ -128,7 +128,7 @@ class _Region:
 
         A mask that is made of nothing, say, is made in the sharding `target`. Returns the cost.
         """
-        bytes_moved = self.resharder.bytes_for(user, value, target)
+        bytes_moved = self.resharder.bytes_for(user, value, target, self.values)
         before = self._before(user, value, target) if bytes_moved else None
         if before is None or before[0].bytes_moved >= bytes_moved:
             return Change()
@@ -166,7 +166,7 @@ class _Region:
                 if self.values[operand] != sharding:
                     return None
                 continue
-            reshard = Change(resharder.bytes_for(op, operand, sharding))
+            reshard = Change(resharder.bytes_for(op, operand, sharding, self.values))
             before = self._before(op, operand, sharding) if reshard.bytes_moved else None
             if before is None or before[0].bytes_moved >= reshard.bytes_moved:
                 total = total.plus(reshard)

@@ -65,9 +65,19 @@ class OptimizeCollectives(Pass):
 
 
 def _until_nothing_changes(rewrites: Sequence[CollectivePass], graph: FunctionGraph) -> None:
-    """Apply the rewrites in turn, until each has seen the graph as it is and left it so."""
+    """Apply the rewrites in turn, until each has seen the graph as it is and left it so.
+
+    Ends, too, where the graph is as it was after an earlier turn: two rewrites that each take their
+    own result for the better one would otherwise undo each other without end.
+    """
     unchanged = 0
+    states: dict[CollectivePass, set[int]] = {each: set() for each in rewrites}
     for each in cycle(rewrites):
         unchanged = 1 if each.improve(graph) else unchanged + 1
         if unchanged >= len(rewrites):
             return
+        if unchanged == 1:
+            state = graph.state()
+            if state in states[each]:
+                return
+            states[each].add(state)

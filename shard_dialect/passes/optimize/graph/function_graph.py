@@ -135,6 +135,18 @@ class FunctionGraph:
         """The ops, each before those inside it."""
         return list(_ops_in(self.blocks))
 
+    def state(self) -> int:
+        """A number that is the same for the same ops on the same shardings, in the same order."""
+        numbers: dict[GraphValue | None, int] = {None: -1}
+        described = []
+        for op in self.ops():
+            operands = tuple([numbers.setdefault(each, len(numbers)) for each in op.operands])
+            results = [
+                (numbers.setdefault(each, len(numbers)), each.sharding) for each in op.results
+            ]
+            described.append((op.name, operands, tuple(results)))
+        return hash(tuple(described))
+
     def users(self, value: GraphValue) -> list[GraphOp]:
         """The ops that use `value`, without the reshards that are already replaced."""
         self.looked_at.add(value)
