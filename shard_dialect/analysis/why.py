@@ -325,7 +325,8 @@ class _Explanation:
     def _chain(self, number: int, dim: int) -> list[Reason]:
         origins = self.values.origins
         assert origins is not None, "its graph has the value"
-        self.origins.append(origins.origin(number, dim))
+        origin = origins.origin(number, dim)
+        self.origins += [origin] if origin else []
         return _reasons(origins.chain(number, dim))
 
     # What keeps the readers from being split likewise

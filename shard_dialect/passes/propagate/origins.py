@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Literal
 
 from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import ir
@@ -26,10 +27,15 @@ from shard_dialect.propagation.history import History, Link
 
 @dataclass(frozen=True)
 class Origin:
-    """One dimension of a value of the graph; the split that it has was annotated there."""
+    """The annotation of an argument, a result, or by an op, from which a split comes."""
 
-    value: int
+    function: str
+    kind: Literal["argument", "result", "op"]
+    number: int
+    """That of the argument or result; of an op, its place among those of the function."""
     dim: int
+    location: ir.Location
+    """Of the annotation."""
 
 
 class Origins:
@@ -39,16 +45,15 @@ class Origins:
         self.graph = graph
         self.engine = engine
         self.history = History(engine)
-        self._places = {
-            id(op): location_text(op.location)
+        self._locations = {
+            id(op): (number, op.location)
             for function in graph.functions
-            for op in function.ops
+            for number, op in enumerate(function.ops)
         }
-        self._function_places = [location_text(each.handle.location) for each in graph.functions]
-        self._argument_places: list[dict[int, str | None]] = [
-            {number: _argument_place(each, number) for number in each.arguments}
-            for each in graph.functions
-        ]
+        self._places = {key: location_text(each) for key, (_, each) in self._locations.items()}
+        self._function_locations = [each.handle.location for each in graph.functions]
+        self._function_places = [location_text(each) for each in self._function_locations]
+        self._argument_locations = [_argument_locations(each) for each in graph.functions]
         self._definitions = [
             {
                 value: op
@@ -71,10 +76,41 @@ class Origins:
         """A note at the annotation from which the split of a dimension comes."""
         return self._annotation(self.history.chain(value, dim)[-1])
 
-    def origin(self, value: int, dim: int) -> Origin:
-        """Where the split of a dimension was annotated."""
-        last = self.history.chain(value, dim)[-1]
-        return Origin(last.value, last.dim)
+    def origin(self, value: int, dim: int) -> Origin | None:
+        """Where the split of a dimension was annotated; `None` if it was not."""
+        link = self.history.chain(value, dim)[-1]
+        if link.node is not None:
+            function, op = self.graph.ops[link.node.origin]
+            return self._origin_at(function, op, link.dim)
+        for (index, result), number in self.graph.exits.items():
+            if number == link.value:
+                return self.origin_of_result(index, result, link.dim)
+        if link.value not in self._first:
+            return None
+        function, number = self._first[link.value]
+        annotation = self._annotation_op(function, number)
+        if annotation is not None:
+            return self._origin_at(function, annotation, link.dim)
+        arguments = self.graph.functions[function].arguments
+        if number in arguments:
+            location = self._argument_locations[function][number]
+            name = self.graph.functions[function].name
+            return Origin(name, "argument", arguments.index(number), link.dim, location)
+        definition = self._definitions[function].get(number)
+        return self._origin_at(function, definition, link.dim) if definition else None
+
+    def origin_of_result(self, function: int, number: int, dim: int) -> Origin:
+        """The annotation of a function's result."""
+        name, location = self.graph.functions[function].name, self._function_locations[function]
+        return Origin(name, "result", number, dim, location)
+
+    def origin_of_op(self, function: int, op: Op, dim: int) -> Origin:
+        """The annotation that an op is."""
+        return self._origin_at(function, op, dim)
+
+    def _origin_at(self, function: int, op: Op, dim: int) -> Origin:
+        number, location = self._locations[id(op)]
+        return Origin(self.graph.functions[function].name, "op", number, dim, location)
 
     def place_of(self, function: int, op: Op) -> str | None:
         """The place of an op, for the function with the index `function`."""
@@ -82,8 +118,9 @@ class Origins:
 
     def place_of_value(self, function: int, value: int) -> str | None:
         """The place of a value's definition: of the argument, or of the op."""
-        if value in self._argument_places[function]:
-            return self._argument_places[function][value]
+        if value in self._argument_locations[function]:
+            place = location_text(self._argument_locations[function][value])
+            return place or self._function_places[function]
         op = self._definitions[function].get(value)
         return self.place_of(function, op) if op else self._function_places[function]
 
@@ -123,10 +160,14 @@ class Origins:
 
     def _annotation_place(self, function: int, value: int) -> str | None:
         """The place of the value's annotation op, or else of the value's definition."""
+        op = self._annotation_op(function, value)
+        return self.place_of(function, op) if op else self.place_of_value(function, value)
+
+    def _annotation_op(self, function: int, value: int) -> Op | None:
         for op in self.graph.functions[function].ops:
             if op.name == "mesh.annotate" and value in (*op.operands, *op.results):
-                return self.place_of(function, op)
-        return self.place_of_value(function, value)
+                return op
+        return None
 
     def _tensor_of(self, node: Node, number: int | None) -> str:
         results = self.engine.graph.rules[node.rule_number].results
@@ -135,7 +176,9 @@ class Origins:
         return f"operand {number}" if number < results else f"result {number - results}"
 
 
-def _argument_place(function: Function, number: int) -> str | None:
+def _argument_locations(function: Function) -> dict[int, ir.Location]:
     arguments: Sequence[ir.BlockArgument] = function.blocks[0].handle.arguments
-    place = location_text(arguments[function.arguments.index(number)].location)
-    return place or location_text(function.handle.location)
+    return {
+        number: argument.location
+        for number, argument in zip(function.arguments, arguments, strict=True)
+    }
