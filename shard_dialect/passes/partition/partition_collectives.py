@@ -77,7 +77,8 @@ def partition_collective(op: ir.Operation, collective: Collective, shardings: Sh
                 begin = before.halo(step.dim)[0] - step.low
                 value = build.extract_slice(value, begin, type_.shape[step.dim], step.dim)
             stays = isinstance(step, Permute) and list(step.permutation) == sorted(step.permutation)
-            if grid.axes_size(step.axes) > 1 and not stays:
+            has_halo = isinstance(step, AllSlice) and any(step.halo)
+            if (grid.axes_size(step.axes) > 1 and not stays) or has_halo:
                 with located(op):
                     value = _written(step, before, grid, value, global_type, type_)
     op.results[0].replace_all_uses_with(value)
