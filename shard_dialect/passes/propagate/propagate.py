@@ -180,7 +180,7 @@ def complete_again(module: ir.Operation) -> tuple[list[ir.Operation], Shardings]
     functions, constraints = _read(handles, shardings)
     for each in zip(functions, constraints, strict=True):
         _grid_of(*each, shardings)  # checks it
-    if not all(map(_is_complete, functions, constraints)):
+    if not all(_is_complete(*each, shardings) for each in zip(functions, constraints, strict=True)):
         _write(*_propagated(functions, constraints, shardings), constraints, shardings)
     return handles, shardings
 
@@ -192,7 +192,7 @@ def _read(
     return functions, [read_constraints(function, shardings) for function in functions]
 
 
-def _is_complete(function: Function, constraints: Constraints) -> bool:
+def _is_complete(function: Function, constraints: Constraints, shardings: Shardings) -> bool:
     """Whether every tensor has a sharding that propagation may not change.
 
     Propagation also checks groups, and annotations of loops.
@@ -200,9 +200,8 @@ def _is_complete(function: Function, constraints: Constraints) -> bool:
     if any(op.name == GROUP or annotation_ops.has_loops(op.handle) for op in function.ops):
         return False
     for op in function.ops:  # an annotation op may tell the sharding of an operand without one
-        if SHARDINGS not in op.handle.attributes and any(
-            function.values[value].shape is not None for value in op.results
-        ):
+        has_tensors = any(function.values[value].shape is not None for value in op.results)
+        if has_tensors and not shardings.of_results(op.handle):
             return False
     results = function.handle.attributes["function_type"].value.results
     tensors = [n for n, value in enumerate(function.values) if value.shape is not None]
