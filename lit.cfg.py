@@ -33,6 +33,7 @@ def python(module):
 config.substitutions += [
     (r"\bshard-opt\b", python("shard_dialect.opt")),
     (r"\bshard-run\b", python("shard_dialect.run")),
+    (r"\bshard-report\b", python("shard_dialect.report")),
     (r"\bfilecheck\b", python("filecheck")),
     ("%examples", os.path.join(root, "examples")),
 ]

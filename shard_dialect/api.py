@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from shard_dialect import model, plugins
+from shard_dialect.analysis.program_report import ProgramReport, report_on
 from shard_dialect.codegen.lowered_program import Program, choose_entry
 from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
 from shard_dialect.ir import context as contexts
@@ -94,6 +95,19 @@ def communication(module: ir.Module, entry: str | None = None) -> Report:
         return Report.of(Program.read(copy.operation, name).calls)
 
 
+def report(module: ir.Module, entry: str | None = None, *, suggest: bool = False) -> ProgramReport:
+    """Return what the function `entry` costs each device, and why, as plain data.
+
+    `module` may be in any form, and is not changed. `entry` is as for `communication`. With
+    `suggest`, the report has for each collective the change of one annotation that removes it;
+    the passes run once for each change that is tried. Raises `ShardError` where `run` would.
+    """
+    make_ready(module)
+    with module.context, _file_locations(module):
+        copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+        return report_on(copy, entry, suggest)
+
+
 def compile(  # noqa: A001
     module: ir.Module, backend: Backend = "devices", entry: str | None = None
 ) -> CompiledProgram:
@@ -145,6 +159,7 @@ __all__ = [
     "Grid",
     "Instruments",
     "Pass",
+    "ProgramReport",
     "Query",
     "Report",
     "ShardError",
@@ -161,6 +176,7 @@ __all__ = [
     "parse",
     "register_dialect",
     "register_pass",
+    "report",
     "run",
     "run_pipeline",
     "scatter",

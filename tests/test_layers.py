@@ -20,13 +20,14 @@ LAYERS = (
     ("passes",),
     ("emit",),
     ("codegen",),
+    ("analysis",),
     ("runtime",),
     ("plugins",),
     ("jax", "torch"),
     ("api",),
     ("testing",),
     ("cli",),
-    ("opt", "run", "fuzz"),
+    ("opt", "run", "report", "fuzz"),
 )
 """Bottom to top. The package itself imports nothing of ours until a name of `api` is asked for."""
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from shard_dialect.analysis.marks import collective_of
 from shard_dialect.analysis.why import Reason, Why
@@ -22,7 +22,7 @@ class Collective:
     """One collective of a program, for each device."""
 
     kind: str
-    axes: str
+    axes: tuple[str, ...]
     """The grid axes along which devices talk, by name if the grid has names."""
     group: int
     """The number of devices that talk to each other."""
@@ -38,6 +38,20 @@ class Collective:
     """The ops that share its result."""
     step: LocalStep
     grid: Grid
+
+    def as_json(self) -> dict[str, object]:
+        """The fields of the JSON report."""
+        return {
+            "kind": self.kind,
+            "axes": list(self.axes),
+            "group": self.group,
+            "operand": self.operand,
+            "result": self.result,
+            "bytes": self.bytes,
+            "location": self.location,
+            "why": [asdict(each) for each in self.why],
+            "readers": [asdict(each) for each in self.readers],
+        }
 
 
 def read_collectives(
@@ -78,7 +92,7 @@ def _collective(op: ir.Operation, grid: Grid, step: LocalStep, why: Why) -> Coll
     written = Reason(f"'{op.name}' op is the program's own", place)
     return Collective(
         step.kind,
-        grid.axes_text(step.axes),
+        grid.axes_names(step.axes),
         group,
         _shape_text(source),
         _shape_text(result),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shard_dialect.analysis.annotations import mark_annotations
 from shard_dialect.analysis.marks import mark, mark_collective
 from shard_dialect.analysis.why import Reasons, Why
 from shard_dialect.ir.bindings import ir
@@ -26,11 +27,20 @@ class Explained:
     """`None` if nothing was propagated."""
 
 
+def imported(text: str) -> ir.Module:
+    """The module in a text, in the current context, with its annotations imported."""
+    module = ir.Module.parse(text)
+    run_pipeline(module, "import")
+    return module
+
+
 def partition_explained(module: ir.Module) -> Explained:
     """Bring a module in any form to the local form, in place, with its collectives marked.
 
     Raises a located `ShardError` for what cannot be partitioned.
     """
+    run_pipeline(module, "import")
+    mark_annotations(module.operation)
     recording = _Recording()
     reasons: dict[int, Why] = {}
     for name in PIPELINES["spmd"]:

@@ -13,6 +13,7 @@ from shard_dialect.ir.bindings import ir
 
 _OP = "shard_dialect.op"
 _COLLECTIVE = "shard_dialect.collective"
+_ANNOTATION = "shard_dialect.annotation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ def mark(handle: ir.Operation, function: int, op: int) -> None:
 
 def mark_of(location: ir.Location) -> Mark | None:
     """The mark of the op that a location is of."""
-    for name in _names(location):
+    for name in names_in(location):
         match = re.fullmatch(rf"{_OP} (\d+):(\d+)", name)
         if match:
             return Mark(int(match[1]), int(match[2]))
@@ -44,21 +45,35 @@ def mark_collective(handle: ir.Operation, number: int) -> None:
 
 def collective_of(location: ir.Location) -> int | None:
     """The number of the collective that a location is of."""
-    for name in _names(location):
+    for name in names_in(location):
         match = re.fullmatch(rf"{_COLLECTIVE} (\d+)", name)
         if match:
             return int(match[1])
     return None
 
 
-def _names(location: ir.Location) -> Iterator[str]:
+def mark_annotation(handle: ir.Operation, number: int) -> None:
+    """Mark an annotation op of the annotated form."""
+    handle.location = ir.Location.name(f"{_ANNOTATION} {number}", handle.location)
+
+
+def annotation_of(location: ir.Location) -> int | None:
+    """The number of the annotation op that a location is of."""
+    for name in names_in(location):
+        match = re.fullmatch(rf"{_ANNOTATION} (\d+)", name)
+        if match:
+            return int(match[1])
+    return None
+
+
+def names_in(location: ir.Location) -> Iterator[str]:
     """The names in a location, the outermost first."""
     location = ir.Location.from_attr(location.attr)  # of its own class
     if isinstance(location, ir.NameLoc):
         yield location.name_str
-        yield from _names(location.child_loc)
+        yield from names_in(location.child_loc)
     elif isinstance(location, ir.CallSiteLoc):
-        yield from _names(location.callee)
+        yield from names_in(location.callee)
     elif isinstance(location, ir.FusedLoc):
         for each in location.locations:
-            yield from _names(each)
+            yield from names_in(each)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from shard_dialect.analysis.marks import Mark, mark_of
+from shard_dialect.analysis.marks import mark_of
 from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text
@@ -49,8 +49,8 @@ class Why:
     steps: tuple[Reason, ...]
     readers: tuple[Reason, ...] = ()
     origins: tuple[Origin, ...] = ()
-    between: tuple[Mark | None, ...] = ()
-    """The marks of the op that makes the value, and of those that read it."""
+    whole: tuple[Origin, ...] = ()
+    """The annotations that do not split where the collective gathers or reduces."""
 
 
 class Reasons:
@@ -157,6 +157,7 @@ class _Explanation:
         self.values = values
         self.op = collective
         self.origins: list[Origin] = []
+        self.whole: list[Origin] = []
         self.seen: set[tuple[int, Axis]] = set()
         self.source = self._made_as(collective.operands[0])
         self.readers = _distinct(self._read_by(collective.results[0]))
@@ -164,13 +165,11 @@ class _Explanation:
         self.axes = tuple(dict.fromkeys(axis for step in steps for axis in step.axes))
 
     def why(self) -> Why:
-        maker = self.values.maker.get(self.source)
-        marks = [mark_of(each.location) for each in (maker, *self.readers) if each is not None]
         halves = self._kept_whole(), self._came_from(self.source, self.axes)
         steps = [self._meeting(), *halves[0], *halves[1], *self._written()]
         readers = tuple(_at(f"'{each.name}' op reads it", each) for each in self.readers)
         distinct = tuple(each for each, _ in groupby(steps))
-        return Why(distinct, readers, tuple(dict.fromkeys(self.origins)), tuple(marks))
+        return Why(distinct, readers, tuple(dict.fromkeys(self.origins)), tuple(self.whole))
 
     def _written(self) -> list[Reason]:
         """The collective itself, if it is the program's own."""
@@ -229,16 +228,17 @@ class _Explanation:
         """
         sharding, number = self.values.sharding(value), self.values.graph_value(value)
         known = self.values.known(number)
-        steps: list[Reason] = []
+        dims: dict[int, None] = {}
         others = []
         for axis in axes:
             dim = _dim_along(sharding, axis)
             if dim is not None and _is_known(sharding, known, axis, dim):
-                steps += self._chain(number, dim)
+                dims[dim] = None
             elif (value, axis) not in self.seen:
                 self.seen.add((value, axis))
                 others.append(axis)
-        return [*self._on_through(value, others), *steps]
+        chains = [step for dim in dims for step in self._chain(number, dim)]
+        return [*self._on_through(value, others), *chains]
 
     def _on_through(self, value: int, axes: Sequence[Axis]) -> list[Reason]:
         """Why the op that makes `value` splits it along `axes`: because of its operands."""
@@ -375,6 +375,7 @@ class _Explanation:
             return []
         number = origins.graph.exits.get((original[0], index), NO_TENSOR)
         known = self.values.known(number)
+        self.whole.append(origins.origin_of_result(original[0], index, 0))
         if known is None:
             return [_at(f"result {index} is returned replicated: nothing splits it", reader)]
         return [_at(f"result {index} is returned as {self.values.text(known)}", reader)]
@@ -386,13 +387,19 @@ class _Explanation:
             return []
         index, op = original
         function = origins.graph.functions[index]
-        annotated = _next_annotation(function, op)
+        annotated, made = _next_annotation(function, op)
         names = self.values.axes_text(self.axes, self._grid_sharding())
         if annotated is None:
             return [_at(f"nothing splits the result of '{reader.name}' op along {names}", reader)]
         text = f"the result of '{reader.name}' op is not split along {names}: "
         if annotated.name == "func.return":
+            self.whole += [
+                origins.origin_of_result(index, number, 0)
+                for number, value in enumerate(annotated.operands)
+                if value in made
+            ]
             return [Reason(f"{text}it is returned so", origins.place_of(index, annotated))]
+        self.whole.append(origins.origin_of_op(index, annotated, 0))
         return [Reason(f"{text}annotated so", origins.place_of(index, annotated))]
 
     def _grid_sharding(self) -> Sharding:
@@ -403,22 +410,23 @@ class _Explanation:
         raise AssertionError("a collective has a sharded operand or result")
 
 
-def _next_annotation(function: Function, op: Op) -> Op | None:
-    """The first annotation or return that reads what comes of `op`."""
+def _next_annotation(function: Function, op: Op) -> tuple[Op | None, set[int]]:
+    """The first annotation or return that reads what comes of `op`; and the values between."""
     readers: dict[int, list[Op]] = {}
     for each in function.ops:
         for value in each.read:
             readers.setdefault(value, []).append(each)
-    waiting, seen = [op], {id(op)}
+    waiting, seen, made = [op], {id(op)}, set(op.results)
     while waiting and len(seen) < _FARTHEST:
         for value in waiting.pop(0).results:
+            made.add(value)
             for reader in readers.get(value, ()):
                 if reader.name in ("mesh.annotate", "func.return"):
-                    return reader
+                    return reader, made
                 if id(reader) not in seen:
                     seen.add(id(reader))
                     waiting.append(reader)
-    return None
+    return None, made
 
 
 def _distinct(ops: Iterable[Op]) -> list[Op]:

@@ -103,9 +103,17 @@ class Grid:
         >>> Grid("g", (2, 4), ("data", "model")).axes_text((1, SubAxis(0, 1, 2)))
         '["model", "data":(1)2]'
         """
+        return f"[{', '.join(map(self._axis_text, axes))}]" if self.axis_names else axes_text(axes)
+
+    def axes_names(self, axes: Sequence[Axis]) -> tuple[str, ...]:
+        """The names of axes, or where the grid gives none their numbers.
+
+        >>> Grid("g", (2, 4), ("data", "model")).axes_names((1, SubAxis(0, 1, 2)))
+        ('model', 'data:(1)2')
+        """
         if not self.axis_names:
-            return axes_text(axes)
-        return f"[{', '.join(map(self._axis_text, axes))}]"
+            return tuple(map(str, axes))
+        return tuple(self._axis_text(axis).replace('"', "") for axis in axes)
 
     def _axis_text(self, axis: Axis) -> str:
         if isinstance(axis, SubAxis):

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from types import FrameType
 
-_SCRIPTS = ("shard-opt", "shard-run")
+_SCRIPTS = ("shard-opt", "shard-run", "shard-report")
 
 
 def begin(name: str) -> None:

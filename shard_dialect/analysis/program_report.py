@@ -1,0 +1,67 @@
+"""The report on a program: what its devices communicate, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shard_dialect.analysis.communication import Collective, read_collectives
+from shard_dialect.analysis.explained_passes import partition_explained
+from shard_dialect.analysis.removals import Removal, Removals
+from shard_dialect.codegen.lowered_program import choose_entry
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.passes.partition.written_for_one_device import mark_local
+
+SCHEMA = 1
+"""The version of the JSON; it is raised where a field changes its meaning or goes."""
+
+
+@dataclass(frozen=True)
+class ProgramReport:
+    """What the function `entry` costs each device; see docs/reading-a-report.md."""
+
+    entry: str
+    devices: int
+    communication: tuple[Collective, ...]
+    removals: tuple[Removal | None, ...] = ()
+    """What would remove each collective; empty if that was not asked for."""
+
+    @property
+    def bytes_moved(self) -> int:
+        """The bytes that each device sends in all collectives."""
+        return sum(each.bytes for each in self.communication)
+
+    def as_json(self) -> dict[str, object]:
+        """The report for `--json`, as docs/reading-a-report.md describes it."""
+        removals = self.removals or (None,) * len(self.communication)
+        return {
+            "schema": SCHEMA,
+            "entry": self.entry,
+            "devices": self.devices,
+            "communication": [
+                each.as_json() | ({"removal": removal.as_json()} if removal else {})
+                for each, removal in zip(self.communication, removals, strict=True)
+            ],
+            "bytes": self.bytes_moved,
+        }
+
+
+def report_on(module: ir.Module, entry: str | None = None, suggest: bool = False) -> ProgramReport:
+    """The report on a module in any form, which is brought to the local form in place.
+
+    With `suggest`, the passes are run for each change of an annotation that might remove a
+    collective. Raises a located `ShardError` for what cannot be partitioned.
+    """
+    text = module.operation.get_asm(enable_debug_info=True)
+    name = choose_entry(module.operation, entry)
+    mark_local(module.operation)
+    explained = partition_explained(module)
+    read = list(read_collectives(module.operation, name, explained.reasons))
+    collectives = tuple(each for each, _ in read)
+    grids = grids_of(module.operation)
+    removals: tuple[Removal | None, ...] = ()
+    if suggest:
+        finder = Removals(text, name, collectives, grids)
+        removals = tuple(finder.best(each, why) for each, why in read)
+    devices = max((grid.size for grid in grids.values() if grid.is_static), default=1)
+    return ProgramReport(name, devices, collectives, removals)

@@ -1,0 +1,138 @@
+"""What would remove a collective: another annotation, tried by running the passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from shard_dialect.analysis.annotations import (
+    Edit,
+    Placed,
+    annotations_in,
+    apply_edit,
+    site_of,
+    with_axes,
+    without_axes,
+)
+from shard_dialect.analysis.communication import Collective, read_collectives
+from shard_dialect.analysis.explained_passes import imported
+from shard_dialect.analysis.why import Why
+from shard_dialect.errors import ShardError
+from shard_dialect.model import Axes, Axis, Grid
+from shard_dialect.passes.framework.pipeline import run_pipeline
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The change of one annotation without which a collective would not be there."""
+
+    what: str
+    """The annotation that is changed, as text: `argument 1 of @main`."""
+    location: str | None
+    before: str
+    after: str
+    bytes_change: int
+    """What it adds to the bytes that each device sends in the whole program."""
+
+    def as_json(self) -> dict[str, object]:
+        """The fields of the JSON report."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        sign = "+" if self.bytes_change > 0 else ""
+        return f"{self.what}: {self.before} -> {self.after}: {sign}{self.bytes_change} bytes"
+
+
+class Removals:
+    """Finds removals for the collectives of one module; each change is tried once."""
+
+    def __init__(
+        self, text: str, entry: str, collectives: Sequence[Collective], grids: Mapping[str, Grid]
+    ) -> None:
+        self._text = text
+        self._entry = entry
+        self._total = sum(each.bytes for each in collectives)
+        self._counts = _counted(collectives)
+        self._grids = grids
+        self._tried: dict[Edit, Mapping[_Key, int] | None] = {}
+        self._bytes: dict[Edit, int] = {}
+        module = imported(text)
+        self._placed = {each.site: each for each in annotations_in(module.operation)}
+
+    def best(self, collective: Collective, why: Why) -> Removal | None:
+        """The change of one annotation that leaves the fewest bytes, and not the collective."""
+        found = []
+        for placed, edit in self._candidates(collective, why):
+            counts = self._try(edit)
+            key = _key(collective)
+            if counts is not None and counts.get(key, 0) < self._counts[key]:
+                found.append((self._bytes[edit] - self._total, placed, edit))
+        if not found:
+            return None
+        change, placed, edit = min(found, key=lambda each: each[0])
+        before = self._text_of(placed)
+        after = self._text_of(Placed(edit.site, placed.shape, edit.annotation, placed.location))
+        name = placed.names[0] if placed.names else str(placed.site)
+        return Removal(name, placed.location, before, after, change)
+
+    def _candidates(self, collective: Collective, why: Why) -> Iterator[tuple[Placed, Edit]]:
+        """Annotations behind the collective that do not split, or the others that do."""
+        axes, grid = collective.step.axes, collective.grid
+        for origin in why.origins:
+            placed = self._placed.get(site) if (site := site_of(origin)) else None
+            if placed is None or placed.annotation is None:
+                continue
+            edit = without_axes(placed, origin.dim, _own(placed, axes, self._grids))
+            if edit is not None:
+                yield placed, edit
+        for origin in why.whole:
+            placed = self._placed.get(site) if (site := site_of(origin)) else None
+            for dim in range(len(placed.shape) if placed else 0):
+                assert placed is not None, "it has dimensions"
+                edit = with_axes(placed, dim, axes, grid) if grid.name in self._grids else None
+                if edit is not None:
+                    yield placed, edit
+
+    def _try(self, edit: Edit) -> Mapping[_Key, int] | None:
+        """The collectives of the program after an edit; `None` if it is refused."""
+        if edit not in self._tried:
+            try:
+                module = imported(self._text)
+                apply_edit(module.operation, edit)
+                run_pipeline(module, "spmd")
+                found = [each for each, _ in read_collectives(module.operation, self._entry, {})]
+            except ShardError:
+                self._tried[edit] = None
+            else:
+                self._tried[edit] = _counted(found)
+                self._bytes[edit] = sum(each.bytes for each in found)
+        return self._tried[edit]
+
+    def _text_of(self, placed: Placed) -> str:
+        if placed.annotation is None:
+            return "not annotated"
+        sharding = placed.annotation.sharding
+        grid = self._grids[sharding.grid]
+        return f"[{', '.join(grid.axes_text(axes) for axes in sharding.split_axes)}]"
+
+
+_Key = tuple[str, tuple[str, ...], str | None]
+
+
+def _key(collective: Collective) -> _Key:
+    return collective.kind, collective.axes, collective.location
+
+
+def _counted(collectives: Sequence[Collective]) -> dict[_Key, int]:
+    counts: dict[_Key, int] = {}
+    for each in collectives:
+        counts[_key(each)] = counts.get(_key(each), 0) + 1
+    return counts
+
+
+def _own(placed: Placed, axes: Axes, grids: Mapping[str, Grid]) -> tuple[Axis, ...]:
+    """Those of the collective's axes; all of the annotation's, if its grid was refined."""
+    assert placed.annotation is not None, "it is an origin"
+    used = placed.annotation.sharding.axes
+    same = tuple(axis for axis in used if axis in axes)
+    return same or tuple(used)

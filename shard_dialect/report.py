@@ -1,0 +1,112 @@
+"""`python -m shard_dialect.report`: what a program costs each of its devices, and why.
+
+    python -m shard_dialect.report in.mlir
+    python -m shard_dialect.report in.mlir --suggest
+    python -m shard_dialect.report in.mlir --json
+
+Each collective is listed with the bytes that a device sends, and explained: which two shardings
+met, and the way from each back to the annotation that the file has. `--suggest` looks for the
+change of one annotation that would remove it, and runs the passes to see what that costs.
+"""
+
+from __future__ import annotations
+
+from shard_dialect.processes import startup
+
+startup.begin(__name__)
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from shard_dialect import __version__, plugins
+from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug
+from shard_dialect.cli.printing import guarded, write_output
+from shard_dialect.processes.output_files import Output
+from shard_dialect.processes.supervise import doing, supervised
+
+if TYPE_CHECKING:
+    from shard_dialect.analysis.program_report import ProgramReport
+    from shard_dialect.ir.bindings import ir
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run with `arguments` and return the exit status; by default the command line's, watched."""
+    if arguments is None:
+        return supervised(lambda: guarded(lambda: _main(sys.argv[1:])))
+    return guarded(lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str]) -> int:
+    options = _parser().parse_args(arguments)
+    if options.output != STDOUT:
+        Output(options.output).check((options.input, *plugins.files(options.load_plugin)))
+    report = _report(options)
+    if options.json:
+        text = json.dumps(report.as_json(), indent=2) + "\n"
+    else:
+        from shard_dialect.analysis.report_text import text_of
+
+        text = text_of(report)
+    if options.output == STDOUT:
+        write_output(text)
+    else:
+        Output(options.output).replace(lambda file: file.write(text.encode()))
+    return 0
+
+
+def _report(options: argparse.Namespace) -> ProgramReport:
+    from shard_dialect.analysis.program_report import report_on
+    from shard_dialect.ir.bindings import without_op_classes
+    from shard_dialect.ir.context import make_context
+    from shard_dialect.ir.reading.source import Source
+
+    without_op_classes()
+    plugins.load(options.load_plugin)
+    source = Source.read(options.input)
+    with make_context(), source.file_locations():
+        doing("the parser", f"{source.name}:1:1")
+        module = source.parse()
+        doing("the report")
+        return report_on(module, options.entry, options.suggest)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="shard-report",
+        description=(__doc__ or "").partition("\n")[2],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
+    parser.add_argument("--entry", metavar="NAME", help="the function to report on (default: main)")
+    parser.add_argument(
+        "--suggest",
+        action="store_true",
+        help="for each collective, find the change of one annotation that removes it",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    parser.add_argument("-o", "--output", default=STDOUT, metavar="FILE", help="write to a file")
+    plugins.add_argument(parser)
+    add_debug(parser)
+    parser.add_argument("--version", action="version", version=f"shard-report {__version__}")
+    return parser
+
+
+class _Report(ModuleType):
+    """This module, which is `sd.report`, too: importing one must not hide the other."""
+
+    def __call__(self, module: ir.Module, **options: Any) -> ProgramReport:
+        """As `shard_dialect.api.report`."""
+        from shard_dialect import api
+
+        return api.report(module, **options)
+
+
+sys.modules[__name__].__class__ = _Report
+
+if __name__ == "__main__":
+    sys.exit(main())
