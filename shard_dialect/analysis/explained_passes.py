@@ -48,7 +48,7 @@ def partition_explained(module: ir.Module) -> Explained:
             recording.run(module)
         elif name == "partition":
             reasons = _mark_collectives(module, recording.origins)
-            run_pipeline(module, name)
+            run_pipeline(module, f"{name},canonicalize,cse")  # nobody runs what nobody uses
         else:
             make_pass(name).run(module)
     return Explained(reasons, recording.origins)

@@ -166,7 +166,8 @@ class _Explanation:
 
     def why(self) -> Why:
         halves = self._kept_whole(), self._came_from(self.source, self.axes)
-        steps = [self._meeting(), *halves[0], *halves[1], *self._written()]
+        ends = self._written() or ([] if halves[1] else self._entered())
+        steps = [self._meeting(), *halves[0], *halves[1], *ends]
         readers = tuple(_at(f"'{each.name}' op reads it", each) for each in self.readers)
         distinct = tuple(each for each, _ in groupby(steps))
         return Why(distinct, readers, tuple(dict.fromkeys(self.origins)), tuple(self.whole))
@@ -179,6 +180,17 @@ class _Explanation:
         own = origins.graph.functions[mark.function].ops[mark.op]
         text = f"the program itself has this '{own.name}' op"
         return [_at(text, self.op)] if own.name in COLLECTIVES else []
+
+    def _entered(self) -> list[Reason]:
+        """Where the value comes from, if no annotation is found behind its sharding."""
+        arguments = self.values.function.arguments
+        function = self.values.function.handle
+        if self.source not in arguments:
+            return []
+        number = arguments.index(self.source)
+        location = function.regions[0].blocks[0].arguments[number].location
+        text = f"argument {number} of @{self.values.function.name} is sharded so for its callers"
+        return [Reason(text, location_text(location))]
 
     def _made_as(self, value: int) -> int:
         """The value that collectives have turned into `value`."""
