@@ -2,6 +2,7 @@
 
     python -m shard_dialect.report in.mlir
     python -m shard_dialect.report in.mlir --suggest
+    python -m shard_dialect.report in.mlir --what-if='w1=[[], [model]]'
     python -m shard_dialect.report in.mlir --json
 
 Each collective is listed with the bytes that a device sends, and explained: which two shardings
@@ -19,16 +20,19 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug
 from shard_dialect.cli.printing import guarded, write_output
+from shard_dialect.errors import ShardError
 from shard_dialect.processes.output_files import Output
 from shard_dialect.processes.supervise import doing, supervised
 
 if TYPE_CHECKING:
+    from shard_dialect.analysis.comparison import Comparison
     from shard_dialect.analysis.program_report import ProgramReport
     from shard_dialect.ir.bindings import ir
 
@@ -42,15 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
+    given = [flag for flag in ("what_if", "compare", "suggest") if getattr(options, flag)]
+    if len(given) > 1:
+        first, second = (f"--{flag.replace('_', '-')}" for flag in given[:2])
+        raise ShardError(f"{first} is given together with {second}: use one of them")
     if options.output != STDOUT:
         Output(options.output).check((options.input, *plugins.files(options.load_plugin)))
     report = _report(options)
-    if options.json:
-        text = json.dumps(report.as_json(), indent=2) + "\n"
-    else:
-        from shard_dialect.analysis.report_text import text_of
-
-        text = text_of(report)
+    text = json.dumps(report.as_json(), indent=2) + "\n" if options.json else str(report)
     if options.output == STDOUT:
         write_output(text)
     else:
@@ -58,7 +61,8 @@ def _main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _report(options: argparse.Namespace) -> ProgramReport:
+def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
+    from shard_dialect.analysis.comparison import Comparison, what_if
     from shard_dialect.analysis.program_report import report_on
     from shard_dialect.ir.bindings import without_op_classes
     from shard_dialect.ir.context import make_context
@@ -71,7 +75,22 @@ def _report(options: argparse.Namespace) -> ProgramReport:
         doing("the parser", f"{source.name}:1:1")
         module = source.parse()
         doing("the report")
-        return report_on(module, options.entry, options.suggest)
+        if options.what_if:
+            return what_if(module, options.what_if, options.entry, _text(options.input))
+        report = report_on(module, options.entry, options.suggest)
+    if options.compare is None:
+        return report
+    other = Source.read(options.compare)
+    with make_context(), other.file_locations():
+        return Comparison(report, report_on(other.parse(), options.entry))
+
+
+def _text(path: str) -> str | None:
+    """The file's text, for the names in it; `None` for standard input and bytecode."""
+    try:
+        return None if path == STDIN else Path(path).read_text()
+    except UnicodeDecodeError:
+        return None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,6 +106,16 @@ def _parser() -> argparse.ArgumentParser:
         "--suggest",
         action="store_true",
         help="for each collective, find the change of one annotation that removes it",
+    )
+    parser.add_argument(
+        "--what-if",
+        action="append",
+        metavar="NAME=[[],[0]]",
+        help="report what another sharding of an argument or result would change; NAME is its name "
+        "in the file or framework, arg0, or result0, with * for any; may be repeated",
+    )
+    parser.add_argument(
+        "--compare", metavar="FILE", help="report what is different in another program"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("-o", "--output", default=STDOUT, metavar="FILE", help="write to a file")

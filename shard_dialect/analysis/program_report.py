@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from shard_dialect.analysis.communication import Collective, read_collectives
 from shard_dialect.analysis.explained_passes import partition_explained
 from shard_dialect.analysis.removals import Removal, Removals
+from shard_dialect.analysis.report_text import communication_text
 from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import grids_of
@@ -30,6 +31,10 @@ class ProgramReport:
     def bytes_moved(self) -> int:
         """The bytes that each device sends in all collectives."""
         return sum(each.bytes for each in self.communication)
+
+    def __str__(self) -> str:
+        head = f"@{self.entry} on {self.devices} devices"
+        return f"{head}\n\n{communication_text(self.communication, self.removals)}\n"
 
     def as_json(self) -> dict[str, object]:
         """The report for `--json`, as docs/reading-a-report.md describes it."""

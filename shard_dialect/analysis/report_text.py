@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
 from shard_dialect.analysis.communication import Collective
-from shard_dialect.analysis.program_report import ProgramReport
 from shard_dialect.analysis.removals import Removal
 
 
-def text_of(report: ProgramReport) -> str:
-    """The whole report; it ends with a newline."""
-    return "\n".join([_head(report), *_communication(report)]) + "\n"
+def communication_text(
+    collectives: Sequence[Collective], removals: Sequence[Removal | None]
+) -> str:
+    """A table of collectives, then each with its reasons as a compiler's notes."""
+    return "\n".join(_communication(collectives, removals))
 
 
-def _head(report: ProgramReport) -> str:
-    return f"@{report.entry} on {report.devices} devices"
-
-
-def _communication(report: ProgramReport) -> Iterator[str]:
-    if not report.communication:
-        yield "\nno communication"
+def _communication(
+    collectives: Sequence[Collective], removals: Sequence[Removal | None]
+) -> Iterator[str]:
+    if not collectives:
+        yield "no communication"
         return
     rows = [
         [
@@ -34,14 +33,14 @@ def _communication(report: ProgramReport) -> Iterator[str]:
             each.result,
             each.bytes,
         ]
-        for number, each in enumerate(report.communication, 1)
+        for number, each in enumerate(collectives, 1)
     ]
-    rows.append([None, "total", None, None, None, None, report.bytes_moved])
+    rows.append([None, "total", None, None, None, None, sum(each.bytes for each in collectives)])
     heads = ["", "collective", "axes", "devices", "operand", "result", "bytes a device sends"]
-    yield "\n" + tabulate(rows, heads, tablefmt="plain")
-    removals = report.removals or (None,) * len(report.communication)
-    for number, (each, removal) in enumerate(zip(report.communication, removals, strict=True), 1):
-        yield from _why(number, each, removal, asked=bool(report.removals))
+    yield tabulate(rows, heads, tablefmt="plain")
+    tried = removals or (None,) * len(collectives)
+    for number, (each, removal) in enumerate(zip(collectives, tried, strict=True), 1):
+        yield from _why(number, each, removal, asked=bool(removals))
 
 
 def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool) -> Iterator[str]:

@@ -1,0 +1,64 @@
+"""Two reports side by side: of two programs, or of one with other annotations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tabulate import tabulate
+
+from shard_dialect.analysis.annotations import apply_edit
+from shard_dialect.analysis.explained_passes import imported
+from shard_dialect.analysis.program_report import ProgramReport, report_on
+from shard_dialect.analysis.what_if import Question, edits_for
+from shard_dialect.codegen.lowered_program import choose_entry
+from shard_dialect.ir.bindings import ir
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changes from one program to another."""
+
+    before: ProgramReport
+    after: ProgramReport
+
+    def as_json(self) -> dict[str, object]:
+        """Both reports, and what is added from the first to the second."""
+        change = {name: after - before for name, before, after in self._numbers()}
+        return {"before": self.before.as_json(), "after": self.after.as_json(), "change": change}
+
+    def __str__(self) -> str:
+        rows = [
+            [name, before, after, f"{after - before:+}"]
+            for name, before, after in (*self._numbers(), *self._kinds())
+        ]
+        return tabulate(rows, ["", "before", "after", "change"], tablefmt="plain") + "\n"
+
+    def _numbers(self) -> list[tuple[str, int, int]]:
+        return [("bytes", self.before.bytes_moved, self.after.bytes_moved)]
+
+    def _kinds(self) -> list[tuple[str, int, int]]:
+        """The number of collectives of each kind."""
+        counts = [
+            Counter(each.kind for each in report.communication)
+            for report in (self.before, self.after)
+        ]
+        return [(kind, counts[0][kind], counts[1][kind]) for kind in sorted(counts[0] | counts[1])]
+
+
+def what_if(
+    module: ir.Module, questions: Sequence[str], entry: str | None, text: str | None = None
+) -> Comparison:
+    """Compare a module with itself, sharded otherwise as `questions` say: `w1=[[], [model]]`.
+
+    `text` is that of the user's file, in which arguments have names. The module is not changed.
+    Raises `ShardError` for a question about what is not there.
+    """
+    asm = module.operation.get_asm(enable_debug_info=True)
+    name = choose_entry(module.operation, entry)
+    changed = imported(asm)
+    for question in questions:
+        for edit in edits_for(changed.operation, name, Question.read(question), text):
+            apply_edit(changed.operation, edit)
+    return Comparison(report_on(imported(asm), name), report_on(changed, name))
