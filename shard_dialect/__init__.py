@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shard_dialect.api import (
         CompiledProgram,
         Diagnostic,
+        DrawnSharding,
         Grid,
         Instruments,
         Pass,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         run_pipeline,
         scatter,
         sharding_rule,
+        show,
         to_text,
     )
 
@@ -50,6 +52,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CompiledProgram",
     "Diagnostic",
+    "DrawnSharding",
     "Grid",
     "Instruments",
     "Pass",
@@ -75,6 +78,7 @@ __all__ = [
     "run_pipeline",
     "scatter",
     "sharding_rule",
+    "show",
     "to_text",
 ]
 

@@ -9,6 +9,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from shard_dialect import model, plugins
+from shard_dialect.analysis.drawn_sharding import DrawnSharding
+from shard_dialect.analysis.find_sharding import drawn
 from shard_dialect.analysis.program_report import ProgramReport, report_on
 from shard_dialect.codegen.lowered_program import Program, choose_entry
 from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
@@ -108,6 +110,17 @@ def report(module: ir.Module, entry: str | None = None, *, suggest: bool = False
         return report_on(copy, entry, suggest)
 
 
+def show(module: ir.Module, name: str, entry: str | None = None) -> DrawnSharding:
+    """Return a drawing of how a tensor lies on the devices: text, or in a notebook HTML.
+
+    `name` is `arg0`, `result0`, a framework's name for an argument, or `%3` as `--propagate`
+    prints it; with `*`, the first that fits. Raises `ShardError` if there is none.
+    """
+    make_ready(module)
+    with module.context, _file_locations(module):
+        return drawn(module, name, entry)[0]
+
+
 def compile(  # noqa: A001
     module: ir.Module, backend: Backend = "devices", entry: str | None = None
 ) -> CompiledProgram:
@@ -156,6 +169,7 @@ def _file_locations(module: ir.Module) -> AbstractContextManager[None]:
 __all__ = [
     "CompiledProgram",
     "Diagnostic",
+    "DrawnSharding",
     "Grid",
     "Instruments",
     "Pass",
@@ -181,5 +195,6 @@ __all__ = [
     "run_pipeline",
     "scatter",
     "sharding_rule",
+    "show",
     "to_text",
 ]

@@ -46,18 +46,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    given = [flag for flag in ("what_if", "compare", "suggest") if getattr(options, flag)]
+    given = [flag for flag in ("what_if", "compare", "suggest", "show") if getattr(options, flag)]
     if len(given) > 1:
         first, second = (f"--{flag.replace('_', '-')}" for flag in given[:2])
         raise ShardError(f"{first} is given together with {second}: use one of them")
     if options.output != STDOUT:
         Output(options.output).check((options.input, *plugins.files(options.load_plugin)))
+    if options.show is not None:
+        return _show(options)
     report = _report(options)
     text = json.dumps(report.as_json(), indent=2) + "\n" if options.json else str(report)
-    if options.output == STDOUT:
-        write_output(text)
-    else:
-        Output(options.output).replace(lambda file: file.write(text.encode()))
+    _write(text, options.output)
     return 0
 
 
@@ -83,6 +82,27 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
     other = Source.read(options.compare)
     with make_context(), other.file_locations():
         return Comparison(report, report_on(other.parse(), options.entry))
+
+
+def _show(options: argparse.Namespace) -> int:
+    from shard_dialect.analysis.find_sharding import drawn
+    from shard_dialect.ir.context import make_context
+    from shard_dialect.ir.reading.source import Source
+
+    source = Source.read(options.input)
+    with make_context(), source.file_locations():
+        found = drawn(source.parse(), options.show, options.entry, _text(options.input))
+    in_terminal = options.output == STDOUT and sys.stdout.isatty()
+    text = "\n".join(each.to_terminal() if in_terminal else str(each) for each in found)
+    _write(text, options.output)
+    return 0
+
+
+def _write(text: str, path: str) -> None:
+    if path == STDOUT:
+        write_output(text)
+    else:
+        Output(path).replace(lambda file: file.write(text.encode()))
 
 
 def _text(path: str) -> str | None:
@@ -116,6 +136,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--compare", metavar="FILE", help="report what is different in another program"
+    )
+    parser.add_argument(
+        "--show",
+        metavar="NAME",
+        help="draw how a tensor lies on the devices: an argument or result, named as for "
+        "--what-if, or %%3 as --propagate prints it",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("-o", "--output", default=STDOUT, metavar="FILE", help="write to a file")

@@ -56,7 +56,7 @@ def edits_for(
     """
     grids = grids_of(module)
     placed = [
-        (each, _names(each, text))
+        (each, names_of(each, text))
         for each in annotations_in(module)
         if each.site.function == entry and each.site.kind != "op"
     ]
@@ -92,7 +92,7 @@ def _edit(placed: Placed, question: Question, grids: Mapping[str, Grid]) -> Edit
     return Edit(placed.site, new)
 
 
-def _names(placed: Placed, text: str | None) -> tuple[str, ...]:
+def names_of(placed: Placed, text: str | None) -> tuple[str, ...]:
     """The names of an argument or result: its number, a framework's, and the file's own."""
     names = [f"{'arg' if placed.site.kind == 'argument' else 'result'}{placed.site.number}"]
     names += placed.names
