@@ -87,6 +87,6 @@ def test_unknown_names_and_files() -> None:
 
 
 def test_too_many_devices() -> None:
-    with pytest.raises(ShardError, match="runs on 65 devices, device model 'TPU v4.* has 64"):
+    with pytest.raises(ShardError, match=r"runs on 65 devices, device model 'TPU v4.* has 64"):
         DeviceModel.read("tpu-v4").check_size(65)
     DeviceModel.read("h100").check_size(100_000)
