@@ -42,7 +42,8 @@ _STABLEHLO_ELEMENTWISE = (
     "abs add and atan2 cbrt ceil clamp compare cosine count_leading_zeros divide exponential "
     "exponential_minus_one floor is_finite log log_plus_one logistic maximum minimum multiply "
     "negate not or popcnt power remainder round_nearest_afz round_nearest_even rsqrt select "
-    "shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor".split()
+    "shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh "
+    "xor".split()
 )
 _TOSA_ELEMENTWISE = (
     "abs add arithmetic_right_shift bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clz "
@@ -247,8 +248,8 @@ _MOVEMENT = frozenset(
         "all_gather all_reduce all_to_all bitcast_convert broadcast broadcast_in_dim case "
         "collective_broadcast collective_permute complex concatenate constant convert "
         "dynamic_slice dynamic_update_slice gather get_tuple_element if imag iota "
-        "optimization_barrier pad partition_id real reduce_precision reduce_scatter replica_id reshape return reverse slice "
-        "transpose tuple while".split(),
+        "optimization_barrier pad partition_id real reduce_precision reduce_scatter "
+        "replica_id reshape return reverse slice transpose tuple while".split(),
     )
     + _named(
         "tosa",
