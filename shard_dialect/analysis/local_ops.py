@@ -163,7 +163,7 @@ class LocalProgram:
     @property
     def devices(self) -> int:
         """The number of devices of the largest grid; 1 without grids."""
-        return max((grid.size for grid in self.grids.values()), default=1)
+        return max((grid.size for grid in self.grids.values() if grid.is_static), default=1)
 
     def walk(self) -> Iterator[tuple[Op, int, bool]]:
         """Each op that the entry runs, how often, and whether that is known; calls are followed.

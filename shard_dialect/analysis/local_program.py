@@ -42,7 +42,8 @@ def read_program(module: ir.Operation, entry: str) -> LocalProgram:
     handles = {name_of(op): op for op in functions_of(module)}
     if entry not in handles:
         raise ShardError(f"there is no function @{entry} with a body")
-    if form_of(handles[entry]) != "local":
+    grids = grids_of(module)
+    if grids and form_of(handles[entry]) != "local":
         raise error_at(
             handles[entry].location,
             f"function @{entry} is in the {form_of(handles[entry])} form: expected the local form, "
@@ -50,7 +51,6 @@ def read_program(module: ir.Operation, entry: str) -> LocalProgram:
         )
     for op in walk(module):
         one_by_one(op)
-    grids = grids_of(module)
     return LocalProgram(_Reader(handles, grids, Shardings.of(module)).function(entry), grids)
 
 

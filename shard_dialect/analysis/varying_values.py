@@ -125,7 +125,10 @@ class _Labelling:
                 for value, labels in zip(block.arguments, extra, strict=True):
                     values[value.number] = labels
                 ends.append(self._block(block, values))
-            return [self._join([read, *each]) for each in zip(*ends, strict=True)]
+            return [
+                self._join([read, *(end[number] for end in ends)])
+                for number in range(len(op.results))
+            ]
         if op.name == "mesh.done":
             return [operands[0]]
         if op.name in _ASKS_FOR_INDEX or op.name == "func.call":
