@@ -101,7 +101,7 @@ def test_mlir_is_found_in_one_place(path: Path) -> None:
 
 @pytest.mark.parametrize("layer", ["model", "propagation"])
 def test_needs_no_mlir(layer: str) -> None:
-    outside = {name for path in (PACKAGE / layer).glob("*.py") for name in imported(path)}
+    outside = {name for path in (PACKAGE / layer).rglob("*.py") for name in imported(path)}
     assert not [name for name in outside if name.startswith("shard_dialect.ir")]
 
 

@@ -1,0 +1,183 @@
+"""A program in the local form as plain Python: what the analyses of memory, compute and time read.
+
+    %0 = stablehlo.dot_general %x, %w ...     Op("stablehlo.dot_general", operands=(%x, %w), ...)
+    %1 = shard.all_reduce %0 on @grid ...     Op("shard.all_reduce", ..., step=AllReduce((0,)), ...)
+
+Loops have their body as blocks, and how often it runs where that is known; calls lead to the
+function that is called. Nothing here refers to the IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from shard_dialect.ir.region_flow import LOOPS
+from shard_dialect.ir.shard.local_collectives import LocalStep
+from shard_dialect.model import Grid, Sharding
+from shard_dialect.model.sharding import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """A tensor type of one device."""
+
+    shape: Shape
+    element: str
+    """MLIR's name of the element type."""
+    itemsize: int
+
+    @property
+    def elements(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all elements."""
+        return prod(self.shape) * self.itemsize
+
+    def __str__(self) -> str:
+        return "x".join([*map(str, self.shape), self.element])
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of one device: `tensor` is `None` for a scalar, which no analysis counts."""
+
+    number: int
+    name: str
+    """As `%all_gather` or `%3` in the printed function."""
+    tensor: TensorInfo | None
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of a tensor; 0 for a scalar."""
+        return self.tensor.bytes if self.tensor else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flops:
+    """Arithmetic operations, and how many of them are elementary functions, such as `exp`."""
+
+    total: int = 0
+    elementary: int = 0
+
+    def __mul__(self, times: int) -> Flops:
+        return Flops(self.total * times, self.elementary * times)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block: the values of its arguments, and its ops in order."""
+
+    arguments: tuple[Value, ...]
+    ops: tuple[Op, ...]
+
+
+@dataclass(frozen=True)
+class Op:
+    """An op of one device's program.
+
+    `captured` are the values that regions without blocks here read from outside. `trips` is how
+    often the blocks of a loop run: 1 for other ops, `None` where it is not known. A collective has
+    its `step` and `grid`; both halves of one that is split have them.
+    """
+
+    name: str
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    location: str | None
+    flops: Flops | None = None
+    """The arithmetic of one run, without that of its blocks; `None` where nothing is known."""
+    is_splat: bool = False
+    """Whether it is a constant of one repeated element."""
+    captured: tuple[Value, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    trips: int | None = 1
+    callee: Function | None = None
+    step: LocalStep | None = None
+    grid: Grid | None = None
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """The operands, and what regions capture."""
+        return self.operands + self.captured
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether the blocks run repeatedly."""
+        return self.name in LOOPS
+
+
+@dataclass(frozen=True)
+class BoundaryInfo:
+    """An argument or a result: its local type, and the global shape and sharding where known."""
+
+    tensor: TensorInfo | None
+    global_shape: Shape | None
+    sharding: Sharding | None
+    donated: bool
+    """Whether a result may take the argument's memory: by `tf.aliasing_output` or
+    `jax.buffer_donor`."""
+    location: str | None
+    aliases: int | None = None
+    """The result that takes the argument's memory, if the program names one."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of one device's program, with its values by number."""
+
+    name: str
+    blocks: tuple[Block, ...]
+    arguments: tuple[BoundaryInfo, ...]
+    results: tuple[BoundaryInfo, ...]
+
+    @cached_property
+    def body(self) -> Block:
+        """The first block."""
+        return self.blocks[0]
+
+    def walk(self) -> Iterator[Op]:
+        """All ops, each before those inside it, callees left out."""
+
+        def inside(blocks: tuple[Block, ...]) -> Iterator[Op]:
+            for block in blocks:
+                for op in block.ops:
+                    yield op
+                    yield from inside(op.blocks)
+
+        return inside(self.blocks)
+
+
+@dataclass(frozen=True)
+class LocalProgram:
+    """The function that each device runs, and the grids of the module."""
+
+    entry: Function
+    grids: Mapping[str, Grid]
+
+    @property
+    def devices(self) -> int:
+        """The number of devices of the largest grid; 1 without grids."""
+        return max((grid.size for grid in self.grids.values() if grid.is_static), default=1)
+
+    def walk(self) -> Iterator[tuple[Op, int, bool]]:
+        """Each op that the entry runs, how often, and whether that is known; calls are followed.
+
+        A loop whose number of trips is not known counts once. All branches count.
+        """
+        return _walk(self.entry.blocks, 1, True)
+
+
+def _walk(blocks: tuple[Block, ...], times: int, known: bool) -> Iterator[tuple[Op, int, bool]]:
+    for block in blocks:
+        for op in block.ops:
+            yield op, times, known
+            inside = times * (1 if op.trips is None else op.trips)
+            yield from _walk(op.blocks, inside, known and op.trips is not None)
+            if op.callee:
+                yield from _walk(op.callee.blocks, times, known)

@@ -1,0 +1,94 @@
+"""How often the body of a loop runs, where that is known at compile time.
+
+scf.for %i = %c0 to %c10 step %c3          4 times
+stablehlo.while i < 8, i starts at 0,      8 times
+  the body adds 1 to it
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.walk import operations
+
+_DYNAMIC = -(2**63)
+
+
+def trips_of(op: ir.Operation) -> int | None:
+    """How often the body of a loop runs, `None` where that is not static; 1 for other ops."""
+    if op.name == "scf.for":
+        return _steps(*(_constant(operand) for operand in list(op.operands)[:3]))
+    if op.name == "scf.forall":
+        bounds = [
+            list(op.attributes[f"static{key}"]) for key in ("LowerBound", "UpperBound", "Step")
+        ]
+        if any(_DYNAMIC in each for each in bounds):
+            return None
+        return prod(int(-(-(high - low) // step)) for low, high, step in zip(*bounds, strict=True))
+    if op.name == "stablehlo.while":
+        return _counted_while(op)
+    return None if op.name in ("scf.while", "tosa.while_loop") else 1
+
+
+def _steps(low: int | None, high: int | None, step: int | None) -> int | None:
+    if low is None or high is None or not step or step < 0:
+        return None
+    return max(0, -(-(high - low) // step))
+
+
+def _counted_while(op: ir.Operation) -> int | None:
+    """`while i < bound`, where the body adds a constant to `i`, as JAX writes its loops."""
+    condition, body = (region.blocks[0] for region in op.regions)
+    flag = _maker(operations(condition)[-1].operands[0], "stablehlo.compare")
+    if flag is None:
+        return None
+    direction = str(flag.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    if direction not in ("LT", "LE"):
+        return None
+    counter, bound = flag.operands
+    place = _carried(counter, condition)
+    if place is None:
+        return None
+    step = _maker(operations(body)[-1].operands[place], "stablehlo.add")
+    argument = body.arguments[place]
+    if step is None or argument not in list(step.operands):
+        return None
+    by = step.operands[1 if step.operands[0] == argument else 0]
+    high = _before(op, bound)
+    past = None if high is None else high + (direction == "LE")
+    return _steps(_constant(op.operands[place]), past, _constant(by))
+
+
+def _before(loop: ir.Operation, value: ir.Value) -> int | None:
+    """The integer that a value of the condition is: a constant, or one that the body hands on."""
+    condition, body = (region.blocks[0] for region in loop.regions)
+    place = _carried(value, condition)
+    if place is None:
+        return _constant(value)
+    kept = operations(body)[-1].operands[place] == body.arguments[place]
+    return _constant(loop.operands[place]) if kept else None
+
+
+def _carried(value: ir.Value, block: ir.Block) -> int | None:
+    """The number of the block's argument that the value is."""
+    return next((n for n, argument in enumerate(block.arguments) if argument == value), None)
+
+
+def _maker(value: ir.Value, name: str) -> ir.Operation | None:
+    owner = value.owner
+    is_op = not isinstance(owner, ir.Block) and owner.name == name
+    return owner if is_op else None
+
+
+def _constant(value: ir.Value) -> int | None:
+    """The integer that a value is known to be."""
+    for name in ("arith.constant", "stablehlo.constant"):
+        maker = _maker(value, name)
+        if maker is not None:
+            given: Any = maker.attributes["value"]
+            if isinstance(given, ir.IntegerAttr):
+                return int(given.value)
+            return int(given.get_splat_value().value) if given.is_splat else None
+    return None

@@ -1,0 +1,252 @@
+"""The memory of one device: what is live when, in the order of the program.
+
+    %x : 4 KiB argument                          arguments 4 KiB, all the time
+    %a = stablehlo.tanh %x                       %a is live
+    %b = stablehlo.dot_general %a, %a            %a and %b are live: the peak
+    return %b                                    %b is a result
+
+A value is stored from the op that makes it to the last op that reads it. Views (a reshape) and ops
+that write into an operand (a `linalg` op its init, an update of a slice) need no memory of their
+own where the operand is not read later. The state of a loop is stored once. Arguments belong to the
+caller, who keeps them; a donated one gives its memory to a result. Constants of one repeated
+element take none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from shard_dialect.analysis.flat_program import FlatProgram, Slot, Step, flatten
+from shard_dialect.analysis.local_ops import Function, LocalProgram, Op
+
+Kind = Literal["argument", "result", "temporary", "constant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A value that is stored."""
+
+    name: str
+    """As in the printed function: `%arg0`, `%3`."""
+    type: str
+    bytes: int
+    kind: Kind
+    location: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The live bytes while one op runs."""
+
+    op: str
+    location: str | None
+    bytes: int
+    temporaries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory of one device, in bytes."""
+
+    peak: int
+    """Of arguments, results, temporaries and constants together."""
+    arguments: int
+    results: int
+    temporaries: int
+    """The most that temporaries take at one time."""
+    constants: int
+    donated: int
+    """The bytes of results that take the memory of donated arguments; `peak` has them once."""
+    live_at_peak: tuple[Live, ...]
+    """The largest first."""
+    timeline: tuple[Moment, ...]
+    """One entry for each op, in order; a loop's body is there once."""
+
+
+@dataclass(slots=True)
+class _Buffer:
+    kind: Kind
+    bytes: int
+    first: int
+    last: int
+    slots: list[Slot] = field(default_factory=list)
+
+
+InPlace = Callable[[Op], bool]
+"""Whether an op may write its result over any operand of equal size."""
+
+
+def memory_of(program: LocalProgram) -> Memory:
+    """The memory that the program needs if each op runs by itself, in the order of the program."""
+    return memory_of_steps(flatten(program), program.entry)
+
+
+def memory_of_steps(
+    flat: FlatProgram, entry: Function, in_place: InPlace = lambda op: False
+) -> Memory:
+    """The same for a list of steps; `in_place` tells which ops may overwrite what they read."""
+    planned = _Planning(flat, entry, in_place)
+    return _summary(flat, planned.run())
+
+
+class _Planning:
+    def __init__(self, flat: FlatProgram, entry: Function, in_place: InPlace) -> None:
+        self._flat = flat
+        self._entry = entry
+        self._in_place = in_place
+        self._buffers: dict[int, _Buffer] = {}
+        self._pinned: set[int] = set()  # buffers, by id, that keep what they hold
+
+    def run(self) -> list[_Buffer]:
+        self._arguments()
+        for now, step in enumerate(self._flat.steps):
+            for slot, source in step.passed:
+                self._take(slot, source, now) or self._new(slot)
+            for slot in step.writes:
+                self._place(slot, step, now)
+        copies = self._results()
+        return [*{id(each): each for each in self._buffers.values()}.values(), *copies]
+
+    def _arguments(self) -> None:
+        """Donated arguments may be overwritten; a result prefers the one that it is to take."""
+        tensors = [info for info in self._entry.arguments if info.tensor]
+        free = []
+        for slot, info in zip(self._flat.arguments, tensors, strict=True):
+            buffer = self._new(slot, "argument")
+            buffer.last = len(self._flat.steps)
+            if not info.donated:
+                self._pinned.add(id(buffer))
+            elif info.aliases is not None:
+                result = self._flat.results[info.aliases]
+                if result is not None:
+                    self._flat.prefer.setdefault(result, slot)
+            else:
+                free.append(slot)
+        for result in self._flat.results:
+            fits = [each for each in free if result is not None and self._alike(each, result)]
+            if fits and result is not None and result not in self._flat.prefer:
+                self._flat.prefer[result] = fits[0]
+                free.remove(fits[0])
+
+    def _alike(self, one: int, other: int) -> bool:
+        slots = self._flat.slots
+        return slots[one].value.bytes == slots[other].value.bytes
+
+    def _new(self, slot: int, kind: Kind = "temporary") -> _Buffer:
+        found = self._flat.slots[slot]
+        buffer = _Buffer(kind, found.value.bytes, found.first, found.last, [found])
+        if found.is_constant:
+            buffer.kind = "constant"
+            self._pinned.add(id(buffer))
+        self._buffers[slot] = buffer
+        return buffer
+
+    def _place(self, slot: int, step: Step, now: int) -> None:
+        """In the memory that it should take, or that the op writes to, or in new memory."""
+        same = self._flat.same.get(slot)
+        if same is not None and self._take(slot, same, len(self._flat.steps)):
+            return
+        preferred = self._flat.prefer.get(slot)
+        if preferred is not None:
+            free_at = now if self._may_overwrite(step, preferred) else now - 1
+            if self._take(slot, preferred, free_at):
+                return
+        for source in step.reads:
+            if self._may_overwrite(step, source) and self._take(slot, source, now):
+                return
+        self._new(slot)
+
+    def _may_overwrite(self, step: Step, source: int) -> bool:
+        return source in step.overwritten or (source in step.reads and self._in_place(step.op))
+
+    def _take(self, slot: int, source: int, now: int) -> bool:
+        """Put the slot into the memory of `source`, if all that is there was read by then."""
+        buffer = self._buffers.get(source)
+        if buffer is None or id(buffer) in self._pinned or not self._alike(slot, source):
+            return False
+        if any(each.last > now for each in buffer.slots):
+            return False
+        found = self._flat.slots[slot]
+        buffer.slots.append(found)
+        buffer.last = max(buffer.last, found.last)
+        self._buffers[slot] = buffer
+        return True
+
+    def _results(self) -> list[_Buffer]:
+        """Mark the buffers of results; those that hold anything else, too, are copied."""
+        end = len(self._flat.steps)
+        taken: set[int] = set()
+        copies = []
+        donated = set(self._flat.arguments)
+        for slot in self._flat.results:
+            if slot is None:
+                continue
+            buffer = self._buffers[slot]
+            if id(buffer) in taken or id(buffer) in self._pinned:
+                found = self._flat.slots[slot]
+                copies.append(_Buffer("result", buffer.bytes, end - 1, end, [found]))
+                continue
+            taken.add(id(buffer))
+            buffer.last = end
+            if buffer.kind == "temporary" and self._flat.prefer.get(slot) not in donated:
+                buffer.kind = "result"  # else it is copied to the donated argument
+        return copies
+
+
+def _summary(flat: FlatProgram, buffers: Iterable[_Buffer]) -> Memory:
+    buffers = list(buffers)
+    count = len(flat.steps)
+    totals = _sums(buffers, count)
+    temporaries = _sums([each for each in buffers if each.kind == "temporary"], count)
+    at = max(range(count), key=totals.__getitem__)
+    live = [each for each in buffers if _first(each) <= at <= _last(each, count)]
+    steps = flat.steps
+    results = [flat.slots[slot].value.bytes for slot in flat.results if slot is not None]
+    made = sum(each.bytes for each in buffers if each.kind == "result")
+    return Memory(
+        totals[at],
+        sum(each.bytes for each in buffers if each.kind == "argument"),
+        sum(results),
+        max(temporaries, default=0),
+        sum(each.bytes for each in buffers if each.kind == "constant"),
+        sum(results) - made,
+        tuple(sorted((_live(each, at) for each in live), key=lambda each: -each.bytes)),
+        tuple(
+            Moment(step.op.name, step.op.location, total, temporary)
+            for step, total, temporary in zip(steps, totals, temporaries, strict=True)
+        ),
+    )
+
+
+def _first(buffer: _Buffer) -> int:
+    """Arguments and constants are there from the beginning."""
+    return buffer.first if buffer.kind in ("temporary", "result") else 0
+
+
+def _last(buffer: _Buffer, count: int) -> int:
+    return buffer.last if buffer.kind == "temporary" else count
+
+
+def _sums(buffers: Iterable[_Buffer], count: int) -> list[int]:
+    changes = [0] * (count + 2)
+    for each in buffers:
+        changes[_first(each)] += each.bytes
+        changes[_last(each, count) + 1] -= each.bytes
+    sums, total = [], 0
+    for change in changes[:count]:
+        total += change
+        sums.append(total)
+    return sums
+
+
+def _live(buffer: _Buffer, at: int) -> Live:
+    """The last value that was put into the buffer by then."""
+    slot = max(
+        (each for each in buffer.slots if each.first <= at),
+        key=lambda each: each.first,
+        default=buffer.slots[0],
+    )
+    value = slot.value
+    return Live(value.name, str(value.tensor), buffer.bytes, buffer.kind, slot.location)

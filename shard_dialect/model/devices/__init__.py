@@ -1,0 +1,1 @@
+"""What devices and their network can do, and what collectives take on them."""
