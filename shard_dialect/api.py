@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from shard_dialect import model, plugins
 from shard_dialect.analysis.drawn_sharding import DrawnSharding
 from shard_dialect.analysis.find_sharding import drawn
-from shard_dialect.analysis.program_report import ProgramReport, report_on
+from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
 from shard_dialect.codegen.lowered_program import Program, choose_entry
 from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
 from shard_dialect.ir import context as contexts
@@ -97,17 +97,24 @@ def communication(module: ir.Module, entry: str | None = None) -> Report:
         return Report.of(Program.read(copy.operation, name).calls)
 
 
-def report(module: ir.Module, entry: str | None = None, *, suggest: bool = False) -> ProgramReport:
+def report(
+    module: ir.Module,
+    entry: str | None = None,
+    *,
+    suggest: bool = False,
+    device_model: str = DEVICE_MODEL,
+) -> ProgramReport:
     """Return what the function `entry` costs each device, and why, as plain data.
 
     `module` may be in any form, and is not changed. `entry` is as for `communication`. With
     `suggest`, the report has for each collective the change of one annotation that removes it;
-    the passes run once for each change that is tried. Raises `ShardError` where `run` would.
+    the passes run once for each change that is tried. `device_model` names what prices
+    communication, or a file (docs/device-models.md). Raises `ShardError` where `run` would.
     """
     make_ready(module)
     with module.context, _file_locations(module):
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
-        return report_on(copy, entry, suggest)
+        return report_on(copy, entry, suggest=suggest, device_model=device_model)
 
 
 def show(module: ir.Module, name: str, entry: str | None = None) -> DrawnSharding:

@@ -75,13 +75,23 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
         module = source.parse()
         doing("the report")
         if options.what_if:
-            return what_if(module, options.what_if, options.entry, _text(options.input))
-        report = report_on(module, options.entry, options.suggest)
+            return what_if(
+                module,
+                options.what_if,
+                options.entry,
+                device_model=options.device_model,
+                text=_text(options.input),
+            )
+        report = report_on(
+            module, options.entry, suggest=options.suggest, device_model=options.device_model
+        )
     if options.compare is None:
         return report
     other = Source.read(options.compare)
     with make_context(), other.file_locations():
-        return Comparison(report, report_on(other.parse(), options.entry))
+        return Comparison(
+            report, report_on(other.parse(), options.entry, device_model=options.device_model)
+        )
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -142,6 +152,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="draw how a tensor lies on the devices: an argument or result, named as for "
         "--what-if, or %%3 as --propagate prints it",
+    )
+    parser.add_argument(
+        "--device-model",
+        default="h100",
+        metavar="NAME",
+        help="what prices communication: a100, cpu-ethernet, h100, tpu-v4, tpu-v5e, or a file.toml "
+        "(default: h100)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("-o", "--output", default=STDOUT, metavar="FILE", help="write to a file")

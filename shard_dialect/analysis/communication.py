@@ -15,6 +15,8 @@ from shard_dialect.ir.read_function import read_type
 from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import AllSlice, Grid, Mask
+from shard_dialect.model.devices.collective_time import seconds
+from shard_dialect.model.devices.device_model import DeviceModel
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Collective:
     result: str
     bytes: int
     """The bytes that each device sends."""
+    seconds: float
+    """The time that it takes on the device model."""
     location: str | None
     """The place of the op that wanted it."""
     why: tuple[Reason, ...]
@@ -48,6 +52,7 @@ class Collective:
             "operand": self.operand,
             "result": self.result,
             "bytes": self.bytes,
+            "seconds": self.seconds,
             "location": self.location,
             "why": [asdict(each) for each in self.why],
             "readers": [asdict(each) for each in self.readers],
@@ -55,7 +60,7 @@ class Collective:
 
 
 def read_collectives(
-    module: ir.Operation, entry: str, reasons: Mapping[int, Why]
+    module: ir.Operation, entry: str, reasons: Mapping[int, Why], device_model: DeviceModel
 ) -> Iterator[tuple[Collective, Why]]:
     """The collectives that `entry` calls, in the order of the text, also through callees."""
     functions = {name_of(op): op for op in functions_of(module)}
@@ -67,7 +72,8 @@ def read_collectives(
             continue
         number = collective_of(op.location)
         why = reasons.get(number, Why(())) if number is not None else Why(())
-        yield _collective(op, grids[read[0]], read[1], why), why
+        with located(op):
+            yield _collective(op, grids[read[0]], read[1], why, device_model), why
 
 
 def _called(
@@ -83,11 +89,13 @@ def _called(
             yield from _called(functions, callee, (*callers, entry))
 
 
-def _collective(op: ir.Operation, grid: Grid, step: LocalStep, why: Why) -> Collective:
+def _collective(
+    op: ir.Operation, grid: Grid, step: LocalStep, why: Why, device_model: DeviceModel
+) -> Collective:
     source = op.operands[0].type
     result = op.results[0].type if len(op.results) else source
     group = grid.axes_size(step.axes)
-    kind = read_type(source)
+    shape, itemsize = tuple(source.shape), read_type(source).itemsize
     place = location_text(op.location)
     written = Reason(f"'{op.name}' op is the program's own", place)
     return Collective(
@@ -96,7 +104,8 @@ def _collective(op: ir.Operation, grid: Grid, step: LocalStep, why: Why) -> Coll
         group,
         _shape_text(source),
         _shape_text(result),
-        step.bytes_moved(group, tuple(source.shape), kind.itemsize),
+        step.bytes_moved(group, shape, itemsize),
+        seconds(step, grid, shape, itemsize, device_model),
         place,
         why.steps or (written,),
         why.readers,

@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from shard_dialect.analysis.annotations import apply_edit
 from shard_dialect.analysis.explained_passes import imported
-from shard_dialect.analysis.program_report import ProgramReport, report_on
+from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
 from shard_dialect.analysis.what_if import Question, edits_for
 from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.ir.bindings import ir
@@ -36,7 +36,13 @@ class Comparison:
         return tabulate(rows, ["", "before", "after", "change"], tablefmt="plain") + "\n"
 
     def _numbers(self) -> list[tuple[str, int, int]]:
-        return [("bytes", self.before.bytes_moved, self.after.bytes_moved)]
+        before, after = self.before, self.after
+        return [
+            ("bytes", before.bytes_moved, after.bytes_moved),
+            ("memory", before.memory.peak, after.memory.peak),
+            ("flops", before.compute.flops, after.compute.flops),
+            ("repeated_flops", before.compute.repeated_flops, after.compute.repeated_flops),
+        ]
 
     def _kinds(self) -> list[tuple[str, int, int]]:
         """The number of collectives of each kind."""
@@ -48,7 +54,12 @@ class Comparison:
 
 
 def what_if(
-    module: ir.Module, questions: Sequence[str], entry: str | None, text: str | None = None
+    module: ir.Module,
+    questions: Sequence[str],
+    entry: str | None = None,
+    *,
+    device_model: str = DEVICE_MODEL,
+    text: str | None = None,
 ) -> Comparison:
     """Compare a module with itself, sharded otherwise as `questions` say: `w1=[[], [model]]`.
 
@@ -61,4 +72,5 @@ def what_if(
     for question in questions:
         for edit in edits_for(changed.operation, name, Question.read(question), text):
             apply_edit(changed.operation, edit)
-    return Comparison(report_on(imported(asm), name), report_on(changed, name))
+    before = report_on(imported(asm), name, device_model=device_model)
+    return Comparison(before, report_on(changed, name, device_model=device_model))

@@ -1,20 +1,26 @@
-"""The report on a program: what its devices communicate, and why."""
+"""The report on a program: what its devices communicate and why, store and compute."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from shard_dialect.analysis.communication import Collective, read_collectives
+from shard_dialect.analysis.compute import Compute, compute_of
 from shard_dialect.analysis.explained_passes import partition_explained
+from shard_dialect.analysis.local_program import read_program
+from shard_dialect.analysis.memory import Memory, memory_of
 from shard_dialect.analysis.removals import Removal, Removals
-from shard_dialect.analysis.report_text import communication_text
+from shard_dialect.analysis.report_text import communication_text, compute_text, memory_text
 from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import grids_of
+from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.partition.written_for_one_device import mark_local
 
 SCHEMA = 1
 """The version of the JSON; it is raised where a field changes its meaning or goes."""
+DEVICE_MODEL = "h100"
+"""The device model that prices communication where none is named."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,11 @@ class ProgramReport:
 
     entry: str
     devices: int
+    device_model: str
+    """The name of the device model that prices it."""
     communication: tuple[Collective, ...]
+    memory: Memory
+    compute: Compute
     removals: tuple[Removal | None, ...] = ()
     """What would remove each collective; empty if that was not asked for."""
 
@@ -32,9 +42,20 @@ class ProgramReport:
         """The bytes that each device sends in all collectives."""
         return sum(each.bytes for each in self.communication)
 
+    @property
+    def communication_seconds(self) -> float:
+        """The time of all collectives, one after the other."""
+        return sum(each.seconds for each in self.communication)
+
     def __str__(self) -> str:
-        head = f"@{self.entry} on {self.devices} devices"
-        return f"{head}\n\n{communication_text(self.communication, self.removals)}\n"
+        head = f"@{self.entry} on {self.devices} devices, times on {self.device_model}"
+        parts = (
+            head,
+            communication_text(self.communication, self.removals),
+            memory_text(self.memory),
+            compute_text(self.compute),
+        )
+        return "\n\n".join(parts) + "\n"
 
     def as_json(self) -> dict[str, object]:
         """The report for `--json`, as docs/reading-a-report.md describes it."""
@@ -43,30 +64,47 @@ class ProgramReport:
             "schema": SCHEMA,
             "entry": self.entry,
             "devices": self.devices,
+            "device_model": self.device_model,
             "communication": [
                 each.as_json() | ({"removal": removal.as_json()} if removal else {})
                 for each, removal in zip(self.communication, removals, strict=True)
             ],
             "bytes": self.bytes_moved,
+            "memory": asdict(self.memory),
+            "compute": asdict(self.compute),
         }
 
 
-def report_on(module: ir.Module, entry: str | None = None, suggest: bool = False) -> ProgramReport:
+def report_on(
+    module: ir.Module,
+    entry: str | None = None,
+    *,
+    suggest: bool = False,
+    device_model: str = DEVICE_MODEL,
+) -> ProgramReport:
     """The report on a module in any form, which is brought to the local form in place.
 
     With `suggest`, the passes are run for each change of an annotation that might remove a
     collective. Raises a located `ShardError` for what cannot be partitioned.
     """
+    prices = DeviceModel.read(device_model)
     text = module.operation.get_asm(enable_debug_info=True)
     name = choose_entry(module.operation, entry)
     mark_local(module.operation)
     explained = partition_explained(module)
-    read = list(read_collectives(module.operation, name, explained.reasons))
+    program = read_program(module.operation, name)
+    read = list(read_collectives(module.operation, name, explained.reasons, prices))
     collectives = tuple(each for each, _ in read)
-    grids = grids_of(module.operation)
     removals: tuple[Removal | None, ...] = ()
     if suggest:
-        finder = Removals(text, name, collectives, grids)
+        finder = Removals(text, name, collectives, grids_of(module.operation), prices)
         removals = tuple(finder.best(each, why) for each, why in read)
-    devices = max((grid.size for grid in grids.values() if grid.is_static), default=1)
-    return ProgramReport(name, devices, collectives, removals)
+    return ProgramReport(
+        name,
+        program.devices,
+        prices.name,
+        collectives,
+        memory_of(program),
+        compute_of(program),
+        removals,
+    )

@@ -19,6 +19,7 @@ from shard_dialect.analysis.explained_passes import imported
 from shard_dialect.analysis.why import Why
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Axes, Axis, Grid
+from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
 
 
@@ -47,8 +48,14 @@ class Removals:
     """Finds removals for the collectives of one module; each change is tried once."""
 
     def __init__(
-        self, text: str, entry: str, collectives: Sequence[Collective], grids: Mapping[str, Grid]
+        self,
+        text: str,
+        entry: str,
+        collectives: Sequence[Collective],
+        grids: Mapping[str, Grid],
+        device_model: DeviceModel,
     ) -> None:
+        self._device_model = device_model
         self._text = text
         self._entry = entry
         self._total = sum(each.bytes for each in collectives)
@@ -99,8 +106,9 @@ class Removals:
             try:
                 module = imported(self._text)
                 apply_edit(module.operation, edit)
-                run_pipeline(module, "spmd")
-                found = [each for each, _ in read_collectives(module.operation, self._entry, {})]
+                run_pipeline(module, "spmd,canonicalize,cse")
+                read = read_collectives(module.operation, self._entry, {}, self._device_model)
+                found = [each for each, _ in read]
             except ShardError:
                 self._tried[edit] = None
             else:

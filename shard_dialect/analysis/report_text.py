@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from tabulate import tabulate
 
 from shard_dialect.analysis.communication import Collective
+from shard_dialect.analysis.compute import Compute
+from shard_dialect.analysis.memory import Memory
 from shard_dialect.analysis.removals import Removal
 
 
@@ -32,11 +34,14 @@ def _communication(
             each.operand,
             each.result,
             each.bytes,
+            _micro(each.seconds),
         ]
         for number, each in enumerate(collectives, 1)
     ]
-    rows.append([None, "total", None, None, None, None, sum(each.bytes for each in collectives)])
-    heads = ["", "collective", "axes", "devices", "operand", "result", "bytes a device sends"]
+    total = sum(each.bytes for each in collectives)
+    seconds = _micro(sum(each.seconds for each in collectives))
+    rows.append(["", "total", None, None, None, None, total, seconds])
+    heads = ["", "collective", "axes", "devices", "operand", "result", "bytes sent", "microseconds"]
     yield tabulate(rows, heads, tablefmt="plain")
     tried = removals or (None,) * len(collectives)
     for number, (each, removal) in enumerate(zip(collectives, tried, strict=True), 1):
@@ -60,5 +65,52 @@ def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool)
         yield "  no change of one annotation removes it"
 
 
+def _micro(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f}"
+
+
 def _place(location: str | None) -> str:
     return f"{location}: " if location else ""
+
+
+_MOST = 8
+"""The number of lines for what is live at the peak, and for ops."""
+
+
+def memory_text(memory: Memory) -> str:
+    """What a device stores: the most of each kind, and what is live at the peak."""
+    names = ("arguments", "results", "temporaries", "constants", "donated", "peak")
+    rows = [[name, getattr(memory, name)] for name in names if getattr(memory, name)]
+    lines = [tabulate(rows, ["memory", "bytes on a device"], tablefmt="plain")]
+    live = memory.live_at_peak[:_MOST]
+    if live:
+        rows = [[each.bytes, each.kind, each.name, each.type, each.location] for each in live]
+        heads = ["bytes", "live at the peak", "value", "type", "from"]
+        lines.append(tabulate(rows, heads, tablefmt="plain"))
+    rest = len(memory.live_at_peak) - len(live)
+    return "\n\n".join(lines) + (f"\nand {rest} more" if rest else "")
+
+
+def compute_text(compute: Compute) -> str:
+    """What a device computes: in all, by op, and what other devices compute, too."""
+    rows = [
+        ["floating-point operations", compute.flops],
+        ["of these repeated on other devices", compute.repeated_flops],
+        ["bytes read and written", compute.bytes],
+    ]
+    lines = [tabulate(rows, ["compute", "on a device"], tablefmt="plain")]
+    ops = compute.ops[:_MOST]
+    if ops:
+        table = [
+            [each.flops, each.repeated_flops, each.name, each.result, each.location] for each in ops
+        ]
+        heads = ["operations", "repeated", "op", "result", "at"]
+        lines.append(tabulate(table, heads, tablefmt="plain"))
+    notes = [
+        f"{_place(each.location)}{each.name} is uneven in dimension {each.dim}: "
+        f"{each.padding:.0%} of what devices compute is padding"
+        for each in compute.uneven
+    ]
+    notes += [f"nothing is known of the arithmetic of '{name}' ops" for name in compute.unknown]
+    notes += [f"{place}: this loop counts once" for place in compute.open_loops]
+    return "\n\n".join(lines) + "".join(f"\n{note}" for note in notes)

@@ -12,7 +12,7 @@
 shard.grid @g(shape = 2)
 
 // CHECK: @main on 2 devices
-// CHECK: #1 {{ *}}all_reduce {{ *}}0 {{ *}}2 {{ *}}4x6xf32 {{ *}}4x6xf32 {{ *}}96
+// CHECK: #1 {{ *}}all_reduce {{ *}}0 {{ *}}2 {{ *}}4x6xf32 {{ *}}4x6xf32 {{ *}}96 {{.*}}
 // CHECK: #1 all_reduce along 0: 96 bytes, for {{.*}}report.mlir:[[# @LINE + 10]]:3
 // CHECK: 'stablehlo.dot_general' op makes the value as {{\[\[\], \[\]\]}}, partial sums along [0]
 // CHECK: report.mlir:[[# @LINE + 4]]:17: dimension 1 along [0]: annotated
