@@ -9,8 +9,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from shard_dialect import model, plugins
-from shard_dialect.analysis.drawn_sharding import DrawnSharding
-from shard_dialect.analysis.find_sharding import drawn
+from shard_dialect.analysis.drawing.drawn_sharding import DrawnSharding
+from shard_dialect.analysis.drawing.find_sharding import drawn
 from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
 from shard_dialect.codegen.lowered_program import Program, choose_entry
 from shard_dialect.errors import Diagnostic, ShardError, ShardWarning

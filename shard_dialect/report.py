@@ -32,7 +32,7 @@ from shard_dialect.processes.output_files import Output
 from shard_dialect.processes.supervise import doing, supervised
 
 if TYPE_CHECKING:
-    from shard_dialect.analysis.comparison import Comparison
+    from shard_dialect.analysis.changes.comparison import Comparison
     from shard_dialect.analysis.program_report import ProgramReport
     from shard_dialect.ir.bindings import ir
 
@@ -61,7 +61,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
-    from shard_dialect.analysis.comparison import Comparison, what_if
+    from shard_dialect.analysis.changes.comparison import Comparison, what_if
     from shard_dialect.analysis.program_report import report_on
     from shard_dialect.ir.bindings import without_op_classes
     from shard_dialect.ir.context import make_context
@@ -95,7 +95,7 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from shard_dialect.analysis.find_sharding import drawn
+    from shard_dialect.analysis.drawing.find_sharding import drawn
     from shard_dialect.ir.context import make_context
     from shard_dialect.ir.reading.source import Source
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from shard_dialect.analysis.communication import Collective, read_collectives
-from shard_dialect.analysis.compute import Compute, compute_of
-from shard_dialect.analysis.explained_passes import partition_explained
-from shard_dialect.analysis.local_program import read_program
-from shard_dialect.analysis.memory import Memory, memory_of
-from shard_dialect.analysis.removals import Removal, Removals
+from shard_dialect.analysis.changes.removals import Removal, Removals
+from shard_dialect.analysis.costs.compute import Compute, compute_of
+from shard_dialect.analysis.costs.local_program import read_program
+from shard_dialect.analysis.costs.memory import Memory, memory_of
+from shard_dialect.analysis.reasons.communication import Collective, read_collectives
+from shard_dialect.analysis.reasons.explained_passes import partition_explained
 from shard_dialect.analysis.report_text import communication_text, compute_text, memory_text
 from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.ir.bindings import ir

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-from shard_dialect.analysis.communication import Collective
-from shard_dialect.analysis.compute import Compute
-from shard_dialect.analysis.memory import Memory
-from shard_dialect.analysis.removals import Removal
+from shard_dialect.analysis.changes.removals import Removal
+from shard_dialect.analysis.costs.compute import Compute
+from shard_dialect.analysis.costs.memory import Memory
+from shard_dialect.analysis.reasons.communication import Collective
 
 
 def communication_text(

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import shard_dialect as sd
-from shard_dialect.analysis.local_ops import LocalProgram
-from shard_dialect.analysis.local_program import read_program
+from shard_dialect.analysis.costs.local_ops import LocalProgram
+from shard_dialect.analysis.costs.local_program import read_program
 from shard_dialect.ir.bindings import ir
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -115,7 +115,7 @@ def test_donated_arguments() -> None:
 
 
 def test_another_form_is_refused() -> None:
-    from shard_dialect.analysis.local_program import read_program
+    from shard_dialect.analysis.costs.local_program import read_program
 
     module = sd.parse(EXAMPLES / "mlp_1d.mlir")
     with module.context, pytest.raises(sd.ShardError, match="is in the annotated form"):

@@ -1,6 +1,6 @@
 """What is live when, counted by hand."""
 
-from shard_dialect.analysis.memory import Memory, memory_of
+from shard_dialect.analysis.costs.memory import Memory, memory_of
 from tests.analysis.local_programs import EXAMPLES, local
 
 HEAD = "shard.grid @g(shape = 2)\n"

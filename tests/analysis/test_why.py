@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import shard_dialect as sd
-from shard_dialect.analysis.communication import Collective
+from shard_dialect.analysis.reasons.communication import Collective
 from tests.conftest import ROOT
 from tests.programs.annotated import random_program
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from shard_dialect.analysis.annotations import (
+from shard_dialect.analysis.changes.annotations import (
     Edit,
     Placed,
     annotations_in,
@@ -14,9 +14,9 @@ from shard_dialect.analysis.annotations import (
     with_axes,
     without_axes,
 )
-from shard_dialect.analysis.communication import Collective, read_collectives
-from shard_dialect.analysis.explained_passes import imported
-from shard_dialect.analysis.why import Why
+from shard_dialect.analysis.reasons.communication import Collective, read_collectives
+from shard_dialect.analysis.reasons.explained_passes import imported
+from shard_dialect.analysis.reasons.why import Why
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Axes, Axis, Grid
 from shard_dialect.model.devices.device_model import DeviceModel

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shard_dialect.analysis.flat_program import FlatProgram, Slot, Step, flatten
-from shard_dialect.analysis.local_ops import Function, LocalProgram, Op
+from shard_dialect.analysis.costs.flat_program import FlatProgram, Slot, Step, flatten
+from shard_dialect.analysis.costs.local_ops import Function, LocalProgram, Op
 
 Kind = Literal["argument", "result", "temporary", "constant"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from shard_dialect.analysis.marks import collective_of
-from shard_dialect.analysis.why import Reason, Why
+from shard_dialect.analysis.reasons.marks import collective_of
+from shard_dialect.analysis.reasons.why import Reason, Why
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import located, location_text
 from shard_dialect.ir.function import functions_of, name_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from shard_dialect.analysis.annotations import annotations_in
-from shard_dialect.analysis.drawn_sharding import DrawnSharding
-from shard_dialect.analysis.explained_passes import imported
-from shard_dialect.analysis.what_if import names_of
+from shard_dialect.analysis.changes.annotations import annotations_in
+from shard_dialect.analysis.changes.what_if import names_of
+from shard_dialect.analysis.drawing.drawn_sharding import DrawnSharding
+from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir

@@ -1,10 +1,10 @@
-"""Read a program in the local form, once, into plain Python (`analysis.local_ops`)."""
+"""Read a program in the local form, once, into plain Python (`costs.local_ops`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shard_dialect.analysis.local_ops import (
+from shard_dialect.analysis.costs.local_ops import (
     Block,
     BoundaryInfo,
     Function,
@@ -13,8 +13,8 @@ from shard_dialect.analysis.local_ops import (
     TensorInfo,
     Value,
 )
-from shard_dialect.analysis.loop_trips import trips_of
-from shard_dialect.analysis.op_flops import Query, flops_of
+from shard_dialect.analysis.costs.loop_trips import trips_of
+from shard_dialect.analysis.costs.op_flops import Query, flops_of
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import numbered_function as numbered
 from shard_dialect.ir.bindings import ir

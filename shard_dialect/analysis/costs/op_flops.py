@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
 
-from shard_dialect.analysis.local_ops import Flops, TensorInfo
+from shard_dialect.analysis.costs.local_ops import Flops, TensorInfo
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
 from shard_dialect.rules import rule_of

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from shard_dialect.analysis.marks import mark_of
+from shard_dialect.analysis.reasons.marks import mark_of
 from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from shard_dialect.analysis.local_ops import Block, Function, LocalProgram, Op, Value
+from shard_dialect.analysis.costs.local_ops import Block, Function, LocalProgram, Op, Value
 from shard_dialect.ir.region_flow import LOOPS
 
 VIEWS = frozenset(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from shard_dialect.analysis.marks import annotation_of, mark_annotation, names_in
+from shard_dialect.analysis.reasons.marks import annotation_of, mark_annotation, names_in
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import located, location_text

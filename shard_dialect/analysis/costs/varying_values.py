@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from shard_dialect.analysis.local_ops import Block, BoundaryInfo, Function, LocalProgram, Op
+from shard_dialect.analysis.costs.local_ops import Block, BoundaryInfo, Function, LocalProgram, Op
 from shard_dialect.ir.region_flow import LOOPS
 from shard_dialect.ir.shard.local_collectives import LocalStep
 from shard_dialect.model import (

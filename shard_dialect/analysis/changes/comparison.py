@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from tabulate import tabulate
 
-from shard_dialect.analysis.annotations import apply_edit
-from shard_dialect.analysis.explained_passes import imported
+from shard_dialect.analysis.changes.annotations import apply_edit
+from shard_dialect.analysis.changes.what_if import Question, edits_for
 from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
-from shard_dialect.analysis.what_if import Question, edits_for
+from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.ir.bindings import ir
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shard_dialect.analysis.local_ops import BoundaryInfo, LocalProgram, Op
-from shard_dialect.analysis.varying_values import labels_of_ops
+from shard_dialect.analysis.costs.local_ops import BoundaryInfo, LocalProgram, Op
+from shard_dialect.analysis.costs.varying_values import labels_of_ops
 from shard_dialect.model import Grid
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from shard_dialect.analysis.annotations import Edit, Placed, annotations_in
+from shard_dialect.analysis.changes.annotations import Edit, Placed, annotations_in
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import functions_of, name_of

@@ -1,0 +1,1 @@
+"""What a change of annotations would change, found by running the passes."""

@@ -1,0 +1,1 @@
+"""What a program in the local form costs each device: arithmetic, memory."""

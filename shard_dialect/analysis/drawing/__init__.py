@@ -1,0 +1,1 @@
+"""How a tensor lies on the devices, drawn."""

@@ -1,0 +1,1 @@
+"""Why a collective is there: the annotations behind the shardings that meet."""
