@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shard_dialect.analysis.changes.annotations import mark_annotations
+from shard_dialect.analysis.reasons.explanation import Reasons
 from shard_dialect.analysis.reasons.marks import mark, mark_collective
-from shard_dialect.analysis.reasons.why import Reasons, Why
+from shard_dialect.analysis.reasons.why import Why
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.pass_table import PIPELINES
 from shard_dialect.passes.framework.pipeline import make_pass, run_pipeline

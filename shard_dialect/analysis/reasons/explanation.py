@@ -1,0 +1,132 @@
+"""Why a collective is there: which two shardings met, and the annotations that they come from.
+
+A collective of the distributed form changes the sharding of a value on its way from the op that
+makes it to the ops that read it. `SplitTrace` follows the value back to the annotation that split
+it along the collective's axes, and `WholeReaders` looks for what keeps its readers from being split
+likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from shard_dialect.analysis.reasons.function_values import FunctionValues, at
+from shard_dialect.analysis.reasons.marks import mark_of
+from shard_dialect.analysis.reasons.split_trace import SplitTrace
+from shard_dialect.analysis.reasons.whole_readers import WholeReaders
+from shard_dialect.analysis.reasons.why import Reason, Why
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.ir.function import functions_of
+from shard_dialect.ir.mesh.mesh_collectives import read_collective
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.mesh.stage_attributes import stages_named
+from shard_dialect.ir.numbered_function import Op
+from shard_dialect.ir.read_function import read_functions
+from shard_dialect.model import Sharding
+from shard_dialect.passes.propagate.origins import Origins
+
+
+class Reasons:
+    """The reasons of the collectives of a module in the distributed form."""
+
+    def __init__(self, module: ir.Operation, origins: Origins | None) -> None:
+        shardings = Shardings.of(module)
+        functions = read_functions(functions_of(module))
+        self._functions = [FunctionValues(each, shardings, origins) for each in functions]
+
+    def of_collectives(self) -> Iterator[tuple[ir.Operation, Why]]:
+        """Each collective of the module with its reason."""
+        for values in self._functions:
+            for op in values.function.ops:
+                if op.name in COLLECTIVES and op.operands and op.results:
+                    yield op.handle, _Explanation(values, op).why()
+
+
+class _Explanation:
+    """Explains one collective of a function."""
+
+    def __init__(self, values: FunctionValues, collective: Op) -> None:
+        self.values = values
+        self.op = collective
+        self.source = self.values.made_as(collective.operands[0])
+        self.readers = _distinct(self.values.read_by(collective.results[0]))
+        read = read_collective(collective.handle)
+        self.grid = read.source.grid
+        self.axes = tuple(dict.fromkeys(axis for step in read.steps for axis in step.axes))
+        self.stages = stages_named(collective.handle)
+
+    def why(self) -> Why:
+        if self.stages is not None:
+            return self._between_stages(*self.stages)
+        trace = SplitTrace(self.values)
+        whole = WholeReaders(self.values, self.source, self.readers, self.grid, self.axes, trace)
+        halves = whole.steps(), trace.steps(self.source, self.axes)
+        ends = self._written() or ([] if halves[1] else self._entered())
+        steps = [self._meeting(), *halves[0], *halves[1], *ends]
+        readers = tuple(self._reading())
+        distinct = tuple(each for each, _ in groupby(steps))
+        return Why(distinct, readers, tuple(dict.fromkeys(trace.origins)), tuple(whole.annotations))
+
+    def _between_stages(self, source: str, target: str) -> Why:
+        """Why a value goes from one stage of a pipeline to another: its op and its readers."""
+        maker = self.values.maker.get(self.source)
+        made = f"'{maker.name}' op makes the value" if maker else "the value comes"
+        steps = [at(f"{made} on stage @{source}", maker or self.op)]
+        steps += [at(f"'{each.name}' op runs on stage @{target}", each) for each in self.readers]
+        return Why(tuple(steps), tuple(self._reading()))
+
+    def _reading(self) -> Iterator[Reason]:
+        for each in self.readers:
+            yield at(f"'{each.name}' op reads it", each)
+
+    def _written(self) -> list[Reason]:
+        """The collective itself, if it is the program's own."""
+        mark, origins = mark_of(self.op.location), self.values.origins
+        if mark is None or origins is None:
+            return []
+        own = origins.graph.functions[mark.function].ops[mark.op]
+        text = f"the program itself has this '{own.name}' op"
+        return [at(text, self.op)] if own.name in COLLECTIVES else []
+
+    def _entered(self) -> list[Reason]:
+        """Where the value comes from, if no annotation is found behind its sharding."""
+        arguments = self.values.function.arguments
+        function = self.values.function.handle
+        if self.source not in arguments:
+            return []
+        number = arguments.index(self.source)
+        location = function.regions[0].blocks[0].arguments[number].location
+        text = f"argument {number} of @{self.values.function.name} is sharded so for its callers"
+        return [Reason(text, location_text(location))]
+
+    def _meeting(self) -> Reason:
+        """Which two shardings met."""
+        made, needed = self.values.sharding(self.source), self._needed()
+        maker = self.values.maker.get(self.source)
+        if maker is not None:
+            what = f"'{maker.name}' op makes the value"
+        elif self.source in self.values.function.arguments:
+            what = f"argument {self.values.function.arguments.index(self.source)} comes"
+        else:
+            what = "the argument of a block comes"
+        text = f"{what} as {self.values.text(made) if made else 'replicated'}"
+        if self.readers:
+            is_as = self.values.text(needed) if needed else "replicated"
+            text += f", '{self.readers[0].name}' op takes it as {is_as}"
+        return at(text, self.readers[0] if self.readers else self.op)
+
+    def _needed(self) -> Sharding | None:
+        """The sharding in which the first reader takes the value."""
+        if not self.readers:
+            return self.values.sharding(self.op.results[0])
+        for value in self.readers[0].read:
+            if self.values.made_as(value) == self.source:
+                return self.values.sharding(value)
+        return None
+
+
+def _distinct(ops: Iterable[Op]) -> list[Op]:
+    return list({id(op): op for op in ops}.values())

@@ -1,0 +1,136 @@
+"""The values of a distributed function, with what propagation knew of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shard_dialect.analysis.reasons.marks import mark_of
+from shard_dialect.analysis.reasons.why import Reason
+from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.numbered_function import Function, Op
+from shard_dialect.model import Axes, Axis, Sharding
+from shard_dialect.model.axis import overlap
+from shard_dialect.passes.propagate.origins import Origins
+from shard_dialect.propagation.graph import NO_TENSOR
+
+
+class FunctionValues:
+    """The values of one distributed function: where they are made and read, and their origins."""
+
+    def __init__(self, function: Function, shardings: Shardings, origins: Origins | None) -> None:
+        self.function = function
+        self.shardings = shardings
+        self.origins = origins
+        self.maker = {value: op for op in function.ops for value in op.results}
+        self.readers: dict[int, list[Op]] = {}
+        for op in function.ops:
+            for value in dict.fromkeys(op.read):
+                self.readers.setdefault(value, []).append(op)
+        self._block_arguments = {
+            value: (op, block, number)
+            for op in function.ops
+            for block, each in enumerate(op.blocks)
+            for number, value in enumerate(each.arguments)
+        }
+        names = [each.name for each in origins.graph.functions] if origins else []
+        self._index = names.index(function.name) if function.name in names else None
+
+    def sharding(self, value: int) -> Sharding | None:
+        """The sharding in the value's type."""
+        return self.shardings.of_type(self.function.values[value].kind.type)
+
+    def original(self, op: Op) -> tuple[int, Op] | None:
+        """The op of the propagated form from which `op` is made, after its function's index."""
+        mark = mark_of(op.location)
+        if self.origins is None or mark is None:
+            return None
+        original = self.origins.graph.functions[mark.function].ops[mark.op]
+        is_same = original.name == op.name and len(original.results) == len(op.results)
+        return (mark.function, original) if is_same else None
+
+    def graph_value(self, value: int) -> int:
+        """The number that propagation's graph has for a value; `NO_TENSOR` if it has none."""
+        found = self._propagated(value)
+        if found is None or self.origins is None:
+            return NO_TENSOR
+        return self.origins.graph.number_of(*found)
+
+    def _propagated(self, value: int) -> tuple[int, int] | None:
+        if value in self.function.arguments:
+            if self._index is None or self.origins is None:
+                return None
+            arguments = self.origins.graph.functions[self._index].arguments
+            number = self.function.arguments.index(value)
+            return (self._index, arguments[number]) if number < len(arguments) else None
+        if value in self._block_arguments:
+            op, block, number = self._block_arguments[value]
+            original = self.original(op)
+            if original is None or len(original[1].blocks) != len(op.blocks):
+                return None
+            arguments = original[1].blocks[block].arguments
+            return (original[0], arguments[number]) if number < len(arguments) else None
+        op = self.maker[value]
+        original = self.original(op)
+        if original is None:
+            return None
+        return original[0], original[1].results[op.results.index(value)]
+
+    def known(self, number: int) -> Sharding | None:
+        """The sharding that propagation gave a value of its graph."""
+        if number == NO_TENSOR or self.origins is None:
+            return None
+        annotation = self.origins.engine.known(number)
+        return annotation.sharding if annotation is not None else None
+
+    def text(self, sharding: Sharding) -> str:
+        """A sharding with the names of the grid's axes."""
+        grid = self.shardings.grid(sharding.grid)
+        split = ", ".join(grid.axes_text(axes) for axes in sharding.split_axes)
+        if not sharding.partial:
+            return f"[{split}]"
+        return f"[{split}], partial {sharding.reduction}s along {grid.axes_text(sharding.partial)}"
+
+    def axes_text(self, axes: Axes, sharding: Sharding) -> str:
+        """Axes by their names in the sharding's grid."""
+        return self.shardings.grid(sharding.grid).axes_text(axes)
+
+    def made_as(self, value: int) -> int:
+        """The value that collectives have turned into `value`."""
+        while value in self.maker and self.maker[value].name in COLLECTIVES:
+            value = self.maker[value].operands[0]
+        return value
+
+    def read_by(self, value: int) -> Iterator[Op]:
+        """The ops that read `value`, also after further collectives."""
+        for op in self.readers.get(value, ()):
+            if op.name in COLLECTIVES:
+                yield from self.read_by(op.results[0])
+            else:
+                yield op
+
+
+def dim_along(sharding: Sharding | None, axis: Axis) -> int | None:
+    """The dimension that is split along an axis, or a part of it."""
+    for dim, axes in enumerate(sharding.split_axes if sharding else ()):
+        if any(overlap(axis, each) for each in axes):
+            return dim
+    return None
+
+
+def is_known(sharding: Sharding | None, propagated: Sharding | None, axis: Axis, dim: int) -> bool:
+    """Whether propagation has split a dimension along an axis of a sharding.
+
+    Materialization may have refined the grid, and then the axes have other numbers.
+    """
+    if sharding is None or propagated is None:
+        return False
+    if sharding.grid != propagated.grid:
+        return bool(propagated.split_axes[dim])
+    return dim_along(propagated, axis) == dim
+
+
+def at(text: str, op: Op) -> Reason:
+    """A reason with the place of an op."""
+    return Reason(text, location_text(op.location))
