@@ -76,7 +76,7 @@ class _Explanation:
         made = f"'{maker.name}' op makes the value" if maker else "the value comes"
         steps = [at(f"{made} on stage @{source}", maker or self.op)]
         steps += [at(f"'{each.name}' op runs on stage @{target}", each) for each in self.readers]
-        return Why(tuple(steps), tuple(self._reading()))
+        return Why((*steps, *self._written()), tuple(self._reading()))
 
     def _reading(self) -> Iterator[Reason]:
         for each in self.readers:
