@@ -33,7 +33,7 @@ func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}
 // BOTH: error: --what-if is given together with --suggest: use one of them
 
 // RUN: shard-report %s --show x | filecheck %s --check-prefix=SHOW
-// RUN: not shard-report %s --show y 2>&1 | filecheck %s --check-prefix=NO-Y
+// RUN: not shard-report %s --show y 2>&1 | filecheck %s --check-prefix=MISSING
 // SHOW: x: 4x8 as {{\[\[\], \[0\]\]}} on @g of 2 devices
 // SHOW: 0..4{{.*}}0{{.*}}1
-// NO-Y: error: there is no value 'y' with a sharding in @main
+// MISSING: error: there is no value 'y' with a sharding in @main
