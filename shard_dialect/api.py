@@ -11,7 +11,12 @@ from weakref import WeakKeyDictionary
 from shard_dialect import model, plugins
 from shard_dialect.analysis.drawing.drawn_sharding import DrawnSharding
 from shard_dialect.analysis.drawing.find_sharding import drawn
-from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
+from shard_dialect.analysis.program_report import (
+    DEVICE_MODEL,
+    Allocator,
+    ProgramReport,
+    report_on,
+)
 from shard_dialect.codegen.lowered_program import Program, choose_entry
 from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
 from shard_dialect.ir import context as contexts
@@ -103,18 +108,23 @@ def report(
     *,
     suggest: bool = False,
     device_model: str = DEVICE_MODEL,
+    allocator: Allocator = "unfused",
 ) -> ProgramReport:
     """Return what the function `entry` costs each device, and why, as plain data.
 
     `module` may be in any form, and is not changed. `entry` is as for `communication`. With
     `suggest`, the report has for each collective the change of one annotation that removes it;
     the passes run once for each change that is tried. `device_model` names what prices
-    communication, or a file (docs/device-models.md). Raises `ShardError` where `run` would.
+    communication, or a file (docs/device-models.md). `allocator` is how memory is counted: each
+    op's result by itself, the `arena` of our own code, or as `xla` fuses ops. Raises `ShardError`
+    where `run` would.
     """
     make_ready(module)
     with module.context, _file_locations(module):
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
-        return report_on(copy, entry, suggest=suggest, device_model=device_model)
+        return report_on(
+            copy, entry, suggest=suggest, device_model=device_model, allocator=allocator
+        )
 
 
 def show(module: ir.Module, name: str, entry: str | None = None) -> DrawnSharding:

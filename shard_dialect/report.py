@@ -83,14 +83,24 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
                 text=_text(options.input),
             )
         report = report_on(
-            module, options.entry, suggest=options.suggest, device_model=options.device_model
+            module,
+            options.entry,
+            suggest=options.suggest,
+            device_model=options.device_model,
+            allocator=options.allocator,
         )
     if options.compare is None:
         return report
     other = Source.read(options.compare)
     with make_context(), other.file_locations():
         return Comparison(
-            report, report_on(other.parse(), options.entry, device_model=options.device_model)
+            report,
+            report_on(
+                other.parse(),
+                options.entry,
+                device_model=options.device_model,
+                allocator=options.allocator,
+            ),
         )
 
 
@@ -159,6 +169,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="what prices communication: a100, cpu-ethernet, h100, tpu-v4, tpu-v5e, or a file.toml "
         "(default: h100)",
+    )
+    parser.add_argument(
+        "--allocator",
+        choices=("unfused", "arena", "xla"),
+        default="unfused",
+        help="how memory is counted: each op's result by itself (default), the arena of our own "
+        "code, to the byte, or fused as XLA does",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("-o", "--output", default=STDOUT, metavar="FILE", help="write to a file")

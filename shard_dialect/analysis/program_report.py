@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 from shard_dialect.analysis.changes.removals import Removal, Removals
+from shard_dialect.analysis.costs.arena_memory import arena_memory
 from shard_dialect.analysis.costs.compute import Compute, compute_of
+from shard_dialect.analysis.costs.local_ops import LocalProgram
 from shard_dialect.analysis.costs.local_program import read_program
 from shard_dialect.analysis.costs.memory import Memory, memory_of
+from shard_dialect.analysis.costs.xla_memory import xla_memory
 from shard_dialect.analysis.reasons.communication import Collective, read_collectives
 from shard_dialect.analysis.reasons.explained_passes import partition_explained
 from shard_dialect.analysis.report_text import communication_text, compute_text, memory_text
@@ -15,10 +19,13 @@ from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.partition.written_for_one_device import mark_local
 
 SCHEMA = 1
 """The version of the JSON; it is raised where a field changes its meaning or goes."""
+Allocator = Literal["unfused", "arena", "xla"]
+"""How the memory of results is allocated; see docs/reading-a-report.md."""
 DEVICE_MODEL = "h100"
 """The device model that prices communication where none is named."""
 
@@ -81,11 +88,14 @@ def report_on(
     *,
     suggest: bool = False,
     device_model: str = DEVICE_MODEL,
+    allocator: Allocator = "unfused",
 ) -> ProgramReport:
     """The report on a module in any form, which is brought to the local form in place.
 
     With `suggest`, the passes are run for each change of an annotation that might remove a
-    collective. Raises a located `ShardError` for what cannot be partitioned.
+    collective. `allocator` tells how results are stored: each by itself, in the arena of our own
+    code, to the byte, or fused as XLA does. Raises a located `ShardError` for what cannot be
+    partitioned.
     """
     prices = DeviceModel.read(device_model)
     text = module.operation.get_asm(enable_debug_info=True)
@@ -104,7 +114,19 @@ def report_on(
         program.devices,
         prices.name,
         collectives,
-        memory_of(program),
+        _memory(module, text, program, allocator),
         compute_of(program),
         removals,
     )
+
+
+def _memory(module: ir.Module, text: str, program: LocalProgram, allocator: Allocator) -> Memory:
+    if allocator == "unfused":
+        return memory_of(program)
+    if allocator == "arena":
+        return arena_memory(ir.Module.parse(text, module.context), program)
+    partitioned = module.operation.get_asm(enable_debug_info=True)
+    copy = ir.Module.parse(partitioned, module.context)
+    run_pipeline(copy, "lower{target=stablehlo}")
+    with copy.context, ir.Location.unknown():
+        return xla_memory(read_program(copy.operation, program.entry.name))

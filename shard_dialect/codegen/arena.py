@@ -15,6 +15,7 @@ from math import prod
 from shard_dialect.codegen.array_types import has_numpy_type
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.function import boundary, set_boundary
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.walk import body, operations
@@ -22,13 +23,38 @@ from shard_dialect.ir.walk import body, operations
 ALIGNMENT = 64
 
 
-def use_arena(function: ir.Operation) -> int:
-    """Add an argument to the function, the arena for its buffers; return the arena's size in bytes.
+@dataclass(frozen=True)
+class Buffer:
+    """A buffer of the arena: its bytes, and the numbers of the first and the last op that use it.
+
+    The numbers are those of the ops in the function's block, times two; a last use is odd.
+    """
+
+    type: str
+    """As `64x32xf32`."""
+    location: str | None
+    offset: int
+    bytes: int
+    """With the padding to the alignment."""
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Arena:
+    """The memory of a function's buffers."""
+
+    bytes: int
+    buffers: tuple[Buffer, ...]
+
+
+def use_arena(function: ir.Operation) -> Arena:
+    """Add an argument to the function, the arena for its buffers, and say where they are in it.
 
     Buffers are moved to it if their lifetime begins and ends in the function's own block.
     """
     spans = _spans(function)
-    arena = _Arena()
+    arena = _FreeRanges()
     offsets: dict[int, int] = {}
     begins = [(span.first, False, number) for number, span in enumerate(spans)]
     ends = [(span.last, True, number) for number, span in enumerate(spans)]
@@ -37,6 +63,17 @@ def use_arena(function: ir.Operation) -> int:
             arena.free(offsets[each], spans[each].size)
         else:
             offsets[each] = arena.allocate(spans[each].size)
+    buffers = tuple(
+        Buffer(
+            str(span.alloc.results[0].type).removeprefix("memref<").removesuffix(">"),
+            location_text(span.alloc.location),
+            offsets[number],
+            span.size,
+            span.first,
+            span.last,
+        )
+        for number, span in enumerate(spans)
+    )
     memory = _add_argument(function, arena.size)
     for number, span in enumerate(spans):
         with ir.InsertionPoint(span.alloc), span.alloc.location:
@@ -46,7 +83,7 @@ def use_arena(function: ir.Operation) -> int:
         span.alloc.results[0].replace_all_uses_with(view.results[0])
         for op in (*span.deallocs, span.alloc):
             op.erase()
-    return arena.size
+    return Arena(arena.size, buffers)
 
 
 def _add_argument(function: ir.Operation, size: int) -> ir.Value:
@@ -126,7 +163,7 @@ def _bytes(op: ir.Operation) -> int:
     return -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
 
 
-class _Arena:
+class _FreeRanges:
     """The free ranges of the arena, in order."""
 
     def __init__(self) -> None:

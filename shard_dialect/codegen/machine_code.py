@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from shard_dialect.codegen.arena import use_arena
+from shard_dialect.codegen.arena import Arena, use_arena
 from shard_dialect.codegen.blas.call_blas import call_blas
 from shard_dialect.codegen.elementary_functions import expand
 from shard_dialect.codegen.function_table import BIND, Table, call_through_table
@@ -77,19 +77,35 @@ class Code:
 Entry = Callable[[int], None]
 
 
+@dataclass(frozen=True)
+class LoopCode:
+    """A program whose ops on tensors are loops over buffers, and calls of products and kernels."""
+
+    program: Program
+    function: ir.Operation
+    called: list[str]
+    arena: Arena
+
+
+def to_loop_code(module: ir.Operation, entry: str) -> LoopCode:
+    """Bring the function `entry` of a module in the lowered form to loops, in place."""
+    program = Program.read(module, entry)
+    function = find_function(module, entry)
+    _rename(module, function)
+    inline_small(module)
+    kernels = Kernels(module)
+    called = call_blas(module, kernels)
+    to_loops(module, kernels)
+    outline_loops(module, kernels, called)
+    return LoopCode(program, function, called, use_arena(function))
+
+
 def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
     """Compile the function `entry` of a module in the lowered form, which is consumed."""
     module = parsed.operation
     with module.context, ir.Location.unknown():
-        program = Program.read(module, entry)
-        function = find_function(module, entry)
-        _rename(module, function)
-        inline_small(module)
-        kernels = Kernels(module)
-        called = call_blas(module, kernels)
-        to_loops(module, kernels)
-        outline_loops(module, kernels, called)
-        arena = use_arena(function)
+        loops = to_loop_code(module, entry)
+        program, function, called = loops.program, loops.function, loops.called
         pass_pointers(module, function)
         PassManager.parse(_WIDENED).run(module)
         expand(module)
@@ -116,7 +132,7 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
                     f"'{op.name}' op cannot be run: there is no lowering to LLVM for it",
                 )
         doing("LLVM")
-        return Code(program, arena, names), Engine(parsed, entry)
+        return Code(program, loops.arena.bytes, names), Engine(parsed, entry)
 
 
 def opt_level() -> int:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from shard_dialect.analysis.costs.flat_program import FlatProgram, Slot, Step, flatten
-from shard_dialect.analysis.costs.local_ops import Function, LocalProgram, Op
+from shard_dialect.analysis.costs.local_ops import Function, LocalProgram, Op, TensorInfo, Value
 
 Kind = Literal["argument", "result", "temporary", "constant"]
 
@@ -76,6 +76,8 @@ class _Buffer:
 
 InPlace = Callable[[Op], bool]
 """Whether an op may write its result over any operand of equal size."""
+Scratch = Callable[[Op], int]
+"""The bytes that an op needs while it runs, besides its operands and results."""
 
 
 def memory_of(program: LocalProgram) -> Memory:
@@ -84,11 +86,55 @@ def memory_of(program: LocalProgram) -> Memory:
 
 
 def memory_of_steps(
-    flat: FlatProgram, entry: Function, in_place: InPlace = lambda op: False
+    flat: FlatProgram,
+    entry: Function,
+    in_place: InPlace = lambda op: False,
+    scratch: Scratch = lambda op: 0,
+    *,
+    results_first: bool = False,
 ) -> Memory:
-    """The same for a list of steps; `in_place` tells which ops may overwrite what they read."""
-    planned = _Planning(flat, entry, in_place)
-    return _summary(flat, planned.run())
+    """The same for a list of steps; `in_place` tells which ops may overwrite what they read.
+
+    With `results_first`, the memory of results is there from the beginning, and temporaries that
+    are not needed any more when the result is made take it.
+    """
+    buffers = _Planning(flat, entry, in_place).run()
+    buffers += _scratch(flat, scratch)
+    if results_first:
+        buffers = _within_results(buffers)
+    return _summary(flat, buffers)
+
+
+def _within_results(buffers: list[_Buffer]) -> list[_Buffer]:
+    """Put temporaries, the largest first, into the memory of results that they do not meet."""
+    taken = {id(each): [each] for each in buffers if each.kind == "result"}
+    results = [each for each in buffers if each.kind == "result"]
+    for buffer in sorted(buffers, key=lambda each: -each.bytes):
+        if buffer.kind != "temporary":
+            continue
+        for result in results:
+            others = taken[id(result)]
+            if result.bytes >= buffer.bytes and not any(_meet(buffer, each) for each in others):
+                others.append(buffer)
+                break
+    for each in results:
+        hosted = {id(buffer) for buffer in taken[id(each)][1:]}
+        buffers = [buffer for buffer in buffers if id(buffer) not in hosted]
+        each.first = 0
+    return buffers
+
+
+def _meet(one: _Buffer, other: _Buffer) -> bool:
+    return one.first <= other.last and other.first <= one.last
+
+
+def _scratch(flat: FlatProgram, scratch: Scratch) -> Iterable[_Buffer]:
+    for now, step in enumerate(flat.steps):
+        needed = scratch(step.op)
+        if needed:
+            value = Value(-1, f"for {step.op.name}", TensorInfo((needed,), "i8", 1))
+            slot = Slot(-1, value, step.op.location, now, now)
+            yield _Buffer("temporary", needed, now, now, [slot])
 
 
 class _Planning:

@@ -38,7 +38,7 @@ _ELEMENTARY = frozenset(
     "power powf rsqrt sigmoid sin sincos sine sinh sqrt tan tanh".split()
 )
 """The elementary functions, without their dialect."""
-_STABLEHLO_ELEMENTWISE = (
+STABLEHLO_ELEMENTWISE = (
     "abs add and atan2 cbrt ceil clamp compare cosine count_leading_zeros divide exponential "
     "exponential_minus_one floor is_finite log log_plus_one logistic maximum minimum multiply "
     "negate not or popcnt power remainder round_nearest_afz round_nearest_even rsqrt select "
@@ -259,7 +259,7 @@ _MOVEMENT = frozenset(
     )
 )
 _TABLE: dict[str, Callable[[Query], Flops | None]] = {
-    **dict.fromkeys(_named("stablehlo", _STABLEHLO_ELEMENTWISE), _elementwise),
+    **dict.fromkeys(_named("stablehlo", STABLEHLO_ELEMENTWISE), _elementwise),
     **dict.fromkeys(_named("tosa", _TOSA_ELEMENTWISE), _elementwise),
     "linalg.softmax": _softmax,
     "stablehlo.batch_norm_grad": _batch_norm(10),

@@ -66,6 +66,17 @@ class XlaExecutable:
             except jax.errors.JaxRuntimeError as error:
                 raise ShardError(f"XLA refuses the program: {first_line_of(error)}") from None
 
+    def memory(self) -> int:
+        """The bytes of a device for arguments, results and temporaries, as XLA counts them."""
+        sizes = self._compiled.memory_analysis()
+        parts = (
+            sizes.argument_size_in_bytes,
+            sizes.output_size_in_bytes,
+            sizes.temp_size_in_bytes,
+            -sizes.alias_size_in_bytes,
+        )
+        return sum(map(int, parts))
+
     @cached_property
     def on_global_arrays(self) -> Any:
         """A function of global arrays of JAX, which stay on the devices, to global arrays.
