@@ -3,6 +3,7 @@
     python -m shard_dialect.report in.mlir
     python -m shard_dialect.report in.mlir --suggest
     python -m shard_dialect.report in.mlir --what-if='w1=[[], [model]]'
+    python -m shard_dialect.report in.mlir --trace out.json
     python -m shard_dialect.report in.mlir --json
 
 Each collective is listed with the bytes that a device sends, and explained: which two shardings
@@ -46,15 +47,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    given = [flag for flag in ("what_if", "compare", "suggest", "show") if getattr(options, flag)]
+    alone = ("what_if", "compare", "suggest", "show")
+    given = [flag for flag in alone if getattr(options, flag)]
+    if options.trace is not None and given and given != ["suggest"]:
+        given.append("trace")
     if len(given) > 1:
         first, second = (f"--{flag.replace('_', '-')}" for flag in given[:2])
         raise ShardError(f"{first} is given together with {second}: use one of them")
-    if options.output != STDOUT:
-        Output(options.output).check((options.input, *plugins.files(options.load_plugin)))
+    for written in (options.output, options.trace or STDOUT):
+        if written != STDOUT:
+            Output(written).check((options.input, *plugins.files(options.load_plugin)))
     if options.show is not None:
         return _show(options)
+    from shard_dialect.analysis.program_report import ProgramReport
+    from shard_dialect.analysis.trace import trace_of
+
     report = _report(options)
+    if options.trace is not None and isinstance(report, ProgramReport):
+        trace = json.dumps(trace_of(report))
+        Output(options.trace).replace(lambda file: file.write(trace.encode()))
     text = json.dumps(report.as_json(), indent=2) + "\n" if options.json else str(report)
     _write(text, options.output)
     return 0
@@ -176,6 +187,11 @@ def _parser() -> argparse.ArgumentParser:
         default="unfused",
         help="how memory is counted: each op's result by itself (default), the arena of our own "
         "code, to the byte, or fused as XLA does",
+    )
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="write the modelled schedule, too, as a trace for ui.perfetto.dev",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("-o", "--output", default=STDOUT, metavar="FILE", help="write to a file")

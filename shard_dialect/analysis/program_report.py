@@ -1,4 +1,4 @@
-"""The report on a program: what its devices communicate and why, store and compute."""
+"""The report on a program: what its devices communicate and why, store, compute, and wait for."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from shard_dialect.analysis.costs.compute import Compute, compute_of
 from shard_dialect.analysis.costs.local_ops import LocalProgram
 from shard_dialect.analysis.costs.local_program import read_program
 from shard_dialect.analysis.costs.memory import Memory, memory_of
+from shard_dialect.analysis.costs.schedule import Schedule, schedule_of
 from shard_dialect.analysis.costs.xla_memory import xla_memory
 from shard_dialect.analysis.reasons.communication import Collective, read_collectives
 from shard_dialect.analysis.reasons.explained_passes import partition_explained
-from shard_dialect.analysis.report_text import communication_text, compute_text, memory_text
+from shard_dialect.analysis.report_text import (
+    communication_text,
+    compute_text,
+    memory_text,
+    schedule_text,
+)
 from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import grids_of
@@ -41,6 +47,7 @@ class ProgramReport:
     communication: tuple[Collective, ...]
     memory: Memory
     compute: Compute
+    schedule: Schedule
     removals: tuple[Removal | None, ...] = ()
     """What would remove each collective; empty if that was not asked for."""
 
@@ -61,6 +68,7 @@ class ProgramReport:
             communication_text(self.communication, self.removals),
             memory_text(self.memory),
             compute_text(self.compute),
+            schedule_text(self.schedule),
         )
         return "\n\n".join(parts) + "\n"
 
@@ -79,6 +87,7 @@ class ProgramReport:
             "bytes": self.bytes_moved,
             "memory": asdict(self.memory),
             "compute": asdict(self.compute),
+            "seconds": self.schedule.as_json(),
         }
 
 
@@ -116,6 +125,7 @@ def report_on(
         collectives,
         _memory(module, text, program, allocator),
         compute_of(program),
+        schedule_of(program, prices),
         removals,
     )
 

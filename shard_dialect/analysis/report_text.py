@@ -9,6 +9,7 @@ from tabulate import tabulate
 from shard_dialect.analysis.changes.removals import Removal
 from shard_dialect.analysis.costs.compute import Compute
 from shard_dialect.analysis.costs.memory import Memory
+from shard_dialect.analysis.costs.schedule import Schedule
 from shard_dialect.analysis.reasons.communication import Collective
 
 
@@ -114,3 +115,23 @@ def compute_text(compute: Compute) -> str:
     notes += [f"nothing is known of the arithmetic of '{name}' ops" for name in compute.unknown]
     notes += [f"{place}: this loop counts once" for place in compute.open_loops]
     return "\n\n".join(lines) + "".join(f"\n{note}" for note in notes)
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """How long a device takes, how much of it it waits, and the ops that hold it up most."""
+    rows = [
+        ["as written", _micro(schedule.total)],
+        ["of these waiting for collectives", _micro(schedule.exposed_communication)],
+        ["with collectives beside other ops", _micro(schedule.overlapped_total)],
+        ["the longest chain of ops", _micro(schedule.critical_path)],
+    ]
+    lines = [tabulate(rows, ["time", "microseconds"], tablefmt="plain", disable_numparse=True)]
+    slowest = sorted(schedule.critical_ops, key=lambda each: -each.seconds)[:_MOST]
+    if slowest:
+        table = [
+            [_micro(each.seconds), each.bound, each.name, each.result, each.location]
+            for each in slowest
+        ]
+        heads = ["microseconds", "bound by", "op of the chain", "result", "at"]
+        lines.append(tabulate(table, heads, tablefmt="plain"))
+    return "\n\n".join(lines)

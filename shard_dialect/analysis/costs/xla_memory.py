@@ -13,36 +13,17 @@ that were measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from shard_dialect.analysis.costs.flat_program import flatten
-from shard_dialect.analysis.costs.local_ops import Block, LocalProgram, Op, Value
+from shard_dialect.analysis.costs.fusion import fused_ops, is_elementwise
+from shard_dialect.analysis.costs.local_ops import LocalProgram, Op
 from shard_dialect.analysis.costs.memory import Memory, memory_of_steps
-from shard_dialect.analysis.costs.op_flops import STABLEHLO_ELEMENTWISE
-
-_COMPUTES = frozenset(f"stablehlo.{name}" for name in (*STABLEHLO_ELEMENTWISE, "convert"))
-_MOVES = frozenset(
-    f"stablehlo.{name}"
-    for name in "broadcast broadcast_in_dim concatenate dynamic_slice gather iota pad reverse "
-    "slice transpose".split()
-)
-_COSTLY = frozenset(
-    f"stablehlo.{name}"
-    for name in "atan2 cbrt cosine divide exponential exponential_minus_one log log_plus_one "
-    "logistic power remainder rsqrt sine sqrt tan tanh".split()
-)
-"""Ops that XLA does not compute once for each reader."""
-_FUSED_INTO = _COMPUTES | _MOVES | {"stablehlo.dynamic_update_slice", "stablehlo.reduce"}
-_VIEW = "stablehlo.reshape"
 
 
 def xla_memory(program: LocalProgram) -> Memory:
     """The memory of a program of plain StableHLO, as `--lower=target=stablehlo` writes it."""
-    fused = set(_fused(program.entry.blocks))
+    fused = fused_ops(program.entry.blocks)
     flat = flatten(program, lambda op: id(op) in fused)
-    return memory_of_steps(
-        flat, program.entry, lambda op: op.name in _COMPUTES, _copied, results_first=True
-    )
+    return memory_of_steps(flat, program.entry, is_elementwise, _copied, results_first=True)
 
 
 def _copied(op: Op) -> int:
@@ -63,44 +44,3 @@ def _joined_dim(op: Op) -> int | None:
         return None
     sizes = zip(operand.shape, result.shape, strict=True)
     return next((dim for dim, (one, other) in enumerate(sizes) if one != other), 0)
-
-
-def _fused(blocks: tuple[Block, ...]) -> Iterator[int]:
-    """The ids of the ops whose results are not stored."""
-    for block in blocks:
-        readers = _readers(block)
-        for op in block.ops:
-            yield from _fused(op.blocks)
-            if op.callee:
-                yield from _fused(op.callee.blocks)
-            if op.name not in _COMPUTES | _MOVES:
-                continue
-            found = list(_behind_views(op.results[0], readers))
-            if not found or any(each.name not in _FUSED_INTO for each in found):
-                continue
-            if len(found) == 1 or op.name not in _COSTLY:
-                yield id(op)
-
-
-def _readers(block: Block) -> dict[int, list[Op]]:
-    """The ops of the block that read each value, themselves or in their regions."""
-    readers: dict[int, list[Op]] = {}
-
-    def add(reader: Op, op: Op) -> None:
-        for value in dict.fromkeys(op.reads):
-            readers.setdefault(value.number, []).append(reader)
-        for inner in op.blocks:
-            for each in inner.ops:
-                add(reader, each)
-
-    for op in block.ops:
-        add(op, op)
-    return readers
-
-
-def _behind_views(value: Value, readers: dict[int, list[Op]]) -> Iterator[Op]:
-    for op in readers.get(value.number, ()):
-        if op.name == _VIEW:
-            yield from _behind_views(op.results[0], readers)
-        else:
-            yield op

@@ -1,0 +1,84 @@
+"""The schedule as a trace for https://ui.perfetto.dev: one process a device, ops and memory on it.
+
+The format is Chrome's trace events, which Perfetto reads: complete events (`X`), counters (`C`),
+and names (`M`), with times in microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shard_dialect.analysis.costs.memory import Moment
+from shard_dialect.analysis.costs.timeline import TimedOp
+from shard_dialect.analysis.program_report import ProgramReport
+
+MOST_DEVICES = 16
+"""Devices all do the same: of a larger grid, the trace has the first ones."""
+_LANES = {"network": 1}
+"""The thread of a device on which an op is; computation is on thread 0."""
+
+
+def trace_of(report: ProgramReport) -> dict[str, object]:
+    """The trace as a value for `json`, of the modelled schedule of up to 16 devices."""
+    shown = min(report.devices, MOST_DEVICES)
+    events = [event for device in range(shown) for event in _device(device, report)]
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ns",
+        "otherData": {
+            "entry": report.entry,
+            "device_model": report.device_model,
+            "devices": report.devices,
+            "devices_shown": shown,
+        },
+    }
+
+
+def _device(device: int, report: ProgramReport) -> Iterator[dict[str, object]]:
+    yield _named("process_name", device, 0, f"device {device}")
+    yield _named("thread_name", device, 0, "compute")
+    yield _named("thread_name", device, 1, "network")
+    for event in report.schedule.events:
+        yield {
+            "name": event.name,
+            "ph": "X",
+            "pid": device,
+            "tid": _LANES.get(event.bound, 0),
+            "ts": event.start * 1e6,
+            "dur": event.seconds * 1e6,
+            "args": {
+                "result": event.result,
+                "location": event.location,
+                "bound": event.bound,
+                "times": event.times,
+                "flops": event.flops,
+                "bytes": event.bytes,
+            },
+        }
+    for start, live in live_bytes(report.schedule.events, report.memory.timeline):
+        args = {"bytes": live}
+        yield {"name": "memory", "ph": "C", "pid": device, "ts": start * 1e6, "args": args}
+
+
+def live_bytes(
+    events: tuple[TimedOp, ...], moments: tuple[Moment, ...]
+) -> Iterator[tuple[float, int]]:
+    """The time of each event, and the most bytes that are live from the event before it to it.
+
+    Both are in the order of the program; events are fewer, since ops without work have none.
+    """
+    at = 0
+    for event in events:
+        same = (
+            number
+            for number in range(at, len(moments))
+            if (moments[number].op, moments[number].location) == (event.name, event.location)
+        )
+        found = next(same, None)
+        if found is not None:
+            yield event.start, max(each.bytes for each in moments[at : found + 1])
+            at = found + 1
+
+
+def _named(kind: str, device: int, thread: int, name: str) -> dict[str, object]:
+    return {"name": kind, "ph": "M", "pid": device, "tid": thread, "args": {"name": name}}
