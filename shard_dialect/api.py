@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from shard_dialect import model, plugins
 from shard_dialect.analysis.drawing.drawn_sharding import DrawnSharding
 from shard_dialect.analysis.drawing.find_sharding import drawn
+from shard_dialect.analysis.page.report_page import report_html
 from shard_dialect.analysis.program_report import (
     DEVICE_MODEL,
     Allocator,
@@ -123,7 +124,12 @@ def report(
     with module.context, _file_locations(module):
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
         return report_on(
-            copy, entry, suggest=suggest, device_model=device_model, allocator=allocator
+            copy,
+            entry,
+            suggest=suggest,
+            device_model=device_model,
+            allocator=allocator,
+            file_text=_file_text(module),
         )
 
 
@@ -135,7 +141,7 @@ def show(module: ir.Module, name: str, entry: str | None = None) -> DrawnShardin
     """
     make_ready(module)
     with module.context, _file_locations(module):
-        return drawn(module, name, entry)[0]
+        return drawn(module, name, entry, _file_text(module))[0]
 
 
 def compile(  # noqa: A001
@@ -183,6 +189,11 @@ def _file_locations(module: ir.Module) -> AbstractContextManager[None]:
     return source.file_locations() if source else nullcontext()
 
 
+def _file_text(module: ir.Module) -> str | None:
+    source = _sources.get(module)
+    return source.file_text if source else None
+
+
 __all__ = [
     "CompiledProgram",
     "Diagnostic",
@@ -208,6 +219,7 @@ __all__ = [
     "register_dialect",
     "register_pass",
     "report",
+    "report_html",
     "run",
     "run_pipeline",
     "scatter",

@@ -3,7 +3,7 @@
     python -m shard_dialect.report in.mlir
     python -m shard_dialect.report in.mlir --suggest
     python -m shard_dialect.report in.mlir --what-if='w1=[[], [model]]'
-    python -m shard_dialect.report in.mlir --trace out.json
+    python -m shard_dialect.report in.mlir --html out.html --trace out.json
     python -m shard_dialect.report in.mlir --json
 
 Each collective is listed with the bytes that a device sends, and explained: which two shardings
@@ -21,7 +21,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -49,23 +48,26 @@ def _main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     alone = ("what_if", "compare", "suggest", "show")
     given = [flag for flag in alone if getattr(options, flag)]
-    if options.trace is not None and given and given != ["suggest"]:
-        given.append("trace")
+    if given and given != ["suggest"]:
+        given += [flag for flag in ("trace", "html") if getattr(options, flag) is not None]
     if len(given) > 1:
         first, second = (f"--{flag.replace('_', '-')}" for flag in given[:2])
         raise ShardError(f"{first} is given together with {second}: use one of them")
-    for written in (options.output, options.trace or STDOUT):
+    for written in (options.output, options.trace or STDOUT, options.html or STDOUT):
         if written != STDOUT:
             Output(written).check((options.input, *plugins.files(options.load_plugin)))
     if options.show is not None:
         return _show(options)
+    from shard_dialect.analysis.page.report_page import report_html
     from shard_dialect.analysis.program_report import ProgramReport
     from shard_dialect.analysis.trace import trace_of
 
     report = _report(options)
-    if options.trace is not None and isinstance(report, ProgramReport):
-        trace = json.dumps(trace_of(report))
-        Output(options.trace).replace(lambda file: file.write(trace.encode()))
+    if isinstance(report, ProgramReport):
+        if options.trace is not None:
+            _write(json.dumps(trace_of(report)), options.trace)
+        if options.html is not None:
+            _write(report_html(report), options.html)
     text = json.dumps(report.as_json(), indent=2) + "\n" if options.json else str(report)
     _write(text, options.output)
     return 0
@@ -91,7 +93,7 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
                 options.what_if,
                 options.entry,
                 device_model=options.device_model,
-                text=_text(options.input),
+                text=source.file_text,
             )
         report = report_on(
             module,
@@ -99,6 +101,7 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
             suggest=options.suggest,
             device_model=options.device_model,
             allocator=options.allocator,
+            file_text=source.file_text,
         )
     if options.compare is None:
         return report
@@ -122,7 +125,7 @@ def _show(options: argparse.Namespace) -> int:
 
     source = Source.read(options.input)
     with make_context(), source.file_locations():
-        found = drawn(source.parse(), options.show, options.entry, _text(options.input))
+        found = drawn(source.parse(), options.show, options.entry, source.file_text)
     in_terminal = options.output == STDOUT and sys.stdout.isatty()
     text = "\n".join(each.to_terminal() if in_terminal else str(each) for each in found)
     _write(text, options.output)
@@ -134,14 +137,6 @@ def _write(text: str, path: str) -> None:
         write_output(text)
     else:
         Output(path).replace(lambda file: file.write(text.encode()))
-
-
-def _text(path: str) -> str | None:
-    """The file's text, for the names in it; `None` for standard input and bytecode."""
-    try:
-        return None if path == STDIN else Path(path).read_text()
-    except UnicodeDecodeError:
-        return None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -192,6 +187,11 @@ def _parser() -> argparse.ArgumentParser:
         "--trace",
         metavar="FILE",
         help="write the modelled schedule, too, as a trace for ui.perfetto.dev",
+    )
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        help="write the report, too, as one page to look at: graph, tensors, memory, time",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("-o", "--output", default=STDOUT, metavar="FILE", help="write to a file")

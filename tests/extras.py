@@ -16,7 +16,13 @@ from _pytest.mark import ParameterSet
 
 from tests.runtime.launching import launches
 
-_BRINGS = {"examples": "flax", "jax": "jaxlib", "mpi": "mpi4py", "torch": "torch"}
+_BRINGS = {
+    "browser": "playwright",
+    "examples": "flax",
+    "jax": "jaxlib",
+    "mpi": "mpi4py",
+    "torch": "torch",
+}
 """A module that comes with each extra."""
 _OF_FEATURE = {"jaxlib": "jax", "mpi": "mpi", "mpi4py": "mpi", "torch": "torch"}
 """The extra behind each of lit's features."""

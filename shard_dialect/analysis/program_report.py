@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from shard_dialect.analysis.changes.removals import Removal, Removals
@@ -13,6 +13,7 @@ from shard_dialect.analysis.costs.local_program import read_program
 from shard_dialect.analysis.costs.memory import Memory, memory_of
 from shard_dialect.analysis.costs.schedule import Schedule, schedule_of
 from shard_dialect.analysis.costs.xla_memory import xla_memory
+from shard_dialect.analysis.drawing.named_shardings import NamedSharding
 from shard_dialect.analysis.reasons.communication import Collective, read_collectives
 from shard_dialect.analysis.reasons.explained_passes import partition_explained
 from shard_dialect.analysis.report_text import (
@@ -48,6 +49,12 @@ class ProgramReport:
     memory: Memory
     compute: Compute
     schedule: Schedule
+    program: LocalProgram = field(repr=False)
+    """The program that each device runs."""
+    prices: DeviceModel = field(repr=False)
+    """The device model itself."""
+    tensors: tuple[NamedSharding, ...] = field(repr=False)
+    """The global tensors with their shardings; none if the module came without."""
     removals: tuple[Removal | None, ...] = ()
     """What would remove each collective; empty if that was not asked for."""
 
@@ -98,19 +105,20 @@ def report_on(
     suggest: bool = False,
     device_model: str = DEVICE_MODEL,
     allocator: Allocator = "unfused",
+    file_text: str | None = None,
 ) -> ProgramReport:
     """The report on a module in any form, which is brought to the local form in place.
 
     With `suggest`, the passes are run for each change of an annotation that might remove a
     collective. `allocator` tells how results are stored: each by itself, in the arena of our own
-    code, to the byte, or fused as XLA does. Raises a located `ShardError` for what cannot be
-    partitioned.
+    code, to the byte, or fused as XLA does. In `file_text` arguments have the user's names. Raises
+    a located `ShardError` for what cannot be partitioned.
     """
     prices = DeviceModel.read(device_model)
     text = module.operation.get_asm(enable_debug_info=True)
     name = choose_entry(module.operation, entry)
     mark_local(module.operation)
-    explained = partition_explained(module)
+    explained = partition_explained(module, name, file_text)
     program = read_program(module.operation, name)
     read = list(read_collectives(module.operation, name, explained.reasons, prices))
     collectives = tuple(each for each, _ in read)
@@ -126,6 +134,9 @@ def report_on(
         _memory(module, text, program, allocator),
         compute_of(program),
         schedule_of(program, prices),
+        program,
+        prices,
+        explained.tensors,
         removals,
     )
 

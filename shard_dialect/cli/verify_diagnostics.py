@@ -74,7 +74,7 @@ def _read(source: Source) -> list[_Expectation]:
     expectations: list[_Expectation] = []
     awaiting_next: list[_Expectation] = []
     last_other = source.lines_before + 1
-    lines = (source.pretty or source.text).split("\n")
+    lines = (source.file_text or "").split("\n")
     for number, line in enumerate(lines, source.lines_before + 1):
         match = _COMMENT.search(line.rstrip())
         if match is None:

@@ -102,4 +102,4 @@ def compile_reference(
 def _cache_key_parts(source: Source, sizes: Sizes) -> tuple[str | bytes, ...]:
     """Everything of a program on which its compilation, or a diagnostic, depends."""
     changes, key = repr(source.changes), sizes.key(source.text)
-    return source.name, source.text, source.pretty or "", changes, key
+    return source.name, source.text, source.file_text or "", changes, key

@@ -62,7 +62,7 @@ def digest(*parts: str | bytes) -> str:
 
 def digest_of(source: Source) -> str:
     """The digest of the program's text, independent of its path."""
-    return digest(source.text, source.pretty or "")
+    return digest(source.text, source.file_text or "")
 
 
 def digest_of_inputs(path: str) -> str:

@@ -11,7 +11,11 @@ import pytest
 from shard_dialect.testing import compile_unsharded
 from tests.conftest import Program
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
+pytestmark = [
+    pytest.mark.usefixtures("unoptimized"),
+    # JAX warns where another test of this process has used it; the child runs our code only.
+    pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning"),
+]
 
 SECONDS = 0.3
 """Any of the programs takes a millionth of it, if it ends."""

@@ -62,7 +62,7 @@ class Schedule:
 def schedule_of(program: LocalProgram, device_model: DeviceModel) -> Schedule:
     """The schedule of the program's entry on a device model."""
     timed = TimedOps(program, device_model)
-    timeline = _scheduled(list(_items(program.entry.blocks, timed)))
+    timeline = _scheduled(list(items_of(program.entry.blocks, timed)))
     network = [each for each in timeline.events if each.bound == "network"]
     others = [each for each in timeline.events if each.bound != "network"]
     return Schedule(
@@ -77,7 +77,7 @@ def schedule_of(program: LocalProgram, device_model: DeviceModel) -> Schedule:
     )
 
 
-def _items(blocks: Sequence[Block], timed: TimedOps) -> Iterator[Item]:
+def items_of(blocks: Sequence[Block], timed: TimedOps) -> Iterator[Item]:
     """The ops of blocks in order, calls inlined, each loop and branch as one item."""
     made: dict[int, tuple[int, ...]] = {}
     count = 0
@@ -124,10 +124,10 @@ def _inside(op: Op, timed: TimedOps) -> Timeline | None:
     if not op.blocks:
         return None
     if op.is_loop:
-        return _scheduled(list(_items(op.blocks, timed))).repeated(
+        return _scheduled(list(items_of(op.blocks, timed))).repeated(
             1 if op.trips is None else op.trips
         )
-    branches = [_scheduled(list(_items((block,), timed))) for block in op.blocks]
+    branches = [_scheduled(list(items_of((block,), timed))) for block in op.blocks]
     return max(branches, key=lambda each: each.total, default=EMPTY)
 
 

@@ -14,9 +14,12 @@ from typing import Literal
 from shard_dialect.analysis.costs.compute import bytes_touched
 from shard_dialect.analysis.costs.fusion import fused_ops
 from shard_dialect.analysis.costs.local_ops import LocalProgram, Op
+from shard_dialect.model import AllSlice, Mask
 from shard_dialect.model.devices.collective_time import seconds
 from shard_dialect.model.devices.device_model import DeviceModel
 
+_LOCAL = (AllSlice, Mask)
+"""Steps of a reshard for which devices do not talk."""
 Bound = Literal["compute", "memory", "network", "nothing"]
 
 
@@ -46,7 +49,7 @@ class TimedOps:
 
     def __call__(self, op: Op) -> OpTime:
         """The time of one run; ops that neither compute nor move anything take none."""
-        if op.step is not None and op.grid is not None:
+        if op.grid is not None and op.step is not None and not isinstance(op.step, _LOCAL):
             return self._collective(op)
         flops = op.flops.total if op.flops else 0
         moved = self._traffic(op)

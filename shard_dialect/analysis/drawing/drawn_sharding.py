@@ -63,8 +63,12 @@ class DrawnSharding:
         return self._rendered(console)
 
     def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self, *, title: bool = True) -> str:
+        """The drawing as HTML, with or without the line that names it."""
         console = Console(width=200, record=True, file=StringIO())
-        for part in self._parts():
+        for part in list(self._parts())[0 if title else 1 :]:
             console.print(part, highlight=False)
         return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
@@ -94,10 +98,15 @@ class DrawnSharding:
         yield from map(_escaped, self._notes())
 
     def _title(self) -> str:
+        return f"{self.name}: {self.description}"
+
+    @property
+    def description(self) -> str:
+        """The shape, the sharding and the grid, as text."""
         split = ", ".join(self.grid.axes_text(axes) for axes in self.sharding.split_axes)
         shape = "x".join(map(str, self.shape)) or "a scalar"
         grid = "x".join(map(str, self.grid.shape))
-        return f"{self.name}: {shape} as [{split}] on @{self.grid.name} of {grid} devices"
+        return f"{shape} as [{split}] on @{self.grid.name} of {grid} devices"
 
     def _notes(self) -> Iterator[str]:
         sharding = self.sharding

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shard_dialect.analysis.changes.annotations import mark_annotations
+from shard_dialect.analysis.drawing.named_shardings import NamedSharding, named_shardings
 from shard_dialect.analysis.reasons.explanation import Reasons
 from shard_dialect.analysis.reasons.marks import mark, mark_collective
 from shard_dialect.analysis.reasons.why import Why
@@ -26,6 +27,8 @@ class Explained:
     """By the number of the collective's mark."""
     origins: Origins | None
     """`None` if nothing was propagated."""
+    tensors: tuple[NamedSharding, ...]
+    """Those of the entry after propagation; none if the module was partitioned already."""
 
 
 def imported(text: str) -> ir.Module:
@@ -35,24 +38,28 @@ def imported(text: str) -> ir.Module:
     return module
 
 
-def partition_explained(module: ir.Module) -> Explained:
+def partition_explained(module: ir.Module, entry: str, text: str | None = None) -> Explained:
     """Bring a module in any form to the local form, in place, with its collectives marked.
 
+    `text` is that of the user's file, in which the arguments of the function `entry` have names.
     Raises a located `ShardError` for what cannot be partitioned.
     """
     run_pipeline(module, "import")
     mark_annotations(module.operation)
     recording = _Recording()
     reasons: dict[int, Why] = {}
+    tensors: tuple[NamedSharding, ...] = ()
     for name in PIPELINES["spmd"]:
         if name == "propagate":
             recording.run(module)
+            if recording.origins is not None:
+                tensors = tuple(named_shardings(module.operation, entry, text))
         elif name == "partition":
             reasons = _mark_collectives(module, recording.origins)
             run_pipeline(module, f"{name},canonicalize,cse")  # nobody runs what nobody uses
         else:
             make_pass(name).run(module)
-    return Explained(reasons, recording.origins)
+    return Explained(reasons, recording.origins, tensors)
 
 
 def _mark_collectives(module: ir.Module, origins: Origins | None) -> dict[int, Why]:

@@ -41,8 +41,8 @@ class Source:
     """The number of lines of the file before this text, if the file has several modules."""
     problem: ShardError | None = None
     """An error in the spelling, which `parse` raises."""
-    pretty: str | None = None
-    """The file's own text, if jaxlib converted it to `text`."""
+    file_text: str | None = None
+    """As it is in the file; `None` for bytecode."""
 
     @classmethod
     def read(cls, path: str) -> Source:
@@ -95,13 +95,13 @@ class Source:
             if pretty_ops is None:
                 generic = jaxlib_reader.to_generic(text, name, lines_before)
                 spelled = edited(generic, sdy_edits(generic))
-                return cls(name, spelled, lines_before=lines_before, pretty=text)
+                return cls(name, spelled, lines_before=lines_before, file_text=text)
             every = (*edits(text, location_at), *sdy_edits(text), *pretty_ops)
             edits_found = sorted(every, key=lambda edit: edit.start)
         except ShardError as error:
-            return cls(name, text, lines_before=lines_before, problem=error)
+            return cls(name, text, lines_before=lines_before, problem=error, file_text=text)
         changes = [(*position(e.start), e.removed, len(e.added)) for e in edits_found]
-        return cls(name, edited(text, edits_found), tuple(changes), lines_before)
+        return cls(name, edited(text, edits_found), tuple(changes), lines_before, file_text=text)
 
     def parse(self) -> ir.Module:
         """Parse in the current context and verify. Raises a located `ShardError`."""

@@ -1,0 +1,1 @@
+"""The report as one HTML page, which needs no network."""
