@@ -124,7 +124,8 @@ def report_on(
     collectives = tuple(each for each, _ in read)
     removals: tuple[Removal | None, ...] = ()
     if suggest:
-        finder = Removals(text, name, collectives, grids_of(module.operation), prices)
+        grids = grids_of(module.operation)
+        finder = Removals(text, name, collectives, grids, prices, file_text)
         removals = tuple(finder.best(each, why) for each, why in read)
     return ProgramReport(
         name,

@@ -43,7 +43,7 @@ def _communication(
     seconds = _micro(sum(each.seconds for each in collectives))
     rows.append(["", "total", None, None, None, None, total, seconds])
     heads = ["", "collective", "axes", "devices", "operand", "result", "bytes sent", "microseconds"]
-    yield tabulate(rows, heads, tablefmt="plain")
+    yield tabulate(rows, heads, tablefmt="plain", intfmt=",")
     tried = removals or (None,) * len(collectives)
     for number, (each, removal) in enumerate(zip(collectives, tried, strict=True), 1):
         yield from _why(number, each, removal, asked=bool(removals))
@@ -53,7 +53,7 @@ def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool)
     """As a compiler's notes: the collective, and the steps to the annotations behind it."""
     along = f" along {', '.join(each.axes)}" if each.axes else ""
     place = f", for {each.location}" if each.location else ""
-    yield f"\n#{number} {each.kind}{along}: {each.bytes} bytes{place}"
+    yield f"\n#{number} {each.kind}{along}: {each.bytes:,} bytes{place}"
     for step in each.why:
         yield f"  {_place(step.location)}{step.text}"
     if len(each.readers) > 1:
@@ -67,7 +67,8 @@ def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool)
 
 
 def _micro(seconds: float) -> str:
-    return f"{seconds * 1e6:.1f}"
+    """Microseconds: two digits of what is below one."""
+    return f"{seconds * 1e6:.1f}" if seconds >= 1e-6 or not seconds else f"{seconds * 1e6:.2g}"
 
 
 def _place(location: str | None) -> str:
@@ -82,12 +83,12 @@ def memory_text(memory: Memory) -> str:
     """What a device stores: the most of each kind, and what is live at the peak."""
     names = ("arguments", "results", "temporaries", "constants", "donated", "peak")
     rows = [[name, getattr(memory, name)] for name in names if getattr(memory, name)]
-    lines = [tabulate(rows, ["memory", "bytes on a device"], tablefmt="plain")]
+    lines = [tabulate(rows, ["memory", "bytes on a device"], tablefmt="plain", intfmt=",")]
     live = memory.live_at_peak[:_MOST]
     if live:
         rows = [[each.bytes, each.kind, each.name, each.type, each.location] for each in live]
         heads = ["bytes", "live at the peak", "value", "type", "from"]
-        lines.append(tabulate(rows, heads, tablefmt="plain"))
+        lines.append(tabulate(rows, heads, tablefmt="plain", intfmt=","))
     rest = len(memory.live_at_peak) - len(live)
     return "\n\n".join(lines) + (f"\nand {rest} more" if rest else "")
 
@@ -99,14 +100,14 @@ def compute_text(compute: Compute) -> str:
         ["of these repeated on other devices", compute.repeated_flops],
         ["bytes read and written", compute.bytes],
     ]
-    lines = [tabulate(rows, ["compute", "on a device"], tablefmt="plain")]
+    lines = [tabulate(rows, ["compute", "on a device"], tablefmt="plain", intfmt=",")]
     ops = compute.ops[:_MOST]
     if ops:
         table = [
             [each.flops, each.repeated_flops, each.name, each.result, each.location] for each in ops
         ]
         heads = ["operations", "repeated", "op", "result", "at"]
-        lines.append(tabulate(table, heads, tablefmt="plain"))
+        lines.append(tabulate(table, heads, tablefmt="plain", intfmt=","))
     notes = [
         f"{_place(each.location)}{each.name} is uneven in dimension {each.dim}: "
         f"{each.padding:.0%} of what devices compute is padding"
@@ -133,5 +134,5 @@ def schedule_text(schedule: Schedule) -> str:
             for each in slowest
         ]
         heads = ["microseconds", "bound by", "op of the chain", "result", "at"]
-        lines.append(tabulate(table, heads, tablefmt="plain"))
+        lines.append(tabulate(table, heads, tablefmt="plain", intfmt=","))
     return "\n\n".join(lines)

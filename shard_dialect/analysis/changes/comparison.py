@@ -25,15 +25,30 @@ class Comparison:
 
     def as_json(self) -> dict[str, object]:
         """Both reports, and what is added from the first to the second."""
-        change = {name: after - before for name, before, after in self._numbers()}
+        change: dict[str, float] = {name: after - before for name, before, after in self._numbers()}
+        change["seconds"] = self.after.schedule.total - self.before.schedule.total
         return {"before": self.before.as_json(), "after": self.after.as_json(), "change": change}
 
     def __str__(self) -> str:
         rows = [
-            [name, before, after, f"{after - before:+}"]
+            [name, f"{before:,}", f"{after:,}", f"{after - before:+,}"]
             for name, before, after in (*self._numbers(), *self._kinds())
         ]
-        return tabulate(rows, ["", "before", "after", "change"], tablefmt="plain") + "\n"
+        rows.insert(1, self._times())
+        return (
+            tabulate(
+                rows,
+                ["", "before", "after", "change"],
+                tablefmt="plain",
+                disable_numparse=True,
+                colalign=("left", "right", "right", "right"),
+            )
+            + "\n"
+        )
+
+    def _times(self) -> list[str]:
+        before, after = (1e6 * each.schedule.total for each in (self.before, self.after))
+        return ["microseconds", f"{before:.1f}", f"{after:.1f}", f"{after - before:+.1f}"]
 
     def _numbers(self) -> list[tuple[str, int, int]]:
         before, after = self.before, self.after

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from shard_dialect.analysis.changes.annotations import (
     Edit,
@@ -14,6 +14,7 @@ from shard_dialect.analysis.changes.annotations import (
     with_axes,
     without_axes,
 )
+from shard_dialect.analysis.changes.what_if import names_of
 from shard_dialect.analysis.reasons.communication import Collective, read_collectives
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.analysis.reasons.why import Why
@@ -28,7 +29,7 @@ class Removal:
     """The change of one annotation without which a collective would not be there."""
 
     what: str
-    """The annotation that is changed, as text: `argument 1 of @main`."""
+    """The name of the tensor whose annotation is changed, as `what_if` takes it, or its place."""
     location: str | None
     before: str
     after: str
@@ -40,8 +41,7 @@ class Removal:
         return asdict(self)
 
     def __str__(self) -> str:
-        sign = "+" if self.bytes_change > 0 else ""
-        return f"{self.what}: {self.before} -> {self.after}: {sign}{self.bytes_change} bytes"
+        return f"{self.what}: {self.before} -> {self.after}: {self.bytes_change:+,} bytes"
 
 
 class Removals:
@@ -54,7 +54,9 @@ class Removals:
         collectives: Sequence[Collective],
         grids: Mapping[str, Grid],
         device_model: DeviceModel,
+        file_text: str | None = None,
     ) -> None:
+        self._file_text = file_text
         self._device_model = device_model
         self._text = text
         self._entry = entry
@@ -67,31 +69,41 @@ class Removals:
         self._placed = {each.site: each for each in annotations_in(module.operation)}
 
     def best(self, collective: Collective, why: Why) -> Removal | None:
-        """The change of one annotation that leaves the fewest bytes, and not the collective."""
+        """The change of one annotation that leaves the fewest bytes, and not the collective.
+
+        Of those with equally many bytes, the one with which devices store least.
+        """
         found = []
         for placed, edit in self._candidates(collective, why):
             counts = self._try(edit)
             key = _key(collective)
             if counts is not None and counts.get(key, 0) < self._counts[key]:
-                found.append((self._bytes[edit] - self._total, placed, edit))
+                change = self._bytes[edit] - self._total
+                found.append((change, self._stored(placed, edit), placed, edit))
         if not found:
             return None
-        change, placed, edit = min(found, key=lambda each: each[0])
+        change, _, placed, edit = min(found, key=lambda each: each[:2])
         before = self._text_of(placed)
         after = self._text_of(Placed(edit.site, placed.shape, edit.annotation, placed.location))
-        name = placed.names[0] if placed.names else str(placed.site)
-        return Removal(name, placed.location, before, after, change)
+        return Removal(self._name(placed), placed.location, before, after, change)
 
     def _candidates(self, collective: Collective, why: Why) -> Iterator[tuple[Placed, Edit]]:
-        """Annotations behind the collective that do not split, or the others that do."""
+        """Annotations behind the collective without its axes, or with them elsewhere."""
         axes, grid = collective.step.axes, collective.grid
         for origin in why.origins:
             placed = self._placed.get(site) if (site := site_of(origin)) else None
             if placed is None or placed.annotation is None:
                 continue
-            edit = without_axes(placed, origin.dim, _own(placed, axes, self._grids))
-            if edit is not None:
-                yield placed, edit
+            own = _own(placed, axes, self._grids)
+            edit = without_axes(placed, origin.dim, own)
+            if edit is None:
+                continue
+            yield placed, edit
+            left = replace(placed, annotation=edit.annotation)
+            for dim in range(len(placed.shape)):
+                moved = with_axes(left, dim, own, self._grids[edit.annotation.grid])
+                if moved is not None and dim != origin.dim:
+                    yield placed, moved
         for origin in why.whole:
             placed = self._placed.get(site) if (site := site_of(origin)) else None
             for dim in range(len(placed.shape) if placed else 0):
@@ -115,6 +127,16 @@ class Removals:
                 self._tried[edit] = _counted(found)
                 self._bytes[edit] = sum(each.bytes for each in found)
         return self._tried[edit]
+
+    def _stored(self, placed: Placed, edit: Edit) -> int:
+        """The elements that a device stores of the tensor."""
+        sharding = edit.annotation.sharding
+        return sharding.local_elements(placed.shape, self._grids[sharding.grid])
+
+    def _name(self, placed: Placed) -> str:
+        if placed.site.kind == "op":
+            return str(placed.site)
+        return names_of(placed, self._file_text)[-1]
 
     def _text_of(self, placed: Placed) -> str:
         if placed.annotation is None:
