@@ -1,5 +1,20 @@
 """Pages whose snippets want an extra are left out where it is missing."""
 
+from collections.abc import Iterator
+
+import pytest
+
+from shard_dialect.testing import NOT_RUN, SAMPLES
 from tests.extras import missing
 
 collect_ignore = ["torch.md"] if missing(["torch"]) else []
+
+
+@pytest.fixture(autouse=True)
+def _samples_of_the_page_end_with_it() -> Iterator[None]:
+    """Other tests of the process draw all samples: one made in a page's snippet is not theirs."""
+    tables = [(table, dict(table)) for table in (SAMPLES, NOT_RUN)]
+    yield
+    for table, before in tables:
+        table.clear()
+        table.update(before)

@@ -1,8 +1,10 @@
 """Pages that are made from the code are up to date."""
 
 import re
+import shlex
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -45,3 +47,31 @@ def test_reasons_stand_in_the_limits(cuts: ModuleType) -> None:
     assert {f'<a id="{reason}">' for reason in cuts.REASONS} <= set(
         re.findall(r'<a id="\w+">', limits)
     )
+
+
+CONSOLE = [
+    (path, number, block)
+    for path in sorted((ROOT / "docs").glob("*.md"))
+    for number, block in enumerate(
+        re.findall(r"^```console\n(.*?)^```$", path.read_text(), re.M | re.S)
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "block"),
+    [pytest.param(path, block, id=f"{path.stem}-{number}") for path, number, block in CONSOLE],
+)
+def test_a_command_prints_what_the_page_says(
+    path: Path, block: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`...` stands for any number of lines."""
+    monkeypatch.chdir(ROOT)
+    command, _, expected = block.partition("\n")
+    program, *arguments = shlex.split(command.removeprefix("$ "))
+    assert import_module(f"shard_dialect.{program.removeprefix('shard-')}").main(arguments) == 0
+    pattern = "".join(
+        r"(?:.*\n)*?" if line == "..." else re.escape(line) + r" *\n"
+        for line in expected.splitlines()
+    )
+    assert re.fullmatch(pattern, capsys.readouterr().out)

@@ -43,7 +43,9 @@ def _communication(
     seconds = _micro(sum(each.seconds for each in collectives))
     rows.append(["", "total", None, None, None, None, total, seconds])
     heads = ["", "collective", "axes", "devices", "operand", "result", "bytes sent", "microseconds"]
-    yield tabulate(rows, heads, tablefmt="plain", intfmt=",")
+    sides = ("left", "left", "left", "right", "left", "left", "right", "right")
+    texts = [heads.index("axes"), heads.index("microseconds")]
+    yield tabulate(rows, heads, "plain", intfmt=",", colalign=sides, disable_numparse=texts)
     tried = removals or (None,) * len(collectives)
     for number, (each, removal) in enumerate(zip(collectives, tried, strict=True), 1):
         yield from _why(number, each, removal, asked=bool(removals))
@@ -55,11 +57,11 @@ def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool)
     place = f", for {each.location}" if each.location else ""
     yield f"\n#{number} {each.kind}{along}: {each.bytes:,} bytes{place}"
     for step in each.why:
-        yield f"  {_place(step.location)}{step.text}"
+        yield f"  {step}"
     if len(each.readers) > 1:
         yield f"  shared by {len(each.readers)} ops:"
         for reader in each.readers:
-            yield f"    {_place(reader.location)}{reader.text}"
+            yield f"    {reader}"
     if removal:
         yield f"  {_place(removal.location)}without it: {removal}"
     elif asked:
@@ -134,5 +136,6 @@ def schedule_text(schedule: Schedule) -> str:
             for each in slowest
         ]
         heads = ["microseconds", "bound by", "op of the chain", "result", "at"]
-        lines.append(tabulate(table, heads, tablefmt="plain", intfmt=","))
+        sides = ("right", "left", "left", "left", "left")
+        lines.append(tabulate(table, heads, "plain", colalign=sides, disable_numparse=True))
     return "\n\n".join(lines)

@@ -87,7 +87,7 @@ def test_an_edit_that_removes_is_true() -> None:
     removal = report.removals[0]
     assert removal is not None
     assert (removal.what, removal.before, removal.after) == (
-        "argument 1 of @main",
+        "w",
         '[["model"], []]',
         "[[], []]",
     )

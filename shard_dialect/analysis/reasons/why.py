@@ -14,6 +14,9 @@ class Reason:
     text: str
     location: str | None
 
+    def __str__(self) -> str:
+        return f"{self.location}: {self.text}" if self.location else self.text
+
 
 @dataclass(frozen=True)
 class Why:
