@@ -110,6 +110,7 @@ def report(
     suggest: bool = False,
     device_model: str = DEVICE_MODEL,
     allocator: Allocator = "unfused",
+    measured: str | Path | None = None,
 ) -> ProgramReport:
     """Return what the function `entry` costs each device, and why, as plain data.
 
@@ -117,8 +118,8 @@ def report(
     `suggest`, the report has for each collective the change of one annotation that removes it;
     the passes run once for each change that is tried. `device_model` names what prices
     communication, or a file (docs/device-models.md). `allocator` is how memory is counted: each
-    op's result by itself, the `arena` of our own code, or as `xla` fuses ops. Raises `ShardError`
-    where `run` would.
+    op's result by itself, the `arena` of our own code, or as `xla` fuses ops. `measured` is a trace
+    that `shard-run --profile` wrote. Raises `ShardError` where `run` would.
     """
     make_ready(module)
     with module.context, _file_locations(module):
@@ -129,6 +130,7 @@ def report(
             suggest=suggest,
             device_model=device_model,
             allocator=allocator,
+            measured=None if measured is None else str(measured),
             file_text=_file_text(module),
         )
 

@@ -19,6 +19,7 @@ startup.begin(__name__)
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -46,16 +47,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    alone = ("what_if", "compare", "suggest", "show")
+    alone = ("what_if", "compare", "suggest", "show", "measure")
     given = [flag for flag in alone if getattr(options, flag)]
     if given and given != ["suggest"]:
-        given += [flag for flag in ("trace", "html") if getattr(options, flag) is not None]
+        others = ("trace", "html", "measured")
+        given += [flag for flag in others if getattr(options, flag) is not None]
     if len(given) > 1:
         first, second = (f"--{flag.replace('_', '-')}" for flag in given[:2])
         raise ShardError(f"{first} is given together with {second}: use one of them")
-    for written in (options.output, options.trace or STDOUT, options.html or STDOUT):
-        if written != STDOUT:
+    for written in (options.output, options.trace, options.html, options.measure):
+        if written not in (STDOUT, None):
             Output(written).check((options.input, *plugins.files(options.load_plugin)))
+    if options.measure is not None:
+        return _measure(options)
     if options.show is not None:
         return _show(options)
     from shard_dialect.analysis.page.report_page import report_html
@@ -101,6 +105,7 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
             suggest=options.suggest,
             device_model=options.device_model,
             allocator=options.allocator,
+            measured=options.measured,
             file_text=source.file_text,
         )
     if options.compare is None:
@@ -129,6 +134,29 @@ def _show(options: argparse.Namespace) -> int:
     in_terminal = options.output == STDOUT and sys.stdout.isatty()
     text = "\n".join(each.to_terminal() if in_terminal else str(each) for each in found)
     _write(text, options.output)
+    return 0
+
+
+def _measure(options: argparse.Namespace) -> int:
+    from shard_dialect.runtime.communicators.launched_world import world_of
+    from shard_dialect.runtime.profiling.measure_devices import measured_model
+
+    if options.measure != STDOUT and not options.measure.endswith(".toml"):
+        raise ShardError(
+            f"--measure={options.measure}: a device model is a file whose name ends in .toml"
+        )
+    joining = world_of(options.backend)
+    ranks = joining() if joining else None
+    try:
+        model = measured_model(ranks, options.devices)
+    except BaseException as error:
+        if ranks is not None:
+            ranks.fail(error)  # which ends the others, too
+        raise
+    if ranks is None or ranks.speaks:
+        _write(model.to_toml(), options.measure)
+    if ranks is not None:
+        ranks.close()
     return 0
 
 
@@ -189,6 +217,30 @@ def _parser() -> argparse.ArgumentParser:
         help="write the modelled schedule, too, as a trace for ui.perfetto.dev",
     )
     parser.add_argument(
+        "--measure",
+        metavar="FILE.toml",
+        help="read no program, but measure the devices at hand, and write a device model of them",
+    )
+    parser.add_argument(
+        "--backend",
+        choices=("devices", "mpi4py", "torch"),
+        default="devices",
+        help="what --measure measures: threads of this process, or the ranks that mpiexec or "
+        "torchrun has started",
+    )
+    parser.add_argument(
+        "--devices",
+        type=_count,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="how many threads --measure measures (default: as many as cores)",
+    )
+    parser.add_argument(
+        "--measured",
+        metavar="FILE",
+        help="compare with a run: the trace that shard-run --profile=FILE wrote",
+    )
+    parser.add_argument(
         "--html",
         metavar="FILE",
         help="write the report, too, as one page to look at: graph, tensors, memory, time",
@@ -212,6 +264,13 @@ class _Report(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Report
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 on")
+    return int(text)
+
 
 if __name__ == "__main__":
     sys.exit(main())

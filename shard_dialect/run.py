@@ -65,6 +65,8 @@ def _main(arguments: Sequence[str] | None) -> int:
     try:
         if output:
             output.check(_read(options))
+        if options.profile:
+            Output(options.profile).check(_read(options))
     except ShardError:
         if rank is None or not rank.number:
             raise
@@ -149,6 +151,13 @@ def _parser() -> argparse.ArgumentParser:
         type=_file,
         metavar="FILE.npz",
         help="write global outputs result0, ...; FOLDER/: each rank its own shards",
+    )
+    parser.add_argument(
+        "--profile",
+        type=_file,
+        metavar="FILE.json",
+        help="run once more, and write what each device did when, for ui.perfetto.dev and "
+        "shard-report --measured",
     )
     parser.add_argument("--check", action="store_true", help="compare with the unsharded program")
     parser.add_argument(

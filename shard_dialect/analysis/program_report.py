@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
@@ -14,11 +15,13 @@ from shard_dialect.analysis.costs.memory import Memory, memory_of
 from shard_dialect.analysis.costs.schedule import Schedule, schedule_of
 from shard_dialect.analysis.costs.xla_memory import xla_memory
 from shard_dialect.analysis.drawing.named_shardings import NamedSharding
+from shard_dialect.analysis.measurement import MeasuredCollective, Measurement, read_measurement
 from shard_dialect.analysis.reasons.communication import Collective, read_collectives
 from shard_dialect.analysis.reasons.explained_passes import partition_explained
 from shard_dialect.analysis.report_text import (
     communication_text,
     compute_text,
+    measurement_text,
     memory_text,
     schedule_text,
 )
@@ -57,6 +60,8 @@ class ProgramReport:
     """The global tensors with their shardings; none if the module came without."""
     removals: tuple[Removal | None, ...] = ()
     """What would remove each collective; empty if that was not asked for."""
+    measurement: Measurement | None = None
+    """What a run of the program measured, if its trace is given."""
 
     @property
     def bytes_moved(self) -> int:
@@ -76,6 +81,7 @@ class ProgramReport:
             memory_text(self.memory),
             compute_text(self.compute),
             schedule_text(self.schedule),
+            *([measurement_text(self.measurement, self.communication)] if self.measurement else ()),
         )
         return "\n\n".join(parts) + "\n"
 
@@ -88,14 +94,23 @@ class ProgramReport:
             "devices": self.devices,
             "device_model": self.device_model,
             "communication": [
-                each.as_json() | ({"removal": removal.as_json()} if removal else {})
-                for each, removal in zip(self.communication, removals, strict=True)
+                each.as_json()
+                | ({"removal": removal.as_json()} if removal else {})
+                | ({"measured": asdict(measured)} if measured else {})
+                for each, removal, measured in zip(
+                    self.communication, removals, self._measured(), strict=True
+                )
             ],
             "bytes": self.bytes_moved,
             "memory": asdict(self.memory),
             "compute": asdict(self.compute),
             "seconds": self.schedule.as_json(),
+            **({"measured": self.measurement.as_json()} if self.measurement else {}),
         }
+
+    def _measured(self) -> Sequence[MeasuredCollective | None]:
+        count = len(self.communication)
+        return self.measurement.collectives if self.measurement else (None,) * count
 
 
 def report_on(
@@ -105,14 +120,16 @@ def report_on(
     suggest: bool = False,
     device_model: str = DEVICE_MODEL,
     allocator: Allocator = "unfused",
+    measured: str | None = None,
     file_text: str | None = None,
 ) -> ProgramReport:
     """The report on a module in any form, which is brought to the local form in place.
 
     With `suggest`, the passes are run for each change of an annotation that might remove a
     collective. `allocator` tells how results are stored: each by itself, in the arena of our own
-    code, to the byte, or fused as XLA does. In `file_text` arguments have the user's names. Raises
-    a located `ShardError` for what cannot be partitioned.
+    code, to the byte, or fused as XLA does. `measured` is the file of a trace that `run --profile`
+    has written. In `file_text` arguments have the user's names. Raises a located `ShardError` for
+    what cannot be partitioned.
     """
     prices = DeviceModel.read(device_model)
     text = module.operation.get_asm(enable_debug_info=True)
@@ -139,6 +156,7 @@ def report_on(
         prices,
         explained.tensors,
         removals,
+        None if measured is None else read_measurement(measured, collectives),
     )
 
 

@@ -10,6 +10,7 @@ from shard_dialect.analysis.changes.removals import Removal
 from shard_dialect.analysis.costs.compute import Compute
 from shard_dialect.analysis.costs.memory import Memory
 from shard_dialect.analysis.costs.schedule import Schedule
+from shard_dialect.analysis.measurement import MeasuredCollective, Measurement
 from shard_dialect.analysis.reasons.communication import Collective
 
 
@@ -139,3 +140,28 @@ def schedule_text(schedule: Schedule) -> str:
         sides = ("right", "left", "left", "left", "left")
         lines.append(tabulate(table, heads, "plain", colalign=sides, disable_numparse=True))
     return "\n\n".join(lines)
+
+
+def measurement_text(measurement: Measurement, collectives: Sequence[Collective]) -> str:
+    """What a run took, and each collective as modelled and as measured."""
+    rows = [
+        ["the run", _micro(measurement.total)],
+        ["computing", _micro(measurement.computing)],
+        ["waiting for collectives", _micro(measurement.waiting)],
+    ]
+    lines = [tabulate(rows, ["measured", "microseconds"], tablefmt="plain", disable_numparse=True)]
+    if collectives:
+        table = [
+            [f"#{number}", each.kind, _micro(each.seconds), *_measured(found)]
+            for number, (each, found) in enumerate(
+                zip(collectives, measurement.collectives, strict=True), 1
+            )
+        ]
+        heads = ["", "collective", "modelled", "measured", "waits for others"]
+        sides = ("left", "left", "right", "right", "right")
+        lines.append(tabulate(table, heads, "plain", colalign=sides, disable_numparse=True))
+    return "\n\n".join(lines)
+
+
+def _measured(found: MeasuredCollective | None) -> list[str]:
+    return [_micro(found.seconds), _micro(found.waiting)] if found else ["did not run", ""]

@@ -44,6 +44,7 @@ from shard_dialect.runtime.compile import (
     compile_sharded,
 )
 from shard_dialect.runtime.dynamic_sizes import Sizes
+from shard_dialect.runtime.profiling.merged_trace import profiled
 from shard_dialect.runtime.rank_agreement import (
     agree,
     agree_on_talk,
@@ -125,6 +126,7 @@ def _run(
     outputs = world.run(executable, shards)
     checks = options.check or options.bisect
     gathered = world.gather(outputs) if checks or isinstance(output, Output) else []
+    trace = profiled(world, executable, shards) if options.profile else {}
     verdict = check(executable, reference, inputs, gathered, world) if checks else None
     if suspect and verdict and not verdict.passed:
         origin = suspect.error(reference, inputs, world, verdict.failure)
@@ -135,6 +137,8 @@ def _run(
     if verdict and not verdict.passed:
         raise verdict.error
     _save(output, program, world, outputs, gathered)
+    if trace:
+        Output(options.profile).replace(lambda file: file.write(json.dumps(trace).encode()))
     if peers:
         peers.close()
     return 0
@@ -209,6 +213,7 @@ def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> b
         for name, each in flag_values.items()
     }
     own_values["--outputs"] = "given" if options.outputs else ""
+    own_values["--profile"] = "given" if options.profile else ""
     own_values["the content of --inputs"] = (
         digest_of_inputs(options.inputs) if options.inputs else ""
     )
@@ -245,7 +250,7 @@ def _compiled(
     with make_context():
         source = sources.program
         doing("the compiler", f"{source.name}:1:1")
-        native = options.backend == "mpi"
+        native = options.backend == "mpi" and not options.profile
         if options.backend == "xla":
             executable: Runnable = compile_for_xla(source, options.entry, sizes=sizes)
         elif options.compiler == "torch":

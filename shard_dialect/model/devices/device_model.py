@@ -27,6 +27,7 @@ A level with `ring = true` is a dimension of a torus: each device has a link to 
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -105,6 +106,28 @@ class DeviceModel:
             raise ShardError(f"is no TOML: {first_line_of(error)}", f"{file}:1:1") from None
         except ShardError as error:
             raise error.at(f"{file}:1:1") from None
+
+    def to_toml(self) -> str:
+        """The text that `parse` reads."""
+        lines = [
+            f"name = {json.dumps(self.name)}",
+            f"sources = {json.dumps(self.sources)}",
+            "\n[flops]",
+            *(f"{element} = {rate:.4g}" for element, rate in self.flops),
+            "\n[memory]",
+            f"bytes = {self.memory_bytes}",
+            f"bytes_per_second = {self.memory_bytes_per_second:.4g}",
+        ]
+        for level in self.network:
+            lines += [
+                "\n[[network]]",
+                f"name = {json.dumps(level.name)}",
+                *([] if level.devices is None else [f"devices = {level.devices}"]),
+                f"bytes_per_second = {level.bytes_per_second:.4g}",
+                f"latency = {level.latency:.4g}",
+                *(["ring = true"] if level.ring else []),
+            ]
+        return "\n".join(lines) + "\n"
 
     @cached_property
     def _rates(self) -> dict[str, float]:

@@ -35,6 +35,7 @@ from shard_dialect.model.rooted_collectives import (
 )
 from shard_dialect.planner.halos import halo_messages
 from shard_dialect.runtime.communicators.group import Group
+from shard_dialect.runtime.profiling.recorder import Recorder
 
 
 class Member(ABC):
@@ -49,9 +50,17 @@ class Member(ABC):
         self._groups: dict[tuple[Grid, Axes], Group] = {}
         self._speaker: ThreadPoolExecutor | None = None
         self._started: dict[int, Future[None]] = {}
+        self.recorder: Recorder | None = None
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
         """Answer the compiled code: execute `site`'s step, or a phase of it, in its group."""
+        if self.recorder is None:
+            self._answer(site, source, target)
+        else:
+            with self.recorder.waiting(site):
+                self._answer(site, source, target)
+
+    def _answer(self, site: Site, source: Array, target: Array) -> None:
         if site.phase == "done":
             started = self._started.pop(target.ctypes.data, None)
             if started is not None:
@@ -75,7 +84,12 @@ class Member(ABC):
         return self._speaker.submit(self._perform, site, source, target)
 
     def _perform(self, site: Site, source: Array, target: Array) -> None:
-        perform(site.step, site.grid, self.group(site.grid, site.step.axes), source, target)
+        group = self.group(site.grid, site.step.axes)
+        if self.recorder is None:
+            perform(site.step, site.grid, group, source, target)
+        else:
+            with self.recorder.collective(site):
+                perform(site.step, site.grid, group, source, target)
 
     def group(self, grid: Grid, axes: Axes) -> Group:
         """This device's group along `axes`, created once."""

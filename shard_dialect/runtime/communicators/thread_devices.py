@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import cycle, pairwise
 
@@ -24,6 +25,7 @@ from shard_dialect.runtime.communicators.meeting import Meeting
 from shard_dialect.runtime.communicators.perform_collectives import Member
 from shard_dialect.runtime.communicators.worker_threads import begin
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.profiling.recorder import Recorder
 
 _COPIED = 1 << 18
 """The number of bytes up to which copying is faster than another synchronization."""
@@ -31,14 +33,21 @@ _GRACE = 1.0
 """The seconds that devices have to stop once one has failed: their code may be in a loop."""
 
 
-def run_devices(executable: Executable, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
+def run_devices(
+    executable: Executable,
+    inputs: Sequence[Sequence[Array]],
+    recorders: Sequence[Recorder] | None = None,
+) -> list[list[Array]]:
     """Run as many devices as `inputs` has lists of shards; return their shards of the results.
 
-    If one device fails, all stop, and the first exception is raised.
+    A recorder for each device, by rank, is told what it does when. If one device fails, all stop,
+    and the first exception is raised.
     """
 
     def run(device: ThreadDevice, stop: Callable[[BaseException], None]) -> list[Array]:
-        return executable.run(inputs[device.rank], AnnouncingCommunicator(device, stop))
+        device.recorder = recorders[device.rank] if recorders else None
+        with device.recorder.running() if device.recorder else nullcontext():
+            return executable.run(inputs[device.rank], AnnouncingCommunicator(device, stop))
 
     return in_threads(len(inputs), run)
 

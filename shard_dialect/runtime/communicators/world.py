@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import ClassVar, NoReturn, Protocol
 
 from shard_dialect.codegen.array_types import Array
@@ -22,6 +23,7 @@ from shard_dialect.runtime.communicators.announce_failures import AnnouncingComm
 from shard_dialect.runtime.communicators.perform_collectives import Member
 from shard_dialect.runtime.communicators.thread_devices import run_devices
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.profiling.recorder import Event, Recorder
 
 Shards = Sequence[Array]
 
@@ -61,6 +63,12 @@ class World(ABC):
         """Run this process's devices on their shards; return their shards of the results."""
 
     @abstractmethod
+    def profile(
+        self, executable: Runnable, inputs: Sequence[Shards]
+    ) -> tuple[list[list[Array]], list[Event]]:
+        """As `run`, and what this process's devices did when."""
+
+    @abstractmethod
     def gather(self, shards: Sequence[Shards]) -> list[Shards]:
         """Every device's shards by rank in the process of rank 0; nothing elsewhere."""
 
@@ -85,6 +93,15 @@ class InProcess(World):
         """As `World.run`."""
         assert isinstance(executable, Executable), "compiled for this world"
         return run_devices(executable, inputs)
+
+    def profile(
+        self, executable: Runnable, inputs: Sequence[Shards]
+    ) -> tuple[list[list[Array]], list[Event]]:
+        """As `World.profile`."""
+        assert isinstance(executable, Executable), "compiled for this world"
+        recorders = [Recorder(rank) for rank in self.ranks]
+        outputs = run_devices(executable, inputs, recorders)
+        return outputs, [event for each in recorders for event in each.events()]
 
     def gather(self, shards: Sequence[Shards]) -> list[Shards]:
         """As `World.gather`."""
@@ -112,9 +129,20 @@ class Launched(World, Member):
         for site in executable.program.sites.values():
             # By all, in one order: a stage of a pipeline may not use some groups.
             self.group(site.grid, site.step.axes)
-        outputs = executable.run(inputs[0], AnnouncingCommunicator(self, self.fail))
+        with self.recorder.running() if self.recorder else nullcontext():
+            outputs = executable.run(inputs[0], AnnouncingCommunicator(self, self.fail))
         self.rest()
         return [outputs]
+
+    def profile(
+        self, executable: Runnable, inputs: Sequence[Shards]
+    ) -> tuple[list[list[Array]], list[Event]]:
+        """As `World.profile`."""
+        self.recorder = Recorder(self.rank)
+        outputs = self.run(executable, inputs)
+        events = self.recorder.events()
+        self.recorder = None
+        return outputs, events
 
     def fail(self, error: BaseException) -> None:
         """Report why this rank fails, and end all ranks. Returns only in a watched process."""

@@ -22,6 +22,8 @@ from shard_dialect.emit.element_types import held_by_torch
 from shard_dialect.emit.python_module import emit_functions
 from shard_dialect.errors import MissingExtra, ShardError, first_line_of
 from shard_dialect.ir.bindings import ir
+from shard_dialect.runtime.profiling.kernel_traces import traced_by_torch
+from shard_dialect.runtime.profiling.recorder import Event
 from shard_dialect.runtime.read_local import read_local_program
 
 try:
@@ -73,6 +75,10 @@ class TorchFunction:
         results = self._program.results
         tensors = found if len(results) > 1 else [found] if results else []
         return [_array(each, own.local) for each, own in zip(tensors, results, strict=True)]
+
+    def profile(self, shards: Sequence[Array]) -> tuple[list[Array], list[Event]]:
+        """As a call, with the events of torch's profiler."""
+        return traced_by_torch(torch, lambda: self(shards))
 
     def _tensor(self, shard: Array, type_: TensorType) -> Any:
         own = np.array(shard, order="C")  # which may be a part of a file

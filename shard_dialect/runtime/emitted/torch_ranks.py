@@ -9,6 +9,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.runtime.communicators.torch_world import TorchWorld
 from shard_dialect.runtime.communicators.world import Runnable, Shards
 from shard_dialect.runtime.emitted.torch_executable import TorchExecutable, TorchFunction
+from shard_dialect.runtime.profiling.recorder import Event
 
 
 class TorchRanks(TorchWorld):
@@ -26,3 +27,13 @@ class TorchRanks(TorchWorld):
         """As `World.run`, for the one device here."""
         assert isinstance(executable, TorchExecutable), "compiled for this world"
         return [TorchFunction(executable, compiles=self._compiles)(inputs[0])]
+
+    def profile(
+        self, executable: Runnable, inputs: Sequence[Shards]
+    ) -> tuple[list[list[Array]], list[Event]]:
+        """As `World.profile`, by torch's profiler."""
+        assert isinstance(executable, TorchExecutable), "compiled for this world"
+        function = TorchFunction(executable, compiles=self._compiles)
+        function(inputs[0])  # which compiles
+        outputs, events = function.profile(inputs[0])
+        return [outputs], [{**each, "pid": f"device {self.rank}"} for each in events]

@@ -15,6 +15,8 @@ from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.lower.refuse_custom_calls import calls_lapack
 from shard_dialect.runtime.communicators.world import InProcess, Runnable, Shards
+from shard_dialect.runtime.profiling.kernel_traces import traced_by_jax
+from shard_dialect.runtime.profiling.recorder import Event
 from shard_dialect.runtime.read_local import read_local_program
 from shard_dialect.runtime.xla.compiled_collectives import CompiledCollectives
 from shard_dialect.runtime.xla.jax_specs import JaxSpecs
@@ -151,6 +153,12 @@ class XlaDevices(InProcess):
         """As `World.run`."""
         assert isinstance(executable, XlaExecutable), "compiled for this world"
         return executable.run(inputs)
+
+    def profile(
+        self, executable: Runnable, inputs: Sequence[Shards]
+    ) -> tuple[list[list[Array]], list[Event]]:
+        """As `World.profile`, by JAX's profiler."""
+        return traced_by_jax(jax_of_user(), lambda: self.run(executable, inputs))
 
 
 def devices(count: int) -> list[Any]:

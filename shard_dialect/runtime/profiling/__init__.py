@@ -1,0 +1,1 @@
+"""What each device of a run did when: `run --profile`."""
