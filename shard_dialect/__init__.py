@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         annotate,
         communication,
         compile,  # noqa: A004
+        explain,
         gather,
         join_shards,
         load_plugin,
@@ -67,6 +68,7 @@ __all__ = [
     "annotate",
     "communication",
     "compile",
+    "explain",
     "gather",
     "join_shards",
     "load_plugin",

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from shard_dialect import model, plugins
 from shard_dialect.analysis.drawing.drawn_sharding import DrawnSharding
 from shard_dialect.analysis.drawing.find_sharding import drawn
+from shard_dialect.analysis.explained import explain
 from shard_dialect.analysis.page.report_page import report_html
 from shard_dialect.analysis.program_report import (
     DEVICE_MODEL,
@@ -213,6 +214,7 @@ __all__ = [
     "annotate",
     "communication",
     "compile",
+    "explain",
     "gather",
     "join_shards",
     "load_plugin",

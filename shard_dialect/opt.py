@@ -172,8 +172,18 @@ class _Driver:
             verify_roundtrip(module)
         else:
             self._run(pipeline, text, module)
+        if self.options.report:
+            doing("the report")
+            self._report(module)
         doing("the printer")
         return self._printed(module)
+
+    def _report(self, module: ir.Module) -> None:
+        """Say what the module costs: on standard error, since the module is the output."""
+        from shard_dialect.analysis.program_report import report_on
+        from shard_dialect.ir.bindings import ir
+
+        say(str(report_on(ir.Module.parse(module.operation.get_asm(enable_debug_info=True)))))
 
     def _run(self, pipeline: Pipeline, text: str, module: ir.Module) -> None:
         path = self.options.crash_reproducer

@@ -47,21 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    alone = ("what_if", "compare", "suggest", "show", "measure")
-    given = [flag for flag in alone if getattr(options, flag)]
-    if given and given != ["suggest"]:
-        others = ("trace", "html", "measured")
-        given += [flag for flag in others if getattr(options, flag) is not None]
-    if len(given) > 1:
-        first, second = (f"--{flag.replace('_', '-')}" for flag in given[:2])
-        raise ShardError(f"{first} is given together with {second}: use one of them")
-    for written in (options.output, options.trace, options.html, options.measure):
-        if written not in (STDOUT, None):
-            Output(written).check((options.input, *plugins.files(options.load_plugin)))
+    _check(options)
     if options.measure is not None:
         return _measure(options)
     if options.show is not None:
         return _show(options)
+    from shard_dialect.analysis.explained import explain
     from shard_dialect.analysis.page.report_page import report_html
     from shard_dialect.analysis.program_report import ProgramReport
     from shard_dialect.analysis.trace import trace_of
@@ -72,9 +63,31 @@ def _main(arguments: Sequence[str]) -> int:
             _write(json.dumps(trace_of(report)), options.trace)
         if options.html is not None:
             _write(report_html(report), options.html)
-    text = json.dumps(report.as_json(), indent=2) + "\n" if options.json else str(report)
+    if options.json:
+        text = json.dumps(report.as_json(), indent=2) + "\n"
+    elif options.explain is not None and isinstance(report, ProgramReport):
+        text = explain(report, options.explain)
+    else:
+        text = str(report)
     _write(text, options.output)
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise for flags that exclude each other, and for files that may not be written."""
+    alone = ("what_if", "compare", "suggest", "show", "measure")
+    given = [flag for flag in alone if getattr(options, flag)]
+    if given and given != ["suggest"]:
+        others = ("trace", "html", "measured", "explain")
+        given += [flag for flag in others if getattr(options, flag) is not None]
+    if options.json and options.explain is not None:
+        given = ["json", "explain"]
+    if len(given) > 1:
+        first, second = (f"--{flag.replace('_', '-')}" for flag in given[:2])
+        raise ShardError(f"{first} is given together with {second}: use one of them")
+    for written in (options.output, options.trace, options.html, options.measure):
+        if written not in (STDOUT, None):
+            Output(written).check((options.input, *plugins.files(options.load_plugin)))
 
 
 def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
@@ -217,6 +230,12 @@ def _parser() -> argparse.ArgumentParser:
         help="write the modelled schedule, too, as a trace for ui.perfetto.dev",
     )
     parser.add_argument(
+        "--explain",
+        metavar="WHAT",
+        help="tell only where the sharding of a tensor came from (its name, or %%3 as --propagate "
+        "prints it), or why a collective is there (#2), or both for a line of the file (18)",
+    )
+    parser.add_argument(
         "--measure",
         metavar="FILE.toml",
         help="read no program, but measure the devices at hand, and write a device model of them",
@@ -256,11 +275,11 @@ def _parser() -> argparse.ArgumentParser:
 class _Report(ModuleType):
     """This module, which is `sd.report`, too: importing one must not hide the other."""
 
-    def __call__(self, module: ir.Module, **options: Any) -> ProgramReport:
+    def __call__(self, module: ir.Module, *arguments: Any, **options: Any) -> ProgramReport:
         """As `shard_dialect.api.report`."""
         from shard_dialect import api
 
-        return api.report(module, **options)
+        return api.report(module, *arguments, **options)
 
 
 sys.modules[__name__].__class__ = _Report

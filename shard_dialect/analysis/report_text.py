@@ -49,14 +49,19 @@ def _communication(
     yield tabulate(rows, heads, "plain", intfmt=",", colalign=sides, disable_numparse=texts)
     tried = removals or (None,) * len(collectives)
     for number, (each, removal) in enumerate(zip(collectives, tried, strict=True), 1):
-        yield from _why(number, each, removal, asked=bool(removals))
+        yield ""
+        yield collective_text(number, each, removal, asked=bool(removals))
+
+
+def collective_text(number: int, each: Collective, removal: Removal | None, *, asked: bool) -> str:
+    """As a compiler's notes: the collective, and the steps to the annotations behind it."""
+    return "\n".join(_why(number, each, removal, asked=asked))
 
 
 def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool) -> Iterator[str]:
-    """As a compiler's notes: the collective, and the steps to the annotations behind it."""
     along = f" along {', '.join(each.axes)}" if each.axes else ""
     place = f", for {each.location}" if each.location else ""
-    yield f"\n#{number} {each.kind}{along}: {each.bytes:,} bytes{place}"
+    yield f"#{number} {each.kind}{along}: {each.bytes:,} bytes{place}"
     for step in each.why:
         yield f"  {step}"
     if len(each.readers) > 1:

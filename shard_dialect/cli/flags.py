@@ -331,6 +331,7 @@ def _add_instruments(group: _Group) -> None:
         help="if the pipeline fails, write the module and the pipeline there",
     )
     _flag(group, "--remarks", "tell of conflicts during --propagate, and which side won")
+    _flag(group, "--report", "tell what the resulting program costs: see shard-report")
     group.add_argument(
         "--explain-sharding",
         metavar="VALUE",

@@ -53,7 +53,7 @@ def partition_explained(module: ir.Module, entry: str, text: str | None = None) 
         if name == "propagate":
             recording.run(module)
             if recording.origins is not None:
-                tensors = tuple(named_shardings(module.operation, entry, text))
+                tensors = tuple(named_shardings(module.operation, entry, text, recording.origins))
         elif name == "partition":
             reasons = _mark_collectives(module, recording.origins)
             run_pipeline(module, f"{name},canonicalize,cse")  # nobody runs what nobody uses

@@ -54,6 +54,10 @@ class Origins:
         self._function_locations = [each.handle.location for each in graph.functions]
         self._function_places = [location_text(each) for each in self._function_locations]
         self._argument_locations = [_argument_locations(each) for each in graph.functions]
+        self._argument_places = [
+            {number: location_text(each) for number, each in of_function.items()}
+            for of_function in self._argument_locations
+        ]
         self._definitions = [
             {
                 value: op
@@ -118,9 +122,8 @@ class Origins:
 
     def place_of_value(self, function: int, value: int) -> str | None:
         """The place of a value's definition: of the argument, or of the op."""
-        if value in self._argument_locations[function]:
-            place = location_text(self._argument_locations[function][value])
-            return place or self._function_places[function]
+        if value in self._argument_places[function]:
+            return self._argument_places[function][value] or self._function_places[function]
         op = self._definitions[function].get(value)
         return self.place_of(function, op) if op else self._function_places[function]
 

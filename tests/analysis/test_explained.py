@@ -1,0 +1,59 @@
+"""`--explain` tells where one sharding came from, and why one collective is there."""
+
+from pathlib import Path
+
+import pytest
+
+import shard_dialect as sd
+
+SLOW = Path("examples/slow_ffn.mlir")
+
+
+@pytest.fixture(scope="module")
+def report() -> sd.ProgramReport:
+    return sd.report(sd.parse(SLOW))
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("gate", ['gate is sharded as [["model"], []]', '7:5: dimension 0 along ["model"]: annot']),
+        ("arg1", ['gate is sharded as [["model"], []]']),
+        ("result0", ['result0 is sharded as [["data"], []]']),
+        ("#4", ["#4 all_reduce along model: 393,216 bytes", 'partial sums along ["model"]']),
+        ("11:8", ['is sharded as [["data"], []]', "#1 all_to_all along model"]),
+        ("slow_ffn.mlir:18", ['is sharded as [["data"], ["model"]]', "#3 all_to_all"]),
+    ],
+)
+def test_by_name_number_and_place(report: sd.ProgramReport, what: str, expected: list[str]) -> None:
+    text = sd.explain(report, what)
+    for part in expected:
+        assert part in text
+
+
+@pytest.mark.parametrize("what", ["", "nothing", "#5", "#0", "99", "11:9", "%99", "gate:11:8x"])
+def test_what_is_not_there(report: sd.ProgramReport, what: str) -> None:
+    with pytest.raises(sd.ShardError, match=f"there is nothing called '{what}' to explain"):
+        sd.explain(report, what)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path("examples").glob("*.mlir")), ids=lambda each: each.stem
+)
+def test_each_split_ends_at_an_annotation_or_with_fewer_bytes(path: Path) -> None:
+    entry = "main" if "func.func @main" in path.read_text() else None
+    for each in sd.report(sd.parse(path), entry).tensors:
+        steps = each.steps()
+        assert bool(steps) == any(each.sharding.split_axes), each
+        for dim, axes in enumerate(each.sharding.split_axes):
+            assert not axes or any(f"dimension {dim} along" in step.text for step in steps)
+        assert not steps or "annotated" in steps[-1].text
+
+
+def test_names_are_those_that_propagate_prints() -> None:
+    module = sd.parse(SLOW)
+    names = {each.name for each in sd.report(module).tensors}
+    sd.run_pipeline(module, "propagate")
+    printed = sd.to_text(module)
+    assert {name for name in names if name.startswith("%")} == {f"%{number}" for number in range(6)}
+    assert "%5 = stablehlo.dot_general" in printed
