@@ -1,0 +1,1 @@
+"""Finds shardings for what is not annotated: `opt --auto` and `sd.auto`."""

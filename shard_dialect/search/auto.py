@@ -1,0 +1,112 @@
+"""`auto`: annotate what the user has not, as cheaply as a search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shard_dialect.analysis.changes.annotations import annotations_in
+from shard_dialect.analysis.reasons.explained_passes import imported
+from shard_dialect.codegen.lowered_program import choose_entry
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.model import Grid
+from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.search.dimension_groups import read_dimensions
+from shard_dialect.search.evaluate import Costs, Evaluator, Objective
+from shard_dialect.search.plan import Plan
+from shard_dialect.search.search import Found, Search
+
+GRID = "grid"
+"""The name of a grid that the module does not have yet."""
+
+
+@dataclass(frozen=True)
+class Auto:
+    """What to look for, and for how long."""
+
+    objective: Objective = "time"
+    memory_limit: int | None = None
+    """The bytes that a device has."""
+    device_model: str = "h100"
+    seconds: float = 60.0
+    grid: tuple[int, ...] | None = None
+    """The shape of the grid, for a module that has none."""
+
+
+def annotate_automatically(
+    module: ir.Module,
+    options: Auto,
+    entry: str | None = None,
+    tell: Callable[[Plan, Costs, int], None] = lambda *_: None,
+) -> tuple[ir.Module, Found]:
+    """The module with annotations of its arguments where it had none, and what was found.
+
+    The annotations of the module hold. Raises `ShardError` if the module has no grid and none is
+    asked for, if it is partitioned already, or if no plan fits the memory limit.
+    """
+    name = choose_entry(module.operation, entry)
+    text = _with_grid(module.operation.get_asm(enable_debug_info=True), module, options)
+    start = imported(text)
+    grid = _grid_of(start)
+    evaluator = Evaluator(
+        start.operation.get_asm(enable_debug_info=True),
+        name,
+        grid.name,
+        DeviceModel.read(options.device_model),
+        options.objective,
+        options.memory_limit,
+    )
+    free = _free(start.operation, name)
+    dimensions = read_dimensions(start, name)
+    found = Search(evaluator, dimensions, grid, free, options.seconds, tell).run()
+    if found is None:
+        raise ShardError(f"no sharding of @{name} can be partitioned: see what --spmd says")
+    if found.score.excess:
+        raise ShardError(
+            f"no sharding was found with which @{name} takes {options.memory_limit} bytes on a "
+            f"device: the best one takes {found.costs.peak}, {found.score.excess} too many"
+        )
+    return evaluator.annotated(found.plan), found
+
+
+def _free(module: ir.Operation, entry: str) -> frozenset[int]:
+    """The numbers of the entry's arguments and results that have no annotation."""
+    function = next(op for op in functions_of(module) if name_of(op) == entry)
+    arguments = len(function.regions[0].blocks[0].arguments)
+    return frozenset(
+        each.site.number + (arguments if each.site.kind == "result" else 0)
+        for each in annotations_in(module)
+        if each.site.function == entry and each.annotation is None
+    )
+
+
+def _with_grid(text: str, module: ir.Module, options: Auto) -> str:
+    """The module's text, with the grid that is asked for."""
+    grids = grids_of(module.operation)
+    if options.grid is None or grids:
+        if options.grid is not None and all(each.shape != options.grid for each in grids.values()):
+            (first, *_) = grids.values()
+            asked = "x".join(map(str, options.grid))
+            raise ShardError(f"a grid of {asked} is asked for, and the module has {first}")
+        return text
+    copy = ir.Module.parse(text, module.context)
+    shape = "x".join(map(str, options.grid))
+    declared = ir.Module.parse(f"shard.grid @{GRID}(shape = {shape})", module.context)
+    op = declared.body.operations[0].operation.detach_from_parent()
+    ir.InsertionPoint.at_block_begin(copy.body).insert(op)
+    return copy.operation.get_asm(enable_debug_info=True)
+
+
+def _grid_of(module: ir.Module) -> Grid:
+    grids = [each for each in grids_of(module.operation).values() if each.shape]
+    if not grids:
+        raise ShardError("the module has no grid: say which devices there are, as in grid=2x4")
+    if len(grids) > 1:
+        names = ", ".join(f"@{each.name}" for each in grids)
+        raise ShardError(f"the module has several grids ({names}): a search uses one")
+    if not grids[0].is_static:
+        raise ShardError(f"grid {grids[0]} has unknown sizes: give them by --specialize=grid=...")
+    return grids[0]

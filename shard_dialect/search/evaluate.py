@@ -1,0 +1,93 @@
+"""What a plan costs, by running the passes on the program that is annotated so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from shard_dialect.analysis.costs.local_program import read_program
+from shard_dialect.analysis.costs.memory import memory_of
+from shard_dialect.analysis.costs.schedule import schedule_of
+from shard_dialect.analysis.reasons.communication import read_collectives
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import boundary, functions_of, name_of, set_boundary
+from shard_dialect.ir.mesh.attributes import SHARDING
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.model import Annotation, Sharding
+from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.search.plan import Plan
+
+Objective = Literal["time", "bytes", "memory"]
+
+
+@dataclass(frozen=True, order=True)
+class Score:
+    """Plans are compared by these, in their order: the memory over the limit comes first."""
+
+    excess: int
+    """The bytes of a device above the memory limit."""
+    objective: float
+    then: float
+    """What decides between equal ones: the modelled time, or the bytes where time is asked for."""
+    splits: int
+    """The number of dimensions that the plan splits."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a program costs each device."""
+
+    bytes: int
+    peak: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates plans for the function `entry` of a module, whose text has imported annotations."""
+
+    text: str
+    entry: str
+    grid: str
+    """The name of the grid whose axes plans use."""
+    device_model: DeviceModel
+    objective: Objective = "time"
+    memory_limit: int | None = None
+
+    def annotated(self, plan: Plan) -> ir.Module:
+        """The module with the plan's annotations, in the current context."""
+        module = ir.Module.parse(self.text)
+        shardings = Shardings.of(module.operation)
+        function = next(op for op in functions_of(module.operation) if name_of(op) == self.entry)
+        arguments, results = boundary(function, "arg_attrs"), boundary(function, "res_attrs")
+        entries = [*arguments, *results]
+        for tensor, splits in plan.splits:
+            annotation = Annotation(Sharding(self.grid, splits))
+            entries[tensor][SHARDING] = shardings.write(annotation)
+        set_boundary(function, "arg_attrs", arguments)
+        set_boundary(function, "res_attrs", results)
+        return module
+
+    def costs(self, plan: Plan) -> Costs | None:
+        """The costs of a plan; `None` if it cannot be partitioned."""
+        try:
+            module = self.annotated(plan)
+            run_pipeline(module, "spmd,canonicalize,cse")
+            read = read_collectives(module.operation, self.entry, {}, self.device_model)
+            moved = sum(each.bytes for each, _ in read)
+            program = read_program(module.operation, self.entry)
+        except ShardError:
+            return None
+        seconds = schedule_of(program, self.device_model).total
+        return Costs(moved, memory_of(program).peak, seconds)
+
+    def score(self, plan: Plan, costs: Costs) -> Score:
+        """How good a plan is; less is better."""
+        limit = self.memory_limit
+        values = {"time": costs.seconds, "bytes": costs.bytes, "memory": costs.peak}
+        then = costs.bytes if self.objective == "time" else costs.seconds
+        splits = sum(bool(axes) for _, dims in plan.splits for axes in dims)
+        excess = max(0, costs.peak - limit) if limit is not None else 0
+        return Score(excess, values[self.objective], then, splits)

@@ -1,0 +1,98 @@
+"""A plan of a search: which axes split the dimensions of arguments and results; and other plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shard_dialect.model import Axes, Grid
+from shard_dialect.search.dimension_groups import Dimensions, GroupClass, Place, TensorClass
+
+Splits = tuple[Axes, ...]
+"""For each dimension of a tensor, the axes that split it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The splits of boundary tensors, by number; one that is not in it is not annotated."""
+
+    splits: tuple[tuple[int, Splits], ...] = ()
+
+    @property
+    def by_tensor(self) -> Mapping[int, Splits]:
+        """The splits by the number of the tensor."""
+        return dict(self.splits)
+
+    def with_splits(self, changed: Mapping[int, Splits]) -> Plan:
+        """The plan in which some tensors are split otherwise, or not at all."""
+        both = {**self.by_tensor, **changed}
+        return Plan(tuple(sorted((n, each) for n, each in both.items() if any(each))))
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A step from one plan to another: split some dimensions along an axis, or no longer."""
+
+    places: tuple[Place, ...]
+    axis: int
+    kind: Literal["split", "join"]
+
+    def apply(self, plan: Plan, dimensions: Dimensions, grid: Grid) -> Plan | None:
+        """The plan after the move; `None` if nothing changes."""
+        splits = {**plan.by_tensor}
+        for tensor, dim in self.places:
+            shape = dimensions.shapes[tensor]
+            before = splits.get(tensor, ((),) * len(shape))
+            after = self._join(before, dim) if self.kind == "join" else self._split(before, dim)
+            sizes = zip(shape, after, strict=True)
+            if all(size % grid.axes_size(axes) == 0 for size, axes in sizes):
+                splits[tensor] = after
+        changed = Plan().with_splits(splits)
+        return None if changed == plan else changed
+
+    def _join(self, splits: Splits, dim: int) -> Splits:
+        return (*splits[:dim], _without(splits[dim], self.axis), *splits[dim + 1 :])
+
+    def _split(self, splits: Splits, dim: int) -> Splits:
+        if self.axis in splits[dim]:
+            return splits
+        free = [_without(each, self.axis) for each in splits]
+        free[dim] = (*free[dim], self.axis)
+        return tuple(free)
+
+
+def moves(dimensions: Dimensions, grid: Grid, free: frozenset[int]) -> list[Move]:
+    """All moves, on tensors in `free`: of group classes first, then of tensor classes."""
+    places = [_places_of_group(each, free) for each in dimensions.groups]
+    places += [
+        tuple((tensor, dim) for tensor in each.tensors if tensor in free)
+        for each in dimensions.tensors
+        for dim in range(each.rank)
+    ]
+    axes = [axis for axis in range(len(grid.shape)) if grid.axes_size((axis,)) > 1]
+    distinct = dict.fromkeys(each for each in places if each)
+    return [
+        Move(each, axis, kind) for kind in ("split", "join") for each in distinct for axis in axes
+    ]
+
+
+def simplifications(plan: Plan, classes: Sequence[TensorClass]) -> Iterator[Plan]:
+    """The plans in which one class of tensors is no longer annotated."""
+    for each in classes:
+        fewer = plan.with_splits(dict.fromkeys(each.tensors, ()))
+        if fewer != plan:
+            yield fewer
+
+
+def _places_of_group(group: GroupClass, free: frozenset[int]) -> tuple[Place, ...]:
+    """The places of a group; one of each tensor, since an axis splits a tensor once."""
+    first: dict[int, int] = {}
+    for tensor, dim in group.places:
+        if tensor in free:
+            first.setdefault(tensor, dim)
+    return tuple(first.items())
+
+
+def _without(axes: Axes, axis: int) -> Axes:
+    return tuple(each for each in axes if each != axis)
