@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shard_dialect.api import (
+        AutoResult,
         CompiledProgram,
         Diagnostic,
         DrawnSharding,
         Grid,
         Instruments,
+        Mutation,
         Pass,
         ProgramReport,
         Query,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         ShardingRule,
         ShardWarning,
         annotate,
+        auto,
         communication,
         compile,  # noqa: A004
         explain,
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
         join_shards,
         load_plugin,
         make_context,
+        mutate,
+        mutations,
         parse,
         register_dialect,
         register_pass,
@@ -52,11 +57,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AutoResult",
     "CompiledProgram",
     "Diagnostic",
     "DrawnSharding",
     "Grid",
     "Instruments",
+    "Mutation",
     "Pass",
     "ProgramReport",
     "Query",
@@ -66,6 +73,7 @@ __all__ = [
     "Sharding",
     "ShardingRule",
     "annotate",
+    "auto",
     "communication",
     "compile",
     "explain",
@@ -73,6 +81,8 @@ __all__ = [
     "join_shards",
     "load_plugin",
     "make_context",
+    "mutate",
+    "mutations",
     "parse",
     "register_dialect",
     "register_pass",

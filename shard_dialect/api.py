@@ -39,6 +39,11 @@ from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
 from shard_dialect.runtime.shard_files import join_shards
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
+from shard_dialect.search import auto as searching
+from shard_dialect.search import mutations as mutating
+from shard_dialect.search.auto import AutoOptions, AutoResult
+from shard_dialect.search.evaluate import Objective
+from shard_dialect.search.mutations import Mutation
 
 # Where the text of a module came from, for as long as the module lives.
 _sources: WeakKeyDictionary[ir.Module, Source] = WeakKeyDictionary()
@@ -136,6 +141,62 @@ def report(
         )
 
 
+def auto(
+    module: ir.Module,
+    *,
+    grid: Sequence[int] | None = None,
+    objective: Objective = "time",
+    memory_limit: int | None = None,
+    device_model: str = DEVICE_MODEL,
+    seconds: float = 60.0,
+    entry: str | None = None,
+) -> AutoResult:
+    """Find shardings for the arguments and results of `entry` that have no annotation.
+
+    The result has a new `module` with annotations, and what it costs each device. `grid` is the
+    shape of the devices, for a module without one; `memory_limit` the bytes of a device. The search
+    takes at most `seconds`, and Ctrl-C ends it with the best so far. `device_model` is as for
+    `report`. Raises `ShardError` if no sharding fits the limit.
+    """
+    make_ready(module)
+    shape = None if grid is None else tuple(grid)
+    options = AutoOptions(objective, memory_limit, device_model, seconds, shape)
+    with module.context, _file_locations(module):
+        result = searching.auto(module, options, entry)
+    source = _sources.get(module)
+    if source is not None:
+        _sources[result.module] = source
+    return result
+
+
+def mutations(
+    module: ir.Module, entry: str | None = None, *, device_model: str = DEVICE_MODEL
+) -> list[Mutation]:
+    """Return each change of one annotation of `entry`, and what it adds to its costs.
+
+    The passes run once for each. Raises `ShardError` if the module cannot be partitioned as it is.
+    """
+    make_ready(module)
+    text = _file_text(module)
+    with module.context, _file_locations(module):
+        return mutating.mutations(module, entry, device_model=device_model, file_text=text)
+
+
+def mutate(module: ir.Module, *what: int | str, entry: str | None = None) -> ir.Module:
+    """Return a copy of the module with other annotations.
+
+    `what` are numbers of `mutations`, or texts such as `w1=[[], [model]]`. Raises `ShardError` for
+    what is not there.
+    """
+    make_ready(module)
+    with module.context, _file_locations(module):
+        changed = mutating.mutated(module, list(map(str, what)), entry, _file_text(module))
+    source = _sources.get(module)
+    if source is not None:
+        _sources[changed] = source
+    return changed
+
+
 def show(module: ir.Module, name: str, entry: str | None = None) -> DrawnSharding:
     """Return a drawing of how a tensor lies on the devices: text, or in a notebook HTML.
 
@@ -198,11 +259,13 @@ def _file_text(module: ir.Module) -> str | None:
 
 
 __all__ = [
+    "AutoResult",
     "CompiledProgram",
     "Diagnostic",
     "DrawnSharding",
     "Grid",
     "Instruments",
+    "Mutation",
     "Pass",
     "ProgramReport",
     "Query",
@@ -212,6 +275,7 @@ __all__ = [
     "Sharding",
     "ShardingRule",
     "annotate",
+    "auto",
     "communication",
     "compile",
     "explain",
@@ -219,6 +283,8 @@ __all__ = [
     "join_shards",
     "load_plugin",
     "make_context",
+    "mutate",
+    "mutations",
     "parse",
     "register_dialect",
     "register_pass",

@@ -17,6 +17,7 @@ startup.begin(__name__)
 import argparse
 import gc
 import io
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with `arguments` and return the exit status; by default the command line's, watched."""
     if arguments is None:
-        return supervised(lambda: guarded(lambda: _main(sys.argv[1:])))
+        searches = any(each.lstrip("-").startswith("auto") for each in sys.argv[1:])
+        main_program = partial(guarded, partial(_main, sys.argv[1:]))
+        return supervised(main_program, stops_by_itself=searches)
     return guarded(lambda: _main(arguments))
 
 
@@ -164,6 +167,15 @@ class _Driver:
     def _transform(self, source: Source, pipeline: Pipeline, text: str) -> bytes:
         doing("the parser", f"{source.name}:{source.lines_before + 1}:1")
         module = source.parse()
+        if self.options.mutate:
+            from shard_dialect.search.mutations import mutated
+
+            module = mutated(module, self.options.mutate, file_text=source.file_text)
+        if self.options.list_mutations:
+            return self._mutations(module, source)
+        if self.options.auto is not None:
+            doing("the search")
+            module = self._annotated(module)
         if self.options.verify_roundtrip:
             from shard_dialect.cli.verify_roundtrip import verify_roundtrip
 
@@ -177,6 +189,21 @@ class _Driver:
             self._report(module)
         doing("the printer")
         return self._printed(module)
+
+    def _mutations(self, module: ir.Module, source: Source) -> bytes:
+        from shard_dialect.search.mutations import mutations
+
+        doing("the mutations")
+        found = mutations(module, file_text=source.file_text)
+        return json.dumps([each.as_json() for each in found], indent=2).encode() + b"\n"
+
+    def _annotated(self, module: ir.Module) -> ir.Module:
+        """The module with the annotations that a search finds; says what it has found."""
+        from shard_dialect.search.auto import AutoOptions, auto
+
+        result = auto(module, AutoOptions.read(self.options.auto), tell=_progress)
+        say(note(f"--auto: {result}"))
+        return result.module
 
     def _report(self, module: ir.Module) -> None:
         """Say what the module costs: on standard error, since the module is the output."""
@@ -246,6 +273,12 @@ class _Driver:
 
         with make_context():
             say(described(self.pipeline))
+
+
+def _progress(_: object, costs: object, number: int) -> None:
+    """Tell who waits at a terminal what is the best so far."""
+    if sys.stderr.isatty():
+        say(note(f"--auto: plan {number}: {costs}"))
 
 
 def _write(data: bytes, path: str) -> None:

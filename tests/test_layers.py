@@ -21,6 +21,7 @@ LAYERS = (
     ("emit",),
     ("codegen",),
     ("analysis",),
+    ("search",),
     ("runtime",),
     ("plugins",),
     ("jax", "torch"),

@@ -331,6 +331,27 @@ def _add_instruments(group: _Group) -> None:
         help="if the pipeline fails, write the module and the pipeline there",
     )
     _flag(group, "--remarks", "tell of conflicts during --propagate, and which side won")
+    group.add_argument(
+        "--auto",
+        nargs="?",
+        const="",
+        metavar="OPTIONS",
+        help="first look for shardings of what is not annotated: grid=2x4 objective=time|bytes|"
+        "memory memory-limit=16GiB device-model=h100 seconds=60, with commas between; Ctrl-C takes "
+        "the best so far",
+    )
+    _flag(
+        group,
+        "--list-mutations",
+        "print, as JSON, each change of one annotation and what it adds to bytes, memory and time",
+    )
+    group.add_argument(
+        "--mutate",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="first change an annotation: a number of --list-mutations, or w1=[[], [model]]",
+    )
     _flag(group, "--report", "tell what the resulting program costs: see shard-report")
     group.add_argument(
         "--explain-sharding",

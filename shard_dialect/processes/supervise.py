@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 
 from shard_dialect.errors import flush, say, shown
@@ -112,11 +113,12 @@ class _Signalled(BaseException):
         self.number = number
 
 
-def supervised(program: Callable[[], int]) -> int:
+def supervised(program: Callable[[], int], *, stops_by_itself: bool = False) -> int:
     """Run `program` in a child; return its exit status, or 1 if it crashes, in both processes.
 
     Signals reach the parent, which ends the child, and reports it. On a terminal both get them, and
-    the child ignores them, since C++ code would not handle them.
+    the child ignores them, since C++ code would not handle them. With `stops_by_itself` the child
+    gets the first SIGINT, to end with what it has.
     """
     if not hasattr(os, "fork"):
         return program()
@@ -137,6 +139,8 @@ def supervised(program: Callable[[], int]) -> int:
     try:
         for number in _ENDING:
             signal.signal(number, _raise)
+        if stops_by_itself:
+            signal.signal(signal.SIGINT, partial(_pass_on, child))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         listener.listen()
         _, status = os.waitpid(child, 0)
@@ -154,6 +158,13 @@ def supervised(program: Callable[[], int]) -> int:
     listener.end()
     say(listener.crash(status))
     return 1
+
+
+def _pass_on(child: int, number: int, _: FrameType | None) -> None:
+    """Give a signal to the child; the next one ends it."""
+    signal.signal(number, _raise)
+    with suppress(ProcessLookupError):
+        os.kill(child, number)
 
 
 def _raise(number: int, _: FrameType | None) -> None:

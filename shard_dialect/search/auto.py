@@ -1,30 +1,32 @@
-"""`auto`: annotate what the user has not, as cheaply as a search finds."""
+"""Annotates what the user has not, as cheaply as a search finds: `opt --auto`, `sd.auto`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from shard_dialect.analysis.changes.annotations import annotations_in
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.search.best_first import Found, Search
 from shard_dialect.search.dimension_groups import read_dimensions
 from shard_dialect.search.evaluate import Costs, Evaluator, Objective
 from shard_dialect.search.plan import Plan
-from shard_dialect.search.search import Found, Search
 
 GRID = "grid"
 """The name of a grid that the module does not have yet."""
 
 
 @dataclass(frozen=True)
-class Auto:
+class AutoOptions:
     """What to look for, and for how long."""
 
     objective: Objective = "time"
@@ -35,19 +37,67 @@ class Auto:
     grid: tuple[int, ...] | None = None
     """The shape of the grid, for a module that has none."""
 
+    @classmethod
+    def read(cls, text: str) -> AutoOptions:
+        """The options in a text, as `opt --auto` takes it. Raises `ShardError`.
 
-def annotate_automatically(
+        >>> options = AutoOptions.read("grid=2x4 objective=bytes memory-limit=16GiB")
+        >>> options.grid, options.objective, options.memory_limit
+        ((2, 4), 'bytes', 17179869184)
+        """
+        options = cls()
+        for each in text.strip("{}").replace(",", " ").split():
+            name, _, value = each.partition("=")
+            if name not in _READERS:
+                known = ", ".join(_READERS)
+                raise ShardError(f"--auto has no option '{name}': expected {known}")
+            try:
+                options = replace(options, **{name.replace("-", "_"): _READERS[name](value)})
+            except ValueError:
+                raise ShardError(f"--auto: cannot read {name}={value}") from None
+        return options
+
+
+@dataclass(frozen=True)
+class AutoResult:
+    """What a search has found."""
+
+    module: ir.Module
+    """The program with annotations of arguments and results where it had none."""
+    found: Found
+
+    @property
+    def costs(self) -> Costs:
+        """What the program then costs each device."""
+        return self.found.costs
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether all plans were evaluated, so that none is better."""
+        return self.found.is_proven
+
+    def __str__(self) -> str:
+        costs, count = self.costs, self.found.evaluated
+        how = f"the best of all {count} plans" if self.is_proven else f"the best of {count} plans"
+        return f"{costs}: {how} that were tried"
+
+
+def auto(
     module: ir.Module,
-    options: Auto,
+    options: AutoOptions,
     entry: str | None = None,
     tell: Callable[[Plan, Costs, int], None] = lambda *_: None,
-) -> tuple[ir.Module, Found]:
-    """The module with annotations of its arguments where it had none, and what was found.
+) -> AutoResult:
+    """Find annotations for the arguments and results of a module that have none.
 
-    The annotations of the module hold. Raises `ShardError` if the module has no grid and none is
-    asked for, if it is partitioned already, or if no plan fits the memory limit.
+    The annotations of the module hold, and it is not changed. `tell` is called with each better
+    plan. Raises `ShardError` if the module has no grid and none is asked for, if it is partitioned
+    already, or if no plan fits the memory limit.
     """
     name = choose_entry(module.operation, entry)
+    function = next(op for op in functions_of(module.operation) if name_of(op) == name)
+    if form_of(function) not in ("annotated", "propagated"):
+        raise ShardError(f"function @{name} is partitioned already: there is nothing to find")
     text = _with_grid(module.operation.get_asm(enable_debug_info=True), module, options)
     start = imported(text)
     grid = _grid_of(start)
@@ -69,7 +119,7 @@ def annotate_automatically(
             f"no sharding was found with which @{name} takes {options.memory_limit} bytes on a "
             f"device: the best one takes {found.costs.peak}, {found.score.excess} too many"
         )
-    return evaluator.annotated(found.plan), found
+    return AutoResult(evaluator.annotated(found.plan), found)
 
 
 def _free(module: ir.Operation, entry: str) -> frozenset[int]:
@@ -83,7 +133,7 @@ def _free(module: ir.Operation, entry: str) -> frozenset[int]:
     )
 
 
-def _with_grid(text: str, module: ir.Module, options: Auto) -> str:
+def _with_grid(text: str, module: ir.Module, options: AutoOptions) -> str:
     """The module's text, with the grid that is asked for."""
     grids = grids_of(module.operation)
     if options.grid is None or grids:
@@ -98,6 +148,32 @@ def _with_grid(text: str, module: ir.Module, options: Auto) -> str:
     op = declared.body.operations[0].operation.detach_from_parent()
     ir.InsertionPoint.at_block_begin(copy.body).insert(op)
     return copy.operation.get_asm(enable_debug_info=True)
+
+
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "": 1}
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(KiB|MiB|GiB|TiB|)", text)
+    if match is None:
+        raise ShardError(f"--auto: memory-limit={text} is no size: write 500000, 512MiB, 16GiB")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def _objective(text: str) -> Objective:
+    match text:
+        case "time" | "bytes" | "memory":
+            return text
+    raise ShardError(f"--auto: objective={text} is none: expected time, bytes or memory")
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "objective": _objective,
+    "memory-limit": _bytes,
+    "device-model": str,
+    "seconds": float,
+    "grid": lambda text: tuple(map(int, text.split("x"))),
+}
 
 
 def _grid_of(module: ir.Module) -> Grid:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,6 +35,14 @@ class Score:
     splits: int
     """The number of dimensions that the plan splits."""
 
+    def worth_after(self, before: Score) -> float:
+        """How much better it is than `before`: what it brings for what it costs more."""
+        less = before.excess - self.excess
+        more = self.objective - before.objective
+        if not before.excess:
+            return -more
+        return less / max(more, 1e-9 * (abs(before.objective) + 1))
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -42,6 +51,12 @@ class Costs:
     bytes: int
     peak: int
     seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.bytes:,} bytes sent, {self.peak:,} bytes of memory, "
+            f"{self.seconds * 1e6:,.1f} microseconds"
+        )
 
 
 @dataclass(frozen=True)
@@ -73,13 +88,17 @@ class Evaluator:
     def costs(self, plan: Plan) -> Costs | None:
         """The costs of a plan; `None` if it cannot be partitioned."""
         try:
-            module = self.annotated(plan)
-            run_pipeline(module, "spmd,canonicalize,cse")
-            read = read_collectives(module.operation, self.entry, {}, self.device_model)
-            moved = sum(each.bytes for each, _ in read)
-            program = read_program(module.operation, self.entry)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of plans that are tried, not chosen
+                return self._costs(self.annotated(plan))
         except ShardError:
             return None
+
+    def _costs(self, module: ir.Module) -> Costs:
+        run_pipeline(module, "spmd,canonicalize,cse")
+        read = read_collectives(module.operation, self.entry, {}, self.device_model)
+        moved = sum(each.bytes for each, _ in read)
+        program = read_program(module.operation, self.entry)
         seconds = schedule_of(program, self.device_model).total
         return Costs(moved, memory_of(program).peak, seconds)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Literal
 
 from shard_dialect.model import Axes, Grid
@@ -62,19 +63,35 @@ class Move:
         return tuple(free)
 
 
-def moves(dimensions: Dimensions, grid: Grid, free: frozenset[int]) -> list[Move]:
-    """All moves, on tensors in `free`: of group classes first, then of tensor classes."""
+def group_splits(dimensions: Dimensions, grid: Grid, free: frozenset[int]) -> list[Move]:
+    """The moves that split a class of groups along an axis, of tensors in `free`."""
     places = [_places_of_group(each, free) for each in dimensions.groups]
-    places += [
+    return [Move(each, axis, "split") for each in places if each for axis in _axes(grid)]
+
+
+def tensor_splits(dimensions: Dimensions, grid: Grid, free: frozenset[int]) -> list[Move]:
+    """The moves that split a class of tensors along an axis, those with most elements first."""
+
+    def elements(places: Sequence[Place]) -> int:
+        return sum(prod(dimensions.shapes[tensor]) for tensor, _ in places)
+
+    places = [
         tuple((tensor, dim) for tensor in each.tensors if tensor in free)
         for each in dimensions.tensors
         for dim in range(each.rank)
     ]
-    axes = [axis for axis in range(len(grid.shape)) if grid.axes_size((axis,)) > 1]
-    distinct = dict.fromkeys(each for each in places if each)
-    return [
-        Move(each, axis, kind) for kind in ("split", "join") for each in distinct for axis in axes
-    ]
+    largest = sorted(filter(None, places), key=elements, reverse=True)
+    return [Move(each, axis, "split") for each in largest for axis in _axes(grid)]
+
+
+def moves(dimensions: Dimensions, grid: Grid, free: frozenset[int]) -> list[Move]:
+    """All moves, of tensors in `free`: the splits of groups and tensors, and what undoes them."""
+    splits = [*group_splits(dimensions, grid, free), *tensor_splits(dimensions, grid, free)]
+    return list(dict.fromkeys([*splits, *(replace(each, kind="join") for each in splits)]))
+
+
+def _axes(grid: Grid) -> list[int]:
+    return [axis for axis in range(len(grid.shape)) if grid.axes_size((axis,)) > 1]
 
 
 def simplifications(plan: Plan, classes: Sequence[TensorClass]) -> Iterator[Plan]:

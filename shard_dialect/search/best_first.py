@@ -1,0 +1,180 @@
+"""The search over plans: what helps alone is combined, then best-first from all that is known.
+
+First each class of groups is split along each axis, alone. These splits are tried together, in the
+order of how much each brought. Then every move is tried on the best plan, then on the next best,
+and so on. The search ends when every plan that moves lead to is evaluated, and then the best one is
+proven to be the best; or when its time is over, or the user stops it. The order is fixed: a search
+that comes to its end finds the same plan each time.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from shard_dialect.model import Grid
+from shard_dialect.search.dimension_groups import Dimensions
+from shard_dialect.search.evaluate import Costs, Evaluator, Score
+from shard_dialect.search.plan import (
+    Move,
+    Plan,
+    group_splits,
+    moves,
+    simplifications,
+    tensor_splits,
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best plan that was found."""
+
+    plan: Plan
+    costs: Costs
+    score: Score
+    evaluated: int
+    """The number of plans that were evaluated."""
+    is_proven: bool
+    """Whether these were all, so that no plan is better."""
+
+
+@dataclass
+class Search:
+    """A search over the plans of one function; `tell` is called with each better plan."""
+
+    evaluator: Evaluator
+    dimensions: Dimensions
+    grid: Grid
+    free: frozenset[int]
+    """The boundary tensors that have no annotation of the user's."""
+    seconds: float
+    tell: Callable[[Plan, Costs, int], None] = lambda *_: None
+    _known: dict[Plan, Score | None] = field(default_factory=dict)
+    _waiting: list[tuple[Score, int, Plan]] = field(default_factory=list)
+    _best: tuple[Score, Plan, Costs] | None = None
+    _deadline: float = 0.0
+
+    def run(self) -> Found | None:
+        """The best plan; `None` if none can be partitioned."""
+        self._deadline = time.monotonic() + self.seconds
+        is_proven = False
+        try:
+            with self._stopped_by_signal():
+                self._combine()
+                self._explore()
+            is_proven = True
+        except _OutOfTimeError:
+            pass
+        if self._best is None:
+            return None
+        score, plan, costs = self._best
+        return Found(plan, costs, score, len(self._known), is_proven)
+
+    @contextmanager
+    def _stopped_by_signal(self) -> Iterator[None]:
+        """Let Ctrl-C end the search, and not the program."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGINT, lambda *_: setattr(self, "_deadline", 0.0))
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _combine(self) -> None:
+        """Split together what is good alone: classes of groups, then classes of tensors.
+
+        Where there is time, the best at each step; else in the order of what each brings alone.
+        """
+        start = self._score(Plan())
+        if start is None:
+            return
+        groups = group_splits(self.dimensions, self.grid, self.free)
+        begin = time.monotonic()
+        ranked = self._by_worth(start, groups)
+        self._simplify(self._descend(Plan(), ranked))
+        rounds = (self._deadline - time.monotonic()) / (time.monotonic() - begin + 1e-9)
+        if start.excess and rounds > _ROUNDS:
+            plan = self._climb(groups)
+            self._descend(plan, tensor_splits(self.dimensions, self.grid, self.free))
+
+    def _climb(self, steps: Sequence[Move]) -> Plan:
+        """The plan after the moves that bring most at each step, until what is left fits."""
+        plan, score = Plan(), self._score(Plan())
+        while score is not None and score.excess:
+            found = []
+            for number, move in enumerate(steps):
+                after = move.apply(plan, self.dimensions, self.grid)
+                other = None if after is None else self._score(after)
+                if after is not None and other is not None and other.excess < score.excess:
+                    found.append((-other.worth_after(score), number, after, other))
+            if not found:
+                break
+            *_, plan, score = min(found, key=lambda each: each[:2])
+        return plan
+
+    def _by_worth(self, start: Score, steps: Sequence[Move]) -> list[Move]:
+        """The moves, by how much each brings alone."""
+        alone = []
+        for number, move in enumerate(steps):
+            after = move.apply(Plan(), self.dimensions, self.grid)
+            found = None if after is None else self._score(after)
+            if found is not None:
+                alone.append((-found.worth_after(start), number, move))
+        return [move for *_, move in sorted(alone, key=lambda each: each[:2])]
+
+    def _descend(self, plan: Plan, steps: Sequence[Move]) -> Plan:
+        """The plan after those of the moves that each make it better."""
+        score = self._score(plan)
+        for move in steps:
+            after = move.apply(plan, self.dimensions, self.grid)
+            found = None if after is None else self._score(after)
+            if after is not None and found is not None and score is not None and found < score:
+                plan, score = after, found
+        return plan
+
+    def _simplify(self, plan: Plan) -> None:
+        for after in simplifications(plan, self.dimensions.tensors):
+            self._score(after)
+
+    def _explore(self) -> None:
+        """Try all moves on plan after plan, until there is no other."""
+        self._score(Plan())
+        steps = moves(self.dimensions, self.grid, self.free)
+        while self._waiting:
+            *_, plan = heappop(self._waiting)
+            for move in steps:
+                after = move.apply(plan, self.dimensions, self.grid)
+                if after is not None:
+                    self._score(after)
+
+    def _score(self, plan: Plan) -> Score | None:
+        """The score of a plan; `None` if it cannot be partitioned."""
+        if plan in self._known:
+            return self._known[plan]
+        if time.monotonic() > self._deadline and self._best is not None:
+            raise _OutOfTimeError
+        costs = self.evaluator.costs(plan)
+        if costs is None:
+            self._known[plan] = None
+            return None
+        score = self._known[plan] = self.evaluator.score(plan, costs)
+        heappush(self._waiting, (score, len(self._known), plan))
+        if self._best is None or score < self._best[0]:
+            self._best = score, plan, costs
+            self.tell(plan, costs, len(self._known))
+        return score
+
+
+_ROUNDS = 6
+"""There is time for this many rounds of all splits of groups, or else they are tried once."""
+
+
+class _OutOfTimeError(Exception):
+    """The time that the search was given is over."""

@@ -1,0 +1,158 @@
+"""`--auto` finds annotations: the best ones where all are tried, and none that breaks a limit."""
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+
+import shard_dialect as sd
+from shard_dialect.ir.bindings import ir
+from shard_dialect.search.auto import AutoOptions
+from tests.conftest import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+def unsharded(path: Path) -> ir.Module:
+    module = sd.parse(path)
+    sd.run_pipeline(module, "import,erase-sharding")
+    return module
+
+
+def random_chain(seed: int) -> str:
+    """Products and sums of a few matrices, of up to eight ops."""
+    rng = random.Random(seed)
+    sizes = [rng.choice((4, 6, 8)) for _ in range(4)]
+    arguments, lines, values = [], [], []
+    for number in range(rng.randint(2, 3)):
+        shape = (sizes[number], sizes[number + 1])
+        arguments.append(f"%a{number}: tensor<{shape[0]}x{shape[1]}xf32>")
+        values.append((f"%a{number}", shape))
+    while len(lines) < rng.randint(2, 7):
+        (one, a), (other, b) = rng.choice(values), rng.choice(values)
+        name = f"%{len(lines)}"
+        kind = rng.choice(("product", "add", "exp"))
+        if kind == "product" and a[1] == b[0]:
+            shape = (a[0], b[1])
+            types = f"(tensor<{a[0]}x{a[1]}xf32>, tensor<{b[0]}x{b[1]}xf32>)"
+            op = f"stablehlo.dot_general {one}, {other}, contracting_dims = [1] x [0] : {types} -> "
+        elif kind == "add" and a == b:
+            shape, op = a, f"stablehlo.add {one}, {other} : "
+        else:
+            shape, op = a, f"stablehlo.tanh {one} : "
+        lines.append(f"  {name} = {op}tensor<{shape[0]}x{shape[1]}xf32>")
+        values.append((name, shape))
+    name, shape = values[-1]
+    type_ = f"tensor<{shape[0]}x{shape[1]}xf32>"
+    head = f"func.func @main({', '.join(arguments)}) -> {type_} {{"
+    return "\n".join([head, *lines, f"  return {name} : {type_}", "}"]) + "\n"
+
+
+def every_plan(text: str, axes: int, limit: int) -> float:
+    """The least modelled time of all ways to split arguments and the result, within the limit."""
+    grid = "2" if axes == 1 else "2x2"
+    tensors = text.split("{")[0].count("tensor<")
+    splits = list(itertools.product((None, 0, 1), repeat=axes))
+    best = float("inf")
+    for chosen in itertools.product(splits, repeat=tensors):
+        annotated = text
+        for number, dims in enumerate(chosen):
+            lists = [[axis for axis in range(axes) if dims[axis] == dim] for dim in (0, 1)]
+            if any(lists):
+                annotated = _with(annotated, number, lists)
+        module = sd.parse(f"shard.grid @grid(shape = {grid})\n{annotated}")
+        try:
+            report = sd.report(module)
+        except sd.ShardError:
+            continue
+        if report.memory.peak <= limit:
+            best = min(best, report.schedule.total)
+    return best
+
+
+def _with(text: str, number: int, lists: list[list[int]]) -> str:
+    """The text with a sharding on the tensor `number` of the function's head."""
+    head, rest = text.split("\n", 1)
+    parts = head.split("xf32>")
+    attribute = f" {{mesh.sharding = #mesh.shard<@grid, {lists}>}}"
+    is_result = number == len(parts) - 2
+    if is_result:
+        parts[number] = parts[number].replace("-> ", "-> (")
+        attribute += ")"
+    parts[number + 1] = attribute + parts[number + 1]
+    return "xf32>".join(parts) + "\n" + rest
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_of_all_plans_is_found(seed: int) -> None:
+    text = random_chain(seed)
+    replicated = sd.report(sd.parse(f"shard.grid @grid(shape = 2)\n{text}")).memory.peak
+    limit = int(replicated * 0.8)
+    best = every_plan(text, 1, limit)
+    try:
+        found = sd.auto(sd.parse(text), grid=(2,), memory_limit=limit, seconds=300)
+    except sd.ShardError:
+        assert best == float("inf")
+        return
+    assert found.is_proven
+    assert found.costs.seconds == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["slow_ffn", "mlp_stablehlo", "megatron", "training_step"])
+def test_what_is_found_runs_and_is_right(name: str) -> None:
+    module = unsharded(EXAMPLES / f"{name}.mlir")
+    limit = int(0.7 * sd.report(sd.auto(module, grid=(2, 2), seconds=1e-3).module).memory.peak)
+    found = sd.auto(module, grid=(2, 2), objective="bytes", memory_limit=limit, seconds=5)
+    report = sd.report(found.module)
+    assert (report.bytes_moved, report.memory.peak) == (found.costs.bytes, found.costs.peak)
+    assert report.memory.peak <= limit
+    assert sd.compile(found.module).check().passed
+
+
+def test_the_expert_is_met_on_a_feed_forward_layer() -> None:
+    module = unsharded(EXAMPLES / "slow_ffn.mlir")
+    found = sd.auto(module, grid=(2, 4), objective="bytes", memory_limit=1_900_000, seconds=20)
+    assert found.costs.bytes <= 393_216
+
+
+def test_annotations_hold() -> None:
+    module = sd.parse(EXAMPLES / "slow_ffn.mlir")
+    found = sd.auto(module, seconds=5)
+    before = sd.report(module)
+    assert {each.name: each.text for each in sd.report(found.module).tensors[:5]} == {
+        each.name: each.text for each in before.tensors[:5]
+    }
+    assert found.is_proven  # there is nothing to decide
+
+
+def test_a_limit_that_nothing_keeps_is_refused() -> None:
+    module = unsharded(EXAMPLES / "slow_ffn.mlir")
+    with pytest.raises(sd.ShardError, match=r"takes 1000 bytes on a device: the best one takes"):
+        sd.auto(module, grid=(2, 2), memory_limit=1000, seconds=2)
+
+
+def test_modules_without_a_grid_and_with_another_one_are_refused() -> None:
+    with pytest.raises(sd.ShardError, match="the module has no grid"):
+        sd.auto(unsharded(EXAMPLES / "slow_ffn.mlir"))
+    with pytest.raises(sd.ShardError, match=r"a grid of 3 is asked for, and the module has"):
+        sd.auto(sd.parse(EXAMPLES / "slow_ffn.mlir"), grid=(3,))
+    partitioned = sd.parse(EXAMPLES / "mlp_1d.mlir")
+    sd.run_pipeline(partitioned, "spmd")
+    with pytest.raises(sd.ShardError, match="partitioned already"):
+        sd.auto(partitioned)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("objective=speed", "objective=speed is none: expected time, bytes or memory"),
+        ("memory-limit=16GB", "memory-limit=16GB is no size: write 500000, 512MiB, 16GiB"),
+        ("colour=red", "--auto has no option 'colour'"),
+        ("grid=axb", "cannot read grid=axb"),
+        ("seconds=long", "cannot read seconds=long"),
+    ],
+)
+def test_options_that_are_not_read(text: str, message: str) -> None:
+    with pytest.raises(sd.ShardError, match=message):
+        AutoOptions.read(text)
