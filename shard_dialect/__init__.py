@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shard_dialect.api import (
+        AUTO,
+        AutoOptions,
         AutoResult,
         CompiledProgram,
         Diagnostic,
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AUTO",
+    "AutoOptions",
     "AutoResult",
     "CompiledProgram",
     "Diagnostic",

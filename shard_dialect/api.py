@@ -41,7 +41,7 @@ from shard_dialect.runtime.shard_files import join_shards
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
 from shard_dialect.search import auto as searching
 from shard_dialect.search import mutations as mutating
-from shard_dialect.search.auto import AutoOptions, AutoResult
+from shard_dialect.search.auto import AUTO, AutoOptions, AutoResult
 from shard_dialect.search.evaluate import Objective
 from shard_dialect.search.mutations import Mutation
 
@@ -259,6 +259,8 @@ def _file_text(module: ir.Module) -> str | None:
 
 
 __all__ = [
+    "AUTO",
+    "AutoOptions",
     "AutoResult",
     "CompiledProgram",
     "Diagnostic",

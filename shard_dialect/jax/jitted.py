@@ -13,9 +13,11 @@ from typing import Any
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
+from shard_dialect.jax.found_shardings import FoundShardings
 from shard_dialect.jax.lower_function import LoweredFunction, lower_function
 from shard_dialect.runtime.xla.local_function import jax_of_user
 from shard_dialect.runtime.xla.partitioned_function import PartitionedFunction
+from shard_dialect.search.auto import AutoOptions
 
 
 def jit(
@@ -27,14 +29,30 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
-) -> Jitted:
+) -> Jitted | FoundShardings:
     """Return a function that runs on all devices of a mesh, called as that of `jax.jit`.
 
     `mesh` is a `jax.sharding.Mesh`; it may be left out where a sharding, an argument, or
     `jax.set_mesh` names one. `in_shardings` and `out_shardings` are, for each argument and result,
     or for a part of their pytree, a `NamedSharding`, a `PartitionSpec` on `mesh`, or `None` where
-    propagation decides. The other options are those of `jax.jit`.
+    propagation decides. With `in_shardings=sd.AUTO`, or other `sd.AutoOptions`, a search finds
+    them. The other options are those of `jax.jit`.
     """
+    if isinstance(in_shardings, AutoOptions):
+        if out_shardings is not None or static_argnums != () or static_argnames != ():
+            raise ShardError("in_shardings=sd.AUTO goes with no out_shardings and static arguments")
+        return FoundShardings(
+            function,
+            mesh,
+            in_shardings,
+            lambda of_arguments, of_results: jit(
+                function,
+                mesh=mesh,
+                in_shardings=of_arguments,
+                out_shardings=of_results,
+                donate_argnums=donate_argnums,
+            ),
+        )
     return Jitted(
         function,
         mesh,

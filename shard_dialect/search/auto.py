@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ class AutoOptions:
     seconds: float = 60.0
     grid: tuple[int, ...] | None = None
     """The shape of the grid, for a module that has none."""
+    axis_names: tuple[str, ...] = ()
+    """The names of that grid's axes."""
 
     @classmethod
     def read(cls, text: str) -> AutoOptions:
@@ -56,6 +59,10 @@ class AutoOptions:
             except ValueError:
                 raise ShardError(f"--auto: cannot read {name}={value}") from None
         return options
+
+
+AUTO = AutoOptions()
+"""In the place of shardings: a search with the default options finds them."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +151,9 @@ def _with_grid(text: str, module: ir.Module, options: AutoOptions) -> str:
         return text
     copy = ir.Module.parse(text, module.context)
     shape = "x".join(map(str, options.grid))
-    declared = ir.Module.parse(f"shard.grid @{GRID}(shape = {shape})", module.context)
+    names = ", ".join(map(json.dumps, options.axis_names))
+    attributes = f" {{mesh.axis_names = [{names}]}}" if names else ""
+    declared = ir.Module.parse(f"shard.grid @{GRID}(shape = {shape}){attributes}", module.context)
     op = declared.body.operations[0].operation.detach_from_parent()
     ir.InsertionPoint.at_block_begin(copy.body).insert(op)
     return copy.operation.get_asm(enable_debug_info=True)
