@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
-from typing import Any
+from typing import Any, overload
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -20,6 +20,25 @@ from shard_dialect.runtime.xla.partitioned_function import PartitionedFunction
 from shard_dialect.search.auto import AutoOptions
 
 
+@overload
+def jit(
+    function: Callable[..., Any],
+    *,
+    mesh: Any = None,
+    in_shardings: AutoOptions,
+    donate_argnums: int | Sequence[int] = (),
+) -> FoundShardings: ...
+@overload
+def jit(
+    function: Callable[..., Any],
+    *,
+    mesh: Any = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+) -> Jitted: ...
 def jit(
     function: Callable[..., Any],
     *,

@@ -2,9 +2,10 @@
 
 First each class of groups is split along each axis, alone. These splits are tried together, in the
 order of how much each brought. Then every move is tried on the best plan, then on the next best,
-and so on. The search ends when every plan that moves lead to is evaluated, and then the best one is
-proven to be the best; or when its time is over, or the user stops it. The order is fixed: a search
-that comes to its end finds the same plan each time.
+and so on, in turns with plans that need more memory than there is. The search ends when every plan
+that moves lead to is evaluated, and then the best one is proven to be the best; or when its time is
+over, or the user stops it. The order is fixed: a search that comes to its end finds the same plan
+each time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import cycle
+from typing import Any
 
 from shard_dialect.model import Grid
 from shard_dialect.search.dimension_groups import Dimensions
@@ -28,6 +31,8 @@ from shard_dialect.search.plan import (
     simplifications,
     tensor_splits,
 )
+
+_Entry = tuple[Score, int, Plan]
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,8 @@ class Search:
     seconds: float
     tell: Callable[[Plan, Costs, int], None] = lambda *_: None
     _known: dict[Plan, Score | None] = field(default_factory=dict)
-    _waiting: list[tuple[Score, int, Plan]] = field(default_factory=list)
+    _waiting: tuple[list[_Entry], list[_Entry]] = field(default_factory=lambda: ([], []))
+    """Plans that fit the memory, and those that do not, from which no moves were tried yet."""
     _best: tuple[Score, Plan, Costs] | None = None
     _deadline: float = 0.0
 
@@ -96,16 +102,24 @@ class Search:
         if start is None:
             return
         groups = group_splits(self.dimensions, self.grid, self.free)
+        tensors = tensor_splits(self.dimensions, self.grid, self.free)
         begin = time.monotonic()
-        ranked = self._by_worth(start, groups)
-        self._simplify(self._descend(Plan(), ranked))
-        rounds = (self._deadline - time.monotonic()) / (time.monotonic() - begin + 1e-9)
-        if start.excess and rounds > _ROUNDS:
-            plan = self._climb(groups)
-            self._descend(plan, tensor_splits(self.dimensions, self.grid, self.free))
+        self._simplify(self._descend(Plan(), self._by_worth(start, groups)))
+        of_each = (time.monotonic() - begin) / len(self._known)
+        rounds = (self._deadline - time.monotonic()) / (of_each + 1e-9)
+        if not start.excess:
+            return
+        if rounds > _ROUNDS * len(groups + tensors):
+            self._climb([*groups, *tensors], lambda before, after: after)
+        elif rounds > _ROUNDS * len(groups):
+            plan = self._climb(groups, lambda before, after: -after.worth_after(before))
+            self._descend(plan, tensors)
 
-    def _climb(self, steps: Sequence[Move]) -> Plan:
-        """The plan after the moves that bring most at each step, until what is left fits."""
+    def _climb(self, steps: Sequence[Move], key: Callable[[Score, Score], Any]) -> Plan:
+        """The plan after the best move at each step, as long as it needs less of what is too much.
+
+        The best move has the least `key` of the scores before and after it.
+        """
         plan, score = Plan(), self._score(Plan())
         while score is not None and score.excess:
             found = []
@@ -113,7 +127,7 @@ class Search:
                 after = move.apply(plan, self.dimensions, self.grid)
                 other = None if after is None else self._score(after)
                 if after is not None and other is not None and other.excess < score.excess:
-                    found.append((-other.worth_after(score), number, after, other))
+                    found.append((key(score, other), number, after, other))
             if not found:
                 break
             *_, plan, score = min(found, key=lambda each: each[:2])
@@ -145,14 +159,21 @@ class Search:
 
     def _explore(self) -> None:
         """Try all moves on plan after plan, until there is no other."""
-        self._score(Plan())
         steps = moves(self.dimensions, self.grid, self.free)
-        while self._waiting:
-            *_, plan = heappop(self._waiting)
-            for move in steps:
-                after = move.apply(plan, self.dimensions, self.grid)
-                if after is not None:
-                    self._score(after)
+        self._expand(Plan(), steps)
+        turns = cycle(self._waiting)
+        while any(self._waiting):
+            waiting = next(turns)  # what does not fit may lead to what is better than all that does
+            if waiting:
+                self._expand(heappop(waiting)[-1], steps)
+
+    def _expand(self, plan: Plan, steps: Sequence[Move]) -> None:
+        """Evaluate all plans that are one move away."""
+        self._score(plan)
+        for move in steps:
+            after = move.apply(plan, self.dimensions, self.grid)
+            if after is not None:
+                self._score(after)
 
     def _score(self, plan: Plan) -> Score | None:
         """The score of a plan; `None` if it cannot be partitioned."""
@@ -165,15 +186,15 @@ class Search:
             self._known[plan] = None
             return None
         score = self._known[plan] = self.evaluator.score(plan, costs)
-        heappush(self._waiting, (score, len(self._known), plan))
+        heappush(self._waiting[score.excess > 0], (score, len(self._known), plan))
         if self._best is None or score < self._best[0]:
             self._best = score, plan, costs
             self.tell(plan, costs, len(self._known))
         return score
 
 
-_ROUNDS = 6
-"""There is time for this many rounds of all splits of groups, or else they are tried once."""
+_ROUNDS = 4
+"""The best move at each step is looked for where there is time for this many steps."""
 
 
 class _OutOfTimeError(Exception):
