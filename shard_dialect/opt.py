@@ -170,7 +170,7 @@ class _Driver:
         if self.options.mutate:
             from shard_dialect.search.mutations import mutated
 
-            module = mutated(module, self.options.mutate, file_text=source.file_text)
+            module = mutated(module, self.options.mutate, self.options.entry, source.file_text)
         if self.options.list_mutations:
             return self._mutations(module, source)
         if self.options.auto is not None:
@@ -194,14 +194,14 @@ class _Driver:
         from shard_dialect.search.mutations import mutations
 
         doing("the mutations")
-        found = mutations(module, file_text=source.file_text)
+        found = mutations(module, self.options.entry, file_text=source.file_text)
         return json.dumps([each.as_json() for each in found], indent=2).encode() + b"\n"
 
     def _annotated(self, module: ir.Module) -> ir.Module:
         """The module with the annotations that a search finds; says what it has found."""
         from shard_dialect.search.auto import AutoOptions, auto
 
-        result = auto(module, AutoOptions.read(self.options.auto), tell=_progress)
+        result = auto(module, AutoOptions.read(self.options.auto), self.options.entry, _progress)
         say(note(f"--auto: {result}"))
         return result.module
 
@@ -210,7 +210,8 @@ class _Driver:
         from shard_dialect.analysis.program_report import report_on
         from shard_dialect.ir.bindings import ir
 
-        say(str(report_on(ir.Module.parse(module.operation.get_asm(enable_debug_info=True)))))
+        copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+        say(str(report_on(copy, self.options.entry)))
 
     def _run(self, pipeline: Pipeline, text: str, module: ir.Module) -> None:
         path = self.options.crash_reproducer

@@ -1,5 +1,6 @@
 """`import shard_dialect` as a library, beyond the examples in docs/library.md."""
 
+import importlib
 import subprocess
 import sys
 import warnings
@@ -32,19 +33,19 @@ def test_every_public_name_is_there() -> None:
     from shard_dialect import api
 
     assert sorted(sd.__all__) == sorted(api.__all__)
-    names = set(sd.__all__) - {"run"}  # a module that can be called
+    names = set(sd.__all__) - {"run", "report"}  # modules that can be called
     assert all(getattr(sd, name) is getattr(api, name) for name in names)
     assert set(sd.__all__) <= set(dir(sd))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = sd.nothing  # type: ignore[attr-defined]
 
 
-def test_the_program_and_the_function_have_one_name() -> None:
-    from shard_dialect import run
-
-    assert sd.run is run
-    assert callable(run)
-    assert callable(run.main)
+@pytest.mark.parametrize("name", ["run", "report"])
+def test_the_program_and_the_function_have_one_name(name: str) -> None:
+    program = importlib.import_module(f"shard_dialect.{name}")
+    assert getattr(sd, name) is program
+    assert callable(program)
+    assert callable(program.main)
 
 
 def test_a_file_is_read_by_its_path() -> None:

@@ -352,6 +352,11 @@ def _add_instruments(group: _Group) -> None:
         metavar="WHAT",
         help="first change an annotation: a number of --list-mutations, or w1=[[], [model]]",
     )
+    group.add_argument(
+        "--entry",
+        metavar="NAME",
+        help="the function of --auto, --list-mutations, --mutate and --report (default: main)",
+    )
     _flag(group, "--report", "tell what the resulting program costs: see shard-report")
     group.add_argument(
         "--explain-sharding",

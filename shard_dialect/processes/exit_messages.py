@@ -32,7 +32,7 @@ def message_of(error: BaseException) -> str:
     location, what = what_is_done()
     where = f"{shown(location)}: " if location else ""
     if isinstance(error, MemoryError):
-        return "error: there is not enough memory for the tensors of this program"
+        return f"{where}error: there is not enough memory for {shown(what)}"
     if isinstance(error, RecursionError):
         return f"{where}error: the program is nested too deep for {shown(what)}"
     text = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST]

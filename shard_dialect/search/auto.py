@@ -120,7 +120,8 @@ def auto(
     dimensions = read_dimensions(start, name)
     found = Search(evaluator, dimensions, grid, free, options.seconds, tell).run()
     if found is None:
-        raise ShardError(f"no sharding of @{name} can be partitioned: see what --spmd says")
+        evaluator.known_costs(Plan())  # raises what is wrong with the program as it is
+        raise ShardError(f"no sharding of @{name} can be partitioned")
     if found.score.excess:
         raise ShardError(
             f"no sharding was found with which @{name} takes {options.memory_limit} bytes on a "

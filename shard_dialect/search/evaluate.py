@@ -88,11 +88,15 @@ class Evaluator:
     def costs(self, plan: Plan) -> Costs | None:
         """The costs of a plan; `None` if it cannot be partitioned."""
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of plans that are tried, not chosen
-                return self._costs(self.annotated(plan))
+            return self.known_costs(plan)
         except ShardError:
             return None
+
+    def known_costs(self, plan: Plan) -> Costs:
+        """The costs of a plan. Raises a located `ShardError` if it cannot be partitioned."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of plans that are tried, not chosen
+            return self._costs(self.annotated(plan))
 
     def _costs(self, module: ir.Module) -> Costs:
         run_pipeline(module, "spmd,canonicalize,cse")

@@ -25,7 +25,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model import Annotation, Grid
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.search.evaluate import Costs, Evaluator
+from shard_dialect.search.evaluate import Evaluator
 from shard_dialect.search.plan import Plan
 
 
@@ -63,16 +63,14 @@ def mutations(
     text = module.operation.get_asm(enable_debug_info=True)
     name = choose_entry(module.operation, entry)
     prices = DeviceModel.read(device_model)
-    before = _costs(imported(text), name, prices)
-    if before is None:
-        raise ShardError(f"@{name} cannot be partitioned as it is: see what --spmd says")
+    before = _evaluator(imported(text), name, prices).known_costs(Plan())
     found = []
     start = imported(text)
     grids = grids_of(start.operation)
     for number, (placed, edit) in enumerate(_edits(start, name)):
         changed = imported(text)
         apply_edit(changed.operation, edit)
-        costs = _costs(changed, name, prices)
+        costs = _evaluator(changed, name, prices).costs(Plan())
         if costs is not None:
             found.append(
                 Mutation(
@@ -136,10 +134,9 @@ def _edits_of(placed: Placed, grid: Grid) -> Iterator[Edit]:
                 yield edit
 
 
-def _costs(module: ir.Module, entry: str, prices: DeviceModel) -> Costs | None:
+def _evaluator(module: ir.Module, entry: str, prices: DeviceModel) -> Evaluator:
     grid = next(iter(grids_of(module.operation)), "")
-    text = module.operation.get_asm(enable_debug_info=True)
-    return Evaluator(text, entry, grid, prices).costs(Plan())
+    return Evaluator(module.operation.get_asm(enable_debug_info=True), entry, grid, prices)
 
 
 def _name(placed: Placed, file_text: str | None) -> str:

@@ -184,6 +184,6 @@ def test_a_slow_pass_in_c_is_named_too(tmp_path: Path) -> None:
     body = "\n".join(f"%{i + 1} = arith.addi %{i}, %{i} : i32" for i in range(count))
     source = tmp_path / "long.mlir"
     source.write_text(f"func.func @f(%0: i32) -> i32 {{\n{body}\nreturn %{count} : i32\n}}\n")
-    passes = ["--cse", "--canonicalize"] * 15
+    passes = ["--cse", "--canonicalize"] * 60
     shown = on_a_terminal([sys.executable, "-m", "shard_dialect.opt", str(source), *passes])
     assert re.search(r"cse, canonicalize, cse.*: \d s", shown)

@@ -35,6 +35,7 @@ EXPECTED = {
         ("all_gather", 2, 64),
         ("all_reduce", 2, 128),
     ],
+    "slow_ffn": [*[("all_to_all", 4, 196608)] * 3, ("all_reduce", 4, 393216)],
     "training_step": [],  # it has no annotations, before --pipeline
 }
 EXPECTED["mlp_1d_mesh"] = EXPECTED["mlp_1d"]
@@ -44,6 +45,7 @@ DEVICES["mlp_stablehlo"] = 4
 DEVICES["convolution"] = 6
 DEVICES["pipeline_mlp"] = 4
 DEVICES["training_step"] = 4
+DEVICES["slow_ffn"] = 8
 
 LIKE_OTHERS = {"mlp_1d", "mlp_1d_mesh", "mlp_2d_mesh", "mlp_stablehlo"}
 """Examples that communicate as one of the others does."""

@@ -220,7 +220,7 @@ INTERNAL = "error: internal error in the compiled program: ValueError: a fault o
 ENDS = {
     "kill": "error: {who} was killed (SIGKILL) in {what}: perhaps the memory ran out",
     "segfault": "error: {who} crashed (SIGSEGV) in {what}",
-    "memory": "error: there is not enough memory for the tensors of this program",
+    "memory": "error: there is not enough memory for {what}",
     "interrupt": "error: interrupted",
     "exit": "error: {who} ended in {what}, with exit status 0",
 }

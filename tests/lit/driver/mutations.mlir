@@ -1,0 +1,38 @@
+// Mutations of annotations: a list with what each costs, one of them by its number, or any other by name.
+//
+// RUN: shard-opt %s --list-mutations | filecheck %s --check-prefix=LIST
+// RUN: shard-opt %s --mutate=0 | filecheck %s --check-prefix=FIRST
+// RUN: shard-opt %s --mutate='down=[[], []]' --mutate='up=[[], [model]]' | filecheck %s --check-prefix=NAMED
+// RUN: shard-opt %s --entry=other --list-mutations | filecheck %s --check-prefix=OTHER
+// RUN: not shard-opt %s --mutate=99 2>&1 | filecheck %s --check-prefix=NO-NUMBER
+// RUN: not shard-opt %s --mutate='up=[[], [nothing]]' 2>&1 | filecheck %s --check-prefix=NO-AXIS
+
+sdy.mesh @mesh = <["data"=2, "model"=4]>
+
+// LIST: "number": 0,
+// LIST-NEXT: "what": "x",
+// LIST-NEXT: "before": "[[\"data\"], []]",
+// LIST-NEXT: "after": "[[], []]",
+// LIST-NEXT: "bytes_change": 64,
+// FIRST: @main(%arg0: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@mesh, {{\[\[\], \[\]\]>}}}
+// NAMED: @main(%arg0: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@mesh, {{\[\[0\], \[\]\]>}}}
+// NAMED-SAME: %arg1: tensor<4x16xf32> {mesh.sharding = #mesh.shard<@mesh, {{\[\[\], \[1\]\]>}}}
+// NAMED-SAME: %arg2: tensor<16x4xf32> {mesh.sharding = #mesh.shard<@mesh, {{\[\[\], \[\]\]>}}}
+// NO-NUMBER: error: there is no mutation 99: --list-mutations lists them
+// NO-AXIS: error: grid @mesh has no axis "nothing"; its axes: "data", "model"
+func.func @main(
+    %x: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>},
+    %up: tensor<4x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"model"}, {}]>},
+    %down: tensor<16x4xf32>) -> tensor<8x4xf32> {
+  %u = stablehlo.dot_general %x, %up, contracting_dims = [1] x [0]
+      : (tensor<8x4xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
+  %y = stablehlo.dot_general %u, %down, contracting_dims = [1] x [0]
+      : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+  return %y : tensor<8x4xf32>
+}
+
+// OTHER-NOT: "what": "x"
+// OTHER: "what": "z"
+func.func @other(%z: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}]>}) -> tensor<8xf32> {
+  return %z : tensor<8xf32>
+}
