@@ -17,10 +17,13 @@ from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.search.best_first import Found, Search
-from shard_dialect.search.dimension_groups import read_dimensions
+from shard_dialect.search.best_first import PROVEN, Found, Search
+from shard_dialect.search.dimension_groups import dimensions_of
 from shard_dialect.search.evaluate import Costs, Evaluator, Objective
+from shard_dialect.search.guide import Guide
+from shard_dialect.search.integer_program import is_available
 from shard_dialect.search.plan import Plan
+from shard_dialect.search.searched_function import searched_function
 
 GRID = "grid"
 """The name of a grid that the module does not have yet."""
@@ -80,13 +83,18 @@ class AutoResult:
 
     @property
     def is_proven(self) -> bool:
-        """Whether all plans were evaluated, so that none is better."""
+        """Whether no plan is better: all were evaluated, or the bound is met."""
         return self.found.is_proven
 
     def __str__(self) -> str:
-        costs, count = self.costs, self.found.evaluated
-        how = f"the best of all {count} plans" if self.is_proven else f"the best of {count} plans"
-        return f"{costs}: {how} that were tried"
+        found = self.found
+        all_ = "all " if found.is_exhausted else ""
+        text = f"{found.costs}: the best of {all_}{found.evaluated} plans that were tried"
+        if found.gap is None:
+            return text
+        if found.gap < PROVEN:
+            return f"{text}, and no other is better"
+        return f"{text}, and no other is better by more than {found.gap:.1%}"
 
 
 def auto(
@@ -108,17 +116,32 @@ def auto(
     text = _with_grid(module.operation.get_asm(enable_debug_info=True), module, options)
     start = imported(text)
     grid = _grid_of(start)
+    text = start.operation.get_asm(enable_debug_info=True)
+    free = _free(start.operation, name)
+    device_model = DeviceModel.read(options.device_model)
+    function = searched_function(start, name)
+    if function is None:
+        raise ShardError(f"@{name} has no tensors: there is nothing to find")
     evaluator = Evaluator(
-        start.operation.get_asm(enable_debug_info=True),
+        text,
         name,
         grid.name,
-        DeviceModel.read(options.device_model),
+        device_model,
         options.objective,
         options.memory_limit,
+        function.sites,
     )
-    free = _free(start.operation, name)
-    dimensions = read_dimensions(start, name)
-    found = Search(evaluator, dimensions, grid, free, options.seconds, tell).run()
+    guide = Guide.of(function, grid, device_model, options.objective, options.memory_limit, free)
+    search = Search(
+        evaluator,
+        dimensions_of(function),
+        grid,
+        free,
+        options.seconds,
+        tell,
+        guide if is_available() else None,
+    )
+    found = search.run()
     if found is None:
         evaluator.known_costs(Plan())  # raises what is wrong with the program as it is
         raise ShardError(f"no sharding of @{name} can be partitioned")

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from itertools import cycle
 from typing import Any
@@ -23,15 +24,11 @@ from typing import Any
 from shard_dialect.model import Grid
 from shard_dialect.search.dimension_groups import Dimensions
 from shard_dialect.search.evaluate import Costs, Evaluator, Score
-from shard_dialect.search.plan import (
-    Move,
-    Plan,
-    group_splits,
-    moves,
-    simplifications,
-    tensor_splits,
-)
+from shard_dialect.search.guide import Guide
+from shard_dialect.search.plan import Move, Plan, group_splits, moves, tensor_splits
 
+PROVEN = 1e-3
+"""Less than this part of the costs is no gap: it is what solvers leave open."""
 _Entry = tuple[Score, int, Plan]
 
 
@@ -44,8 +41,22 @@ class Found:
     score: Score
     evaluated: int
     """The number of plans that were evaluated."""
-    is_proven: bool
-    """Whether these were all, so that no plan is better."""
+    is_exhausted: bool
+    """Whether these were all annotations of arguments and results."""
+    bound: float | None
+    """No plan has less of what is to be least; `None` if that is not known."""
+
+    @property
+    def gap(self) -> float | None:
+        """The part of the costs by which another plan may be better, at the most."""
+        if self.bound is None or self.score.excess:
+            return None
+        return max(0.0, 1 - self.bound / self.score.objective) if self.score.objective else 0.0
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether no plan is better: all were evaluated, or the bound is met."""
+        return self.is_exhausted or (self.gap is not None and self.gap < PROVEN)
 
 
 @dataclass
@@ -59,27 +70,48 @@ class Search:
     """The boundary tensors that have no annotation of the user's."""
     seconds: float
     tell: Callable[[Plan, Costs, int], None] = lambda *_: None
+    guide: Guide | None = None
     _known: dict[Plan, Score | None] = field(default_factory=dict)
+    _costs: dict[Plan, Costs | None] = field(default_factory=dict)
     _waiting: tuple[list[_Entry], list[_Entry]] = field(default_factory=lambda: ([], []))
     """Plans that fit the memory, and those that do not, from which no moves were tried yet."""
     _best: tuple[Score, Plan, Costs] | None = None
     _deadline: float = 0.0
+    _bound: float | None = None
 
     def run(self) -> Found | None:
         """The best plan; `None` if none can be partitioned."""
         self._deadline = time.monotonic() + self.seconds
-        is_proven = False
+        is_exhausted = False
         try:
             with self._stopped_by_signal():
-                self._combine()
-                self._explore()
-            is_proven = True
+                if self.guide is not None:
+                    self._follow(self.guide)
+                if not self._is_bound_met():
+                    self._combine()
+                    self._explore()
+                    is_exhausted = True
         except _OutOfTimeError:
             pass
         if self._best is None:
             return None
         score, plan, costs = self._best
-        return Found(plan, costs, score, len(self._known), is_proven)
+        return Found(plan, costs, score, len(self._known), is_exhausted, self._bound)
+
+    def _follow(self, guide: Guide) -> None:
+        """Try the plans of the guide, and simpler ones than the best of them."""
+        for plan in guide.plans(self._costs, _GUIDED * self.seconds):
+            self._score(plan)
+        left = self._deadline - time.monotonic()
+        self._bound = guide.bound(min(_GUIDED * self.seconds, left)) if left > 0 else None
+        if self._best is not None:
+            self._simplify(self._best[1])
+
+    def _is_bound_met(self) -> bool:
+        """Whether no plan can be better than the best one so far."""
+        if self._best is None or self._bound is None or self._best[0].excess:
+            return False
+        return self._best[0].objective * (1 - PROVEN) <= self._bound
 
     @contextmanager
     def _stopped_by_signal(self) -> Iterator[None]:
@@ -154,8 +186,18 @@ class Search:
         return plan
 
     def _simplify(self, plan: Plan) -> None:
-        for after in simplifications(plan, self.dimensions.tensors):
-            self._score(after)
+        """Leave out the annotations of one class after the other, if that is no worse."""
+        score = self._score(plan)
+        inner = self.guide.inner_classes(plan) if self.guide else ()
+        changes: list[Callable[[Plan], Plan]] = [
+            *(partial(Plan.without_inner, values=each) for each in inner),
+            *(partial(Plan.without, tensors=each) for each in self.dimensions.tensors),
+        ]
+        for change in changes:
+            after = change(plan)
+            found = self._score(after) if after != plan else None
+            if found is not None and score is not None and found <= score:
+                plan, score = after, found
 
     def _explore(self) -> None:
         """Try all moves on plan after plan, until there is no other."""
@@ -181,7 +223,7 @@ class Search:
             return self._known[plan]
         if time.monotonic() > self._deadline and self._best is not None:
             raise _OutOfTimeError
-        costs = self.evaluator.costs(plan)
+        costs = self._costs[plan] = self.evaluator.costs(plan)
         if costs is None:
             self._known[plan] = None
             return None
@@ -193,6 +235,8 @@ class Search:
         return score
 
 
+_GUIDED = 0.5
+"""The part of the time that the guide has for plans, and then for a bound."""
 _ROUNDS = 4
 """The best move at each step is looked for where there is time for this many steps."""
 

@@ -14,12 +14,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shard_dialect.ir.bindings import ir
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
-from shard_dialect.passes.propagate.propagate import Propagate
-from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NO_TENSOR, Node
+from shard_dialect.search.searched_function import SearchedFunction
 
 Place = tuple[int, int]
 """A tensor of the entry's boundary (arguments, then results), and one of its dimensions."""
@@ -53,25 +51,10 @@ class Dimensions:
     tensors: tuple[TensorClass, ...]
 
 
-def read_dimensions(module: ir.Module, entry: str) -> Dimensions:
-    """The dimensions of the function `entry` of a module, which is propagated in place.
-
-    Raises a located `ShardError` for what cannot be propagated.
-    """
-    observer = _Observer()
-    observer.run(module)
-    graph = observer.graph
-    if graph is None:  # nothing to propagate
-        return Dimensions(0, (), (), ())
-    index = next(n for n, each in enumerate(graph.functions) if each.name == entry)
-    function = graph.functions[index]
-    arguments = [graph.number_of(index, value) for value in function.arguments]
-    results = {place: number for (of, place), number in graph.exits.items() if of == index}
-    count = len(function.handle.attributes["function_type"].value.results)
-    values = [*arguments, *(results.get(place, NO_TENSOR) for place in range(count))]
-    sizes, kinds = graph.graph.sizes, graph.graph.kinds
-    shapes = tuple(sizes[kinds[each]][0] if each != NO_TENSOR else () for each in values)
-    of_place = _classes_of_places(values, shapes, _Ties(graph))
+def dimensions_of(program: SearchedFunction) -> Dimensions:
+    """The dimensions of a function."""
+    values, shapes = program.boundary, program.shapes
+    of_place = _classes_of_places(values, shapes, _Ties(program.graph))
     groups: dict[int, list[Place]] = defaultdict(list)
     for place, number in of_place.items():
         groups[number].append(place)
@@ -79,9 +62,9 @@ def read_dimensions(module: ir.Module, entry: str) -> Dimensions:
     for tensor, shape in enumerate(shapes):
         dims = tuple(of_place.get((tensor, dim)) for dim in range(len(shape)))
         if any(each is not None for each in dims):
-            alike[tensor < len(arguments), shape, dims].append(tensor)
+            alike[tensor < program.arguments, shape, dims].append(tensor)
     return Dimensions(
-        len(arguments),
+        program.arguments,
         shapes,
         tuple(GroupClass(tuple(places)) for places in groups.values()),
         tuple(TensorClass(tuple(each), len(shapes[each[0]])) for each in alike.values()),
@@ -104,20 +87,6 @@ def _classes_of_places(
         number = numbers.setdefault(look, len(numbers))
         found.update(dict.fromkeys(places, number))
     return found
-
-
-class _Observer(Propagate):
-    """Propagation that keeps its graph."""
-
-    graph: ModuleGraph | None
-
-    def __init__(self) -> None:
-        super().__init__()
-        object.__setattr__(self, "graph", None)
-
-    def observe(self, graph: ModuleGraph, engine: Engine) -> None:
-        """As `Propagate.observe`."""
-        object.__setattr__(self, "graph", graph)
 
 
 class _Ties:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from shard_dialect.analysis.costs.local_program import read_program
@@ -12,13 +13,16 @@ from shard_dialect.analysis.costs.schedule import schedule_of
 from shard_dialect.analysis.reasons.communication import read_collectives
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
 from shard_dialect.ir.function import boundary, functions_of, name_of, set_boundary
 from shard_dialect.ir.mesh.attributes import SHARDING
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.read_function import read_functions
 from shard_dialect.model import Annotation, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.search.plan import Plan
+from shard_dialect.search.searched_function import Site, searched
 
 Objective = Literal["time", "bytes", "memory"]
 
@@ -70,6 +74,8 @@ class Evaluator:
     device_model: DeviceModel
     objective: Objective = "time"
     memory_limit: int | None = None
+    sites: Mapping[int, Site] = field(default_factory=dict)
+    """Where the values are that plans annotate inside the function."""
 
     def annotated(self, plan: Plan) -> ir.Module:
         """The module with the plan's annotations, in the current context."""
@@ -83,7 +89,19 @@ class Evaluator:
             entries[tensor][SHARDING] = shardings.write(annotation)
         set_boundary(function, "arg_attrs", arguments)
         set_boundary(function, "res_attrs", results)
+        if plan.inner:
+            self._annotate_inside(module, plan, shardings)
         return module
+
+    def _annotate_inside(self, module: ir.Module, plan: Plan, shardings: Shardings) -> None:
+        functions = {each.name: each for each in read_functions(searched(module.operation))}
+        for value, splits in plan.inner:
+            function, op, result = self.sites[value]
+            handle = functions[function].ops[op].handle
+            attribute = shardings.write(Annotation(Sharding(self.grid, splits)))
+            with ir.InsertionPoint.after(handle), handle.location:
+                annotated = build.annotate(handle.results[result], attribute, as_result=True)
+            handle.results[result].replace_all_uses_except(annotated, annotated.owner.operation)
 
     def costs(self, plan: Plan) -> Costs | None:
         """The costs of a plan; `None` if it cannot be partitioned."""

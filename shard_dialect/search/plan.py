@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
@@ -16,9 +16,14 @@ Splits = tuple[Axes, ...]
 
 @dataclass(frozen=True)
 class Plan:
-    """The splits of boundary tensors, by number; one that is not in it is not annotated."""
+    """The splits of boundary tensors, by number; one that is not in it is not annotated.
+
+    `inner` has those of values inside the function, by their numbers in the graph, where the passes
+    would choose otherwise.
+    """
 
     splits: tuple[tuple[int, Splits], ...] = ()
+    inner: tuple[tuple[int, Splits], ...] = ()
 
     @property
     def by_tensor(self) -> Mapping[int, Splits]:
@@ -28,7 +33,19 @@ class Plan:
     def with_splits(self, changed: Mapping[int, Splits]) -> Plan:
         """The plan in which some tensors are split otherwise, or not at all."""
         both = {**self.by_tensor, **changed}
-        return Plan(tuple(sorted((n, each) for n, each in both.items() if any(each))))
+        return Plan(tuple(sorted((n, each) for n, each in both.items() if any(each))), self.inner)
+
+    def without(self, tensors: TensorClass) -> Plan:
+        """The plan in which a class of boundary tensors is not annotated."""
+        return self.with_splits(dict.fromkeys(tensors.tensors, ()))
+
+    def without_inner(self, values: frozenset[int]) -> Plan:
+        """The plan in which these values inside the function are not annotated."""
+        return self.with_inner({n: each for n, each in self.inner if n not in values})
+
+    def with_inner(self, inner: Mapping[int, Splits]) -> Plan:
+        """The plan with these values annotated inside the function."""
+        return Plan(self.splits, tuple(sorted(inner.items())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +66,7 @@ class Move:
             sizes = zip(shape, after, strict=True)
             if all(size % grid.axes_size(axes) == 0 for size, axes in sizes):
                 splits[tensor] = after
-        changed = Plan().with_splits(splits)
+        changed = Plan(inner=plan.inner).with_splits(splits)
         return None if changed == plan else changed
 
     def _join(self, splits: Splits, dim: int) -> Splits:
@@ -92,14 +109,6 @@ def moves(dimensions: Dimensions, grid: Grid, free: frozenset[int]) -> list[Move
 
 def _axes(grid: Grid) -> list[int]:
     return [axis for axis in range(len(grid.shape)) if grid.axes_size((axis,)) > 1]
-
-
-def simplifications(plan: Plan, classes: Sequence[TensorClass]) -> Iterator[Plan]:
-    """The plans in which one class of tensors is no longer annotated."""
-    for each in classes:
-        fewer = plan.with_splits(dict.fromkeys(each.tensors, ()))
-        if fewer != plan:
-            yield fewer
 
 
 def _places_of_group(group: GroupClass, free: frozenset[int]) -> tuple[Place, ...]:

@@ -1,0 +1,195 @@
+"""Ops and values that look alike, as those of the layers of a model do: each class is decided once.
+
+    %h1 = dot_general %x, %w1      one class of ops, of %w1, %w2, %w3, and of %h1, %h2, %h3
+    %h2 = dot_general %h1, %w2
+    %h3 = dot_general %h2, %w3
+
+Classes start from what an op or a value is by itself: its rule, or its type. Each round then tells
+apart those whose neighbours are in different classes (colour refinement: Weisfeiler and Leman,
+1968). Small programs are refined until nothing changes. In large ones this would number the layers,
+so that refinement ends when there would be more than `MOST` classes of ops.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from shard_dialect.model import Annotation
+from shard_dialect.model.sharding import Shape
+from shard_dialect.passes.propagate.module_graph import ModuleGraph
+from shard_dialect.propagation.graph import NO_TENSOR, Node
+from shard_dialect.propagation.step import PreparedRule
+from shard_dialect.rules.op_table import carries
+
+MOST = 300
+"""The most classes of ops in a program that has more ops."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpClass:
+    """Ops that look alike, by one of them."""
+
+    prepared: PreparedRule
+    values: tuple[int, ...]
+    """The classes of its operands and results; `NO_TENSOR` for what is no tensor."""
+    count: int
+    carried: tuple[frozenset[int], ...]
+    """Sets of operands: if those of one are partial sums, the result is."""
+    name: str
+    """The op's name; "" for a flow, or for what a function returns."""
+
+    @property
+    def operands(self) -> tuple[int, ...]:
+        """The classes of the operands."""
+        return self.values[: self.prepared.results]
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        """The classes of the results."""
+        return self.values[self.prepared.results :]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueClass:
+    """Tensors that look alike."""
+
+    shape: Shape
+    itemsize: int
+    count: int
+    annotation: Annotation | None
+    is_free: bool
+    """Whether no op with a rule makes it, but it may have any sharding: arguments, constants."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a program's ops and values."""
+
+    ops: tuple[OpClass, ...]
+    values: tuple[ValueClass, ...]
+    """The first one stands for what is no tensor."""
+    of_value: Sequence[int]
+    """The class of each of the graph's values."""
+
+
+def classes_of(graph: ModuleGraph, free: Iterable[int]) -> Classes:
+    """The classes of a graph, whose values in `free` may have any sharding."""
+    refinement = _Refinement(graph, frozenset(free))
+    refinement.run()
+    return refinement.classes()
+
+
+@dataclass
+class _Refinement:
+    graph: ModuleGraph
+    free: frozenset[int]
+    nodes: list[Node] = field(init=False)
+    carried: list[tuple[frozenset[int], ...]] = field(init=False)
+    op_colours: list[int] = field(init=False)
+    value_colours: list[int] = field(init=False)
+    _known: dict[Hashable, tuple[frozenset[int], ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        graph = self.graph.graph
+        self.nodes = [*graph.nodes, *graph.exits]
+        count = len(graph.nodes)
+        self.carried = [
+            self._carried(node) if number < count else () for number, node in enumerate(self.nodes)
+        ]
+        self.op_colours = _numbered(
+            (node.rule_number, number < count and self._name(node), self.carried[number])
+            for number, node in enumerate(self.nodes)
+        )
+        self.value_colours = _numbered(
+            (value != NO_TENSOR, graph.kinds[value], value in self.free, graph.annotations[value])
+            for value in range(len(graph.kinds))
+        )
+
+    def run(self) -> None:
+        """Refine until nothing changes, or there would be too many classes."""
+        while True:
+            ops = self._ops_refined(self.value_colours)
+            values = self._values_refined(ops)
+            is_large = len(self.nodes) > MOST and len(set(self._ops_refined(values))) > MOST
+            if is_large or len(set(values)) == len(set(self.value_colours)):
+                return
+            self.op_colours, self.value_colours = ops, values
+
+    def _ops_refined(self, values: Sequence[int]) -> list[int]:
+        return _numbered(
+            (self.op_colours[number], tuple([values[each] for each in node.values]))
+            for number, node in enumerate(self.nodes)
+        )
+
+    def _values_refined(self, ops: Sequence[int]) -> list[int]:
+        uses: list[list[tuple[int, int]]] = [[] for _ in self.value_colours]
+        for number, node in enumerate(self.nodes):
+            for index, value in enumerate(node.values):
+                uses[value].append((ops[number], index))
+        uses[NO_TENSOR] = []
+        return _numbered(
+            (colour, tuple(sorted(Counter(uses[value]).items())))
+            for value, colour in enumerate(self.value_colours)
+        )
+
+    def classes(self) -> Classes:
+        """The classes by the present colours; an op's class tells those of its values."""
+        graph = self.graph.graph
+        ops = self._ops_refined(self.value_colours)
+        first: dict[int, int] = {}
+        for number, colour in enumerate(ops):
+            first.setdefault(colour, number)
+        counts = Counter(ops)
+        op_classes = tuple(
+            OpClass(
+                graph.rules[self.nodes[number].rule_number],
+                tuple([self.value_colours[each] for each in self.nodes[number].values]),
+                counts[colour],
+                self.carried[number],
+                self._name(self.nodes[number]) if number < len(graph.nodes) else "",
+            )
+            for colour, number in first.items()
+        )
+        members: dict[int, list[int]] = defaultdict(list)
+        for value, colour in enumerate(self.value_colours):
+            members[colour].append(value)
+        values = tuple(self._value_class(each) for each in members.values())
+        return Classes(op_classes, values, self.value_colours)
+
+    def _value_class(self, members: Sequence[int]) -> ValueClass:
+        graph, first = self.graph.graph, members[0]
+        shape, itemsize = graph.sizes[graph.kinds[first]]
+        annotation = graph.annotations[first]
+        return ValueClass(shape, itemsize, len(members), annotation, first in self.free)
+
+    def _name(self, node: Node) -> str:
+        op = self.graph.ops[node.origin][1]
+        return op.name if len(node.values) == len(op.operands) + len(op.results) else ""
+
+    def _carried(self, node: Node) -> tuple[frozenset[int], ...]:
+        """The sets of operands that must be partial sums together, so that the result is one."""
+        op = self.graph.ops[node.origin][1]
+        if not self._name(node) or len(op.results) != 1:
+            return ()
+        same = tuple([op.operands.index(value) for value in op.operands])
+        key = (op.name, node.rule_number, same)
+        if key not in self._known:
+            rule = self.graph.graph.rules[node.rule_number].rule
+            found = []
+            for number, value in enumerate(node.values[:-1]):
+                alike = frozenset(i for i, each in enumerate(same) if each == same[number])
+                numbers = value != NO_TENSOR and carries(
+                    op.handle, rule, alike, "sum", narrow=False
+                )
+                if numbers:
+                    found.append(frozenset(numbers))
+            self._known[key] = tuple(dict.fromkeys(found))
+        return self._known[key]
+
+
+def _numbered(colours: Iterable[Hashable]) -> list[int]:
+    """Numbers, from 0 on in the order of appearance, in the place of colours."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(colour, len(numbers)) for colour in colours]

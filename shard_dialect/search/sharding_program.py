@@ -1,0 +1,351 @@
+"""The choice of all shardings at once, as an integer program over classes of ops and values.
+
+    minimize    what each op costs by its strategy, and each reshard between an op and a reader
+    where       each op has one strategy,
+                the result of an op is sharded as its strategy says,
+                each reader gets each operand in the sharding that its strategy says, from the one
+                that it has: a reshard, which all readers that want the same share,
+                at each peak, what is live fits the memory.
+
+Strategies are those of `strategies`; an op whose strategy says nothing about an operand takes it as
+it is. The formulation is that of Alpa's intra-operator pass (Zheng et al., OSDI 2022), with shared
+reshards, and with partial values that ops pass on.
+
+The variables of all axes together are many. `descend` therefore solves for one axis at a time, the
+others as they are, until no axis brings anything; what it finds is good, and where the whole
+program is small enough `solve` proves how good.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import permutations
+
+from shard_dialect.ir.mesh import annotation_ops
+from shard_dialect.model import Annotation, Axes, Sharding
+from shard_dialect.propagation.graph import NO_TENSOR
+from shard_dialect.search.integer_program import GAP, IntegerProgram, Solved
+from shard_dialect.search.live_values import LiveValues
+from shard_dialect.search.op_classes import Classes, OpClass, ValueClass
+from shard_dialect.search.prices import Prices
+from shard_dialect.search.strategies import Modes, Strategy, modes_of, strategies
+
+MOST_PAIRS = 60_000
+"""The most pairs of a sharding that a value may have and one that a reader may want, to `solve`."""
+_ORDERS = 6
+"""The most orders of the axes in which `descend` is tried."""
+_TIE = 1e-5
+"""What equal plans are told apart by counts this part of what it is."""
+_ROUGH = 1e-3
+"""The gap to the best solution at which `descend` goes on to the next axis."""
+_TOO_MUCH = 1e3
+"""The cost of needing twice the memory limit, where what is to be least costs about 1."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The modes of each class of ops, and the sharding of each class of values."""
+
+    modes: tuple[Modes, ...]
+    shardings: Mapping[int, Sharding]
+    cost: float
+    """The bytes or the seconds, and what is too much memory counted in them."""
+    bound: float
+    """No plan of the model has less; 0 if that is not known."""
+
+
+@dataclass(frozen=True)
+class ShardingProgram:
+    """The problem; `memory_limit` is in bytes, `peaks` are as in `live_values`."""
+
+    classes: Classes
+    prices: Prices
+    memory_limit: int | None
+    peaks: Sequence[LiveValues]
+
+    @cached_property
+    def axes(self) -> tuple[int, ...]:
+        """The axes of the grid that split anything."""
+        grid = self.prices.grid
+        return tuple(axis for axis in range(grid.rank) if grid.axes_size((axis,)) > 1)
+
+    @cached_property
+    def unsplit(self) -> tuple[Modes, ...]:
+        """The modes of each op where every device does everything."""
+        nothing: Modes = (None,) * self.prices.grid.rank
+        return (nothing,) * len(self.classes.ops)
+
+    def descend(self, seconds: float) -> Solution | None:
+        """The best solution that solving for one axis after the other leads to.
+
+        `None` if annotations say what the model cannot.
+        """
+        end = time.monotonic() + seconds
+        best: Solution | None = None
+        for number, order in enumerate(permutations(self.axes)):
+            if number == _ORDERS or (best is not None and time.monotonic() > end):
+                break
+            found = self._descend(order, end)
+            if found is not None and (best is None or found.cost < best.cost):
+                best = found
+        return best
+
+    def _descend(self, order: Axes, end: float) -> Solution | None:
+        modes = self.unsplit
+        best: Solution | None = None
+        while True:
+            before = best
+            for axis in order:
+                found = self._solve((axis,), modes, max(1.0, end - time.monotonic()), _ROUGH)
+                if found is not None and (best is None or found.cost < best.cost * (1 - 1e-9)):
+                    best, modes = found, found.modes
+                if time.monotonic() > end:
+                    return best
+            if best is before or len(order) < 2:
+                return best
+
+    @cached_property
+    def pairs(self) -> int:
+        """About how many variables `solve` has."""
+        of_value: dict[int, set[Sharding]] = defaultdict(set)
+        wanted = []
+        for op in self.classes.ops:
+            known = self._strategies(op, self.axes, self.unsplit[0])
+            for number, value in enumerate(op.values):
+                tensors = {(*each.operands, *each.results)[number] for each in known} - {None}
+                of_value[value].update(filter(None, tensors))
+                if number < len(op.operands):
+                    wanted.append((value, len(tensors)))
+        return sum(len(of_value[value]) * count for value, count in wanted)
+
+    def solve(self, seconds: float) -> Solution | None:
+        """The best of all solutions, or what is found in this time, with a bound."""
+        return self._solve(self.axes, self.unsplit, seconds)
+
+    def _solve(
+        self, axes: Axes, modes: Sequence[Modes], seconds: float, gap: float = GAP
+    ) -> Solution | None:
+        """The best solution in which all axes but these do what `modes` says."""
+        problem = _Problem(self, axes, modes)
+        solved = problem.program.solve(seconds, gap)
+        return None if solved is None else problem.solution(solved)
+
+    def _strategies(self, op: OpClass, axes: Axes, modes: Modes) -> tuple[Strategy, ...]:
+        free = modes_of(op.prepared, op.carried)
+        choices = tuple(free if axis in axes else (mode,) for axis, mode in enumerate(modes))
+        return strategies(op.prepared, self.prices.grid, choices)
+
+
+@dataclass
+class _Problem:
+    """The integer program for some axes."""
+
+    model: ShardingProgram
+    axes: Axes
+    modes: Sequence[Modes]
+    program: IntegerProgram = field(default_factory=IntegerProgram)
+    chosen: list[list[tuple[int, Strategy]]] = field(default_factory=list)
+    """For each class of ops, its strategies with their variables."""
+    has: dict[int, dict[Sharding, int]] = field(default_factory=lambda: defaultdict(dict))
+    """For each class of values, the shardings that it may have, with their variables."""
+
+    def __post_init__(self) -> None:
+        self.values = self.model.classes.values
+        self.readers: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self.makers: dict[int, list[OpClass]] = defaultdict(list)
+        for number, op in enumerate(self.model.classes.ops):
+            for index, value in enumerate(op.operands):
+                self.readers[value].append((number, index))
+            for value in op.results:
+                self.makers[value].append(op)
+        for number, op in enumerate(self.model.classes.ops):
+            self._op(op, self.modes[number])
+        for value in range(1, len(self.values)):
+            if self.readers[value] or self.makers[value]:
+                self._value(value)
+        self._memory()
+
+    # Ops
+
+    def _op(self, op: OpClass, modes: Modes) -> None:
+        known = self.model._strategies(op, self.axes, modes)
+        self.chosen.append(
+            [(self.program.choice(op.count * self._cost(op, each)), each) for each in known]
+        )
+        variables = [variable for variable, _ in self.chosen[-1]]
+        self.program.row(variables, [1.0] * len(variables), 1.0, 1.0)
+        for number, value in enumerate(op.results):
+            if value == NO_TENSOR:
+                continue
+            for sharding, chosen in self._by_sharding(
+                len(self.chosen) - 1, number, "result"
+            ).items():
+                if sharding is not None:
+                    self.program.equal(chosen, [self._variable_of(value, sharding)])
+
+    def _cost(self, op: OpClass, strategy: Strategy) -> float:
+        prices = self.model.prices
+        tie: float = prices.touched(op, strategy, self.values)
+        if prices.objective == "time":
+            tie = tie / prices.device_model.memory_bytes_per_second
+        return self._scaled(prices.op(op, strategy, self.values) + _TIE * tie)
+
+    def _scaled(self, price: float) -> float:
+        """Bytes in hundreds of KB, seconds in microseconds: solvers like numbers around 1."""
+        return price * (1e6 if self.model.prices.objective == "time" else 1e-5)
+
+    def _by_sharding(self, op: int, number: int, side: str) -> Mapping[Sharding | None, list[int]]:
+        """The variables of an op's strategies, by the sharding of one operand or result."""
+        found: dict[Sharding | None, list[int]] = defaultdict(list)
+        for variable, strategy in self.chosen[op]:
+            tensors = strategy.operands if side == "operand" else strategy.results
+            found[tensors[number]].append(variable)
+        return found
+
+    def _variable_of(self, value: int, sharding: Sharding) -> int:
+        known = self.has[value]
+        if sharding not in known:
+            known[sharding] = self.program.variable()
+        return known[sharding]
+
+    # Values
+
+    def _value(self, value: int) -> None:
+        wanted = [
+            (number, self._by_sharding(number, index, "operand"))
+            for number, index in self.readers[value]
+        ]
+        kind = self.values[value]
+        if not self.makers[value]:
+            self._unmade(value, [each for _, each in wanted])
+        annotation = kind.annotation if self._holds(value) else None
+        variables = list(self.has[value].values())
+        self.program.row(variables, [1.0] * len(variables), 1.0, 1.0)
+        for sharding, variable in self.has[value].items():
+            if annotation is not None and not _fits(sharding, annotation):
+                self.program.row([variable], [1.0], 0.0, 0.0)
+        shared: dict[tuple[Sharding, Sharding], int] = {}
+        for _, by_sharding in wanted:
+            self._reader(value, by_sharding, shared if len(wanted) > 1 else None)
+
+    def _unmade(self, value: int, wanted: Iterable[Mapping[Sharding | None, list[int]]]) -> None:
+        """A value that no op makes has any sharding that a reader wants, or is replicated."""
+        kind, grid = self.values[value], self.model.prices.grid
+        self._variable_of(value, Sharding.replicated(grid.name, len(kind.shape)))
+        if kind.is_free:
+            for each in (sharding for by in wanted for sharding in by):
+                if each is not None and not each.partial:
+                    self._variable_of(value, each.bare)
+            if kind.annotation is not None and not kind.annotation.open:
+                self._variable_of(value, kind.annotation.sharding)
+
+    def _holds(self, value: int) -> bool:
+        """Whether the annotation is of the value as it is made, and not as it is read."""
+        return not any(op.name and op.name not in annotation_ops.OPS for op in self.makers[value])
+
+    def _reader(
+        self,
+        value: int,
+        wanted: Mapping[Sharding | None, list[int]],
+        shared: dict[tuple[Sharding, Sharding], int] | None,
+    ) -> None:
+        """What leads from each sharding of a value to each that a reader wants of it."""
+        kind = self.values[value]
+        from_source: dict[Sharding, list[int]] = {each: [] for each in self.has[value]}
+        for target, chosen in wanted.items():
+            if target is None:
+                continue
+            ways = []
+            for source in self.has[value]:
+                if not set(target.partial) <= set(source.partial):
+                    continue
+                price = self.model.prices.reshard(source, target, kind)
+                if price is not None:
+                    ways.append(self._way(source, target, price * kind.count, shared))
+                    from_source[source].append(ways[-1])
+            self.program.equal(ways, chosen)
+        for source, ways in from_source.items():
+            variable = self.has[value][source]
+            least = -1.0 if None in wanted else 0.0  # some strategies want nothing of it
+            factors = [1.0] * len(ways) + [-1.0]
+            self.program.row([*ways, variable], factors, least, 0.0)
+
+    def _way(
+        self,
+        source: Sharding,
+        target: Sharding,
+        price: float,
+        shared: dict[tuple[Sharding, Sharding], int] | None,
+    ) -> int:
+        """A variable: the value is resharded so; readers that want the same pay once."""
+        cost = self._scaled(price)
+        if not cost or shared is None:
+            return self.program.variable(cost)
+        way = self.program.variable()
+        if (source, target) not in shared:
+            shared[source, target] = self.program.variable(cost)
+        self.program.row([shared[source, target], way], [1.0, -1.0], 0.0)
+        return way
+
+    # Memory
+
+    def _memory(self) -> None:
+        """At each peak, what is live fits, or what does not costs much."""
+        limit = self.model.memory_limit
+        if self.model.prices.objective == "memory":
+            limit = 1
+        if limit is None:
+            return
+        unit = float(limit if limit > 1 else max(1, self._unsplit_peak()))
+        excess = self.program.variable(_TOO_MUCH, float("inf"))
+        for peak in self.model.peaks:
+            variables, factors = [excess], [-1.0]
+            for value, count in peak.items():
+                for sharding, variable in self.has[value].items():
+                    variables.append(variable)
+                    stored = self.model.prices.stored(sharding, self.values[value])
+                    factors.append(count * stored / unit)
+            self.program.row(variables, factors, upper=limit / unit if limit > 1 else 0.0)
+
+    def _unsplit_peak(self) -> int:
+        sizes = [
+            sum(count * _bytes(self.values[value]) for value, count in peak.items())
+            for peak in self.model.peaks
+        ]
+        return max(sizes, default=0)
+
+    def solution(self, solution: Solved) -> Solution:
+        """The solution that the variables say."""
+        solved = solution.values.tolist()
+        modes = tuple(max(each, key=lambda pair: solved[pair[0]])[1].modes for each in self.chosen)
+        shardings = {
+            value: max(by, key=lambda sharding: solved[by[sharding]])
+            for value, by in self.has.items()
+            if by
+        }
+        unit = self._scaled(1.0)
+        return Solution(
+            modes, shardings, solution.objective / unit, max(0.0, solution.bound) / unit
+        )
+
+
+def _bytes(value: ValueClass) -> int:
+    size = value.itemsize
+    for each in value.shape:
+        size *= each
+    return size
+
+
+def _fits(sharding: Sharding, annotation: Annotation) -> bool:
+    """Whether a sharding is what an annotation asks for; open dimensions may be split further."""
+    asked = annotation.sharding
+    return sharding.grid != asked.grid or all(
+        axes[: len(wanted)] == wanted if dim in annotation.open else axes == wanted
+        for dim, (axes, wanted) in enumerate(
+            zip(sharding.split_axes, asked.split_axes, strict=True)
+        )
+    )
