@@ -8,13 +8,11 @@ for the fewest bytes are tried for each objective.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.propagation.graph import NO_TENSOR
 from shard_dialect.search.evaluate import Costs, Objective
 from shard_dialect.search.follow_solution import PlanMaker
 from shard_dialect.search.live_values import live_values
@@ -86,15 +84,11 @@ class Guide:
                 limit = int(limit * self.memory_limit / min(peaks) * _LESS)
 
     def bound(self, seconds: float) -> float | None:
-        """What no plan of the sharding program costs less than; `None` if that takes too long.
-
-        The memory of temporaries is not in it, since passes may need less than the program says.
-        """
-        program = replace(
-            self._program(self.objective, self.memory_limit), peaks=[self._boundary()]
-        )
+        """What no plan of the sharding program costs less than; `None` if that takes too long."""
+        program = self._program(self.objective, self.memory_limit)
         if program.pairs > MOST_PAIRS:
             return None
+        program = replace(program, prices=replace(program.prices, at_least=True))
         solution = program.solve(seconds)
         return None if solution is None else solution.bound
 
@@ -109,8 +103,3 @@ class Guide:
         return ShardingProgram(
             self.classes, prices, limit, live_values(self.function, self.classes)
         )
-
-    def _boundary(self) -> Mapping[int, int]:
-        """The arguments and results: they are live together at the end."""
-        values = (value for value in self.function.boundary if value != NO_TENSOR)
-        return Counter(self.classes.of_value[value] for value in values)

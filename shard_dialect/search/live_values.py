@@ -6,12 +6,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
+from shard_dialect.ir.numbered_function import Function
 from shard_dialect.propagation.graph import NO_TENSOR
 from shard_dialect.search.op_classes import Classes
 from shard_dialect.search.searched_function import SearchedFunction
 
 _PARTS = 8
 """Each of so many parts of a program has a peak of its own."""
+
+_STORE_NOTHING = ("func.call", "linalg.fill", "stablehlo.dynamic_update_slice", "tensor.empty")
+"""Ops whose results others store: what they write into, or the function that they call."""
+_VIEWS = ("reshape", "_shape", "bitcast_convert", "insert_slice", "optimization_barrier")
+"""The ends of the names of ops whose results may lie where their operands are."""
 
 LiveValues = Mapping[int, int]
 """How many values of each class are live at one point."""
@@ -20,8 +26,9 @@ LiveValues = Mapping[int, int]
 def live_values(function: SearchedFunction, classes: Classes) -> list[LiveValues]:
     """What is live at the peaks of the function's parts, arguments and results included.
 
-    A value is live from the op that makes it to the last one that reads it, arguments and results
-    all the time or to the end.
+    A value is live from the op that makes it to the last one that reads it, an argument all the
+    time, a result to the end. No program needs less, however it is sharded: left out is what may be
+    stored with another value.
     """
     ranges = _ranges(function)
     if not ranges:
@@ -54,24 +61,37 @@ def _live_at(point: int, ranges: Sequence[tuple[int, int, int]], classes: Classe
 def _ranges(function: SearchedFunction) -> list[tuple[int, int, int]]:
     """The graph's number of each value of the function, with the ops that it lives from and to."""
     graph = function.graph
-    index = next(
-        number
-        for number, each in enumerate(graph.functions)
-        if [graph.number_of(number, value) for value in each.arguments]
-        == list(function.boundary[: function.arguments])
-    )
+    index = next(n for n, each in enumerate(graph.functions) if each.name == function.name)
     read = graph.functions[index]
+    same = _repeated(read)
     first: dict[int, int] = dict.fromkeys(read.arguments, 0)
     last: dict[int, int] = {}
     for position, op in enumerate(read.ops):
-        first.update(dict.fromkeys(op.results, position))
-        last.update(dict.fromkeys(op.read, position))
+        if not (op.blocks or op.name in _STORE_NOTHING or op.name.endswith(_VIEWS)):
+            first.update(dict.fromkeys(op.results, position))
+        last.update(dict.fromkeys([same.get(each, each) for each in op.read], position))
     end = len(read.ops)
     last.update(dict.fromkeys(read.arguments, end))
-    last.update({value: end for op in read.returns for value in op.operands})
-    numbered = ((graph.number_of(index, value), value) for value in first)
+    last.update({same.get(each, each): end for op in read.returns for each in op.operands})
+    numbered = ((graph.number_of(index, value), value) for value in first if value not in same)
     return [
         (number, first[value], last.get(value, first[value]))
         for number, value in numbered
         if number != NO_TENSOR
     ]
+
+
+def _repeated(function: Function) -> dict[int, int]:
+    """The values that another op has made before, which passes find, with the first such value."""
+    same: dict[int, int] = {}
+    known: dict[object, tuple[int, ...]] = {}
+    for op in function.ops:
+        if op.blocks or op.captures or not op.results:
+            continue
+        operands = tuple([same.get(each, each) for each in op.operands])
+        types = tuple([function.values[each].kind for each in op.results])
+        key = (op.name, operands, types, tuple(op.handle.attributes.items()))
+        before = known.setdefault(key, op.results)
+        if before is not op.results and not len(op.handle.regions):
+            same.update(zip(op.results, before, strict=True))
+    return same

@@ -28,6 +28,8 @@ class Prices:
     grid: Grid
     device_model: DeviceModel
     objective: Objective
+    at_least: bool = False
+    """Whether no op may cost less: then only the arithmetic of products counts."""
 
     def reshard(self, source: Sharding, target: Sharding, value: ValueClass) -> float | None:
         """Of one tensor from one sharding to another; `None` if there is no plan."""
@@ -50,10 +52,18 @@ class Prices:
             return 0.0
         itemsize = max((values[each].itemsize for each in op.results), default=4)
         rate = self.device_model.flops_per_second(_ELEMENTS.get(itemsize, "f32"))
-        return max(
-            rule.flops(strategy.assignment, self.grid) / rate,
-            self.touched(op, strategy, values) / self.device_model.memory_bytes_per_second,
-        )
+        computing = rule.flops(strategy.assignment, self.grid) / rate
+        if self.at_least:
+            return computing
+        moving = self.touched(op, strategy, values) / self.device_model.memory_bytes_per_second
+        return max(computing, moving)
+
+    def tie(self, op: OpClass, strategy: Strategy, values: tuple[ValueClass, ...]) -> float:
+        """What tells plans apart that cost the same: what their ops read and write."""
+        touched = self.touched(op, strategy, values)
+        if self.objective == "time":
+            return touched / self.device_model.memory_bytes_per_second
+        return touched
 
     def touched(self, op: OpClass, strategy: Strategy, values: tuple[ValueClass, ...]) -> int:
         """The bytes of the shards of an op's operands and results."""

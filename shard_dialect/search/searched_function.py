@@ -29,6 +29,7 @@ class SearchedFunction:
     The graph has handles of ops, so the module must live as long.
     """
 
+    name: str
     module: ir.Module
     graph: ModuleGraph
     boundary: tuple[int, ...]
@@ -87,7 +88,7 @@ def searched_function(module: ir.Module, entry: str) -> SearchedFunction | None:
     shapes = tuple(sizes[kinds[each]][0] if each != NO_TENSOR else () for each in boundary)
     grids = Shardings.of(module.operation).grids
     sites = _sites(graph, before)
-    return SearchedFunction(module, graph, boundary, len(arguments), shapes, sites, grids)
+    return SearchedFunction(entry, module, graph, boundary, len(arguments), shapes, sites, grids)
 
 
 def _sites(graph: ModuleGraph, before: Mapping[str, list[str]]) -> dict[int, Site]:

@@ -189,10 +189,8 @@ class _Problem:
 
     def _cost(self, op: OpClass, strategy: Strategy) -> float:
         prices = self.model.prices
-        tie: float = prices.touched(op, strategy, self.values)
-        if prices.objective == "time":
-            tie = tie / prices.device_model.memory_bytes_per_second
-        return self._scaled(prices.op(op, strategy, self.values) + _TIE * tie)
+        tie = 0.0 if prices.at_least else _TIE * prices.tie(op, strategy, self.values)
+        return self._scaled(prices.op(op, strategy, self.values) + tie)
 
     def _scaled(self, price: float) -> float:
         """Bytes in hundreds of KB, seconds in microseconds: solvers like numbers around 1."""
