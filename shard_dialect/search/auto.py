@@ -17,6 +17,7 @@ from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.search.best_first import PROVEN, Found, Search
 from shard_dialect.search.dimension_groups import dimensions_of
 from shard_dialect.search.evaluate import Costs, Evaluator, Objective
@@ -120,7 +121,8 @@ def auto(
     free = _free(start.operation, name)
     device_model = DeviceModel.read(options.device_model)
     function = searched_function(start, name)
-    if function is None:
+    simplified = searched_function(_simplified(text), name)
+    if function is None or simplified is None:
         raise ShardError(f"@{name} has no tensors: there is nothing to find")
     evaluator = Evaluator(
         text,
@@ -131,7 +133,9 @@ def auto(
         options.memory_limit,
         function.sites,
     )
-    guide = Guide.of(function, grid, device_model, options.objective, options.memory_limit, free)
+    guide = Guide.of(
+        function, simplified, grid, device_model, options.objective, options.memory_limit, free
+    )
     search = Search(
         evaluator,
         dimensions_of(function),
@@ -151,6 +155,13 @@ def auto(
             f"device: the best one takes {found.costs.peak}, {found.score.excess} too many"
         )
     return AutoResult(evaluator.annotated(found.plan), found)
+
+
+def _simplified(text: str) -> ir.Module:
+    """The module as upstream's passes simplify it."""
+    module = ir.Module.parse(text)
+    run_pipeline(module, "canonicalize,cse")
+    return module
 
 
 def _free(module: ir.Operation, entry: str) -> frozenset[int]:

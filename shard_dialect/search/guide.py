@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
@@ -35,6 +35,8 @@ class Guide:
     """What leads a search for the shardings of a function."""
 
     function: SearchedFunction
+    simplified: SearchedFunction
+    """The function after upstream's simplifications: what the passes need not do is not there."""
     classes: Classes
     grid: Grid
     device_model: DeviceModel
@@ -47,6 +49,7 @@ class Guide:
     def of(
         cls,
         function: SearchedFunction,
+        simplified: SearchedFunction,
         grid: Grid,
         device_model: DeviceModel,
         objective: Objective,
@@ -55,7 +58,7 @@ class Guide:
     ) -> Guide:
         """The guide for a function, whose module must live as long."""
         classes = classes_of(function.graph, function.free)
-        return cls(function, classes, grid, device_model, objective, memory_limit, free)
+        return cls(function, simplified, classes, grid, device_model, objective, memory_limit, free)
 
     def plans(self, known: Mapping[Plan, Costs | None], seconds: float) -> Iterator[Plan]:
         """The plans to try; `known` has the costs of those that were tried before the next."""
@@ -85,10 +88,13 @@ class Guide:
 
     def bound(self, seconds: float) -> float | None:
         """What no plan of the sharding program costs less than; `None` if that takes too long."""
-        program = self._program(self.objective, self.memory_limit)
+        function = self.simplified
+        classes = classes_of(function.graph, function.free)
+        prices = Prices(self.grid, self.device_model, self.objective, at_least=True)
+        peaks = live_values(function, classes)
+        program = ShardingProgram(classes, prices, self.memory_limit, peaks)
         if program.pairs > MOST_PAIRS:
             return None
-        program = replace(program, prices=replace(program.prices, at_least=True))
         solution = program.solve(seconds)
         return None if solution is None else solution.bound
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from shard_dialect.ir.numbered_function import Function
 from shard_dialect.propagation.graph import NO_TENSOR
 from shard_dialect.search.op_classes import Classes
 from shard_dialect.search.searched_function import SearchedFunction
@@ -63,35 +62,18 @@ def _ranges(function: SearchedFunction) -> list[tuple[int, int, int]]:
     graph = function.graph
     index = next(n for n, each in enumerate(graph.functions) if each.name == function.name)
     read = graph.functions[index]
-    same = _repeated(read)
     first: dict[int, int] = dict.fromkeys(read.arguments, 0)
     last: dict[int, int] = {}
     for position, op in enumerate(read.ops):
         if not (op.blocks or op.name in _STORE_NOTHING or op.name.endswith(_VIEWS)):
             first.update(dict.fromkeys(op.results, position))
-        last.update(dict.fromkeys([same.get(each, each) for each in op.read], position))
+        last.update(dict.fromkeys(op.read, position))
     end = len(read.ops)
     last.update(dict.fromkeys(read.arguments, end))
-    last.update({same.get(each, each): end for op in read.returns for each in op.operands})
-    numbered = ((graph.number_of(index, value), value) for value in first if value not in same)
+    last.update({each: end for op in read.returns for each in op.operands})
+    numbered = ((graph.number_of(index, value), value) for value in first)
     return [
         (number, first[value], last.get(value, first[value]))
         for number, value in numbered
         if number != NO_TENSOR
     ]
-
-
-def _repeated(function: Function) -> dict[int, int]:
-    """The values that another op has made before, which passes find, with the first such value."""
-    same: dict[int, int] = {}
-    known: dict[object, tuple[int, ...]] = {}
-    for op in function.ops:
-        if op.blocks or op.captures or not op.results:
-            continue
-        operands = tuple([same.get(each, each) for each in op.operands])
-        types = tuple([function.values[each].kind for each in op.results])
-        key = (op.name, operands, types, tuple(op.handle.attributes.items()))
-        before = known.setdefault(key, op.results)
-        if before is not op.results and not len(op.handle.regions):
-            same.update(zip(op.results, before, strict=True))
-    return same
