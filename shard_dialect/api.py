@@ -41,7 +41,8 @@ from shard_dialect.runtime.shard_files import join_shards
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
 from shard_dialect.search import auto as searching
 from shard_dialect.search import mutations as mutating
-from shard_dialect.search.auto import AUTO, AutoOptions, AutoResult
+from shard_dialect.search.auto import AutoResult
+from shard_dialect.search.auto_options import AUTO, AutoOptions
 from shard_dialect.search.evaluate import Objective
 from shard_dialect.search.mutations import Mutation
 
@@ -145,6 +146,7 @@ def auto(
     module: ir.Module,
     *,
     grid: Sequence[int] | None = None,
+    devices: int | None = None,
     objective: Objective = "time",
     memory_limit: int | None = None,
     device_model: str = DEVICE_MODEL,
@@ -154,13 +156,14 @@ def auto(
     """Find shardings for the arguments and results of `entry` that have no annotation.
 
     The result has a new `module` with annotations, and what it costs each device. `grid` is the
-    shape of the devices, for a module without one; `memory_limit` the bytes of a device. The search
-    takes at most `seconds`, and Ctrl-C ends it with the best so far. `device_model` is as for
-    `report`. Raises `ShardError` if no sharding fits the limit.
+    shape of the devices, for a module without one; with `devices`, their number, the shape is
+    searched for, too. `memory_limit` is the bytes of a device. The search takes at most `seconds`,
+    and Ctrl-C ends it with the best so far. `device_model` is as for `report`. Raises `ShardError`
+    if no sharding fits the limit.
     """
     make_ready(module)
     shape = None if grid is None else tuple(grid)
-    options = AutoOptions(objective, memory_limit, device_model, seconds, shape)
+    options = AutoOptions(objective, memory_limit, device_model, seconds, shape, devices)
     with module.context, _file_locations(module):
         result = searching.auto(module, options, entry)
     source = _sources.get(module)

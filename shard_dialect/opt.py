@@ -199,7 +199,8 @@ class _Driver:
 
     def _annotated(self, module: ir.Module) -> ir.Module:
         """The module with the annotations that a search finds; says what it has found."""
-        from shard_dialect.search.auto import AutoOptions, auto
+        from shard_dialect.search.auto import auto
+        from shard_dialect.search.auto_options import AutoOptions
 
         result = auto(module, AutoOptions.read(self.options.auto), self.options.entry, _progress)
         say(note(f"--auto: {result}"))

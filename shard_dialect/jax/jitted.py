@@ -17,7 +17,7 @@ from shard_dialect.jax.found_shardings import FoundShardings
 from shard_dialect.jax.lower_function import LoweredFunction, lower_function
 from shard_dialect.runtime.xla.local_function import jax_of_user
 from shard_dialect.runtime.xla.partitioned_function import PartitionedFunction
-from shard_dialect.search.auto import AutoOptions
+from shard_dialect.search.auto_options import AutoOptions
 
 
 @overload
@@ -57,6 +57,7 @@ def jit(
     propagation decides. With `in_shardings=sd.AUTO`, or other `sd.AutoOptions`, a search finds
     them. The other options are those of `jax.jit`.
     """
+    donated = {"donate_argnums": donate_argnums}
     if isinstance(in_shardings, AutoOptions):
         if out_shardings is not None or static_argnums != () or static_argnames != ():
             raise ShardError("in_shardings=sd.AUTO goes with no out_shardings and static arguments")
@@ -64,12 +65,8 @@ def jit(
             function,
             mesh,
             in_shardings,
-            lambda of_arguments, of_results: jit(
-                function,
-                mesh=mesh,
-                in_shardings=of_arguments,
-                out_shardings=of_results,
-                donate_argnums=donate_argnums,
+            lambda of_arguments, of_results, lowered: Jitted(
+                function, mesh, of_arguments, of_results, {**_DYNAMIC, **donated}, lowered
             ),
         )
     return Jitted(
@@ -77,12 +74,12 @@ def jit(
         mesh,
         _named(in_shardings, mesh),
         _named(out_shardings, mesh),
-        {
-            "static_argnums": static_argnums,
-            "static_argnames": static_argnames,
-            "donate_argnums": donate_argnums,
-        },
+        {"static_argnums": static_argnums, "static_argnames": static_argnames, **donated},
     )
+
+
+_DYNAMIC = {"static_argnums": (), "static_argnames": ()}
+"""The options of a function without static arguments."""
 
 
 def lower(function: Callable[..., Any], *arguments: Any, **options: Any) -> ir.Module:
@@ -121,9 +118,11 @@ class Jitted:
         in_shardings: Any,
         out_shardings: Any,
         options: Mapping[str, Any],
+        lowered: LoweredFunction | None = None,
     ) -> None:
+        """`lowered` is the function with more annotations, for arguments of certain shapes."""
         jax = jax_of_user()
-        self._function, self._mesh = function, mesh
+        self._function, self._mesh, self._annotated = function, mesh, lowered
         self._shardings = in_shardings, out_shardings
         given = {"in_shardings": in_shardings, "out_shardings": out_shardings}
         self._given = {name: each for name, each in given.items() if each is not None}
@@ -186,7 +185,7 @@ class Jitted:
         tracers = jax.tree.leaves((arguments, keywords))
         tracers = [each for each in tracers if isinstance(each, jax.core.Tracer)]
         shapes, named = jax.tree.map(_shape_of, (arguments, keywords))
-        lowered = self._lowered(shapes, named)
+        lowered = self._annotated or self._lowered(shapes, named)
         if not _has_mesh(lowered.module):
             return self._function(*arguments, **keywords)
         partitioned = PartitionedFunction.of(lowered.module, self._mesh_to_run_on())

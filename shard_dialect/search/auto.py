@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from shard_dialect.analysis.changes.annotations import annotations_in
 from shard_dialect.analysis.reasons.explained_passes import imported
@@ -18,55 +17,17 @@ from shard_dialect.ir.grids import grids_of
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.search.auto_options import AutoOptions
 from shard_dialect.search.best_first import PROVEN, Found, Search
 from shard_dialect.search.dimension_groups import dimensions_of
-from shard_dialect.search.evaluate import Costs, Evaluator, Objective
+from shard_dialect.search.evaluate import Costs, Evaluator
 from shard_dialect.search.guide import Guide
 from shard_dialect.search.integer_program import is_available
 from shard_dialect.search.plan import Plan
-from shard_dialect.search.searched_function import searched_function
+from shard_dialect.search.searched_function import SearchedFunction, searched_function
 
 GRID = "grid"
 """The name of a grid that the module does not have yet."""
-
-
-@dataclass(frozen=True)
-class AutoOptions:
-    """What to look for, and for how long."""
-
-    objective: Objective = "time"
-    memory_limit: int | None = None
-    """The bytes that a device has."""
-    device_model: str = "h100"
-    seconds: float = 60.0
-    grid: tuple[int, ...] | None = None
-    """The shape of the grid, for a module that has none."""
-    axis_names: tuple[str, ...] = ()
-    """The names of that grid's axes."""
-
-    @classmethod
-    def read(cls, text: str) -> AutoOptions:
-        """The options in a text, as `opt --auto` takes it. Raises `ShardError`.
-
-        >>> options = AutoOptions.read("grid=2x4 objective=bytes memory-limit=16GiB")
-        >>> options.grid, options.objective, options.memory_limit
-        ((2, 4), 'bytes', 17179869184)
-        """
-        options = cls()
-        for each in text.strip("{}").replace(",", " ").split():
-            name, _, value = each.partition("=")
-            if name not in _READERS:
-                known = ", ".join(_READERS)
-                raise ShardError(f"--auto has no option '{name}': expected {known}")
-            try:
-                options = replace(options, **{name.replace("-", "_"): _READERS[name](value)})
-            except ValueError:
-                raise ShardError(f"--auto: cannot read {name}={value}") from None
-        return options
-
-
-AUTO = AutoOptions()
-"""In the place of shardings: a search with the default options finds them."""
 
 
 @dataclass(frozen=True)
@@ -114,47 +75,104 @@ def auto(
     function = next(op for op in functions_of(module.operation) if name_of(op) == name)
     if form_of(function) not in ("annotated", "propagated"):
         raise ShardError(f"function @{name} is partitioned already: there is nothing to find")
-    text = _with_grid(module.operation.get_asm(enable_debug_info=True), module, options)
-    start = imported(text)
-    grid = _grid_of(start)
-    text = start.operation.get_asm(enable_debug_info=True)
-    free = _free(start.operation, name)
-    device_model = DeviceModel.read(options.device_model)
-    function = searched_function(start, name)
-    simplified = searched_function(_simplified(text), name)
-    if function is None or simplified is None:
-        raise ShardError(f"@{name} has no tensors: there is nothing to find")
-    evaluator = Evaluator(
-        text,
-        name,
-        grid.name,
-        device_model,
-        options.objective,
-        options.memory_limit,
-        function.sites,
-    )
-    guide = Guide.of(
-        function, simplified, grid, device_model, options.objective, options.memory_limit, free
-    )
-    search = Search(
-        evaluator,
-        dimensions_of(function),
-        grid,
-        free,
-        options.seconds,
-        tell,
-        guide if is_available() else None,
-    )
-    found = search.run()
-    if found is None:
-        evaluator.known_costs(Plan())  # raises what is wrong with the program as it is
-        raise ShardError(f"no sharding of @{name} can be partitioned")
-    if found.score.excess:
-        raise ShardError(
-            f"no sharding was found with which @{name} takes {options.memory_limit} bytes on a "
-            f"device: the best one takes {found.costs.peak}, {found.score.excess} too many"
+    if options.devices is None:
+        problem = Problem.of(module, options, name)
+        return problem.checked(problem.search(options.seconds, tell))
+    end = time.monotonic() + options.seconds
+    shapes = grid_shapes(options.devices)
+    problems = [Problem.of(module, replace(options, grid=each), name) for each in shapes]
+    best: tuple[Found, Problem] | None = None
+    for left, problem in zip(range(len(problems), 0, -1), problems, strict=True):
+        found = problem.search((end - time.monotonic()) / left, tell)
+        if found is not None and (best is None or found.score < best[0].score):
+            best = found, problem
+    found, problem = best or (None, problems[0])
+    return problem.checked(found)
+
+
+def grid_shapes(devices: int) -> list[tuple[int, ...]]:
+    """The shapes of a grid of so many devices, of up to three axes; for many devices, up to two.
+
+    >>> grid_shapes(8)
+    [(8,), (2, 4), (4, 2), (2, 2, 2)]
+    """
+    pairs = [(n, devices // n) for n in range(2, devices) if devices % n == 0]
+    triples = [
+        (first, n, rest // n)
+        for first, rest in pairs
+        for n in range(2, rest)
+        if rest % n == 0 and first <= n <= rest // n
+    ]
+    return [(devices,), *pairs, *(triples if devices <= _MANY else [])]
+
+
+_MANY = 16
+"""The number of devices above which a grid has at most two axes."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A module on one grid, read for the search."""
+
+    entry: str
+    options: AutoOptions
+    grid: Grid
+    free: frozenset[int]
+    function: SearchedFunction
+    simplified: SearchedFunction
+    evaluator: Evaluator
+
+    @classmethod
+    def of(cls, module: ir.Module, options: AutoOptions, entry: str) -> Problem:
+        """Read a module; it gets the grid that is asked for. Raises `ShardError` as `auto`."""
+        text = _with_grid(module.operation.get_asm(enable_debug_info=True), module, options)
+        start = imported(text)
+        grid = _grid_of(start)
+        text = start.operation.get_asm(enable_debug_info=True)
+        free = _free(start.operation, entry)
+        function = searched_function(start, entry)
+        simplified = searched_function(_simplified(text), entry)
+        if function is None or simplified is None:
+            raise ShardError(f"@{entry} has no tensors: there is nothing to find")
+        evaluator = Evaluator(
+            text,
+            entry,
+            grid.name,
+            DeviceModel.read(options.device_model),
+            options.objective,
+            options.memory_limit,
+            function.sites,
         )
-    return AutoResult(evaluator.annotated(found.plan), found)
+        return cls(entry, options, grid, free, function, simplified, evaluator)
+
+    def search(self, seconds: float, tell: Callable[[Plan, Costs, int], None]) -> Found | None:
+        """The best plan; `None` if none can be partitioned."""
+        guide = Guide.of(
+            self.function,
+            self.simplified,
+            self.grid,
+            self.evaluator.device_model,
+            self.options.objective,
+            self.options.memory_limit,
+            self.free,
+        )
+        dimensions = dimensions_of(self.function)
+        with_scipy = guide if is_available() else None
+        search = Search(self.evaluator, dimensions, self.grid, self.free, seconds, tell, with_scipy)
+        return search.run()
+
+    def checked(self, found: Found | None) -> AutoResult:
+        """The module with the plan. Raises `ShardError` for none, or one that needs too much."""
+        if found is None:
+            self.evaluator.known_costs(Plan())  # raises what is wrong with the program as it is
+            raise ShardError(f"no sharding of @{self.entry} can be partitioned")
+        if found.score.excess:
+            raise ShardError(
+                f"no sharding was found with which @{self.entry} takes "
+                f"{self.options.memory_limit} bytes on a device: the best one takes "
+                f"{found.costs.peak}, {found.score.excess} too many"
+            )
+        return AutoResult(self.evaluator.annotated(found.plan), found)
 
 
 def _simplified(text: str) -> ir.Module:
@@ -194,36 +212,12 @@ def _with_grid(text: str, module: ir.Module, options: AutoOptions) -> str:
     return copy.operation.get_asm(enable_debug_info=True)
 
 
-_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "": 1}
-
-
-def _bytes(text: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(KiB|MiB|GiB|TiB|)", text)
-    if match is None:
-        raise ShardError(f"--auto: memory-limit={text} is no size: write 500000, 512MiB, 16GiB")
-    return int(float(match[1]) * _UNITS[match[2]])
-
-
-def _objective(text: str) -> Objective:
-    match text:
-        case "time" | "bytes" | "memory":
-            return text
-    raise ShardError(f"--auto: objective={text} is none: expected time, bytes or memory")
-
-
-_READERS: dict[str, Callable[[str], Any]] = {
-    "objective": _objective,
-    "memory-limit": _bytes,
-    "device-model": str,
-    "seconds": float,
-    "grid": lambda text: tuple(map(int, text.split("x"))),
-}
-
-
 def _grid_of(module: ir.Module) -> Grid:
     grids = [each for each in grids_of(module.operation).values() if each.shape]
     if not grids:
-        raise ShardError("the module has no grid: say which devices there are, as in grid=2x4")
+        raise ShardError(
+            "the module has no grid: say which devices there are, as in grid=2x4, or devices=8"
+        )
     if len(grids) > 1:
         names = ", ".join(f"@{each.name}" for each in grids)
         raise ShardError(f"the module has several grids ({names}): a search uses one")

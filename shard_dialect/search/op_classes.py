@@ -25,6 +25,9 @@ from shard_dialect.rules.op_table import carries
 
 MOST = 300
 """The most classes of ops in a program that has more ops."""
+_GROWTH = 1.1
+"""In such a program, a round that tells apart fewer than this times the classes only numbers
+layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +115,11 @@ class _Refinement:
         while True:
             ops = self._ops_refined(self.value_colours)
             values = self._values_refined(ops)
-            is_large = len(self.nodes) > MOST and len(set(self._ops_refined(values))) > MOST
-            if is_large or len(set(values)) == len(set(self.value_colours)):
+            count = len(set(self._ops_refined(values)))
+            before = len(set(self._ops_refined(self.value_colours)))
+            if len(self.nodes) > MOST and (count > MOST or count < _GROWTH * before):
+                return
+            if len(set(values)) == len(set(self.value_colours)):
                 return
             self.op_colours, self.value_colours = ops, values
 

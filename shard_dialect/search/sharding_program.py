@@ -7,9 +7,9 @@
                 that it has: a reshard, which all readers that want the same share,
                 at each peak, what is live fits the memory.
 
-Strategies are those of `strategies`; an op whose strategy says nothing about an operand takes it as
-it is. The formulation is that of Alpa's intra-operator pass (Zheng et al., OSDI 2022), with shared
-reshards, and with partial values that ops pass on.
+Strategies are those of `op_strategies`; an op whose strategy says nothing about an operand takes it
+as it is. The formulation is that of Alpa's intra-operator pass (Zheng et al., OSDI 2022), with
+shared reshards, and with partial values that ops pass on.
 
 The variables of all axes together are many. `descend` therefore solves for one axis at a time, the
 others as they are, until no axis brings anything; what it finds is good, and where the whole
@@ -31,8 +31,8 @@ from shard_dialect.propagation.graph import NO_TENSOR
 from shard_dialect.search.integer_program import GAP, IntegerProgram, Solved
 from shard_dialect.search.live_values import LiveValues
 from shard_dialect.search.op_classes import Classes, OpClass, ValueClass
+from shard_dialect.search.op_strategies import Modes, Strategy, modes_of, strategies
 from shard_dialect.search.prices import Prices
-from shard_dialect.search.strategies import Modes, Strategy, modes_of, strategies
 
 MOST_PAIRS = 60_000
 """The most pairs of a sharding that a value may have and one that a reader may want, to `solve`."""

@@ -16,6 +16,8 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Grid
+from shard_dialect.search.auto import auto
+from shard_dialect.search.auto_options import AutoOptions
 from shard_dialect.torch.graph.export_graph import export, hooked
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.import_graph import marks_of, stablehlo_text
@@ -41,7 +43,7 @@ class LoweredModule:
 def lower(
     module: Any,
     args: Sequence[Any],
-    plan: Plan,
+    plan: Plan | AutoOptions,
     mesh: Any,
     *,
     kwargs: Mapping[str, Any] | None = None,
@@ -52,8 +54,9 @@ def lower(
 
     The arguments of `main` are parameters, buffers and then `args` and `kwargs`, and their
     locations are their names. `plan` says how they are placed on `mesh`, a `DeviceMesh` or a grid
-    (docs/torch.md). With `loss`, a function of the module's result and of `targets`, the results
-    are the loss and the gradients of the parameters. Raises `ShardError` for what torch.export or
+    (docs/torch.md); with `sd.AUTO`, or other `sd.AutoOptions`, a search finds that. With `loss`, a
+    function of the module's result and of `targets`, the results are the loss and the gradients of
+    the parameters. Raises `ShardError` for what torch.export or
     StableHLO cannot say, and for a plan that does not fit.
     """
     return lower_module(module, args, kwargs or {}, plan, mesh, loss, targets).module
@@ -63,7 +66,7 @@ def lower_module(
     module: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    plan: Plan,
+    plan: Plan | AutoOptions,
     mesh: Any,
     loss: Callable[..., Tensor] | None,
     targets: Sequence[Any],
@@ -71,7 +74,8 @@ def lower_module(
     """As `lower`, with the names of arguments and results."""
     grid = grid_of(mesh)
     flat = FlatModule.of(module, args, kwargs, loss, targets)
-    placed = PlacedModule.of(flat, rules_of(plan, grid), grid)
+    rules = [] if isinstance(plan, AutoOptions) else rules_of(plan, grid)
+    placed = PlacedModule.of(flat, rules, grid)
     marker = Marker(placed)
     with hooked(list(marker.hooks())):
         program = export(flat)
@@ -81,15 +85,26 @@ def lower_module(
         found = Source.of(text, type(module).__name__).parse()
     with found.context, ir.Location.unknown():
         split_merged_dims(found.operation)
-        _annotate(found.operation, placed, marker.marks)
+        _name(found.operation, placed)
+        if isinstance(plan, AutoOptions):
+            found = auto(found, plan, ENTRY).module
+        else:
+            _annotate(found.operation, placed, marker.marks)
     return LoweredModule(found, flat, grid)
+
+
+def _name(module: ir.Operation, placed: PlacedModule) -> None:
+    """Declare the grid; give the arguments of the entry their names."""
+    (function,) = (each for each in functions_of(module) if name_of(each) == ENTRY)
+    with ir.InsertionPoint.at_block_begin(body(module)):
+        write_grid(placed.grid)
+    for name, argument in zip(placed.flat.names, body(function).arguments, strict=True):
+        argument.set_location(ir.Location.name(name, argument.location))
 
 
 def _annotate(module: ir.Operation, placed: PlacedModule, marks: Sequence[Mark]) -> None:
     grid = placed.grid
     (function,) = (each for each in functions_of(module) if name_of(each) == ENTRY)
-    with ir.InsertionPoint.at_block_begin(body(module)):
-        write_grid(grid)
     shardings = Shardings({grid.name: grid})
     given: dict[int, dict[int, Any]] = {}
     for number, op in marks_of(module):
@@ -112,8 +127,6 @@ def _annotate(module: ir.Operation, placed: PlacedModule, marks: Sequence[Mark])
 
     names, results = placed.flat.names, placed.flat.result_names
     arguments = list(body(function).arguments)
-    for name, argument in zip(names, arguments, strict=True):
-        argument.set_location(ir.Location.name(name, argument.location))
     attributes(
         "arg_attrs",
         arguments,

@@ -14,18 +14,19 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.compiled_program import CompiledProgram
+from shard_dialect.search.auto_options import AutoOptions
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of
 from shard_dialect.torch.held_state import HeldState
 from shard_dialect.torch.lower_module import ENTRY, LoweredModule, lower_module
 from shard_dialect.torch.plans.placement_lists import placements_of, sharding_of
 from shard_dialect.torch.plans.plan_rules import Plan
-from shard_dialect.torch.rank_tensors import RankTensors, device_mesh, on_ranks
+from shard_dialect.torch.rank_tensors import RankTensors, device_mesh, on_ranks, placements
 
 
 def partition(
     module: Any,
     args: Sequence[Any],
-    plan: Plan,
+    plan: Plan | AutoOptions,
     mesh: Any,
     *,
     kwargs: Mapping[str, Any] | None = None,
@@ -62,6 +63,7 @@ class Partitioned:
             on_mesh = device_mesh(mesh, lowered.grid)
             self._ranks = RankTensors(on_mesh, lowered.grid, program.grids, rank)
         self._state = HeldState(self._flat, program.arguments, self._ranks)
+        self._grid = lowered.grid
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The module's result, for tensors of the shapes that it was partitioned for.
@@ -110,6 +112,13 @@ class Partitioned:
         (outputs,) = self.compiled.run_shards([shards])
         pairs = zip(outputs, program.results, strict=True)
         return [ranks.result(*each) for each in pairs]
+
+    def plan(self) -> dict[str, list[Any]]:
+        """The placements of parameters, arguments and results by name, which is a plan, too."""
+        program = self.compiled.program
+        names = [*self._flat.names, *self._flat.result_names]
+        tensors = zip(names, [*program.arguments, *program.results], strict=True)
+        return {name: placements(each, self._grid) for name, each in tensors}
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """The parameters, which an optimizer may change: whole tensors, on ranks DTensors."""

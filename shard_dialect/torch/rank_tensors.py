@@ -35,6 +35,12 @@ def device_mesh(mesh: Any, grid: Grid) -> Any:
     return dist.init_device_mesh(kind, tuple(grid.shape), mesh_dim_names=names)
 
 
+def placements(each: Boundary, grid: Grid) -> list[Any]:
+    """DTensor's placements of an argument or a result, one for each mesh dimension."""
+    plain = placements_of(each.sharding, each.global_type.shape, grid)
+    return [Shard(what[1]) if what[0] == "shard" else Replicate() for what in plain]
+
+
 @dataclass(frozen=True)
 class RankTensors:
     """This rank's view of tensors over a mesh."""
@@ -44,11 +50,6 @@ class RankTensors:
     grids: Mapping[str, Grid]
     """The grids of the program."""
     rank: int
-
-    def placements(self, each: Boundary) -> list[Any]:
-        """DTensor's placements of an argument or a result."""
-        plain = placements_of(each.sharding, each.global_type.shape, self.grid)
-        return [Shard(what[1]) if what[0] == "shard" else Replicate() for what in plain]
 
     def slices(self, each: Boundary) -> tuple[slice, ...]:
         """What this rank holds of the whole tensor."""
@@ -73,7 +74,7 @@ class RankTensors:
         shape = torch.Size(each.global_type.shape)
         stride = torch.empty(shape, device="meta").stride()
         return DTensor.from_local(
-            own, self.mesh, self.placements(each), run_check=False, shape=shape, stride=stride
+            own, self.mesh, placements(each, self.grid), run_check=False, shape=shape, stride=stride
         )
 
     def shard(self, tensor: Tensor, each: Boundary, name: str) -> Array:
@@ -85,7 +86,7 @@ class RankTensors:
             if tensor.device_mesh != self.mesh:
                 raise ShardError(f"is on {tensor.device_mesh}: expected {self.mesh}", name)
             _check_shape(tensor, [each.global_type.shape], name)
-            own = tensor.redistribute(self.mesh, self.placements(each)).to_local()
+            own = tensor.redistribute(self.mesh, placements(each, self.grid)).to_local()
         else:
             part = self.slices(each)
             whole = each.global_type.shape

@@ -1,0 +1,201 @@
+"""The integer program behind `--auto`: classes of ops, solutions, bounds, and plans that follow."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import shard_dialect as sd
+from shard_dialect.analysis.reasons.explained_passes import imported
+from shard_dialect.model import Grid
+from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.search.auto import grid_shapes
+from shard_dialect.search.follow_solution import PlanMaker
+from shard_dialect.search.integer_program import IntegerProgram
+from shard_dialect.search.live_values import live_values
+from shard_dialect.search.op_classes import classes_of
+from shard_dialect.search.prices import Prices
+from shard_dialect.search.searched_function import SearchedFunction, searched_function
+from shard_dialect.search.sharding_program import ShardingProgram
+from tests.search.test_auto import random_chain
+
+GRID = Grid("grid", (2, 2))
+
+
+@pytest.fixture(autouse=True)
+def context() -> Iterator[None]:
+    with sd.make_context():
+        yield
+
+
+def layers(count: int) -> str:
+    """Products with alternately wide and narrow weights, a residual around each pair."""
+    arguments = [f"%u{n}: tensor<8x16xf32>, %d{n}: tensor<16x8xf32>" for n in range(count)]
+    lines, value = [], "%x"
+    for n in range(count):
+        lines += [
+            f"%h{n} = stablehlo.dot_general {value}, %u{n}, contracting_dims = [1] x [0] : "
+            "(tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>",
+            f"%t{n} = stablehlo.tanh %h{n} : tensor<4x16xf32>",
+            f"%y{n} = stablehlo.dot_general %t{n}, %d{n}, contracting_dims = [1] x [0] : "
+            "(tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>",
+            f"%r{n} = stablehlo.add {value}, %y{n} : tensor<4x8xf32>",
+        ]
+        value = f"%r{n}"
+    head = f"func.func @main(%x: tensor<4x8xf32>, {', '.join(arguments)}) -> tensor<4x8xf32> {{"
+    return "\n".join([head, *lines, f"return {value} : tensor<4x8xf32>", "}"])
+
+
+def function_of(text: str) -> SearchedFunction:
+    parsed = sd.parse(f"shard.grid @grid(shape = 2x2)\n{text}")
+    module = imported(parsed.operation.get_asm(enable_debug_info=True))
+    found = searched_function(module, "main")
+    assert found is not None
+    return found
+
+
+def program_of(function: SearchedFunction, limit: int | None) -> ShardingProgram:
+    classes = classes_of(function.graph, function.free)
+    prices = Prices(GRID, DeviceModel.read("h100"), "bytes")
+    return ShardingProgram(classes, prices, limit, live_values(function, classes))
+
+
+def test_the_integer_program_finds_the_best_choice() -> None:
+    program = IntegerProgram()
+    first, second, third = (program.choice(cost) for cost in (3.0, 2.0, 4.0))
+    program.row([first, second, third], [1.0] * 3, 2.0, 2.0)
+    program.row([first, second], [1.0, 1.0], upper=1.0)
+    found = program.solve(10)
+    assert found is not None
+    assert found.values.round().tolist() == [0, 1, 1]
+    assert found.objective == pytest.approx(6)
+    assert found.bound == pytest.approx(6)
+
+
+def test_a_program_that_nothing_solves() -> None:
+    program = IntegerProgram()
+    program.row([program.choice()], [1.0], 2.0)
+    assert program.solve(10) is None
+
+
+def test_layers_that_are_alike_are_one_class() -> None:
+    """However many layers: ops are told apart up to where all would be."""
+    few = classes_of((small := function_of(layers(100))).graph, small.free)
+    many = classes_of((large := function_of(layers(300))).graph, large.free)
+    assert len(few.ops) == len(many.ops) < 300
+    assert sum(each.count for each in many.ops) == 4 * 300 + 1
+    weights = {many.of_value[value] for value in large.boundary[1:601]}
+    assert len(weights) < 100
+
+
+def test_a_small_program_has_a_class_for_each_op() -> None:
+    function = function_of(layers(3))
+    classes = classes_of(function.graph, function.free)
+    assert [each.count for each in classes.ops] == [1] * len(classes.ops)
+
+
+def test_weights_are_split_where_they_do_not_fit() -> None:
+    """One all-reduce of the 4x8 result in each layer, as an expert writes it, or fewer bytes."""
+    function = function_of(layers(2))
+    program = program_of(function, 1800)
+    solution = program.solve(60)
+    assert solution is not None
+    assert 0 < solution.cost <= 2 * (2 * 128 // 2) * 1.01
+    assert solution.cost == pytest.approx(solution.bound, rel=1e-3)
+    descended = program.descend(60)
+    assert descended is not None
+    assert solution.cost <= descended.cost * (1 + 1e-6)
+
+
+def test_without_a_limit_nothing_moves() -> None:
+    solution = program_of(function_of(layers(2)), None).solve(60)
+    assert solution is not None
+    assert solution.cost < 1
+
+
+def test_annotations_hold() -> None:
+    text = layers(1).replace(
+        "%u0: tensor<8x16xf32>",
+        "%u0: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@grid, [[0], [1]]>}",
+    )
+    function = function_of(text)
+    program = program_of(function, None)
+    solution = program.solve(60)
+    assert solution is not None
+    sharding = solution.shardings[program.classes.of_value[function.boundary[1]]]
+    assert sharding.split_axes == ((0,), (1,))
+
+
+def test_values_inside_are_annotated_where_propagation_chooses_otherwise() -> None:
+    function = function_of(layers(2))
+    program = program_of(function, 1500)
+    solution = program.solve(60)
+    assert solution is not None
+    plan = PlanMaker(function, program, frozenset(range(len(function.boundary)))).plan(solution)
+    assert plan.splits
+    assert {value for value, _ in plan.inner} <= function.sites.keys()
+
+
+@pytest.mark.parametrize("objective", ["bytes", "time"])
+def test_no_plan_is_better_than_the_bound(objective: str) -> None:
+    met = 0
+    for seed in range(8):
+        text = random_chain(seed)
+        replicated = sd.report(sd.parse(f"shard.grid @grid(shape = 4)\n{text}")).memory.peak
+        try:
+            found = sd.auto(
+                sd.parse(text),
+                grid=(4,),
+                objective=objective,  # type: ignore[arg-type]
+                memory_limit=int(0.7 * replicated),
+                seconds=2,
+            ).found
+        except sd.ShardError:
+            continue
+        assert found.bound is not None
+        assert found.score.objective >= found.bound * (1 - 1e-6)
+        met += found.is_proven
+    assert met > 2
+
+
+def test_a_large_program_is_as_cheap_as_its_expert(tmp_path: Path) -> None:
+    """Forty layers, whose weights do not fit: no more bytes than with Megatron's annotations."""
+    text = layers(40)
+    expert = text.replace("%x: tensor<4x8xf32>", "%x: tensor<4x8xf32> " + _sharding([[0], []]))
+    for n in range(40):
+        expert = expert.replace(
+            f"%u{n}: tensor<8x16xf32>", f"%u{n}: tensor<8x16xf32> {_sharding([[], [1]])}"
+        )
+        expert = expert.replace(
+            f"%d{n}: tensor<16x8xf32>", f"%d{n}: tensor<16x8xf32> {_sharding([[1], []])}"
+        )
+    report = sd.report(sd.parse(f"shard.grid @grid(shape = 2x2)\n{expert}"))
+    found = sd.auto(
+        sd.parse(text),
+        grid=(2, 2),
+        objective="bytes",
+        memory_limit=report.memory.peak,
+        seconds=30,
+    )
+    assert found.costs.bytes <= report.bytes_moved
+    assert found.costs.peak <= report.memory.peak
+
+
+def _sharding(lists: list[list[int]]) -> str:
+    return f"{{mesh.sharding = #mesh.shard<@grid, {lists}>}}"
+
+
+def test_grid_shapes() -> None:
+    assert grid_shapes(8) == [(8,), (2, 4), (4, 2), (2, 2, 2)]
+    assert grid_shapes(7) == [(7,)]
+    assert (16, 32) in grid_shapes(512)
+
+
+def test_the_shape_of_the_grid_is_searched_for() -> None:
+    found = sd.auto(sd.parse(layers(2)), devices=4, objective="memory", seconds=10)
+    report = sd.report(found.module)
+    assert report.memory.peak == found.costs.peak
+    assert (
+        report.memory.peak
+        <= 0.5 * sd.report(sd.parse(f"shard.grid @g(shape = 4)\n{layers(2)}")).memory.peak
+    )
