@@ -173,16 +173,23 @@ def auto(
 
 
 def mutations(
-    module: ir.Module, entry: str | None = None, *, device_model: str = DEVICE_MODEL
+    module: ir.Module,
+    entry: str | None = None,
+    *,
+    device_model: str = DEVICE_MODEL,
+    seconds: float = mutating.SECONDS,
 ) -> list[Mutation]:
-    """Return each change of one annotation of `entry`, and what it adds to its costs.
+    """Return each change of one decision of `entry`, and what it adds to its costs.
 
-    The passes run once for each. Raises `ShardError` if the module cannot be partitioned as it is.
+    The passes run once for each, for at most so many `seconds`. Raises `ShardError` if the module
+    cannot be partitioned as it is.
     """
     make_ready(module)
     text = _file_text(module)
     with module.context, _file_locations(module):
-        return mutating.mutations(module, entry, device_model=device_model, file_text=text)
+        return mutating.mutations(
+            module, entry, device_model=device_model, file_text=text, seconds=seconds
+        )
 
 
 def mutate(module: ir.Module, *what: int | str, entry: str | None = None) -> ir.Module:

@@ -20,14 +20,20 @@ from shard_dialect.search.op_classes import Classes, classes_of
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.prices import Prices
 from shard_dialect.search.searched_function import SearchedFunction
-from shard_dialect.search.sharding_program import MOST_PAIRS, ShardingProgram
+from shard_dialect.search.sharding_program import (
+    MOST_PAIRS,
+    MOST_PAIRS_OF_INTEGERS,
+    ShardingProgram,
+)
 
 _TRIES = 4
 """How often a program is solved for a lower limit."""
 _LESS = 0.98
 """A lower limit is less than what is needed by this factor."""
-_PART = 0.2
-"""One solution may take this part of the search's time."""
+_PART = 0.3
+"""The solutions for one limit may take this part of the guide's time."""
+_SOLUTIONS = 3
+"""How many of them are tried."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +79,12 @@ class Guide:
                 if left < 0:
                     return
                 program = self._program(objective, limit)
-                solution = program.descend(min(left, _PART * seconds))
-                if solution is None:
-                    return
-                plan = PlanMaker(self.function, program, self.free).plan(solution)
-                tried = dict.fromkeys((plan, plan.with_inner({})))
+                solutions = program.solutions(min(left, _PART * seconds))
+                maker = PlanMaker(self.function, program, self.free)
+                tried: dict[Plan, None] = {}
+                for solution in solutions[:_SOLUTIONS]:
+                    plan = maker.plan(solution)
+                    tried |= dict.fromkeys((plan, plan.with_inner({})))
                 yield from tried
                 peaks = [costs.peak for each in tried if (costs := known.get(each))]
                 if self.memory_limit is None or limit is None or not peaks:
@@ -95,7 +102,8 @@ class Guide:
         program = ShardingProgram(classes, prices, self.memory_limit, peaks)
         if program.pairs > MOST_PAIRS:
             return None
-        solution = program.solve(seconds)
+        relaxed = program.pairs > MOST_PAIRS_OF_INTEGERS
+        solution = program.solve(seconds, relaxed=relaxed)
         return None if solution is None else solution.bound
 
     def inner_classes(self, plan: Plan) -> Iterator[frozenset[int]]:

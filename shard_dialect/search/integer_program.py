@@ -76,26 +76,29 @@ class IntegerProgram:
         """The sums of two lists of variables are equal."""
         self.row([*one, *other], [1.0] * len(one) + [-1.0] * len(other), 0.0, 0.0)
 
-    def solve(self, seconds: float, gap: float = GAP) -> Solved | None:
+    def solve(self, seconds: float, *, relaxed: bool = False) -> Solved | None:
         """The best solution that is found in this time; `None` if none is.
 
+        If `relaxed`, choices may be anything from 0 to 1, which is much faster: the linear program.
         Deterministic where the time suffices. Raises `ShardError` if scipy is not installed.
         """
         optimize, sparse = _scipy()
         shape = len(self._lower), len(self.costs)
         matrix = sparse.csr_array((self._factors, self._indices, self._starts), shape)
         kinds = np.zeros(len(self.costs))
-        kinds[self._choices] = 1
+        if not relaxed:
+            kinds[self._choices] = 1
         found = optimize.milp(
             np.asarray(self.costs),
             integrality=kinds,
             bounds=optimize.Bounds(0.0, np.asarray(self._limits)),
             constraints=optimize.LinearConstraint(matrix, self._lower, self._upper),
-            options={"time_limit": max(seconds, 0.1), "mip_rel_gap": gap},
+            options={"time_limit": max(seconds, 0.1), "mip_rel_gap": GAP},
         )
         if found.x is None:
             return None
-        return Solved(found.x, found.fun, found.mip_dual_bound)
+        bound = found.fun if relaxed else found.mip_dual_bound
+        return Solved(found.x, found.fun, bound)
 
 
 def _scipy() -> tuple[Any, Any]:

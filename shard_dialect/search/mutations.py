@@ -1,4 +1,8 @@
-"""All programs that differ in one decision: one annotation splits a dimension along another axis.
+"""All programs that differ in one decision, and what that changes.
+
+    annotation      an annotation splits a dimension along another axis, or no longer
+    value           a value inside the function is sharded otherwise, and resharded elsewhere
+    loops           a product is computed along another of its loops
 
 What the rest of the program does is derived anew. So a mutation is right as the program is; what
 changes is its costs.
@@ -6,8 +10,10 @@ changes is its costs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 from shard_dialect.analysis.changes.annotations import (
     Edit,
@@ -22,23 +28,28 @@ from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import warn
 from shard_dialect.ir.grids import grids_of
-from shard_dialect.model import Annotation, Grid
+from shard_dialect.model import Annotation, Axes, Grid
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.search.decisions import Decision, decide, decisions
 from shard_dialect.search.evaluate import Evaluator
 from shard_dialect.search.plan import Plan
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """Another annotation of one tensor, and what it adds to what each device does."""
+    """Another decision, and what it adds to what each device does."""
 
     number: int
     """Its place in the list."""
+    kind: Literal["annotation", "value", "loops"]
     what: str
-    """The name of the tensor as `what_if` takes it, or the place of the op that annotates it."""
+    """The name of the tensor as `what_if` takes it, or an op and its place."""
     before: str
     after: str
+    alike: int
+    """For how many values or ops of the program the same could be decided."""
     bytes_change: int
     memory_change: int
     seconds_change: float
@@ -48,36 +59,63 @@ class Mutation:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class _Change:
+    """A mutation that has not been evaluated."""
+
+    kind: Literal["annotation", "value", "loops"]
+    what: str
+    before: str
+    after: str
+    alike: int
+    apply: Callable[[ir.Module], None]
+    """Change an imported module in place."""
+
+
+SECONDS = 60.0
+"""How long mutations are evaluated, by default."""
+
+
 def mutations(
     module: ir.Module,
     entry: str | None = None,
     *,
     device_model: str = "h100",
     file_text: str | None = None,
+    seconds: float = SECONDS,
 ) -> list[Mutation]:
     """The mutations of a module in the annotated form, each with what it changes.
 
-    The passes run once for each; those that they refuse are left out. Raises `ShardError` for a
-    module that cannot be partitioned as it is.
+    The passes run once for each, until the time is over; those that they refuse are left out.
+    Raises `ShardError` for a module that cannot be partitioned as it is.
     """
+    end = time.monotonic() + seconds
     text = module.operation.get_asm(enable_debug_info=True)
     name = choose_entry(module.operation, entry)
     prices = DeviceModel.read(device_model)
     before = _evaluator(imported(text), name, prices).known_costs(Plan())
     found = []
-    start = imported(text)
-    grids = grids_of(start.operation)
-    for number, (placed, edit) in enumerate(_edits(start, name)):
+    changes = _changes(text, name, file_text)
+    for number, change in enumerate(changes):
         changed = imported(text)
-        apply_edit(changed.operation, edit)
+        if time.monotonic() > end:
+            warn(
+                f"{number} of {len(changes)} mutations were evaluated in {seconds:g} seconds: the "
+                "others are not listed",
+                changed.operation.location,
+            )
+            break
+        change.apply(changed)
         costs = _evaluator(changed, name, prices).costs(Plan())
         if costs is not None:
             found.append(
                 Mutation(
                     number,
-                    _name(placed, file_text),
-                    _text(placed.annotation, grids[edit.annotation.grid]),
-                    _text(edit.annotation, grids[edit.annotation.grid]),
+                    change.kind,
+                    change.what,
+                    change.before,
+                    change.after,
+                    change.alike,
                     costs.bytes - before.bytes,
                     costs.peak - before.peak,
                     costs.seconds - before.seconds,
@@ -91,21 +129,57 @@ def mutated(
 ) -> ir.Module:
     """A copy of the module with mutations: numbers of the list, or `w1=[[], [model]]`.
 
-    Raises `ShardError` for one that there is not.
+    Several are changes of the module as it is, in their order. Raises `ShardError` for one that
+    there is not.
     """
     name = choose_entry(module.operation, entry)
-    changed = imported(module.operation.get_asm(enable_debug_info=True))
-    edits = list(_edits(changed, name))
+    text = module.operation.get_asm(enable_debug_info=True)
+    changed = imported(text)
+    numbers = [int(each) for each in what if each.isdecimal()]
+    changes = _changes(text, name, file_text) if numbers else []
+    for number in numbers:
+        if number >= len(changes):
+            raise ShardError(f"there is no mutation {number}: --list-mutations lists them")
     for each in what:
-        if each.isdecimal():
-            if int(each) >= len(edits):
-                raise ShardError(f"there is no mutation {each}: --list-mutations lists them")
-            chosen = [edits[int(each)][1]]
-        else:
-            chosen = edits_for(changed.operation, name, Question.read(each), file_text)
-        for edit in chosen:
-            apply_edit(changed.operation, edit)
+        if not each.isdecimal():
+            for edit in edits_for(changed.operation, name, Question.read(each), file_text):
+                apply_edit(changed.operation, edit)
+    # Later ops first, so that what is inserted does not move those that are still to be changed.
+    for number in sorted(numbers, reverse=True):
+        changes[number].apply(changed)
     return changed
+
+
+def _changes(text: str, entry: str, file_text: str | None) -> list[_Change]:
+    """All mutations: of annotations, then of decisions inside the function."""
+    start = imported(text)
+    grids = grids_of(start.operation)
+    changes = [
+        _Change(
+            "annotation",
+            _name(placed, file_text),
+            _text(placed.annotation, grids[edit.annotation.grid]),
+            _text(edit.annotation, grids[edit.annotation.grid]),
+            1,
+            lambda module, edit=edit: apply_edit(module.operation, edit),  # type: ignore[misc]
+        )
+        for placed, edit in _edits(start, entry)
+    ]
+    usable = [each for each in grids.values() if each.is_static and each.shape]
+    if len(usable) == 1:
+        changes += [_change(each, entry, usable[0]) for each in decisions(text, entry, usable[0])]
+    return changes
+
+
+def _change(decision: Decision, entry: str, grid: Grid) -> _Change:
+    return _Change(
+        decision.kind,
+        decision.what,
+        _splits(decision.before, grid),
+        _splits(decision.after, grid),
+        decision.alike,
+        lambda module: decide(module.operation, entry, decision, grid.name),
+    )
 
 
 def _edits(module: ir.Module, entry: str) -> Iterator[tuple[Placed, Edit]]:
@@ -148,4 +222,8 @@ def _name(placed: Placed, file_text: str | None) -> str:
 def _text(annotation: Annotation | None, grid: Grid) -> str:
     if annotation is None:
         return "not annotated"
-    return f"[{', '.join(grid.axes_text(axes) for axes in annotation.sharding.split_axes)}]"
+    return _splits(annotation.sharding.split_axes, grid)
+
+
+def _splits(splits: Sequence[Axes], grid: Grid) -> str:
+    return f"[{', '.join(grid.axes_text(axes) for axes in splits)}]"

@@ -11,37 +11,39 @@ Strategies are those of `op_strategies`; an op whose strategy says nothing about
 as it is. The formulation is that of Alpa's intra-operator pass (Zheng et al., OSDI 2022), with
 shared reshards, and with partial values that ops pass on.
 
-The variables of all axes together are many. `descend` therefore solves for one axis at a time, the
-others as they are, until no axis brings anything; what it finds is good, and where the whole
-program is small enough `solve` proves how good.
+The variables of all axes together are many, so `solutions` solves for one axis after the other, and
+takes the linear program: it is much faster, and its solution is mostly one of whole numbers. Where
+the program is small enough, `solve` gives a bound, and proves how good they are.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import permutations
+from itertools import islice, permutations
 
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.model import Annotation, Axes, Sharding
 from shard_dialect.propagation.graph import NO_TENSOR
-from shard_dialect.search.integer_program import GAP, IntegerProgram, Solved
+from shard_dialect.search.integer_program import IntegerProgram, Solved
 from shard_dialect.search.live_values import LiveValues
 from shard_dialect.search.op_classes import Classes, OpClass, ValueClass
 from shard_dialect.search.op_strategies import Modes, Strategy, modes_of, strategies
 from shard_dialect.search.prices import Prices
 
-MOST_PAIRS = 60_000
-"""The most pairs of a sharding that a value may have and one that a reader may want, to `solve`."""
+MOST_PAIRS = 100_000
+"""The most pairs of a sharding that a value has and one that a reader wants, for a bound."""
+MOST_PAIRS_OF_INTEGERS = 15_000
+"""The same to `solve` for whole numbers."""
 _ORDERS = 6
-"""The most orders of the axes in which `descend` is tried."""
+"""The most orders of the axes that are tried."""
+_SWEEPS = 2
+"""How often each axis is solved for."""
 _TIE = 1e-5
 """What equal plans are told apart by counts this part of what it is."""
-_ROUGH = 1e-3
-"""The gap to the best solution at which `descend` goes on to the next axis."""
 _TOO_MUCH = 1e3
 """The cost of needing twice the memory limit, where what is to be least costs about 1."""
 
@@ -79,34 +81,27 @@ class ShardingProgram:
         nothing: Modes = (None,) * self.prices.grid.rank
         return (nothing,) * len(self.classes.ops)
 
-    def descend(self, seconds: float) -> Solution | None:
-        """The best solution that solving for one axis after the other leads to.
+    def solutions(self, seconds: float) -> list[Solution]:
+        """Good solutions, the best first: those of one axis after the other, in several orders.
 
-        `None` if annotations say what the model cannot.
+        Each step solves the linear program for an axis (of many axes, also for two at once), the
+        others as they are, and rounds it. Empty if annotations say what the model cannot.
         """
         end = time.monotonic() + seconds
-        best: Solution | None = None
-        for number, order in enumerate(permutations(self.axes)):
-            if number == _ORDERS or (best is not None and time.monotonic() > end):
-                break
-            found = self._descend(order, end)
-            if found is not None and (best is None or found.cost < best.cost):
-                best = found
-        return best
-
-    def _descend(self, order: Axes, end: float) -> Solution | None:
-        modes = self.unsplit
-        best: Solution | None = None
-        while True:
-            before = best
-            for axis in order:
-                found = self._solve((axis,), modes, max(1.0, end - time.monotonic()), _ROUGH)
-                if found is not None and (best is None or found.cost < best.cost * (1 - 1e-9)):
-                    best, modes = found, found.modes
-                if time.monotonic() > end:
-                    return best
-            if best is before or len(order) < 2:
-                return best
+        found: dict[tuple[Modes, ...], Solution] = {}
+        for order in islice(permutations(self.axes), _ORDERS):
+            for blocks in _blocks(order):
+                modes = self.unsplit
+                for block in blocks * _SWEEPS:
+                    if time.monotonic() > end and found:
+                        break
+                    left = max(1.0, end - time.monotonic())
+                    solution = self._solve(block, modes, left, relaxed=True)
+                    if solution is None:
+                        break
+                    modes = solution.modes
+                    found.setdefault(modes, solution)
+        return sorted(found.values(), key=lambda each: each.cost)
 
     @cached_property
     def pairs(self) -> int:
@@ -122,16 +117,19 @@ class ShardingProgram:
                     wanted.append((value, len(tensors)))
         return sum(len(of_value[value]) * count for value, count in wanted)
 
-    def solve(self, seconds: float) -> Solution | None:
-        """The best of all solutions, or what is found in this time, with a bound."""
-        return self._solve(self.axes, self.unsplit, seconds)
+    def solve(self, seconds: float, *, relaxed: bool = False) -> Solution | None:
+        """The best of all solutions, or what is found in this time, with a bound.
+
+        If `relaxed`, the solution is only near to the best one, but the bound holds.
+        """
+        return self._solve(self.axes, self.unsplit, seconds, relaxed=relaxed)
 
     def _solve(
-        self, axes: Axes, modes: Sequence[Modes], seconds: float, gap: float = GAP
+        self, axes: Axes, modes: Sequence[Modes], seconds: float, *, relaxed: bool = False
     ) -> Solution | None:
         """The best solution in which all axes but these do what `modes` says."""
         problem = _Problem(self, axes, modes)
-        solved = problem.program.solve(seconds, gap)
+        solved = problem.program.solve(seconds, relaxed=relaxed)
         return None if solved is None else problem.solution(solved)
 
     def _strategies(self, op: OpClass, axes: Axes, modes: Modes) -> tuple[Strategy, ...]:
@@ -329,6 +327,13 @@ class _Problem:
         return Solution(
             modes, shardings, solution.objective / unit, max(0.0, solution.bound) / unit
         )
+
+
+def _blocks(order: Axes) -> Iterator[list[Axes]]:
+    """The axes of an order one by one, and if there are more than two, two at a time."""
+    yield [(axis,) for axis in order]
+    if len(order) > 2:
+        yield [order[n : n + 2] for n in range(0, len(order), 2)]
 
 
 def _bytes(value: ValueClass) -> int:

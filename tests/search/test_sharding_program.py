@@ -102,9 +102,10 @@ def test_weights_are_split_where_they_do_not_fit() -> None:
     assert solution is not None
     assert 0 < solution.cost <= 2 * (2 * 128 // 2) * 1.01
     assert solution.cost == pytest.approx(solution.bound, rel=1e-3)
-    descended = program.descend(60)
-    assert descended is not None
-    assert solution.cost <= descended.cost * (1 + 1e-6)
+    relaxed = program.solve(60, relaxed=True)
+    assert relaxed is not None
+    assert relaxed.bound <= solution.cost * (1 + 1e-6)
+    assert program.solutions(60)[0].cost <= 2 * solution.cost
 
 
 def test_without_a_limit_nothing_moves() -> None:

@@ -10,10 +10,15 @@
 sdy.mesh @mesh = <["data"=2, "model"=4]>
 
 // LIST: "number": 0,
+// LIST-NEXT: "kind": "annotation",
 // LIST-NEXT: "what": "x",
 // LIST-NEXT: "before": "[[\"data\"], []]",
 // LIST-NEXT: "after": "[[], []]",
+// LIST-NEXT: "alike": 1,
 // LIST-NEXT: "bytes_change": 64,
+// LIST: "kind": "value",
+// LIST-NEXT: "what": "'stablehlo.dot_general' op at {{.*}}mutations.mlir:32:8",
+// LIST: "kind": "loops",
 // FIRST: @main(%arg0: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@mesh, {{\[\[\], \[\]\]>}}}
 // NAMED: @main(%arg0: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@mesh, {{\[\[0\], \[\]\]>}}}
 // NAMED-SAME: %arg1: tensor<4x16xf32> {mesh.sharding = #mesh.shard<@mesh, {{\[\[\], \[1\]\]>}}}

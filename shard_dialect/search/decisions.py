@@ -1,0 +1,163 @@
+"""Decisions inside a function that annotations can change: how a value is split, and an op's loops.
+
+    %h = stablehlo.dot_general %x, %w1       %h: [[0], []]   ->   [[0], [1]], [[], [0]], [[], []]
+                                             its loops: [[0], [], []]   ->   [[], [], [0]], ...
+
+Another sharding of a value moves the reshard in front of the op, or behind it. How the loops of a
+product are split follows from what it reads and writes, and may be set. What is decided now is read
+from the distributed form, which the passes make of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shard_dialect.analysis.reasons.explained_passes import imported
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.mesh.annotation_ops import LOOPS, OPS
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.numbered_function import Function, Op
+from shard_dialect.ir.read_function import read_function
+from shard_dialect.model import Annotation, Axes, Grid, Sharding, ShardingError, ShardingRule
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.materialize.type_consistency import assignment_of
+from shard_dialect.rules import rule_of
+
+Split = tuple[Axes, ...]
+"""For each dimension, or each loop, the axes that split it."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Another split of a value that an op makes, or of its loops."""
+
+    kind: Literal["value", "loops"]
+    op: int
+    """The index of the op in its function."""
+    result: int
+    """The number of the op's result; 0 for the loops."""
+    what: str
+    """The op's name and place."""
+    before: Split
+    after: Split
+    alike: int
+    """For how many ops of the function the same could be decided."""
+
+
+def decisions(text: str, entry: str, grid: Grid) -> list[Decision]:
+    """The decisions of a function, one for those that look alike, in the order of the program.
+
+    Ops that look alike have one rule, and operands and results that are sharded alike. Left out are
+    those that compute each element from the operands' at the same place, if all are sharded alike:
+    their result follows. Empty where materialization has changed the ops of the function.
+    """
+    start, made = imported(text), imported(text)
+    run_pipeline(made, "propagate,materialize")
+    ops = _function(start.operation, entry).ops
+    distributed = _function(made.operation, entry).ops
+    distributed = [op for op in distributed if not op.name.startswith("mesh.")]
+    if [op.name for op in ops if op.name not in OPS] != [op.name for op in distributed]:
+        return []
+    reader = _Reader(Shardings.of(made.operation), grid)
+    indices = [index for index, op in enumerate(ops) if op.name not in OPS]
+    found: dict[object, list[Decision]] = {}
+    counts: dict[object, int] = {}
+    for index, op in zip(indices, distributed, strict=True):
+        key, of_op = reader.read(index, op, ops[index].handle)
+        if of_op:
+            found.setdefault(key, of_op)
+            counts[key] = counts.get(key, 0) + 1
+    return [
+        Decision(d.kind, d.op, d.result, d.what, d.before, d.after, counts[key])
+        for key, of_op in found.items()
+        for d in of_op
+    ]
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads what is decided of the ops of one function, in the distributed form."""
+
+    shardings: Shardings
+    grid: Grid
+
+    def read(self, index: int, op: Op, original: ir.Operation) -> tuple[object, list[Decision]]:
+        """What looks the same for ops that are alike, and the decisions about an op."""
+        rule = rule_of(original)
+        operands = [self._sharding(each) for each in op.handle.operands]
+        results = [self._sharding(each) for each in op.handle.results]
+        splits = {each.split_axes for each in (*operands, *results) if each is not None}
+        if rule is None or (rule.is_elementwise and len(splits) < 2):
+            return None, []
+        what = f"'{op.name}' op at {location_text(original.location)}"
+        found = []
+        for number, (value, now) in enumerate(zip(original.results, results, strict=True)):
+            if now is not None:
+                shape = tuple(value.type.shape)
+                for after in self._others(now.split_axes, shape):
+                    found.append(Decision("value", index, number, what, now.split_axes, after, 1))
+        if rule.is_product:
+            found += self._loops(index, op, rule, operands, results, what)
+        return (op.name, rule, *map(str, operands), *map(str, results)), found
+
+    def _sharding(self, value: ir.Value) -> Sharding | None:
+        if not isinstance(value.type, ir.RankedTensorType):
+            return None
+        return self.shardings.sharding_of(value.type, self.grid)
+
+    def _others(self, now: Split, sizes: Sequence[int]) -> Iterator[Split]:
+        """The splits in which one axis splits another dimension or loop, or none."""
+        for axis in range(self.grid.rank):
+            free = tuple(tuple(each for each in axes if each != axis) for axes in now)
+            others = [free] + [
+                (*free[:dim], (*free[dim], axis), *free[dim + 1 :]) for dim in range(len(sizes))
+            ]
+            for other in others:
+                devices = [self.grid.axes_size(axes) for axes in other]
+                divides = all(size % n == 0 for size, n in zip(sizes, devices, strict=True))
+                if other != now and divides:
+                    yield other
+
+    def _loops(
+        self,
+        index: int,
+        op: Op,
+        rule: ShardingRule,
+        operands: list[Sharding | None],
+        results: list[Sharding | None],
+        what: str,
+    ) -> Iterator[Decision]:
+        """The splits of a product's loops in which one axis splits another loop, or none."""
+        try:
+            before = assignment_of(op.name, rule, operands, results, self.grid)
+        except ShardingError:
+            return
+        for after in self._others(before, rule.sizes):
+            if not any(after[factor] for factor in rule.unsplit):
+                yield Decision("loops", index, 0, what, before, after, 1)
+
+
+def decide(module: ir.Operation, entry: str, decision: Decision, grid: str) -> None:
+    """Annotate an imported module, in place, so that the decision holds."""
+    function = _function(module, entry)
+    op = function.ops[decision.op].handle
+    if decision.kind == "loops":
+        axes = [ir.Attribute.parse(str(list(each))) for each in decision.after]
+        op.attributes[LOOPS] = ir.ArrayAttr.get(axes)
+        function.handle.attributes["mesh_cluster"] = ir.FlatSymbolRefAttr.get(grid)
+        return
+    annotation = Annotation(Sharding(grid, decision.after))
+    attribute = Shardings.of(module).write(annotation)
+    value = op.results[decision.result]
+    with ir.InsertionPoint.after(op), op.location:
+        annotated = build.annotate(value, attribute, as_result=True)
+    value.replace_all_uses_except(annotated, annotated.owner.operation)
+
+
+def _function(module: ir.Operation, name: str) -> Function:
+    return read_function(next(op for op in functions_of(module) if name_of(op) == name))
