@@ -88,7 +88,7 @@ class ShardingProgram:
         others as they are, and rounds it. Empty if annotations say what the model cannot.
         """
         end = time.monotonic() + seconds
-        found: dict[tuple[Modes, ...], Solution] = {}
+        found: dict[tuple[Modes, ...], Solution | None] = {}
         for order in islice(permutations(self.axes), _ORDERS):
             for blocks in _blocks(order):
                 modes = self.unsplit
@@ -100,8 +100,9 @@ class ShardingProgram:
                     if solution is None:
                         break
                     modes = solution.modes
-                    found.setdefault(modes, solution)
-        return sorted(found.values(), key=lambda each: each.cost)
+                    if modes not in found:  # with what it costs when it is rounded
+                        found[modes] = self._solve((), modes, left, relaxed=True)
+        return sorted(filter(None, found.values()), key=lambda each: each.cost)
 
     @cached_property
     def pairs(self) -> int:
