@@ -66,3 +66,14 @@ def test_what_is_refused(mesh: Mesh) -> None:
     tight = sd.AutoOptions(memory_limit=10, seconds=0.1)
     with pytest.raises(sd.ShardError, match="takes 10 bytes on a device"):
         jitted.jit(layer, mesh=mesh, in_shardings=tight)(*arguments())
+
+
+def test_the_shardings_are_what_jax_takes(mesh: Mesh) -> None:
+    found = jitted.jit(layer, mesh=mesh, in_shardings=SHORT)
+    given = arguments()
+    of_arguments, of_results = found.shardings(*given)
+    assert jax.tree.structure(of_arguments, is_leaf=lambda each: each is None) == (
+        jax.tree.structure(given)
+    )
+    ours = jitted.jit(layer, mesh=mesh, in_shardings=of_arguments, out_shardings=of_results)
+    np.testing.assert_allclose(ours(*given), layer(*given), rtol=1e-4, atol=1e-4)
