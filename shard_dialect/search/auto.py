@@ -19,10 +19,10 @@ from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.search.auto_options import AutoOptions
 from shard_dialect.search.best_first import PROVEN, Found, Search
+from shard_dialect.search.choices.integer_program import is_available
 from shard_dialect.search.dimension_groups import dimensions_of
 from shard_dialect.search.evaluate import Costs, Evaluator
 from shard_dialect.search.guide import Guide
-from shard_dialect.search.integer_program import is_available
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
 

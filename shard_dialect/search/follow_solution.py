@@ -18,10 +18,10 @@ from math import prod
 
 from shard_dialect.model import Annotation, Sharding
 from shard_dialect.propagation.graph import NO_TENSOR
-from shard_dialect.search.op_strategies import strategies
+from shard_dialect.search.choices.op_strategies import strategies
+from shard_dialect.search.choices.sharding_program import ShardingProgram, Solution
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import SearchedFunction
-from shard_dialect.search.sharding_program import ShardingProgram, Solution
 
 MOST_CLASSES = 8
 """The most classes of values inside a function that a plan annotates."""

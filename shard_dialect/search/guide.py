@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.search.evaluate import Costs, Objective
-from shard_dialect.search.follow_solution import PlanMaker
-from shard_dialect.search.live_values import live_values
-from shard_dialect.search.op_classes import Classes, classes_of
-from shard_dialect.search.plan import Plan
-from shard_dialect.search.prices import Prices
-from shard_dialect.search.searched_function import SearchedFunction
-from shard_dialect.search.sharding_program import (
+from shard_dialect.search.choices.live_values import live_values
+from shard_dialect.search.choices.op_classes import Classes, classes_of
+from shard_dialect.search.choices.prices import Prices
+from shard_dialect.search.choices.sharding_program import (
     MOST_PAIRS,
     MOST_PAIRS_OF_INTEGERS,
     ShardingProgram,
 )
+from shard_dialect.search.evaluate import Costs, Objective
+from shard_dialect.search.follow_solution import PlanMaker
+from shard_dialect.search.plan import Plan
+from shard_dialect.search.searched_function import SearchedFunction
 
 _TRIES = 4
 """How often a program is solved for a lower limit."""

@@ -13,9 +13,9 @@ from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.model.sharding import Shape
 from shard_dialect.planner import plan
 from shard_dialect.planner.reshard_plan import operand_shape
+from shard_dialect.search.choices.op_classes import OpClass, ValueClass
+from shard_dialect.search.choices.op_strategies import Strategy
 from shard_dialect.search.evaluate import Objective
-from shard_dialect.search.op_classes import OpClass, ValueClass
-from shard_dialect.search.op_strategies import Strategy
 
 _ELEMENTS = {1: "f8E4M3FN", 2: "bf16", 4: "f32", 8: "f64"}
 """The element type that stands for all of a size, in bytes."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from shard_dialect.propagation.graph import NO_TENSOR
-from shard_dialect.search.op_classes import Classes
+from shard_dialect.search.choices.op_classes import Classes
 from shard_dialect.search.searched_function import SearchedFunction
 
 _PARTS = 8

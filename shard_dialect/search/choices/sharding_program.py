@@ -28,11 +28,11 @@ from itertools import islice, permutations
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.model import Annotation, Axes, Sharding
 from shard_dialect.propagation.graph import NO_TENSOR
-from shard_dialect.search.integer_program import IntegerProgram, Solved
-from shard_dialect.search.live_values import LiveValues
-from shard_dialect.search.op_classes import Classes, OpClass, ValueClass
-from shard_dialect.search.op_strategies import Modes, Strategy, modes_of, strategies
-from shard_dialect.search.prices import Prices
+from shard_dialect.search.choices.integer_program import IntegerProgram, Solved
+from shard_dialect.search.choices.live_values import LiveValues
+from shard_dialect.search.choices.op_classes import Classes, OpClass, ValueClass
+from shard_dialect.search.choices.op_strategies import Modes, Strategy, modes_of, strategies
+from shard_dialect.search.choices.prices import Prices
 
 MOST_PAIRS = 100_000
 """The most pairs of a sharding that a value has and one that a reader wants, for a bound."""

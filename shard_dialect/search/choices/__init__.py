@@ -1,0 +1,1 @@
+"""The choice of all shardings of a function at once, as an integer program."""
