@@ -43,6 +43,7 @@ def row(path: Path, seconds: float, objective: Objective) -> list[object]:
         round(expert.schedule.total * 1e6, 1),
         round(found.costs.seconds * 1e6, 1),
         found.found.evaluated,
+        "" if found.found.gap is None else f"{found.found.gap:.1%}",
         "yes" if found.is_proven else "",
         round(time.monotonic() - begin),
     ]
@@ -63,7 +64,8 @@ def main() -> None:
         "expert's µs",
         "found",
         "plans",
-        "all",
+        "gap",
+        "proven",
         "seconds",
     ]
     print(tabulate(rows, heads, intfmt=","))
