@@ -30,6 +30,8 @@ def _inline(op: ir.Operation) -> None:
     for each in inside:
         each.move_before(op)
     shardings = list(op.attributes[SHARDINGS]) if SHARDINGS in op.attributes else []
+    if len(shardings) != len(op.results):  # a pass of MLIR has dropped results
+        shardings = []
     with ir.InsertionPoint(op), op.location:
         for number, sharding in enumerate(shardings):
             is_tensor = isinstance(yielded[number].type, ir.RankedTensorType)

@@ -97,7 +97,10 @@ class IntegerProgram:
         )
         if found.x is None:
             return None
-        bound = found.fun if relaxed else found.mip_dual_bound
+        is_best = found.status == 0
+        bound = found.fun if is_best and relaxed else found.mip_dual_bound
+        if bound is None:  # there was nothing to choose
+            bound = found.fun if is_best else 0.0
         return Solved(found.x, found.fun, bound)
 
 

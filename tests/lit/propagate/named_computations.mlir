@@ -1,6 +1,7 @@
 // Propagation goes through a named computation as if it were not there; what is said of it holds.
 //
 // RUN: shard-opt %s --propagate | filecheck %s
+// RUN: shard-opt %s --import --canonicalize --propagate | filecheck %s --check-prefix=AFTER
 // RUN: shard-run %s --check | filecheck %s --check-prefix=NUMBERS
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2]>, sym_name = "m"}> : () -> ()
@@ -17,4 +18,5 @@ func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   }) : (tensor<4x8xf32>, f32) -> (tensor<4x8xf32>, f32)
   return %0#0 : tensor<4x8xf32>
 }
+// AFTER-NOT: execute_region
 // NUMBERS: check passed
