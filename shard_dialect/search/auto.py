@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from shard_dialect.analysis.changes.annotations import annotations_in
@@ -67,7 +67,8 @@ def auto(
 ) -> AutoResult:
     """Find annotations for the arguments and results of a module that have none.
 
-    The annotations of the module hold, and it is not changed. `tell` is called with each better
+    The annotations of the module hold, and it is not changed. Where no plan fits the memory, the
+    result computes cheap values again instead of storing them. `tell` is called with each better
     plan. Raises `ShardError` if the module has no grid and none is asked for, if it is partitioned
     already, or if no plan fits the memory limit.
     """
@@ -75,19 +76,31 @@ def auto(
     function = next(op for op in functions_of(module.operation) if name_of(op) == name)
     if form_of(function) not in ("annotated", "propagated"):
         raise ShardError(f"function @{name} is partitioned already: there is nothing to find")
-    if options.devices is None:
-        problem = Problem.of(module, options, name)
-        return problem.checked(problem.search(options.seconds, tell))
     end = time.monotonic() + options.seconds
-    shapes = grid_shapes(options.devices)
+    shapes = [options.grid] if options.devices is None else grid_shapes(options.devices)
     problems = [Problem.of(module, replace(options, grid=each), name) for each in shapes]
-    best: tuple[Found, Problem] | None = None
+    best = _best_of(problems, end, tell)
+    if options.memory_limit is not None and best[0] is not None and best[0].score.excess:
+        # Some values may be computed again instead: in the search's time once more.
+        copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True), module.context)
+        run_pipeline(copy, "import,rematerialize")
+        again = Problem.of(copy, replace(options, grid=best[1].options.grid), name)
+        found = again.search(options.seconds, tell)
+        if found is not None and found.score < best[0].score:
+            best = found, again
+    return best[1].checked(best[0])
+
+
+def _best_of(
+    problems: Sequence[Problem], end: float, tell: Callable[[Plan, Costs, int], None]
+) -> tuple[Found | None, Problem]:
+    """The best plan of several problems, which share the time until `end`."""
+    best: tuple[Found | None, Problem] = (None, problems[0])
     for left, problem in zip(range(len(problems), 0, -1), problems, strict=True):
         found = problem.search((end - time.monotonic()) / left, tell)
-        if found is not None and (best is None or found.score < best[0].score):
+        if found is not None and (best[0] is None or found.score < best[0].score):
             best = found, problem
-    found, problem = best or (None, problems[0])
-    return problem.checked(found)
+    return best
 
 
 def grid_shapes(devices: int) -> list[tuple[int, ...]]:

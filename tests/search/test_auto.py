@@ -156,3 +156,21 @@ def test_modules_without_a_grid_and_with_another_one_are_refused() -> None:
 def test_options_that_are_not_read(text: str, message: str) -> None:
     with pytest.raises(sd.ShardError, match=message):
         AutoOptions.read(text)
+
+
+def test_cheap_values_are_computed_again_where_nothing_else_fits() -> None:
+    """Each of four values of 16x16 is read at the end, and computed from the argument."""
+    shape = "tensor<16x16xf32>"
+    names = ("tanh", "exponential", "cosine", "sine")
+    ops = [f"%{n} = stablehlo.{name} %x : {shape}" for n, name in enumerate(names)]
+    types = f"({shape}, {shape}) -> {shape}"
+    ops += [f"%w = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : {types}"]
+    ops += [f"%s{n} = stablehlo.add %{n}, %{f's{n - 1}' if n else 'w'} : {shape}" for n in range(4)]
+    text = "\n".join(
+        [f"func.func @main(%x: {shape}) -> {shape} {{", *ops, f"return %s3 : {shape}", "}"]
+    )
+    least = sd.auto(sd.parse(text), grid=(2,), objective="memory", seconds=5).costs.peak
+    found = sd.auto(sd.parse(text), grid=(2,), memory_limit=least - 1024, seconds=5)
+    assert found.costs.peak <= least - 1024
+    assert "optimization_barrier" in sd.to_text(found.module)
+    assert sd.compile(found.module).check().passed

@@ -17,6 +17,7 @@ PASSES = {
     "specialize": "specialize.specialize:Specialize",
     "pipeline": "pipelining.pipeline_:Pipeline",
     "sink-reshapes": "propagate.sink_reshapes:SinkReshapes",
+    "rematerialize": "rematerialize:Rematerialize",
     "propagate": "propagate.propagate:Propagate",
     "split-reductions": "materialize.split_reductions:SplitReductions",
     "materialize": "materialize.materialize:Materialize",
