@@ -51,6 +51,8 @@ class Found:
         """The part of the costs by which another plan may be better, at the most."""
         if self.bound is None or self.score.excess:
             return None
+        if self.bound * (1 - PROVEN) > self.score.objective:
+            return None  # the passes found what the model does not have
         return max(0.0, 1 - self.bound / self.score.objective) if self.score.objective else 0.0
 
     @property
@@ -111,7 +113,8 @@ class Search:
         """Whether no plan can be better than the best one so far."""
         if self._best is None or self._bound is None or self._best[0].excess:
             return False
-        return self._best[0].objective * (1 - PROVEN) <= self._bound
+        objective = self._best[0].objective
+        return objective * (1 - PROVEN) <= self._bound <= objective * (1 + PROVEN)
 
     @contextmanager
     def _stopped_by_signal(self) -> Iterator[None]:

@@ -137,7 +137,7 @@ def test_values_inside_are_annotated_where_propagation_chooses_otherwise() -> No
     assert {value for value, _ in plan.inner} <= function.sites.keys()
 
 
-@pytest.mark.parametrize("objective", ["bytes", "time"])
+@pytest.mark.parametrize("objective", ["bytes", "time", "memory"])
 def test_no_plan_is_better_than_the_bound(objective: str) -> None:
     met = 0
     for seed in range(8):

@@ -17,13 +17,15 @@ from shard_dialect.search.choices.op_classes import OpClass, ValueClass
 from shard_dialect.search.choices.op_strategies import Strategy
 from shard_dialect.search.evaluate import Objective
 
+_TIE = 1e-4
+"""What a byte that is sent counts where the memory is to be least."""
 _ELEMENTS = {1: "f8E4M3FN", 2: "bf16", 4: "f32", 8: "f64"}
 """The element type that stands for all of a size, in bytes."""
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices on a grid, by the objective: bytes, or seconds on a device model."""
+    """Prices on a grid, by the objective: bytes sent or stored, or seconds on a device model."""
 
     grid: Grid
     device_model: DeviceModel
@@ -36,6 +38,8 @@ class Prices:
         moved = _reshard(source, target, value.shape, value.itemsize, self.grid, self.device_model)
         if moved is None:
             return None
+        if self.objective == "memory":  # then communication decides between equal plans
+            return 0.0 if self.at_least else _TIE * moved[0]
         return moved[1] if self.objective == "time" else moved[0]
 
     def op(self, op: OpClass, strategy: Strategy, values: tuple[ValueClass, ...]) -> float:

@@ -55,7 +55,7 @@ class Solution:
     modes: tuple[Modes, ...]
     shardings: Mapping[int, Sharding]
     cost: float
-    """The bytes or the seconds, and what is too much memory counted in them."""
+    """What is to be least, in bytes or seconds, and what is too much memory counted in it."""
     bound: float
     """No plan of the model has less; 0 if that is not known."""
 
@@ -291,14 +291,14 @@ class _Problem:
     # Memory
 
     def _memory(self) -> None:
-        """At each peak, what is live fits, or what does not costs much."""
+        """At each peak, what is live fits, or what does not costs much; or it is to be least."""
+        is_goal = self.model.prices.objective == "memory"
         limit = self.model.memory_limit
-        if self.model.prices.objective == "memory":
-            limit = 1
-        if limit is None:
+        if limit is None and not is_goal:
             return
-        unit = float(limit if limit > 1 else max(1, self._unsplit_peak()))
-        excess = self.program.variable(_TOO_MUCH, float("inf"))
+        unit = float(self._unsplit_peak() if is_goal or limit is None else limit) or 1.0
+        cost = self._scaled(unit) if is_goal else _TOO_MUCH
+        excess = self.program.variable(cost, float("inf"))
         for peak in self.model.peaks:
             variables, factors = [excess], [-1.0]
             for value, count in peak.items():
@@ -306,7 +306,7 @@ class _Problem:
                     variables.append(variable)
                     stored = self.model.prices.stored(sharding, self.values[value])
                     factors.append(count * stored / unit)
-            self.program.row(variables, factors, upper=limit / unit if limit > 1 else 0.0)
+            self.program.row(variables, factors, upper=0.0 if is_goal else 1.0)
 
     def _unsplit_peak(self) -> int:
         sizes = [
