@@ -26,10 +26,13 @@ from shard_dialect.search.follow_solution import PlanMaker
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import SearchedFunction
 
-_TRIES = 4
-"""How often a program is solved for a lower limit."""
+_TRIES = 5
+"""For how many limits a program is solved."""
 _LESS = 0.98
-"""A lower limit is less than what is needed by this factor."""
+_LOWEST = 0.6
+"""The next limit is lower by this factor at the most, as the passes may need less for it."""
+_NEAR = 0.05
+"""Limits that differ by less than this part are not told apart."""
 _PART = 0.3
 """The solutions for one limit may take this part of the guide's time."""
 _SOLUTIONS = 3
@@ -73,25 +76,40 @@ class Guide:
         if self.objective == "time":
             objectives = ("bytes", "time")
         for objective in objectives:
-            limit = self.memory_limit
-            for _ in range(_TRIES):
-                left = end - time.monotonic()
-                if left < 0:
-                    return
-                program = self._program(objective, limit)
-                solutions = program.solutions(min(left, _PART * seconds))
-                maker = PlanMaker(self.function, program, self.free)
-                tried: dict[Plan, None] = {}
-                for solution in solutions[:_SOLUTIONS]:
-                    plan = maker.plan(solution)
-                    tried |= dict.fromkeys((plan, plan.with_inner({})))
-                yield from tried
-                peaks = [costs.peak for each in tried if (costs := known.get(each))]
-                if self.memory_limit is None or limit is None or not peaks:
-                    break
-                if min(peaks) <= self.memory_limit:
-                    break
-                limit = int(limit * self.memory_limit / min(peaks) * _LESS)
+            yield from self._within_memory(objective, known, end)
+
+    def _within_memory(
+        self, objective: Objective, known: Mapping[Plan, Costs | None], end: float
+    ) -> Iterator[Plan]:
+        """The plans of solutions for lower limits, until some fit; then for limits between."""
+        seconds = _PART * (end - time.monotonic())
+        limit, fits, too_much = self.memory_limit, 0, self.memory_limit
+        for _ in range(_TRIES):
+            left = end - time.monotonic()
+            if left < 0:
+                return
+            tried = self._plans_of(self._program(objective, limit), min(left, seconds))
+            yield from tried
+            peaks = [costs.peak for each in tried if (costs := known.get(each))]
+            if self.memory_limit is None or limit is None or too_much is None or not peaks:
+                return
+            if min(peaks) > self.memory_limit:
+                too_much = limit
+                lower = limit * max(_LOWEST, self.memory_limit / min(peaks)) * _LESS
+            else:
+                fits = limit
+            if too_much - fits < _NEAR * too_much or fits == self.memory_limit:
+                return
+            limit = (fits + too_much) // 2 if fits else int(lower)
+
+    def _plans_of(self, program: ShardingProgram, seconds: float) -> list[Plan]:
+        """The plans of a program's best solutions, with annotations inside and without."""
+        maker = PlanMaker(self.function, program, self.free)
+        plans: dict[Plan, None] = {}
+        for solution in program.solutions(seconds)[:_SOLUTIONS]:
+            plan = maker.plan(solution)
+            plans |= dict.fromkeys((plan, plan.with_inner({})))
+        return list(plans)
 
     def bound(self, seconds: float) -> float | None:
         """What no plan of the sharding program costs less than; `None` if that takes too long."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from shard_dialect.model import Annotation
 from shard_dialect.model.sharding import Shape
@@ -111,13 +112,14 @@ class _Refinement:
         )
 
     def run(self) -> None:
-        """Refine until nothing changes, or there would be too many classes."""
-        while True:
+        """Refine at least once, and until nothing changes, or there would be too many classes."""
+        for number in count():
             ops = self._ops_refined(self.value_colours)
             values = self._values_refined(ops)
-            count = len(set(self._ops_refined(values)))
+            after = len(set(self._ops_refined(values)))
             before = len(set(self._ops_refined(self.value_colours)))
-            if len(self.nodes) > MOST and (count > MOST or count < _GROWTH * before):
+            is_large = number > 0 and len(self.nodes) > MOST
+            if is_large and (after > MOST or after < _GROWTH * before):
                 return
             if len(set(values)) == len(set(self.value_colours)):
                 return

@@ -42,6 +42,8 @@ _ORDERS = 6
 """The most orders of the axes that are tried."""
 _SWEEPS = 2
 """How often each axis is solved for."""
+_LONG = 60.0
+"""The most seconds for one axis."""
 _TIE = 1e-5
 """What equal plans are told apart by counts this part of what it is."""
 _TOO_MUCH = 1e3
@@ -85,23 +87,23 @@ class ShardingProgram:
         """Good solutions, the best first: those of one axis after the other, in several orders.
 
         Each step solves the linear program for an axis (of many axes, also for two at once), the
-        others as they are, and rounds it. Empty if annotations say what the model cannot.
+        others as they are, and rounds it. After `seconds` no further order is begun. Empty if
+        annotations say what the model cannot.
         """
         end = time.monotonic() + seconds
         found: dict[tuple[Modes, ...], Solution | None] = {}
         for order in islice(permutations(self.axes), _ORDERS):
             for blocks in _blocks(order):
+                if found and time.monotonic() > end:
+                    break
                 modes = self.unsplit
-                for block in blocks * _SWEEPS:
-                    if time.monotonic() > end and found:
-                        break
-                    left = max(1.0, end - time.monotonic())
-                    solution = self._solve(block, modes, left, relaxed=True)
+                for number, block in enumerate(blocks * _SWEEPS):
+                    solution = self._solve(block, modes, _LONG, relaxed=True)
                     if solution is None:
                         break
                     modes = solution.modes
-                    if modes not in found:  # with what it costs when it is rounded
-                        found[modes] = self._solve((), modes, left, relaxed=True)
+                    if number + 1 >= len(blocks) and modes not in found:
+                        found[modes] = self._solve((), modes, _LONG, relaxed=True)  # rounded
         return sorted(filter(None, found.values()), key=lambda each: each.cost)
 
     @cached_property
