@@ -30,7 +30,7 @@ def _communication(
     rows = [
         [
             f"#{number}",
-            each.kind,
+            _often(each),
             ", ".join(each.axes),
             each.group,
             each.operand,
@@ -61,7 +61,9 @@ def collective_text(number: int, each: Collective, removal: Removal | None, *, a
 def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool) -> Iterator[str]:
     along = f" along {', '.join(each.axes)}" if each.axes else ""
     place = f", for {each.location}" if each.location else ""
-    yield f"#{number} {each.kind}{along}: {each.bytes:,} bytes{place}"
+    yield f"#{number} {_often(each)}{along}: {each.bytes:,} bytes{place}"
+    if each.open_loop:
+        yield f"  {each.open_loop}: this loop counts once, since how often it runs is not known"
     for step in each.why:
         yield f"  {step}"
     if len(each.readers) > 1:
@@ -72,6 +74,12 @@ def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool)
         yield f"  {_place(removal.location)}without it: {removal}"
     elif asked:
         yield "  no change of one annotation removes it"
+
+
+def _often(each: Collective) -> str:
+    """The kind, with how often it runs: `all_gather x10`; `x?` for a loop of unknown length."""
+    times = f" x{each.times}" if each.times != 1 else ""
+    return each.kind + times + (" x?" if each.open_loop else "")
 
 
 def _micro(seconds: float) -> str:

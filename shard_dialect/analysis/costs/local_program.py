@@ -13,7 +13,6 @@ from shard_dialect.analysis.costs.local_ops import (
     TensorInfo,
     Value,
 )
-from shard_dialect.analysis.costs.loop_trips import trips_of
 from shard_dialect.analysis.costs.op_flops import Query, flops_of
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import numbered_function as numbered
@@ -22,6 +21,7 @@ from shard_dialect.ir.building.build import splat_value
 from shard_dialect.ir.diagnostics import error_at, located, location_text
 from shard_dialect.ir.function import boundary, form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.loop_trips import trips_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
