@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
+from shard_dialect.analysis.changes.annotations import Placed
 from shard_dialect.analysis.changes.removals import Removal, Removals
+from shard_dialect.analysis.changes.what_if import names_of
 from shard_dialect.analysis.costs.arena_memory import arena_memory
 from shard_dialect.analysis.costs.compute import Compute, compute_of
 from shard_dialect.analysis.costs.local_ops import LocalProgram
 from shard_dialect.analysis.costs.local_program import read_program
-from shard_dialect.analysis.costs.memory import Memory, memory_of
+from shard_dialect.analysis.costs.memory import Live, Memory, memory_of
 from shard_dialect.analysis.costs.schedule import Schedule, schedule_of
 from shard_dialect.analysis.costs.xla_memory import xla_memory
 from shard_dialect.analysis.drawing.named_shardings import NamedSharding
@@ -149,7 +152,7 @@ def report_on(
         program.devices,
         prices.name,
         collectives,
-        _memory(module, text, program, allocator),
+        _named(_memory(module, text, program, allocator), explained.arguments, file_text),
         compute_of(program),
         schedule_of(program, prices),
         program,
@@ -158,6 +161,21 @@ def report_on(
         removals,
         None if measured is None else read_measurement(measured, collectives),
     )
+
+
+def _named(memory: Memory, arguments: Mapping[int, Placed], text: str | None) -> Memory:
+    """The same with the names and places that arguments have in the file."""
+
+    def named(live: Live) -> Live:
+        number = re.fullmatch(r"(?:%arg|argument )(\d+)", live.name)
+        placed = arguments.get(int(number[1])) if number and live.kind == "argument" else None
+        if placed is None:
+            return live
+        name = names_of(placed, text)[-1]
+        name = live.name if name == f"arg{placed.site.number}" else name
+        return replace(live, name=name, location=placed.location or live.location)
+
+    return replace(memory, live_at_peak=tuple(map(named, memory.live_at_peak)))
 
 
 def _memory(module: ir.Module, text: str, program: LocalProgram, allocator: Allocator) -> Memory:

@@ -12,6 +12,7 @@ from shard_dialect.analysis.costs.memory import Memory
 from shard_dialect.analysis.costs.schedule import Schedule
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement
 from shard_dialect.analysis.reasons.communication import Collective
+from shard_dialect.analysis.reasons.why import Reason
 
 
 def communication_text(
@@ -64,7 +65,7 @@ def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool)
     yield f"#{number} {_often(each)}{along}: {each.bytes:,} bytes{place}"
     if each.open_loop:
         yield f"  {each.open_loop}: this loop counts once, since how often it runs is not known"
-    for step in each.why:
+    for step in _folded(each.why):
         yield f"  {step}"
     if len(each.readers) > 1:
         yield f"  shared by {len(each.readers)} ops:"
@@ -74,6 +75,31 @@ def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool)
         yield f"  {_place(removal.location)}without it: {removal}"
     elif asked:
         yield "  no change of one annotation removes it"
+
+
+_FIRST = 3
+"""The steps of a long chain that are shown before its annotation."""
+
+
+def _folded(steps: Sequence[Reason]) -> Iterator[str]:
+    """The steps, of a long chain only the first ones and its annotation."""
+    chain: list[Reason] = []
+    for step in steps:
+        chain.append(step)
+        if step.annotation:
+            yield from _chain(chain)
+            chain = []
+    yield from map(str, chain)
+
+
+def _chain(steps: Sequence[Reason]) -> Iterator[str]:
+    more = len(steps) - _FIRST - 1
+    if more < 2:
+        yield from map(str, steps)
+        return
+    yield from map(str, steps[:_FIRST])
+    yield f"... {more} more steps, all of them with --json"
+    yield str(steps[-1])
 
 
 def _often(each: Collective) -> str:

@@ -17,6 +17,7 @@ from shard_dialect.analysis.changes.annotations import (
 from shard_dialect.analysis.changes.what_if import names_of
 from shard_dialect.analysis.reasons.communication import Collective, read_collectives
 from shard_dialect.analysis.reasons.explained_passes import imported
+from shard_dialect.analysis.reasons.result_places import result_places
 from shard_dialect.analysis.reasons.why import Why
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Axes, Axis, Grid
@@ -66,7 +67,9 @@ class Removals:
         self._tried: dict[Edit, Mapping[_Key, int] | None] = {}
         self._bytes: dict[Edit, int] = {}
         module = imported(text)
-        self._placed = {each.site: each for each in annotations_in(module.operation)}
+        self._placed = {
+            each.site: _in_text(each, file_text) for each in annotations_in(module.operation)
+        }
 
     def best(self, collective: Collective, why: Why) -> Removal | None:
         """The change of one annotation that leaves the fewest bytes, and not the collective.
@@ -144,6 +147,15 @@ class Removals:
         sharding = placed.annotation.sharding
         grid = self._grids[sharding.grid]
         return f"[{', '.join(grid.axes_text(axes) for axes in sharding.split_axes)}]"
+
+
+def _in_text(placed: Placed, text: str | None) -> Placed:
+    """A result with its own place, where the text of the file has it."""
+    if placed.site.kind != "result" or text is None:
+        return placed
+    places = result_places(text, placed.location)
+    number = placed.site.number
+    return replace(placed, location=places[number]) if number < len(places) else placed
 
 
 _Key = tuple[str, tuple[str, ...], str | None]

@@ -107,7 +107,7 @@ def _collective(
     group = grid.axes_size(step.axes)
     shape, itemsize = tuple(source.shape), read_type(source).itemsize
     place = location_text(op.location)
-    written = Reason(f"'{op.name}' op is the program's own", place)
+    written = Reason(f"'{op.name}' op is the program's own", place, annotation=True)
     return Collective(
         step.kind,
         grid.axes_names(step.axes),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shard_dialect.analysis.changes.annotations import mark_annotations
+from shard_dialect.analysis.changes.annotations import Placed, annotations_in, mark_annotations
 from shard_dialect.analysis.drawing.named_shardings import NamedSharding, named_shardings
+from shard_dialect.analysis.reasons.borrowed_locations import borrow_locations
 from shard_dialect.analysis.reasons.explanation import Reasons
 from shard_dialect.analysis.reasons.marks import mark, mark_collective
+from shard_dialect.analysis.reasons.result_places import result_places
 from shard_dialect.analysis.reasons.why import Why
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.pass_table import PIPELINES
@@ -29,6 +31,8 @@ class Explained:
     """`None` if nothing was propagated."""
     tensors: tuple[NamedSharding, ...]
     """Those of the entry after propagation; none if the module was partitioned already."""
+    arguments: Mapping[int, Placed]
+    """The entry's arguments by number, with their places in the file."""
 
 
 def imported(text: str) -> ir.Module:
@@ -45,7 +49,13 @@ def partition_explained(module: ir.Module, entry: str, text: str | None = None) 
     Raises a located `ShardError` for what cannot be partitioned.
     """
     run_pipeline(module, "import")
+    borrow_locations(module.operation)
     mark_annotations(module.operation)
+    arguments = {
+        each.site.number: each
+        for each in annotations_in(module.operation)
+        if (each.site.kind, each.site.function) == ("argument", entry)
+    }
     recording = _Recording()
     reasons: dict[int, Why] = {}
     tensors: tuple[NamedSharding, ...] = ()
@@ -53,13 +63,21 @@ def partition_explained(module: ir.Module, entry: str, text: str | None = None) 
         if name == "propagate":
             recording.run(module)
             if recording.origins is not None:
+                _place_results(recording.origins, text)
                 tensors = tuple(named_shardings(module.operation, entry, text, recording.origins))
         elif name == "partition":
             reasons = _mark_collectives(module, recording.origins)
             run_pipeline(module, f"{name},canonicalize,cse")  # nobody runs what nobody uses
         else:
             make_pass(name).run(module)
-    return Explained(reasons, recording.origins, tensors)
+    return Explained(reasons, recording.origins, tensors, arguments)
+
+
+def _place_results(origins: Origins, text: str | None) -> None:
+    for index in range(len(origins.graph.functions) if text else 0):
+        assert text is not None, "there is one"
+        for number, each in enumerate(result_places(text, origins.place_of_function(index))):
+            origins.result_places[index, number] = each
 
 
 def _mark_collectives(module: ir.Module, origins: Origins | None) -> dict[int, Why]:
