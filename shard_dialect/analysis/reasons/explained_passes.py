@@ -9,6 +9,7 @@ from shard_dialect.analysis.changes.annotations import Placed, annotations_in, m
 from shard_dialect.analysis.drawing.named_shardings import NamedSharding, named_shardings
 from shard_dialect.analysis.reasons.borrowed_locations import borrow_locations
 from shard_dialect.analysis.reasons.explanation import Reasons
+from shard_dialect.analysis.reasons.inferred_shardings import forget_inferred
 from shard_dialect.analysis.reasons.marks import mark, mark_collective
 from shard_dialect.analysis.reasons.result_places import result_places
 from shard_dialect.analysis.reasons.why import Why
@@ -49,6 +50,7 @@ def partition_explained(module: ir.Module, entry: str, text: str | None = None) 
     Raises a located `ShardError` for what cannot be partitioned.
     """
     run_pipeline(module, "import")
+    forget_inferred(module)
     borrow_locations(module.operation)
     mark_annotations(module.operation)
     arguments = {

@@ -12,6 +12,7 @@ from shard_dialect.analysis.reasons.function_values import (
     reducing,
 )
 from shard_dialect.analysis.reasons.why import Reason
+from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import Axes, Axis, Sharding
@@ -38,6 +39,8 @@ class SplitTrace:
         Empty where none is found, or where an earlier search has been at the value.
         """
         sharding, number = self.values.sharding(value), self.values.graph_value(value)
+        if self.values.origins is None and value in self.values.function.arguments:
+            return self._in_type(value)
         known = self.values.known(number)
         dims: dict[tuple[int, Axis | None], None] = {}
         others = []
@@ -50,6 +53,15 @@ class SplitTrace:
                 others.append(axis)
         chains = [step for dim, axis in dims for step in self.chain(number, dim, axis)]
         return [*self._on_through(value, others), *chains]
+
+    def _in_type(self, value: int) -> list[Reason]:
+        """Where nothing was propagated, the type of an argument says how it is sharded."""
+        number = self.values.function.arguments.index(value)
+        argument = self.values.function.handle.regions[0].blocks[0].arguments[number]
+        sharding = self.values.sharding(value)
+        shown = self.values.text(sharding) if sharding else "replicated"
+        text = f"{self.values.argument_text(number)} is annotated {shown} by its type"
+        return [Reason(text, location_text(argument.location), annotation=True)]
 
     def _on_through(self, value: int, axes: Sequence[Axis]) -> list[Reason]:
         """Why the op that makes `value` splits it along `axes`: because of its operands."""

@@ -8,6 +8,7 @@ from shard_dialect.analysis.reasons.function_values import FunctionValues, at, d
 from shard_dialect.analysis.reasons.split_trace import SplitTrace
 from shard_dialect.analysis.reasons.unannotated import Unannotated
 from shard_dialect.analysis.reasons.why import Reason
+from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model import Axes, Axis, Sharding
 from shard_dialect.passes.propagate.origins import Origin
@@ -45,6 +46,8 @@ class WholeReaders:
         if not self.readers:
             return []
         reader = self.readers[0]
+        if self.values.origins is None:
+            return self._by_types(reader)
         uses = list(self._other_uses(reader))
         if any(steps[-1].annotation for steps in uses):
             return [step for steps in uses for step in steps]
@@ -53,6 +56,36 @@ class WholeReaders:
         if reader.name == "func.return" and self._returned(reader):
             return self._returned(reader)
         return self._unsplit_results(reader)
+
+    def _by_types(self, reader: Op) -> list[Reason]:
+        """Where nothing was propagated: what the types of the reader's tensors say."""
+        if reader.name == "func.return":
+            return self._returned_by_type(reader)
+        for axis in self.axes:
+            for what, value in (
+                *((f"operand {n}", value) for n, value in enumerate(reader.operands)),
+                *((f"result {n}", value) for n, value in enumerate(reader.results)),
+            ):
+                sharding = self.values.sharding(value)
+                dim = dim_along(sharding, axis)
+                if sharding is None or dim is None or self.values.made_as(value) == self.source:
+                    continue
+                names = self.values.axes_text((axis,), sharding)
+                text = f"'{reader.name}' op has {what} split in dimension {dim} along {names}"
+                return [at(text, reader), *self.trace.steps(value, (axis,))]
+        return []
+
+    def _returned_by_type(self, reader: Op) -> list[Reason]:
+        return [
+            Reason(
+                f"result {number} is annotated {self.values.text(sharding)} by its type",
+                location_text(reader.location),
+                annotation=True,
+            )
+            for number, value in enumerate(reader.operands)
+            if self.values.made_as(value) == self.source
+            and (sharding := self.values.sharding(value)) is not None
+        ]
 
     def _other_uses(self, reader: Op) -> Iterator[list[Reason]]:
         """The other tensors or dimensions that the reader splits along the axes."""

@@ -17,6 +17,7 @@ from typing import Literal
 from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, name_in
+from shard_dialect.ir.function import form_of
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model import Axes, Axis
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
@@ -60,6 +61,7 @@ class Origins:
             {number: location_text(each) for number, each in of_function.items()}
             for of_function in self._argument_locations
         ]
+        self._was_propagated = [form_of(each.handle) == "propagated" for each in graph.functions]
         self._argument_names = [
             {number: name for number, each in of_function.items() if (name := name_in(each))}
             for of_function in self._argument_locations
@@ -175,6 +177,12 @@ class Origins:
         if link.value not in self._first:
             return Diagnostic("note", f"{text}: annotated")
         function, value = self._first[link.value]
+        if self._is_inferred(function, value):
+            return Diagnostic(
+                "note",
+                f"{text}: inferred by an earlier propagation, and annotated in this form",
+                self.place_of_value(function, value),
+            )
         what, place = "", self._annotation_place(function, value)
         if place is None and value in self._argument_places[function]:
             number = self.graph.functions[function].arguments.index(value)
@@ -186,6 +194,14 @@ class Origins:
         """Of which function, unless there is only one that is public."""
         name = self.graph.functions[function].name
         return "" if name == "main" or len(self.graph.functions) == 1 else f" of @{name}"
+
+    def _is_inferred(self, function: int, value: int) -> bool:
+        """Whether a value has its sharding from the propagated form, without an annotation op."""
+        return (
+            self._was_propagated[function]
+            and value not in self._argument_places[function]
+            and self._annotation_op(function, value) is None
+        )
 
     def _split(self, link: Link) -> str:
         return f"dimension {link.dim} along {self.axes_text(link.axes, link.value)}"
