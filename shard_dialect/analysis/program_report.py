@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
@@ -61,6 +61,8 @@ class ProgramReport:
     """The device model itself."""
     tensors: tuple[NamedSharding, ...] = field(repr=False)
     """The global tensors with their shardings; none if the module came without."""
+    places: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The places of values by their names, as in `%3`, in a module that came in a later form."""
     removals: tuple[Removal | None, ...] = ()
     """What would remove each collective; empty if that was not asked for."""
     measurement: Measurement | None = None
@@ -157,10 +159,22 @@ def report_on(
         schedule_of(program, prices),
         program,
         prices,
-        explained.tensors,
+        explained.tensors or tuple(_boundary(program)),
+        explained.places,
         removals,
         None if measured is None else read_measurement(measured, collectives),
     )
+
+
+def _boundary(program: LocalProgram) -> Iterator[NamedSharding]:
+    """The arguments and results of a program that came in the local form."""
+    entry = program.entry
+    for kind, infos in (("arg", entry.arguments), ("result", entry.results)):
+        for number, each in enumerate(infos):
+            if each.sharding is not None and each.global_shape is not None:
+                names = (f"%{kind}{number}", f"{kind}{number}")
+                grid = program.grids[each.sharding.grid]
+                yield NamedSharding(names, each.global_shape, each.sharding, grid, each.location)
 
 
 def _named(memory: Memory, arguments: Mapping[int, Placed], text: str | None) -> Memory:
