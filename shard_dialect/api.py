@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from shard_dialect import model, plugins
+from shard_dialect.analysis.changes.removals import SECONDS
 from shard_dialect.analysis.drawing.drawn_sharding import DrawnSharding
 from shard_dialect.analysis.drawing.find_sharding import drawn
 from shard_dialect.analysis.explained import explain
@@ -114,6 +115,7 @@ def report(
     entry: str | None = None,
     *,
     suggest: bool = False,
+    suggest_seconds: float = SECONDS,
     device_model: str = DEVICE_MODEL,
     allocator: Allocator = "unfused",
     measured: str | Path | None = None,
@@ -122,8 +124,8 @@ def report(
 
     `module` may be in any form, and is not changed. `entry` is as for `communication`. With
     `suggest`, the report has for each collective the change of one annotation that removes it;
-    the passes run once for each change that is tried. `device_model` names what prices
-    communication, or a file (docs/device-models.md). `allocator` is how memory is counted: each
+    the passes run once for each change that is tried, for up to `suggest_seconds`. `device_model`
+    names what prices communication, or a file (docs/device-models.md). `allocator` is how memory is counted: each
     op's result by itself, the `arena` of our own code, or as `xla` fuses ops. `measured` is a trace
     that `shard-run --profile` wrote. Raises `ShardError` where `run` would.
     """
@@ -134,6 +136,7 @@ def report(
             copy,
             entry,
             suggest=suggest,
+            suggest_seconds=suggest_seconds,
             device_model=device_model,
             allocator=allocator,
             measured=None if measured is None else str(measured),

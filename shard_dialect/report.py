@@ -116,6 +116,8 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
             module,
             options.entry,
             suggest=options.suggest,
+            suggest_seconds=options.suggest_seconds,
+            progress=_progress,
             device_model=options.device_model,
             allocator=options.allocator,
             measured=options.measured,
@@ -134,6 +136,14 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
                 allocator=options.allocator,
             ),
         )
+
+
+def _progress(done: int, of: int) -> None:
+    """Tell a terminal how far `--suggest` is."""
+    if sys.stderr.isatty():
+        end = "\n" if done == of else ""
+        sys.stderr.write(f"\r--suggest: {done} of {of} collectives{end}")
+        sys.stderr.flush()
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -193,6 +203,13 @@ def _parser() -> argparse.ArgumentParser:
         "--suggest",
         action="store_true",
         help="for each collective, find the change of one annotation that removes it",
+    )
+    parser.add_argument(
+        "--suggest-seconds",
+        type=_seconds,
+        default=30.0,
+        metavar="N",
+        help="how long --suggest may look; it says what it has not tried (default: 30)",
     )
     parser.add_argument(
         "--what-if",
@@ -283,6 +300,16 @@ class _Report(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Report
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
+    return seconds
 
 
 def _count(text: str) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from shard_dialect.analysis.changes.annotations import Placed
-from shard_dialect.analysis.changes.removals import Removal, Removals
+from shard_dialect.analysis.changes.removals import SECONDS, NotTried, Removals, Tried
 from shard_dialect.analysis.changes.what_if import names_of
 from shard_dialect.analysis.costs.arena_memory import arena_memory
 from shard_dialect.analysis.costs.compute import Compute, compute_of
@@ -63,7 +63,7 @@ class ProgramReport:
     """The global tensors with their shardings; none if the module came without."""
     places: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The places of values by their names, as in `%3`, in a module that came in a later form."""
-    removals: tuple[Removal | None, ...] = ()
+    removals: tuple[Tried, ...] = ()
     """What would remove each collective; empty if that was not asked for."""
     measurement: Measurement | None = None
     """What a run of the program measured, if its trace is given."""
@@ -100,7 +100,7 @@ class ProgramReport:
             "device_model": self.device_model,
             "communication": [
                 each.as_json()
-                | ({"removal": removal.as_json()} if removal else {})
+                | ({_removal_key(removal): removal.as_json()} if removal else {})
                 | ({"measured": asdict(measured)} if measured else {})
                 for each, removal, measured in zip(
                     self.communication, removals, self._measured(), strict=True
@@ -123,6 +123,8 @@ def report_on(
     entry: str | None = None,
     *,
     suggest: bool = False,
+    suggest_seconds: float = SECONDS,
+    progress: Callable[[int, int], None] = lambda done, of: None,
     device_model: str = DEVICE_MODEL,
     allocator: Allocator = "unfused",
     measured: str | None = None,
@@ -131,7 +133,8 @@ def report_on(
     """The report on a module in any form, which is brought to the local form in place.
 
     With `suggest`, the passes are run for each change of an annotation that might remove a
-    collective. `allocator` tells how results are stored: each by itself, in the arena of our own
+    collective, for up to `suggest_seconds`; `progress` is told how many collectives are done, of
+    how many. `allocator` tells how results are stored: each by itself, in the arena of our own
     code, to the byte, or fused as XLA does. `measured` is the file of a trace that `run --profile`
     has written. In `file_text` arguments have the user's names. Raises a located `ShardError` for
     what cannot be partitioned.
@@ -144,11 +147,11 @@ def report_on(
     program = read_program(module.operation, name)
     read = list(read_collectives(module.operation, name, explained.reasons, prices))
     collectives = tuple(each for each, _ in read)
-    removals: tuple[Removal | None, ...] = ()
+    removals: tuple[Tried, ...] = ()
     if suggest:
         grids = grids_of(module.operation)
-        finder = Removals(text, name, collectives, grids, prices, file_text)
-        removals = tuple(finder.best(each, why) for each, why in read)
+        finder = Removals(text, name, collectives, grids, prices, file_text, suggest_seconds)
+        removals = finder.all(read, progress)
     return ProgramReport(
         name,
         program.devices,
@@ -164,6 +167,10 @@ def report_on(
         removals,
         None if measured is None else read_measurement(measured, collectives),
     )
+
+
+def _removal_key(tried: Tried) -> str:
+    return "not_tried" if isinstance(tried, NotTried) else "removal"
 
 
 def _boundary(program: LocalProgram) -> Iterator[NamedSharding]:

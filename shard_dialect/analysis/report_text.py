@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-from shard_dialect.analysis.changes.removals import Removal
+from shard_dialect.analysis.changes.removals import Removal, Tried
 from shard_dialect.analysis.costs.compute import Compute
 from shard_dialect.analysis.costs.memory import Memory
 from shard_dialect.analysis.costs.schedule import Schedule
@@ -15,16 +15,12 @@ from shard_dialect.analysis.reasons.communication import Collective
 from shard_dialect.analysis.reasons.why import Reason
 
 
-def communication_text(
-    collectives: Sequence[Collective], removals: Sequence[Removal | None]
-) -> str:
+def communication_text(collectives: Sequence[Collective], removals: Sequence[Tried]) -> str:
     """A table of collectives, then each with its reasons as a compiler's notes."""
     return "\n".join(_communication(collectives, removals))
 
 
-def _communication(
-    collectives: Sequence[Collective], removals: Sequence[Removal | None]
-) -> Iterator[str]:
+def _communication(collectives: Sequence[Collective], removals: Sequence[Tried]) -> Iterator[str]:
     if not collectives:
         yield "no communication"
         return
@@ -54,12 +50,12 @@ def _communication(
         yield collective_text(number, each, removal, asked=bool(removals))
 
 
-def collective_text(number: int, each: Collective, removal: Removal | None, *, asked: bool) -> str:
+def collective_text(number: int, each: Collective, removal: Tried, *, asked: bool) -> str:
     """As a compiler's notes: the collective, and the steps to the annotations behind it."""
     return "\n".join(_why(number, each, removal, asked=asked))
 
 
-def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool) -> Iterator[str]:
+def _why(number: int, each: Collective, removal: Tried, *, asked: bool) -> Iterator[str]:
     along = f" along {', '.join(each.axes)}" if each.axes else ""
     place = f", for {each.location}" if each.location else ""
     yield f"#{number} {_often(each)}{along}: {each.bytes:,} bytes{place}"
@@ -71,8 +67,10 @@ def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool)
         yield f"  shared by {len(each.readers)} ops:"
         for reader in each.readers:
             yield f"    {reader}"
-    if removal:
+    if isinstance(removal, Removal):
         yield f"  {_place(removal.location)}without it: {removal}"
+    elif removal:
+        yield f"  {removal}"
     elif asked:
         yield "  no change of one annotation removes it"
 
