@@ -125,9 +125,9 @@ def report(
     `module` may be in any form, and is not changed. `entry` is as for `communication`. With
     `suggest`, the report has for each collective the change of one annotation that removes it;
     the passes run once for each change that is tried, for up to `suggest_seconds`. `device_model`
-    names what prices communication, or a file (docs/device-models.md). `allocator` is how memory is counted: each
-    op's result by itself, the `arena` of our own code, or as `xla` fuses ops. `measured` is a trace
-    that `shard-run --profile` wrote. Raises `ShardError` where `run` would.
+    names what prices communication, or a file (docs/device-models.md). `allocator` is how memory is
+    counted: each op's result by itself, the `arena` of our own code, or as `xla` fuses ops.
+    `measured` is a trace that `shard-run --profile` wrote. Raises `ShardError` where `run` would.
     """
     make_ready(module)
     with module.context, _file_locations(module):
