@@ -11,11 +11,12 @@ from shard_dialect.analysis.changes.annotations import Placed
 from shard_dialect.analysis.changes.removals import SECONDS, NotTried, Removals, Tried
 from shard_dialect.analysis.changes.what_if import names_of
 from shard_dialect.analysis.costs.arena_memory import arena_memory
-from shard_dialect.analysis.costs.compute import Compute, compute_of
+from shard_dialect.analysis.costs.compute import Compute, compute_of, uneven_dims
 from shard_dialect.analysis.costs.local_ops import LocalProgram
 from shard_dialect.analysis.costs.local_program import read_program
 from shard_dialect.analysis.costs.memory import Live, Memory, memory_of
 from shard_dialect.analysis.costs.schedule import Schedule, schedule_of
+from shard_dialect.analysis.costs.timed_ops import TimedOps
 from shard_dialect.analysis.costs.xla_memory import xla_memory
 from shard_dialect.analysis.drawing.named_shardings import NamedSharding
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement, read_measurement
@@ -152,13 +153,17 @@ def report_on(
         grids = grids_of(module.operation)
         finder = Removals(text, name, collectives, grids, prices, file_text, suggest_seconds)
         removals = finder.all(read, progress)
+    timed = TimedOps(program, prices)
     return ProgramReport(
         name,
         program.devices,
         prices.name,
         collectives,
         _named(_memory(module, text, program, allocator), explained.arguments, file_text),
-        compute_of(program),
+        _with_uneven(
+            compute_of(program, lambda op: timed(op).bound),
+            explained.tensors,
+        ),
         schedule_of(program, prices),
         program,
         prices,
@@ -167,6 +172,19 @@ def report_on(
         removals,
         None if measured is None else read_measurement(measured, collectives),
     )
+
+
+def _with_uneven(compute: Compute, tensors: Sequence[NamedSharding]) -> Compute:
+    """Also with tensors inside of the program: of those that are uneven alike, the first."""
+    found = list(compute.uneven)
+    known = {(each.local_size, each.sizes) for each in found}
+    for tensor in tensors:
+        place, shape = tensor.location, tensor.shape
+        for each in uneven_dims(tensor.name, place, shape, tensor.sharding, tensor.grid):
+            if (each.local_size, each.sizes) not in known:
+                known.add((each.local_size, each.sizes))
+                found.append(each)
+    return replace(compute, uneven=tuple(found))
 
 
 def _removal_key(tried: Tried) -> str:

@@ -10,6 +10,7 @@ from shard_dialect.analysis.changes.removals import Removal, Tried
 from shard_dialect.analysis.costs.compute import Compute
 from shard_dialect.analysis.costs.memory import Memory
 from shard_dialect.analysis.costs.schedule import Schedule
+from shard_dialect.analysis.costs.timeline import TimedOp
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement
 from shard_dialect.analysis.reasons.communication import Collective
 from shard_dialect.analysis.reasons.why import Reason
@@ -144,13 +145,23 @@ def compute_text(compute: Compute) -> str:
     ops = compute.ops[:_MOST]
     if ops:
         table = [
-            [each.flops, each.repeated_flops, each.name, each.result, each.location] for each in ops
+            [each.flops, each.repeated_flops, each.bound, each.name, each.result, each.location]
+            for each in ops
         ]
-        heads = ["operations", "repeated", "op", "result", "at"]
+        heads = ["operations", "repeated", "bound by", "op", "result", "at"]
+        lines.append(tabulate(table, heads, tablefmt="plain", intfmt=","))
+    repeated = sorted(compute.ops, key=lambda each: -each.repeated_flops)[:_MOST]
+    table = [
+        [each.repeated_flops, f"{each.copies:g}", each.name, each.result, each.location]
+        for each in repeated
+        if each.repeated_flops
+    ]
+    if table:
+        heads = ["repeated", "on devices", "op", "result", "at"]
         lines.append(tabulate(table, heads, tablefmt="plain", intfmt=","))
     notes = [
         f"{_place(each.location)}{each.name} is uneven in dimension {each.dim}: "
-        f"{each.padding:.0%} of what devices compute is padding"
+        f"shards have {min(each.sizes):,} to {each.local_size:,}, {each.padding:.1%} of what devices compute is padding"
         for each in compute.uneven
     ]
     notes += [f"nothing is known of the arithmetic of '{name}' ops" for name in compute.unknown]
@@ -170,13 +181,21 @@ def schedule_text(schedule: Schedule) -> str:
     slowest = sorted(schedule.critical_ops, key=lambda each: -each.seconds)[:_MOST]
     if slowest:
         table = [
-            [_micro(each.seconds), each.bound, each.name, each.result, each.location]
-            for each in slowest
+            [_micro(each.seconds), each.bound, f"{indent}{each.name}", each.result, each.location]
+            for whole in slowest
+            for indent, each in (
+                ("", whole),
+                *(("in it: ", inner) for inner in _slowest(whole.inside)),
+            )
         ]
         heads = ["microseconds", "bound by", "op of the chain", "result", "at"]
         sides = ("right", "left", "left", "left", "left")
         lines.append(tabulate(table, heads, "plain", colalign=sides, disable_numparse=True))
     return "\n\n".join(lines)
+
+
+def _slowest(ops: Sequence[TimedOp]) -> Sequence[TimedOp]:
+    return sorted(ops, key=lambda each: -each.seconds)[:_FIRST]
 
 
 def measurement_text(measurement: Measurement, collectives: Sequence[Collective]) -> str:
