@@ -9,6 +9,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from shard_dialect import model, plugins
+from shard_dialect.analysis.changes import comparison
+from shard_dialect.analysis.changes.comparison import Comparison
 from shard_dialect.analysis.changes.removals import SECONDS
 from shard_dialect.analysis.drawing.drawn_sharding import DrawnSharding
 from shard_dialect.analysis.drawing.find_sharding import drawn
@@ -144,6 +146,28 @@ def report(
         )
 
 
+def what_if(
+    module: ir.Module,
+    *questions: str,
+    entry: str | None = None,
+    device_model: str = DEVICE_MODEL,
+) -> Comparison:
+    """Return what other shardings would change: `sd.what_if(module, "w1=[[], [model]]")`.
+
+    Names are those of `shard-report --what-if`. The module is not changed. Raises `ShardError` for
+    a question about what is not there.
+    """
+    make_ready(module)
+    text = _file_text(module)
+    with module.context, _file_locations(module):
+        return comparison.what_if(module, questions, entry, device_model=device_model, text=text)
+
+
+def compare(before: ProgramReport, after: ProgramReport) -> Comparison:
+    """Return two reports side by side, as `shard-report --compare` prints them."""
+    return Comparison(before, after)
+
+
 def auto(
     module: ir.Module,
     *,
@@ -265,6 +289,7 @@ __all__ = [
     "AUTO",
     "AutoOptions",
     "AutoResult",
+    "Comparison",
     "CompiledProgram",
     "Diagnostic",
     "DrawnSharding",
@@ -282,6 +307,7 @@ __all__ = [
     "annotate",
     "auto",
     "communication",
+    "compare",
     "compile",
     "explain",
     "gather",
@@ -301,4 +327,5 @@ __all__ = [
     "sharding_rule",
     "show",
     "to_text",
+    "what_if",
 ]

@@ -161,7 +161,8 @@ def compute_text(compute: Compute) -> str:
         lines.append(tabulate(table, heads, tablefmt="plain", intfmt=","))
     notes = [
         f"{_place(each.location)}{each.name} is uneven in dimension {each.dim}: "
-        f"shards have {min(each.sizes):,} to {each.local_size:,}, {each.padding:.1%} of what devices compute is padding"
+        f"shards have {min(each.sizes):,} to {each.local_size:,}, "
+        f"{each.padding:.1%} of what devices compute is padding"
         for each in compute.uneven
     ]
     notes += [f"nothing is known of the arithmetic of '{name}' ops" for name in compute.unknown]
@@ -183,10 +184,7 @@ def schedule_text(schedule: Schedule) -> str:
         table = [
             [_micro(each.seconds), each.bound, f"{indent}{each.name}", each.result, each.location]
             for whole in slowest
-            for indent, each in (
-                ("", whole),
-                *(("in it: ", inner) for inner in _slowest(whole.inside)),
-            )
+            for indent, each in _with_inside(whole)
         ]
         heads = ["microseconds", "bound by", "op of the chain", "result", "at"]
         sides = ("right", "left", "left", "left", "left")
@@ -194,8 +192,10 @@ def schedule_text(schedule: Schedule) -> str:
     return "\n\n".join(lines)
 
 
-def _slowest(ops: Sequence[TimedOp]) -> Sequence[TimedOp]:
-    return sorted(ops, key=lambda each: -each.seconds)[:_FIRST]
+def _with_inside(op: TimedOp) -> list[tuple[str, TimedOp]]:
+    """An op of the chain, and of a loop the slowest ones in it, each with what is before it."""
+    slowest = sorted(op.inside, key=lambda each: -each.seconds)[:_FIRST]
+    return [("", op), *(("in it: ", each) for each in slowest)]
 
 
 def measurement_text(measurement: Measurement, collectives: Sequence[Collective]) -> str:
