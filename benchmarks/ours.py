@@ -17,10 +17,10 @@ from shard_dialect.codegen.array_types import TensorType, dtype_of
 from shard_dialect.codegen.lowered_program import Site, choose_entry, find_function
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import functions_of, name_of
-from shard_dialect.ir.loop_trips import trips_of
 from shard_dialect.ir.mesh.mesh_collectives import read_collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.loop_trips import trips_of
 from shard_dialect.ir.shard.local_collectives import LOCAL_COLLECTIVES, read_local
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.passes.framework.pass_table import PIPELINES

@@ -14,7 +14,6 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.grids import sub_clusters_of
-from shard_dialect.ir.loop_trips import Runs, runs_in
 from shard_dialect.ir.mesh.attributes import (
     ARGUMENT,
     COLLECTIVE,
@@ -30,6 +29,7 @@ from shard_dialect.ir.mesh.attributes import (
 )
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.loop_trips import Runs, runs_in
 from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Axes, Grid, Sharding, SubCluster

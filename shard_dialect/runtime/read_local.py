@@ -20,9 +20,9 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.grids import sub_clusters_of
-from shard_dialect.ir.loop_trips import runs_in
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.loop_trips import runs_in
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 
 

@@ -21,11 +21,11 @@ from shard_dialect.ir.building.build import splat_value
 from shard_dialect.ir.diagnostics import error_at, located, location_text
 from shard_dialect.ir.function import boundary, form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
-from shard_dialect.ir.loop_trips import trips_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.read_function import read_functions
+from shard_dialect.ir.reading.loop_trips import trips_of
 from shard_dialect.ir.region_flow import LOOPS
 from shard_dialect.ir.shard.local_collectives import LocalStep, one_by_one, read_local
 from shard_dialect.ir.walk import walk

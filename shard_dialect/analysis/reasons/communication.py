@@ -11,8 +11,8 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import located, location_text
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
-from shard_dialect.ir.loop_trips import Runs, runs_in
 from shard_dialect.ir.read_function import read_type
+from shard_dialect.ir.reading.loop_trips import Runs, runs_in
 from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
 from shard_dialect.model import AllSlice, Grid, Mask
 from shard_dialect.model.devices.collective_time import seconds

@@ -25,8 +25,8 @@ from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.loop_trips import trips_of
 from shard_dialect.ir.mesh.attributes import TRIPS
+from shard_dialect.ir.reading.loop_trips import trips_of
 from shard_dialect.ir.walk import operations, walk
 
 
