@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import shard_dialect as sd
 from benchmarks.tally import Tally
@@ -21,6 +20,7 @@ from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.mesh.mesh_collectives import read_collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.loop_trips import trips_of
 from shard_dialect.ir.shard.local_collectives import LOCAL_COLLECTIVES, read_local
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.passes.framework.pass_table import PIPELINES
@@ -141,7 +141,7 @@ def _run(module: ir.Module, tally: Tally) -> Iterator[tuple[ir.Operation, int]]:
         blocks = [block for region in op.regions for block in region]
         for inner in (each for block in blocks for each in operations(block)):
             yield inner, times
-            often = trips(inner)
+            often = trips_of(inner)
             if often is None:
                 tally.note(f"the body of {inner.name} counts once: how often it runs is not known")
             yield from inside(inner, times * (1 if often is None else often))
@@ -150,66 +150,6 @@ def _run(module: ir.Module, tally: Tally) -> Iterator[tuple[ir.Operation, int]]:
 
     name = choose_entry(module.operation, None)
     return inside(find_function(module.operation, name), 1)
-
-
-def trips(op: ir.Operation) -> int | None:
-    """How often the body of a loop runs, `None` where that is not static; 1 for other ops."""
-    if op.name == "scf.for":
-        return _steps(*(_constant(operand) for operand in list(op.operands)[:3]))
-    if op.name == "scf.forall":
-        bounds = [
-            list(op.attributes[f"static{key}"]) for key in ("LowerBound", "UpperBound", "Step")
-        ]
-        if any(_DYNAMIC in each for each in bounds):
-            return None
-        return prod(int(-(-(high - low) // step)) for low, high, step in zip(*bounds, strict=True))
-    if op.name == "stablehlo.while":
-        return _counted_while(op)
-    return None if op.name in ("scf.while", "tosa.while_loop") else 1
-
-
-_DYNAMIC = -(2**63)
-
-
-def _steps(low: int | None, high: int | None, step: int | None) -> int | None:
-    if low is None or high is None or not step or step < 0:
-        return None
-    return max(0, -(-(high - low) // step))
-
-
-def _counted_while(op: ir.Operation) -> int | None:
-    """`while i < high`, where the body adds a constant to `i`, as JAX writes its loops."""
-    condition, body = (region.blocks[0] for region in op.regions)
-    flag = _maker(operations(condition)[-1].operands[0], "stablehlo.compare")
-    if flag is None or "LT" not in str(flag.attributes["comparison_direction"]):
-        return None
-    counter, bound = flag.operands
-    numbers_of = [n for n, argument in enumerate(condition.arguments) if argument == counter]
-    if not numbers_of:
-        return None
-    place = numbers_of[0]
-    step = _maker(operations(body)[-1].operands[place], "stablehlo.add")
-    if step is None or step.operands[0] != body.arguments[place]:
-        return None
-    return _steps(_constant(op.operands[place]), _constant(bound), _constant(step.operands[1]))
-
-
-def _maker(value: ir.Value, name: str) -> ir.Operation | None:
-    owner = value.owner
-    is_op = not isinstance(owner, ir.Block) and owner.name == name
-    return owner if is_op else None
-
-
-def _constant(value: ir.Value) -> int | None:
-    """The integer that a value is known to be."""
-    for name in ("arith.constant", "stablehlo.constant"):
-        maker = _maker(value, name)
-        if maker is not None:
-            given: Any = maker.attributes["value"]
-            if isinstance(given, ir.IntegerAttr):
-                return int(given.value)
-            return int(given.get_splat_value().value) if given.is_splat else None
-    return None
 
 
 _PRODUCTS = ("stablehlo.dot_general", "stablehlo.dot", "tosa.matmul")

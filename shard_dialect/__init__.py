@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         AUTO,
         AutoOptions,
         AutoResult,
+        Comparison,
         CompiledProgram,
         Diagnostic,
         DrawnSharding,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         annotate,
         auto,
         communication,
+        compare,
         compile,  # noqa: A004
         explain,
         gather,
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
         sharding_rule,
         show,
         to_text,
+        what_if,
     )
 
 __version__ = "0.1.0"
@@ -62,6 +65,7 @@ __all__ = [
     "AUTO",
     "AutoOptions",
     "AutoResult",
+    "Comparison",
     "CompiledProgram",
     "Diagnostic",
     "DrawnSharding",
@@ -79,6 +83,7 @@ __all__ = [
     "annotate",
     "auto",
     "communication",
+    "compare",
     "compile",
     "explain",
     "gather",
@@ -98,6 +103,7 @@ __all__ = [
     "sharding_rule",
     "show",
     "to_text",
+    "what_if",
 ]
 
 

@@ -9,6 +9,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from shard_dialect import model, plugins
+from shard_dialect.analysis.changes import comparison
+from shard_dialect.analysis.changes.comparison import Comparison
+from shard_dialect.analysis.changes.removals import SECONDS
 from shard_dialect.analysis.drawing.drawn_sharding import DrawnSharding
 from shard_dialect.analysis.drawing.find_sharding import drawn
 from shard_dialect.analysis.explained import explain
@@ -115,6 +118,7 @@ def report(
     entry: str | None = None,
     *,
     suggest: bool = False,
+    suggest_seconds: float = SECONDS,
     device_model: str = DEVICE_MODEL,
     allocator: Allocator = "unfused",
     measured: str | Path | None = None,
@@ -123,10 +127,10 @@ def report(
 
     `module` may be in any form, and is not changed. `entry` is as for `communication`. With
     `suggest`, the report has for each collective the change of one annotation that removes it;
-    the passes run once for each change that is tried. `device_model` names what prices
-    communication, or a file (docs/device-models.md). `allocator` is how memory is counted: each
-    op's result by itself, the `arena` of our own code, or as `xla` fuses ops. `measured` is a trace
-    that `shard-run --profile` wrote. Raises `ShardError` where `run` would.
+    the passes run once for each change that is tried, for up to `suggest_seconds`. `device_model`
+    names what prices communication, or a file (docs/device-models.md). `allocator` is how memory is
+    counted: each op's result by itself, the `arena` of our own code, or as `xla` fuses ops.
+    `measured` is a trace that `shard-run --profile` wrote. Raises `ShardError` where `run` would.
     """
     make_ready(module)
     with module.context, _file_locations(module):
@@ -135,11 +139,34 @@ def report(
             copy,
             entry,
             suggest=suggest,
+            suggest_seconds=suggest_seconds,
             device_model=device_model,
             allocator=allocator,
             measured=None if measured is None else str(measured),
             file_text=_file_text(module),
         )
+
+
+def what_if(
+    module: ir.Module,
+    *questions: str,
+    entry: str | None = None,
+    device_model: str = DEVICE_MODEL,
+) -> Comparison:
+    """Return what other shardings would change: `sd.what_if(module, "w1=[[], [model]]")`.
+
+    Names are those of `shard-report --what-if`. The module is not changed. Raises `ShardError` for
+    a question about what is not there.
+    """
+    make_ready(module)
+    text = _file_text(module)
+    with module.context, _file_locations(module):
+        return comparison.what_if(module, questions, entry, device_model=device_model, text=text)
+
+
+def compare(before: ProgramReport, after: ProgramReport) -> Comparison:
+    """Return two reports side by side, as `shard-report --compare` prints them."""
+    return Comparison(before, after)
 
 
 def auto(
@@ -272,6 +299,7 @@ __all__ = [
     "AUTO",
     "AutoOptions",
     "AutoResult",
+    "Comparison",
     "CompiledProgram",
     "Diagnostic",
     "DrawnSharding",
@@ -289,6 +317,7 @@ __all__ = [
     "annotate",
     "auto",
     "communication",
+    "compare",
     "compile",
     "explain",
     "gather",
@@ -308,4 +337,5 @@ __all__ = [
     "sharding_rule",
     "show",
     "to_text",
+    "what_if",
 ]

@@ -21,7 +21,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,8 @@ def _main(arguments: Sequence[str]) -> int:
     if options.json:
         text = json.dumps(report.as_json(), indent=2) + "\n"
     elif options.explain is not None and isinstance(report, ProgramReport):
-        text = explain(report, options.explain)
+        with _in_file("<stdin>" if options.input == STDIN else options.input):
+            text = explain(report, options.explain)
     else:
         text = str(report)
     _write(text, options.output)
@@ -93,9 +95,11 @@ def _check(options: argparse.Namespace) -> None:
 def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
     from shard_dialect.analysis.changes.comparison import Comparison, what_if
     from shard_dialect.analysis.program_report import report_on
+    from shard_dialect.codegen.lowered_program import choose_entry
     from shard_dialect.ir.bindings import without_op_classes
     from shard_dialect.ir.context import make_context
     from shard_dialect.ir.reading.source import Source
+    from shard_dialect.model.devices.device_model import DeviceModel
 
     without_op_classes()
     plugins.load(options.load_plugin)
@@ -104,18 +108,24 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
         doing("the parser", f"{source.name}:1:1")
         module = source.parse()
         doing("the report")
+        DeviceModel.read(options.device_model)
+        with _in_file(source.name):
+            choose_entry(module.operation, options.entry)
         if options.what_if:
-            return what_if(
-                module,
-                options.what_if,
-                options.entry,
-                device_model=options.device_model,
-                text=source.file_text,
-            )
+            with _in_file(source.name):
+                return what_if(
+                    module,
+                    options.what_if,
+                    options.entry,
+                    device_model=options.device_model,
+                    text=source.file_text,
+                )
         report = report_on(
             module,
             options.entry,
             suggest=options.suggest,
+            suggest_seconds=options.suggest_seconds,
+            progress=_progress,
             device_model=options.device_model,
             allocator=options.allocator,
             measured=options.measured,
@@ -124,7 +134,7 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
     if options.compare is None:
         return report
     other = Source.read(options.compare)
-    with make_context(), other.file_locations():
+    with make_context(), other.file_locations(), _in_file(other.name):
         return Comparison(
             report,
             report_on(
@@ -136,13 +146,32 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
         )
 
 
+@contextmanager
+def _in_file(name: str) -> Iterator[None]:
+    """Give errors about the whole program, or about what it does not have, a place in the file."""
+    try:
+        yield
+    except ShardError as error:
+        if error.location is not None:
+            raise
+        raise ShardError(error.message, f"{name}:1:1", error.notes) from None
+
+
+def _progress(done: int, of: int) -> None:
+    """Tell a terminal how far `--suggest` is."""
+    if sys.stderr.isatty():
+        end = "\n" if done == of else ""
+        sys.stderr.write(f"\r--suggest: {done} of {of} collectives{end}")
+        sys.stderr.flush()
+
+
 def _show(options: argparse.Namespace) -> int:
     from shard_dialect.analysis.drawing.find_sharding import drawn
     from shard_dialect.ir.context import make_context
     from shard_dialect.ir.reading.source import Source
 
     source = Source.read(options.input)
-    with make_context(), source.file_locations():
+    with make_context(), source.file_locations(), _in_file(source.name):
         found = drawn(source.parse(), options.show, options.entry, source.file_text)
     in_terminal = options.output == STDOUT and sys.stdout.isatty()
     text = "\n".join(each.to_terminal() if in_terminal else str(each) for each in found)
@@ -193,6 +222,13 @@ def _parser() -> argparse.ArgumentParser:
         "--suggest",
         action="store_true",
         help="for each collective, find the change of one annotation that removes it",
+    )
+    parser.add_argument(
+        "--suggest-seconds",
+        type=_seconds,
+        default=30.0,
+        metavar="N",
+        help="how long --suggest may look; it says what it has not tried (default: 30)",
     )
     parser.add_argument(
         "--what-if",
@@ -283,6 +319,16 @@ class _Report(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Report
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
+    return seconds
 
 
 def _count(text: str) -> int:

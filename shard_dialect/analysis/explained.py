@@ -10,16 +10,22 @@ from shard_dialect.analysis.program_report import ProgramReport
 from shard_dialect.analysis.report_text import collective_text
 from shard_dialect.errors import ShardError
 
-_PLACE = re.compile(r"(?:.*:)??(\d+)(?::(\d+))?")
+_PLACE = re.compile(r"(?:(?P<file>.*\D.*):)?(?P<line>\d+)(?::(?P<column>\d+))?", re.DOTALL)
+_WITH_COLUMN = re.compile(r"(?P<file>.+):(?P<line>\d+):(?P<column>\d+)", re.DOTALL)
 
 
 def explain(report: ProgramReport, what: str) -> str:
     """Explain a tensor by its name, a collective by its number, or all at a place in the file.
 
-    `what` is `w1`, `%3` as `--propagate` prints it, `#2` as the report numbers collectives, or a
-    line: `18`, `in.mlir:18`, `in.mlir:18:8`. Raises `ShardError` if there is no such thing.
+    `what` is `w1`, `%3` as `--propagate` prints it, or as a later form has it, `#2` as the report
+    numbers collectives, or a line: `18`, `in.mlir:18`, `in.mlir:18:8`. Raises `ShardError` if there
+    is no such thing.
     """
-    found = list(_tensors(report, what)) + list(_collectives(report, what))
+    is_tensor = any(what in each.names for each in report.tensors)
+    place = "" if is_tensor else report.places.get(what, "")
+    found = [*_tensors(report, place or what), *_collectives(report, place or what)]
+    if place and not found:
+        found = [f"{place}: {what} is computed on each device, and nothing is communicated for it"]
     if not found:
         raise ShardError(
             f"there is nothing called '{what}' to explain in @{report.entry}: give the name of an "
@@ -49,8 +55,17 @@ def _collectives(report: ProgramReport, what: str) -> Iterator[str]:
 
 
 def _is_at(location: str | None, what: str) -> bool:
-    """Whether a place is on the line, and at the column, if there is one, that are asked for."""
-    asked, place = _PLACE.fullmatch(what), re.search(r":(\d+):(\d+)$", location or "")
-    if asked is None or place is None:
+    """Whether a place is in the file, on the line, and at the column that are asked for, if any.
+
+    >>> [_is_at("a/b.mlir:18:8", each) for each in ("18", "18:8", "b.mlir:18", "a/b.mlir:18:8")]
+    [True, True, True, True]
+    >>> [_is_at("a/b.mlir:18:8", each) for each in ("8", "c.mlir:18", "b.mlir:18:9", "mlir:18")]
+    [False, False, False, False]
+    """
+    asked = _WITH_COLUMN.fullmatch(what) or _PLACE.fullmatch(what)
+    place = _WITH_COLUMN.fullmatch(location or "")
+    if asked is None or place is None or asked["line"] != place["line"]:
         return False
-    return asked[1] == place[1] and asked[2] in (None, place[2])
+    file = asked["file"]
+    is_in = file is None or f"/{place['file']}".endswith(f"/{file}")
+    return is_in and asked["column"] in (None, place["column"])

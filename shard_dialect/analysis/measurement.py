@@ -18,7 +18,7 @@ _Key = tuple[str, tuple[str, ...], str, str]
 
 @dataclass(frozen=True)
 class MeasuredCollective:
-    """One collective, in the median of devices and of repetitions; seconds."""
+    """One collective, in the median of devices, all its times together; seconds."""
 
     seconds: float
     """From when the last device of its group has come."""
@@ -109,17 +109,17 @@ def _matched(
             f"{', '.join(axes)}"
         )
     return tuple(
-        _measured(found[number if in_order else _key(each)])
+        _measured(found[number if in_order else _key(each)], each.times)
         for number, each in enumerate(collectives)
     )
 
 
-def _measured(samples: Sequence[Mapping[str, Any]]) -> MeasuredCollective | None:
+def _measured(samples: Sequence[Mapping[str, Any]], times: int) -> MeasuredCollective | None:
     if not samples:
         return None
     waits = [each["args"].get("waiting", 0.0) for each in samples]
     took = [each["dur"] - wait for each, wait in zip(samples, waits, strict=True)]
-    return MeasuredCollective(1e-6 * median(took), 1e-6 * median(waits))
+    return MeasuredCollective(1e-6 * median(took) * times, 1e-6 * median(waits) * times)
 
 
 def _key(collective: Collective) -> _Key:

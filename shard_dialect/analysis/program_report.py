@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
-from shard_dialect.analysis.changes.removals import Removal, Removals
+from shard_dialect.analysis.changes.annotations import Placed
+from shard_dialect.analysis.changes.removals import SECONDS, NotTried, Removals, Tried
+from shard_dialect.analysis.changes.what_if import names_of
 from shard_dialect.analysis.costs.arena_memory import arena_memory
-from shard_dialect.analysis.costs.compute import Compute, compute_of
+from shard_dialect.analysis.costs.compute import Compute, compute_of, uneven_dims
 from shard_dialect.analysis.costs.local_ops import LocalProgram
 from shard_dialect.analysis.costs.local_program import read_program
-from shard_dialect.analysis.costs.memory import Memory, memory_of
+from shard_dialect.analysis.costs.memory import Live, Memory, memory_of
 from shard_dialect.analysis.costs.schedule import Schedule, schedule_of
+from shard_dialect.analysis.costs.timed_ops import TimedOps
 from shard_dialect.analysis.costs.xla_memory import xla_memory
 from shard_dialect.analysis.drawing.named_shardings import NamedSharding
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement, read_measurement
@@ -58,7 +62,9 @@ class ProgramReport:
     """The device model itself."""
     tensors: tuple[NamedSharding, ...] = field(repr=False)
     """The global tensors with their shardings; none if the module came without."""
-    removals: tuple[Removal | None, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The places of values by their names, as in `%3`, in a module that came in a later form."""
+    removals: tuple[Tried, ...] = ()
     """What would remove each collective; empty if that was not asked for."""
     measurement: Measurement | None = None
     """What a run of the program measured, if its trace is given."""
@@ -95,7 +101,7 @@ class ProgramReport:
             "device_model": self.device_model,
             "communication": [
                 each.as_json()
-                | ({"removal": removal.as_json()} if removal else {})
+                | ({_removal_key(removal): removal.as_json()} if removal else {})
                 | ({"measured": asdict(measured)} if measured else {})
                 for each, removal, measured in zip(
                     self.communication, removals, self._measured(), strict=True
@@ -118,6 +124,8 @@ def report_on(
     entry: str | None = None,
     *,
     suggest: bool = False,
+    suggest_seconds: float = SECONDS,
+    progress: Callable[[int, int], None] = lambda done, of: None,
     device_model: str = DEVICE_MODEL,
     allocator: Allocator = "unfused",
     measured: str | None = None,
@@ -126,7 +134,8 @@ def report_on(
     """The report on a module in any form, which is brought to the local form in place.
 
     With `suggest`, the passes are run for each change of an annotation that might remove a
-    collective. `allocator` tells how results are stored: each by itself, in the arena of our own
+    collective, for up to `suggest_seconds`; `progress` is told how many collectives are done, of
+    how many. `allocator` tells how results are stored: each by itself, in the arena of our own
     code, to the byte, or fused as XLA does. `measured` is the file of a trace that `run --profile`
     has written. In `file_text` arguments have the user's names. Raises a located `ShardError` for
     what cannot be partitioned.
@@ -139,25 +148,73 @@ def report_on(
     program = read_program(module.operation, name)
     read = list(read_collectives(module.operation, name, explained.reasons, prices))
     collectives = tuple(each for each, _ in read)
-    removals: tuple[Removal | None, ...] = ()
+    removals: tuple[Tried, ...] = ()
     if suggest:
         grids = grids_of(module.operation)
-        finder = Removals(text, name, collectives, grids, prices, file_text)
-        removals = tuple(finder.best(each, why) for each, why in read)
+        finder = Removals(text, name, collectives, grids, prices, file_text, suggest_seconds)
+        removals = finder.all(read, progress)
+    timed = TimedOps(program, prices)
     return ProgramReport(
         name,
         program.devices,
         prices.name,
         collectives,
-        _memory(module, text, program, allocator),
-        compute_of(program),
+        _named(_memory(module, text, program, allocator), explained.arguments, file_text),
+        _with_uneven(
+            compute_of(program, lambda op: timed(op).bound),
+            explained.tensors,
+        ),
         schedule_of(program, prices),
         program,
         prices,
-        explained.tensors,
+        explained.tensors or tuple(_boundary(program)),
+        explained.places,
         removals,
         None if measured is None else read_measurement(measured, collectives),
     )
+
+
+def _with_uneven(compute: Compute, tensors: Sequence[NamedSharding]) -> Compute:
+    """Also with tensors inside of the program: of those that are uneven alike, the first."""
+    found = list(compute.uneven)
+    known = {(each.local_size, each.sizes) for each in found}
+    for tensor in tensors:
+        place, shape = tensor.location, tensor.shape
+        for each in uneven_dims(tensor.name, place, shape, tensor.sharding, tensor.grid):
+            if (each.local_size, each.sizes) not in known:
+                known.add((each.local_size, each.sizes))
+                found.append(each)
+    return replace(compute, uneven=tuple(found))
+
+
+def _removal_key(tried: Tried) -> str:
+    return "not_tried" if isinstance(tried, NotTried) else "removal"
+
+
+def _boundary(program: LocalProgram) -> Iterator[NamedSharding]:
+    """The arguments and results of a program that came in the local form."""
+    entry = program.entry
+    for kind, infos in (("arg", entry.arguments), ("result", entry.results)):
+        for number, each in enumerate(infos):
+            if each.sharding is not None and each.global_shape is not None:
+                names = (f"%{kind}{number}", f"{kind}{number}")
+                grid = program.grids[each.sharding.grid]
+                yield NamedSharding(names, each.global_shape, each.sharding, grid, each.location)
+
+
+def _named(memory: Memory, arguments: Mapping[int, Placed], text: str | None) -> Memory:
+    """The same with the names and places that arguments have in the file."""
+
+    def named(live: Live) -> Live:
+        number = re.fullmatch(r"(?:%arg|argument )(\d+)", live.name)
+        placed = arguments.get(int(number[1])) if number and live.kind == "argument" else None
+        if placed is None:
+            return live
+        name = names_of(placed, text)[-1]
+        name = live.name if name == f"arg{placed.site.number}" else name
+        return replace(live, name=name, location=placed.location or live.location)
+
+    return replace(memory, live_at_peak=tuple(map(named, memory.live_at_peak)))
 
 
 def _memory(module: ir.Module, text: str, program: LocalProgram, allocator: Allocator) -> Memory:

@@ -6,31 +6,29 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-from shard_dialect.analysis.changes.removals import Removal
+from shard_dialect.analysis.changes.removals import Removal, Tried
 from shard_dialect.analysis.costs.compute import Compute
 from shard_dialect.analysis.costs.memory import Memory
 from shard_dialect.analysis.costs.schedule import Schedule
+from shard_dialect.analysis.costs.timeline import TimedOp
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement
 from shard_dialect.analysis.reasons.communication import Collective
+from shard_dialect.analysis.reasons.why import Reason
 
 
-def communication_text(
-    collectives: Sequence[Collective], removals: Sequence[Removal | None]
-) -> str:
+def communication_text(collectives: Sequence[Collective], removals: Sequence[Tried]) -> str:
     """A table of collectives, then each with its reasons as a compiler's notes."""
     return "\n".join(_communication(collectives, removals))
 
 
-def _communication(
-    collectives: Sequence[Collective], removals: Sequence[Removal | None]
-) -> Iterator[str]:
+def _communication(collectives: Sequence[Collective], removals: Sequence[Tried]) -> Iterator[str]:
     if not collectives:
         yield "no communication"
         return
     rows = [
         [
             f"#{number}",
-            each.kind,
+            _often(each),
             ", ".join(each.axes),
             each.group,
             each.operand,
@@ -53,25 +51,60 @@ def _communication(
         yield collective_text(number, each, removal, asked=bool(removals))
 
 
-def collective_text(number: int, each: Collective, removal: Removal | None, *, asked: bool) -> str:
+def collective_text(number: int, each: Collective, removal: Tried, *, asked: bool) -> str:
     """As a compiler's notes: the collective, and the steps to the annotations behind it."""
     return "\n".join(_why(number, each, removal, asked=asked))
 
 
-def _why(number: int, each: Collective, removal: Removal | None, *, asked: bool) -> Iterator[str]:
+def _why(number: int, each: Collective, removal: Tried, *, asked: bool) -> Iterator[str]:
     along = f" along {', '.join(each.axes)}" if each.axes else ""
     place = f", for {each.location}" if each.location else ""
-    yield f"#{number} {each.kind}{along}: {each.bytes:,} bytes{place}"
-    for step in each.why:
+    yield f"#{number} {_often(each)}{along}: {each.bytes:,} bytes{place}"
+    if each.open_loop:
+        yield f"  {each.open_loop}: this loop counts once, since how often it runs is not known"
+    for step in _folded(each.why):
         yield f"  {step}"
     if len(each.readers) > 1:
         yield f"  shared by {len(each.readers)} ops:"
         for reader in each.readers:
             yield f"    {reader}"
-    if removal:
+    if isinstance(removal, Removal):
         yield f"  {_place(removal.location)}without it: {removal}"
+    elif removal:
+        yield f"  {removal}"
     elif asked:
         yield "  no change of one annotation removes it"
+
+
+_FIRST = 3
+"""The steps of a long chain that are shown before its annotation."""
+
+
+def _folded(steps: Sequence[Reason]) -> Iterator[str]:
+    """The steps, of a long chain only the first ones and its annotation."""
+    chain: list[Reason] = []
+    for step in steps:
+        chain.append(step)
+        if step.annotation:
+            yield from _chain(chain)
+            chain = []
+    yield from map(str, chain)
+
+
+def _chain(steps: Sequence[Reason]) -> Iterator[str]:
+    more = len(steps) - _FIRST - 1
+    if more < 2:
+        yield from map(str, steps)
+        return
+    yield from map(str, steps[:_FIRST])
+    yield f"... {more} more steps, all of them with --json"
+    yield str(steps[-1])
+
+
+def _often(each: Collective) -> str:
+    """The kind, with how often it runs: `all_gather x10`; `x?` for a loop of unknown length."""
+    times = f" x{each.times}" if each.times != 1 else ""
+    return each.kind + times + (" x?" if each.open_loop else "")
 
 
 def _micro(seconds: float) -> str:
@@ -112,13 +145,24 @@ def compute_text(compute: Compute) -> str:
     ops = compute.ops[:_MOST]
     if ops:
         table = [
-            [each.flops, each.repeated_flops, each.name, each.result, each.location] for each in ops
+            [each.flops, each.repeated_flops, each.bound, each.name, each.result, each.location]
+            for each in ops
         ]
-        heads = ["operations", "repeated", "op", "result", "at"]
+        heads = ["operations", "repeated", "bound by", "op", "result", "at"]
+        lines.append(tabulate(table, heads, tablefmt="plain", intfmt=","))
+    repeated = sorted(compute.ops, key=lambda each: -each.repeated_flops)[:_MOST]
+    table = [
+        [each.repeated_flops, f"{each.copies:g}", each.name, each.result, each.location]
+        for each in repeated
+        if each.repeated_flops
+    ]
+    if table:
+        heads = ["repeated", "on devices", "op", "result", "at"]
         lines.append(tabulate(table, heads, tablefmt="plain", intfmt=","))
     notes = [
         f"{_place(each.location)}{each.name} is uneven in dimension {each.dim}: "
-        f"{each.padding:.0%} of what devices compute is padding"
+        f"shards have {min(each.sizes):,} to {each.local_size:,}, "
+        f"{each.padding:.1%} of what devices compute is padding"
         for each in compute.uneven
     ]
     notes += [f"nothing is known of the arithmetic of '{name}' ops" for name in compute.unknown]
@@ -138,13 +182,20 @@ def schedule_text(schedule: Schedule) -> str:
     slowest = sorted(schedule.critical_ops, key=lambda each: -each.seconds)[:_MOST]
     if slowest:
         table = [
-            [_micro(each.seconds), each.bound, each.name, each.result, each.location]
-            for each in slowest
+            [_micro(each.seconds), each.bound, f"{indent}{each.name}", each.result, each.location]
+            for whole in slowest
+            for indent, each in _with_inside(whole)
         ]
         heads = ["microseconds", "bound by", "op of the chain", "result", "at"]
         sides = ("right", "left", "left", "left", "left")
         lines.append(tabulate(table, heads, "plain", colalign=sides, disable_numparse=True))
     return "\n\n".join(lines)
+
+
+def _with_inside(op: TimedOp) -> list[tuple[str, TimedOp]]:
+    """An op of the chain, and of a loop the slowest ones in it, each with what is before it."""
+    slowest = sorted(op.inside, key=lambda each: -each.seconds)[:_FIRST]
+    return [("", op), *(("in it: ", each) for each in slowest)]
 
 
 def measurement_text(measurement: Measurement, collectives: Sequence[Collective]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -29,8 +29,9 @@ from shard_dialect.ir.mesh.attributes import (
 )
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.loop_trips import Runs, runs_in
 from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Axes, Grid, Sharding, SubCluster
 from shard_dialect.passes.lower.mpi.mpi_code import BIND
 
@@ -49,6 +50,15 @@ class Site:
     """The same of the result."""
     phase: str = ""
     """"start" or "done" for one half of a split collective."""
+    times: int = 1
+    """How often one run of the program performs it; a loop of unknown length counts once."""
+    times_known: bool = True
+    """Whether the lengths of all loops around it are known."""
+
+    def run(self, runs: Runs) -> Site:
+        """The same as often as an op runs it."""
+        known = self.times_known and runs.open_loop is None
+        return replace(self, times=self.times * runs.times, times_known=known)
 
 
 @dataclass(frozen=True)
@@ -376,10 +386,11 @@ def _calls(
     """
     calls: list[Site] = []
     sites_by_function[entry] = None
-    for op in walk(functions[entry]):
+    for runs in runs_in(functions[entry]):
+        op = runs.op
         callee = op.attributes["callee"].value if op.name == "func.call" else ""
         if callee in sites:
-            calls.append(sites[callee])
+            calls.append(sites[callee].run(runs))
         elif callee and callee not in silent:
             with located(op):
                 if callee not in functions:
@@ -389,6 +400,6 @@ def _calls(
                 called = sites_by_function[callee]
                 if called is None:
                     raise ShardError(f"cannot run @{callee}, which calls itself")
-                calls += called
+                calls += [site.run(runs) for site in called]
     sites_by_function[entry] = calls
     return calls

@@ -75,6 +75,18 @@ def location_text(location: ir.Location) -> str | None:
     return None
 
 
+def name_in(location: ir.Location) -> str | None:
+    """The innermost name in a location, which frameworks give to parameters; `None` without one."""
+    location = ir.Location.from_attr(location.attr)  # of its own class
+    if isinstance(location, ir.NameLoc):
+        return name_in(location.child_loc) or location.name_str
+    if isinstance(location, ir.CallSiteLoc):
+        return name_in(location.callee)
+    if isinstance(location, ir.FusedLoc):
+        return next((name for inner in location.locations if (name := name_in(inner))), None)
+    return None
+
+
 def with_file_names(text: str) -> str:
     """Printed IR with the user's locations in place of MLIR's, which call the file `-`."""
 

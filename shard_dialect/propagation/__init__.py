@@ -7,4 +7,5 @@ engine            visits all nodes until nothing changes
 cost              the bytes moved for an op, given the shardings of its values
 upstream_order    upstream MLIR's orders: each op once
 history           where each sharding came from, and which conflicts there were
+shortest_chains   the shortest way from a split back to its annotation
 """

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from shard_dialect.model import Annotation, Axes, Grid
+from shard_dialect.model import Annotation, Axes, Axis, Grid
+from shard_dialect.model.axis import overlap
 from shard_dialect.model.factor_projection import FactorSplit, axes_of, is_prefix, overlaps
 from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NO_TENSOR, Node
@@ -65,19 +66,22 @@ class History:
         for number, change in enumerate(engine.changes):
             self._changes.setdefault(change.value, []).append(number)
 
-    def chain(self, value: int, dim: int) -> list[Link]:
-        """The links from the final split of a dimension back to the annotation, the last first."""
+    def chain(self, value: int, dim: int, axis: Axis | None = None) -> list[Link]:
+        """The links from the final split of a dimension back to the annotation, the last first.
+
+        With `axis` those of the split along it, whatever else splits the dimension.
+        """
         links: list[Link] = []
         now = len(self._engine.changes)
         while True:
-            change = self._split_by(value, dim, now)
+            change = self._split_by(value, dim, now, axis)
             axes = self._axes(value, dim, now)
             if change is None:
                 return [*links, Link(value, dim, axes)]
             node = self._engine.changes[change].node
             if node is None:  # annotated, with a later priority
                 return [*links, Link(value, dim, axes)]
-            source = self._source(node, value, dim, change)
+            source = self._source(node, value, dim, change, axis)
             if source is None:  # the op's rule gives the split
                 return [*links, Link(value, dim, axes, node)]
             links.append(Link(value, dim, axes, node, source[0]))
@@ -96,17 +100,20 @@ class History:
         known = self._known(value, before)
         return known.sharding.split_axes[dim] if known is not None else ()
 
-    def _split_by(self, value: int, dim: int, before: int) -> int | None:
+    def _split_by(self, value: int, dim: int, before: int, axis: Axis | None) -> int | None:
         """The change before `before` that last changed a dimension of a value."""
         for number in reversed(self._changes.get(value, ())):
             if number < before:
                 changed = self._engine.state(self._engine.changes[number].state)
                 assert changed is not None, "a change makes something known"
-                if changed.sharding.split_axes[dim] != self._axes(value, dim, number):
+                after, earlier = changed.sharding.split_axes[dim], self._axes(value, dim, number)
+                if _along(after, axis) != _along(earlier, axis):
                     return number
         return None
 
-    def _source(self, node: Node, value: int, dim: int, change: int) -> tuple[int, int] | None:
+    def _source(
+        self, node: Node, value: int, dim: int, change: int, axis: Axis | None
+    ) -> tuple[int, int] | None:
         """The value of the node, and its dimension, that the split was taken from."""
         prepared = self._engine.graph.rules[node.rule_number]
         indices = [index for index, each in enumerate(node.values) if each == value]
@@ -120,7 +127,8 @@ class History:
             if each in (NO_TENSOR, value):
                 continue
             for other, factors in enumerate(prepared.tensors[index]):
-                count = len(self._axes(each, other, change)) if own & set(factors) else 0
+                axes = _along(self._axes(each, other, change), axis)
+                count = len(axes) if own & set(factors) else 0
                 if count and (best is None or count > best[0]):
                     best = (count, each, other)
         return best[1:] if best else None
@@ -181,6 +189,11 @@ class History:
         annotations = [graph.annotations[value] for value in (origin.value, *group)]
         annotation = next(filter(None, annotations), None)
         return (annotation.priority(origin.dim) if annotation is not None else None) or 0
+
+
+def _along(axes: Axes, axis: Axis | None) -> Axes:
+    """Those that overlap with an axis, if one is given."""
+    return axes if axis is None else tuple(each for each in axes if overlap(axis, each))
 
 
 _Tensors = list[dict[int, FactorSplit]]

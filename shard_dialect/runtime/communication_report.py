@@ -3,7 +3,7 @@
 Bytes moved per device, for a group of n: all-gather (n-1)/n of the result, reduce-scatter (n-1)/n
 of the operand, all-reduce twice that, all-to-all (n-1)/n of the operand, permute the operand, a
 halo exchange the halos from two neighbours. A slice or a mask of a device's own shard moves nothing
-and is not reported.
+and is not reported. What is in a loop counts as often as the loop runs, if that is known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ class Entry:
     operand: str
     result: str
     bytes_moved: int
-    """The bytes moved per device."""
+    """The bytes moved per device, all times together."""
+    times: int = 1
+    """How often it runs; a loop of unknown length counts once."""
+    times_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,20 @@ class Report:
             return "no communication"
         head = ["collective", "grid axes", "group", "operand", "result", "bytes moved per device"]
         rows: list[list[object]] = [
-            [e.kind, axes_text(e.grid_axes), e.group_size, e.operand, e.result, e.bytes_moved]
+            [_often(e), axes_text(e.grid_axes), e.group_size, e.operand, e.result, e.bytes_moved]
             for e in self.entries
         ]
         rows.append(["total", None, None, None, None, self.bytes_moved])
-        return tabulate(rows, head, tablefmt="plain")
+        counts_once = any(not each.times_known for each in self.entries)
+        return tabulate(rows, head, tablefmt="plain") + (f"\n{COUNTS_ONCE}" if counts_once else "")
+
+
+COUNTS_ONCE = "*: in a loop that counts once, since how often it runs is not known"
+
+
+def _often(entry: Entry) -> str:
+    times = f" x{entry.times}" if entry.times != 1 else ""
+    return f"{entry.kind}{times}{'' if entry.times_known else '*'}"
 
 
 def _entry(site: Site) -> Entry:
@@ -84,5 +96,7 @@ def _entry(site: Site) -> Entry:
         size,
         site.operand,
         site.result,
-        site.step.bytes_moved(size, site.source.shape, site.source.dtype.itemsize),
+        site.step.bytes_moved(size, site.source.shape, site.source.dtype.itemsize) * site.times,
+        site.times,
+        site.times_known,
     )

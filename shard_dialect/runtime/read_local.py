@@ -22,8 +22,8 @@ from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.grids import sub_clusters_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.loop_trips import runs_in
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
-from shard_dialect.ir.walk import walk
 
 
 def read_local_program(module: ir.Operation, entry: str) -> Program:
@@ -64,7 +64,8 @@ def _calls(
 ) -> list[Site]:
     """The collectives of `entry` in the order of the text, also through callees."""
     calls: list[Site] = []
-    for op in walk(functions[entry]):
+    for runs in list(runs_in(functions[entry])):
+        op = runs.op
         with located(op):
             if op.name == "func.call":
                 callee = op.attributes["callee"].value
@@ -72,9 +73,10 @@ def _calls(
                     raise ShardError(f"cannot run @{callee}: it is only declared")
                 if callee not in known:
                     known[callee] = _calls(functions, callee, shardings, known)
-                calls += known[callee]
+                calls += [site.run(runs) for site in known[callee]]
             elif op.name.startswith(("shard.", "mesh.")):
-                calls += [site for each in one_by_one(op) if (site := _site(each, shardings))]
+                sites = [_site(each, shardings) for each in one_by_one(op)]
+                calls += [site.run(runs) for site in sites if site is not None]
     return calls
 
 

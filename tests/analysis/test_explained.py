@@ -22,6 +22,7 @@ def report() -> sd.ProgramReport:
         ("result0", ['result0 is sharded as [["data"], []]']),
         ("#4", ["#4 all_reduce along model: 393,216 bytes", 'partial sums along ["model"]']),
         ("11:8", ['is sharded as [["data"], []]', "#1 all_to_all along model"]),
+        ("examples/slow_ffn.mlir:11:8", ["#1 all_to_all along model"]),
         ("slow_ffn.mlir:18", ['is sharded as [["data"], ["model"]]', "#3 all_to_all"]),
     ],
 )
@@ -31,7 +32,9 @@ def test_by_name_number_and_place(report: sd.ProgramReport, what: str, expected:
         assert part in text
 
 
-@pytest.mark.parametrize("what", ["", "nothing", "#5", "#0", "99", "11:9", "%99", "gate:11:8x"])
+@pytest.mark.parametrize(
+    "what", ["", "nothing", "#5", "#0", "99", "11:9", "%99", "gate:11:8x", "other.mlir:18"]
+)
 def test_what_is_not_there(report: sd.ProgramReport, what: str) -> None:
     with pytest.raises(sd.ShardError, match=f"there is nothing called '{what}' to explain"):
         sd.explain(report, what)
@@ -57,3 +60,21 @@ def test_names_are_those_that_propagate_prints() -> None:
     printed = sd.to_text(module)
     assert {name for name in names if name.startswith("%")} == {f"%{number}" for number in range(6)}
     assert "%5 = stablehlo.dot_general" in printed
+
+
+@pytest.mark.parametrize(
+    ("passes", "name", "expected"),
+    [
+        ("propagate", "%5", "by 'linalg.contract' op, from operand 1"),
+        ("propagate,materialize", "%8", "partial over [0]"),
+        ("propagate,materialize", "%0", "#1 all_gather along 0"),
+        ("propagate,materialize", "%arg1", "argument 1 is annotated [[], [0]] by its type"),
+        ("spmd", "%all_gather", "#1 all_gather along 0"),
+        ("spmd", "%arg1", "arg1 is sharded as [[], [0]]"),
+        ("spmd", "%3", "%3 is computed on each device, and nothing is communicated for it"),
+    ],
+)
+def test_names_of_any_form(passes: str, name: str, expected: str) -> None:
+    module = sd.parse(Path("examples/mlp_1d.mlir"))
+    sd.run_pipeline(module, passes)
+    assert expected in sd.explain(sd.report(sd.parse(sd.to_text(module))), name)

@@ -94,9 +94,11 @@ def test_a_program_of_one_op_and_one_without_shardings() -> None:
     assert "moves" not in html(
         "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : tensor<4xf32>\n}\n"
     )
+    no_grid = "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : tensor<4xf32>\n}\n"
+    assert "comes without shardings" in html(no_grid)
     partitioned = sd.parse((EXAMPLES / "mlp_1d.mlir").read_text())
     sd.run_pipeline(partitioned, "spmd")
-    assert "comes without shardings" in sd.report_html(sd.report(partitioned))
+    assert "comes without shardings" not in sd.report_html(sd.report(partitioned))
 
 
 @in_browser

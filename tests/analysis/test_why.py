@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import shard_dialect as sd
+from shard_dialect.analysis.changes.removals import NotTried, Removal
 from shard_dialect.analysis.reasons.communication import Collective
 from shard_dialect.errors import ShardError
 from shard_dialect.testing import any_program
@@ -85,7 +86,7 @@ def test_steps_of_a_partial_sum() -> None:
 def test_an_edit_that_removes_is_true() -> None:
     report = sd.report(sd.parse(TWO), suggest=True)
     removal = report.removals[0]
-    assert removal is not None
+    assert isinstance(removal, Removal)
     assert (removal.what, removal.before, removal.after) == (
         "w",
         '[["model"], []]',
@@ -94,6 +95,34 @@ def test_an_edit_that_removes_is_true() -> None:
     edited = TWO.replace("#mesh.shard<@g, [[1], []]>", "#mesh.shard<@g, [[], []]>")
     after = sd.communication(sd.parse(edited)).bytes_moved
     assert report.bytes_moved + removal.bytes_change == after
+
+
+MERGED = """\
+shard.grid @g(shape = 4) {mesh.axis_names = ["model"]}
+func.func @main(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>},
+                %w: tensor<16x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
+    -> (tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[], []]>}) {
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+      : (tensor<8x16xf32>, tensor<16x8xf32>) -> tensor<8x8xf32>
+  return %0 : tensor<8x8xf32>
+}
+"""
+
+
+def test_annotations_of_both_operands_are_tried() -> None:
+    module = sd.parse(MERGED)
+    read = sd.report(module).communication
+    assert [step.location for step in read[0].why if step.annotation][-1] == "<string>:2:17"
+    removal = sd.report(module, suggest=True).removals[0]
+    assert isinstance(removal, Removal)
+    assert removal.what in ("x", "w", "result0")
+
+
+def test_what_is_not_tried_for_lack_of_time_is_said() -> None:
+    report = sd.report(sd.parse(MERGED), suggest=True, suggest_seconds=1e-9)
+    assert isinstance(report.removals[0], NotTried)
+    assert "not all of its changes are tried" in str(report)
+    assert "not_tried" in json.dumps(report.as_json())
 
 
 SHARED = """\

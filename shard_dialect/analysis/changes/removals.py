@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from time import monotonic
 
 from shard_dialect.analysis.changes.annotations import (
     Edit,
@@ -17,6 +19,7 @@ from shard_dialect.analysis.changes.annotations import (
 from shard_dialect.analysis.changes.what_if import names_of
 from shard_dialect.analysis.reasons.communication import Collective, read_collectives
 from shard_dialect.analysis.reasons.explained_passes import imported
+from shard_dialect.analysis.reasons.result_places import result_places
 from shard_dialect.analysis.reasons.why import Why
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Axes, Axis, Grid
@@ -44,8 +47,32 @@ class Removal:
         return f"{self.what}: {self.before} -> {self.after}: {self.bytes_change:+,} bytes"
 
 
+@dataclass(frozen=True)
+class NotTried:
+    """Why changes that might remove a collective were not tried."""
+
+    why: str
+
+    def as_json(self) -> dict[str, object]:
+        """The fields of the JSON report."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return self.why
+
+
+Tried = Removal | NotTried | None
+"""What is known to remove a collective; `None` if no change of one annotation does."""
+SECONDS = 30.0
+"""How long removals are looked for where no limit is given."""
+
+
 class Removals:
-    """Finds removals for the collectives of one module; each change is tried once."""
+    """Finds removals for the collectives of one module, within `seconds`.
+
+    Each change is tried once. Of collectives that are alike, as in the layers of a model, the first
+    has its turn before others.
+    """
 
     def __init__(
         self,
@@ -55,7 +82,10 @@ class Removals:
         grids: Mapping[str, Grid],
         device_model: DeviceModel,
         file_text: str | None = None,
+        seconds: float = SECONDS,
     ) -> None:
+        self._seconds = seconds
+        self._end = monotonic() + seconds
         self._file_text = file_text
         self._device_model = device_model
         self._text = text
@@ -66,20 +96,48 @@ class Removals:
         self._tried: dict[Edit, Mapping[_Key, int] | None] = {}
         self._bytes: dict[Edit, int] = {}
         module = imported(text)
-        self._placed = {each.site: each for each in annotations_in(module.operation)}
+        self._placed = {
+            each.site: _in_text(each, file_text) for each in annotations_in(module.operation)
+        }
 
-    def best(self, collective: Collective, why: Why) -> Removal | None:
+    def all(
+        self, read: Sequence[tuple[Collective, Why]], progress: Callable[[int, int], None]
+    ) -> tuple[Tried, ...]:
+        """What would remove each; `progress` is told how many are done, of how many."""
+        first: dict[tuple[object, ...], int] = {}
+        like = [first.setdefault(_likeness(each), number) for number, (each, _) in enumerate(read)]
+        found: dict[int, Tried] = {}
+        for number in sorted(range(len(read)), key=lambda number: like[number] != number):
+            tried = self.best(*read[number])
+            if isinstance(tried, NotTried) and like[number] != number:
+                tried = NotTried(
+                    f"not all of its changes are tried: it is like #{like[number] + 1}"
+                )
+            found[number] = tried
+            progress(len(found), len(read))
+        return tuple(found[number] for number in range(len(read)))
+
+    def best(self, collective: Collective, why: Why) -> Tried:
         """The change of one annotation that leaves the fewest bytes, and not the collective.
 
         Of those with equally many bytes, the one with which devices store least.
         """
         found = []
+        is_over = False
         for placed, edit in self._candidates(collective, why):
+            is_over = edit not in self._tried and monotonic() > self._end
+            if is_over:
+                break
             counts = self._try(edit)
             key = _key(collective)
             if counts is not None and counts.get(key, 0) < self._counts[key]:
                 change = self._bytes[edit] - self._total
                 found.append((change, self._stored(placed, edit), placed, edit))
+        if not found and is_over:
+            return NotTried(
+                f"not all of its changes are tried: the {self._seconds:g} seconds of "
+                "--suggest-seconds are over"
+            )
         if not found:
             return None
         change, _, placed, edit = min(found, key=lambda each: each[:2])
@@ -90,7 +148,7 @@ class Removals:
     def _candidates(self, collective: Collective, why: Why) -> Iterator[tuple[Placed, Edit]]:
         """Annotations behind the collective without its axes, or with them elsewhere."""
         axes, grid = collective.step.axes, collective.grid
-        for origin in why.origins:
+        for origin in (*why.origins, *why.others):
             placed = self._placed.get(site) if (site := site_of(origin)) else None
             if placed is None or placed.annotation is None:
                 continue
@@ -146,11 +204,27 @@ class Removals:
         return f"[{', '.join(grid.axes_text(axes) for axes in sharding.split_axes)}]"
 
 
+def _in_text(placed: Placed, text: str | None) -> Placed:
+    """A result with its own place, where the text of the file has it."""
+    if placed.site.kind != "result" or text is None:
+        return placed
+    places = result_places(text, placed.location)
+    number = placed.site.number
+    return replace(placed, location=places[number]) if number < len(places) else placed
+
+
 _Key = tuple[str, tuple[str, ...], str | None]
 
 
 def _key(collective: Collective) -> _Key:
     return collective.kind, collective.axes, collective.location
+
+
+def _likeness(collective: Collective) -> tuple[object, ...]:
+    """What collectives that are alike have in common: all but places, and numbers of values."""
+    texts = tuple(re.sub(r"\d+", "0", step.text) for step in collective.why)
+    what = (collective.kind, collective.axes, collective.operand, collective.result)
+    return (*what, collective.times, texts)
 
 
 def _counted(collectives: Sequence[Collective]) -> dict[_Key, int]:

@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from shard_dialect.analysis.costs.local_ops import BoundaryInfo, LocalProgram, Op
 from shard_dialect.analysis.costs.varying_values import labels_of_ops
-from shard_dialect.model import Grid
+from shard_dialect.model import Grid, Sharding
+from shard_dialect.model.sharding import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,13 @@ class OpCompute:
     """The part of the flops that is not needed if each result is computed on one device only."""
     copies: float
     """How many devices do the same, on the average."""
+    bound: str = "nothing"
+    """What bounds its time on the device model: `compute` or `memory`."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnevenTensor:
-    """An argument or a result whose shards are not of one size; devices compute on the largest."""
+    """A tensor whose shards are not of one size; devices compute on the largest."""
 
     name: str
     location: str | None
@@ -72,8 +75,13 @@ class Compute:
     """The locations of loops that count once, since how often they run is not known."""
 
 
-def compute_of(program: LocalProgram) -> Compute:
-    """Count the arithmetic of one device: loops as often as they run, and all branches."""
+def compute_of(
+    program: LocalProgram, bound_of: Callable[[Op], str] = lambda op: "nothing"
+) -> Compute:
+    """Count the arithmetic of one device: loops as often as they run, and all branches.
+
+    `bound_of` tells what bounds the time of an op.
+    """
     labels = labels_of_ops(program)
     counted: dict[int, OpCompute] = {}
     unknown: dict[str, None] = {}
@@ -102,6 +110,7 @@ def compute_of(program: LocalProgram) -> Compute:
             moved + (before.bytes if before else 0),
             repeated + (before.repeated_flops if before else 0),
             program.devices / distinct,
+            bound_of(op),
         )
     ops = sorted(counted.values(), key=lambda each: -each.flops)
     return Compute(
@@ -157,6 +166,20 @@ def _uneven(program: LocalProgram) -> Iterable[UnevenTensor]:
             if info.sharding is not None and info.global_shape is not None and info.tensor:
                 grid = program.grids[info.sharding.grid]
                 yield from _uneven_dims(f"{kind} {number}", info, grid)
+
+
+def uneven_dims(
+    name: str, location: str | None, shape: Shape, sharding: Sharding, grid: Grid
+) -> Iterable[UnevenTensor]:
+    """The dimensions of a global tensor whose shards are not of one size."""
+    for dim, axes in enumerate(sharding.split_axes):
+        group = grid.groups(axes)[0] if axes else ()
+        sizes = tuple(
+            len(range(*sharding.shard(rank, shape, grid)[dim].indices(shape[dim])))
+            for rank in group
+        )
+        if len(set(sizes)) > 1:
+            yield UnevenTensor(name, location, dim, max(sizes), sizes)
 
 
 def _uneven_dims(name: str, info: BoundaryInfo, grid: Grid) -> Iterable[UnevenTensor]:

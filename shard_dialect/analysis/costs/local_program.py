@@ -13,7 +13,6 @@ from shard_dialect.analysis.costs.local_ops import (
     TensorInfo,
     Value,
 )
-from shard_dialect.analysis.costs.loop_trips import trips_of
 from shard_dialect.analysis.costs.op_flops import Query, flops_of
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import numbered_function as numbered
@@ -26,6 +25,7 @@ from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.read_function import read_functions
+from shard_dialect.ir.reading.loop_trips import trips_of
 from shard_dialect.ir.region_flow import LOOPS
 from shard_dialect.ir.shard.local_collectives import LocalStep, one_by_one, read_local
 from shard_dialect.ir.walk import walk

@@ -92,6 +92,8 @@ def longest_chain(items: Sequence[Item]) -> tuple[float, tuple[TimedOp, ...]]:
         item = items[at]
         taken = item.inside.chain if item.inside is not None else item.time.seconds
         if taken:
-            chain.append(replace(event_of(item, ends[at] - taken), seconds=taken))
+            inside = item.inside.critical if item.inside is not None else ()
+            start = ends[at] - taken
+            chain.append(replace(event_of(item, start), seconds=taken, inside=inside))
         at = before[at]
     return total, tuple(reversed(chain))

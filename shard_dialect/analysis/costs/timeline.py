@@ -26,6 +26,8 @@ class TimedOp:
     times: int
     flops: int
     bytes: int
+    inside: tuple[TimedOp, ...] = ()
+    """Of a loop or branch in a chain, the chain in it, all of its runs together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Timeline:
                 times=each.times * times,
                 flops=each.flops * times,
                 bytes=each.bytes * times,
+                inside=tuple(map(stretched, each.inside)),
             )
 
         return Timeline(

@@ -32,6 +32,8 @@ class NamedSharding:
     _number: int | None = field(default=None, repr=False, compare=False)
     """The number of its value in the graph of `_origins`."""
     _origins: Origins | None = field(default=None, repr=False, compare=False)
+    given_steps: tuple[Reason, ...] = field(default=(), repr=False, compare=False)
+    """The steps of a tensor that was not propagated."""
 
     @property
     def name(self) -> str:
@@ -48,7 +50,7 @@ class NamedSharding:
     def steps(self) -> list[Reason]:
         """For each split, the steps of propagation back to an annotation; the last one is its."""
         if self._origins is None or self._number is None:
-            return []
+            return list(self.given_steps)
         known = self._origins.engine.known(self._number)
         notes = [
             note

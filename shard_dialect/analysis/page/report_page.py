@@ -129,10 +129,14 @@ def time_text(seconds: float) -> str:
 
     >>> time_text(0.0000125)
     '12.5 µs'
+    >>> time_text(9.55e-13)
+    'under 1 ns'
     """
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
+    if 0 < seconds < 1e-9:
+        return "under 1 ns"
     return f"{seconds * 1e9:.3g} ns"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from shard_dialect.analysis.reasons.marks import collective_of
 from shard_dialect.analysis.reasons.why import Reason, Why
@@ -12,8 +12,8 @@ from shard_dialect.ir.diagnostics import located, location_text
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.read_function import read_type
+from shard_dialect.ir.reading.loop_trips import Runs, runs_in
 from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
-from shard_dialect.ir.walk import walk
 from shard_dialect.model import AllSlice, Grid, Mask
 from shard_dialect.model.devices.collective_time import seconds
 from shard_dialect.model.devices.device_model import DeviceModel
@@ -32,9 +32,13 @@ class Collective:
     """The type of the operand on a device, as `2x4xf32`."""
     result: str
     bytes: int
-    """The bytes that each device sends."""
+    """The bytes that each device sends, all `times` together."""
     seconds: float
-    """The time that it takes on the device model."""
+    """The time that it takes on the device model, all `times` together."""
+    times: int
+    """How often it runs; a loop counts once where that is not known."""
+    open_loop: str | None
+    """The place, or else the name, of a loop around it whose number of runs is not known."""
     location: str | None
     """The place of the op that wanted it."""
     why: tuple[Reason, ...]
@@ -53,6 +57,8 @@ class Collective:
             "result": self.result,
             "bytes": self.bytes,
             "seconds": self.seconds,
+            "times": self.times,
+            "open_loop": self.open_loop,
             "location": self.location,
             "why": [asdict(each) for each in self.why],
             "readers": [asdict(each) for each in self.readers],
@@ -65,7 +71,8 @@ def read_collectives(
     """The collectives that `entry` calls, in the order of the text, also through callees."""
     functions = {name_of(op): op for op in functions_of(module)}
     grids = grids_of(module)
-    for op in _called(functions, entry, ()):
+    for runs in _called(functions, Runs(functions[entry]), ()):
+        op = runs.op
         with located(op):
             read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
         if read is None or isinstance(read[1], AllSlice | Mask):
@@ -73,39 +80,44 @@ def read_collectives(
         number = collective_of(op.location)
         why = reasons.get(number, Why(())) if number is not None else Why(())
         with located(op):
-            yield _collective(op, grids[read[0]], read[1], why, device_model), why
+            yield _collective(runs, grids[read[0]], read[1], why, device_model), why
 
 
 def _called(
-    functions: Mapping[str, ir.Operation], entry: str, callers: Sequence[str]
-) -> Iterator[ir.Operation]:
-    """The ops of a function and of those that it calls, as often as it calls them."""
-    for op in walk(functions[entry]):
-        if op.name != "func.call":
-            yield op
+    functions: Mapping[str, ir.Operation], called: Runs, callers: Sequence[str]
+) -> Iterator[Runs]:
+    """The ops of a function and of those that it calls, at each call of them."""
+    name = name_of(called.op)
+    for inner in runs_in(called.op):
+        runs = Runs(inner.op, called.times * inner.times, called.open_loop or inner.open_loop)
+        if inner.op.name != "func.call":
+            yield runs
             continue
-        callee = op.attributes["callee"].value
+        callee = inner.op.attributes["callee"].value
         if callee in functions and callee not in callers:
-            yield from _called(functions, callee, (*callers, entry))
+            yield from _called(functions, replace(runs, op=functions[callee]), (*callers, name))
 
 
 def _collective(
-    op: ir.Operation, grid: Grid, step: LocalStep, why: Why, device_model: DeviceModel
+    runs: Runs, grid: Grid, step: LocalStep, why: Why, device_model: DeviceModel
 ) -> Collective:
+    op, loop = runs.op, runs.open_loop
     source = op.operands[0].type
     result = op.results[0].type if len(op.results) else source
     group = grid.axes_size(step.axes)
     shape, itemsize = tuple(source.shape), read_type(source).itemsize
     place = location_text(op.location)
-    written = Reason(f"'{op.name}' op is the program's own", place)
+    written = Reason(f"'{op.name}' op is the program's own", place, annotation=True)
     return Collective(
         step.kind,
         grid.axes_names(step.axes),
         group,
         _shape_text(source),
         _shape_text(result),
-        step.bytes_moved(group, shape, itemsize),
-        seconds(step, grid, shape, itemsize, device_model),
+        step.bytes_moved(group, shape, itemsize) * runs.times,
+        seconds(step, grid, shape, itemsize, device_model) * runs.times,
+        runs.times,
+        (location_text(loop.location) or loop.name) if loop else None,
         place,
         why.steps or (written,),
         why.readers,

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shard_dialect.analysis.changes.annotations import mark_annotations
+from shard_dialect.analysis.changes.annotations import Placed, annotations_in, mark_annotations
 from shard_dialect.analysis.drawing.named_shardings import NamedSharding, named_shardings
+from shard_dialect.analysis.drawing.typed_shardings import typed_shardings
+from shard_dialect.analysis.reasons.borrowed_locations import borrow_locations
 from shard_dialect.analysis.reasons.explanation import Reasons
+from shard_dialect.analysis.reasons.inferred_shardings import forget_inferred
 from shard_dialect.analysis.reasons.marks import mark, mark_collective
+from shard_dialect.analysis.reasons.result_places import result_places
 from shard_dialect.analysis.reasons.why import Why
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pass_table import PIPELINES
 from shard_dialect.passes.framework.pipeline import make_pass, run_pipeline
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
@@ -29,6 +36,10 @@ class Explained:
     """`None` if nothing was propagated."""
     tensors: tuple[NamedSharding, ...]
     """Those of the entry after propagation; none if the module was partitioned already."""
+    arguments: Mapping[int, Placed]
+    """The entry's arguments by number, with their places in the file."""
+    places: Mapping[str, str]
+    """The places of the entry's values, by their names in a module that came in a later form."""
 
 
 def imported(text: str) -> ir.Module:
@@ -44,8 +55,16 @@ def partition_explained(module: ir.Module, entry: str, text: str | None = None) 
     `text` is that of the user's file, in which the arguments of the function `entry` have names.
     Raises a located `ShardError` for what cannot be partitioned.
     """
+    places = _places(module.operation, entry)
     run_pipeline(module, "import")
+    forget_inferred(module)
+    borrow_locations(module.operation)
     mark_annotations(module.operation)
+    arguments = {
+        each.site.number: each
+        for each in annotations_in(module.operation)
+        if (each.site.kind, each.site.function) == ("argument", entry)
+    }
     recording = _Recording()
     reasons: dict[int, Why] = {}
     tensors: tuple[NamedSharding, ...] = ()
@@ -53,13 +72,35 @@ def partition_explained(module: ir.Module, entry: str, text: str | None = None) 
         if name == "propagate":
             recording.run(module)
             if recording.origins is not None:
+                _place_results(recording.origins, text)
                 tensors = tuple(named_shardings(module.operation, entry, text, recording.origins))
         elif name == "partition":
             reasons = _mark_collectives(module, recording.origins)
             run_pipeline(module, f"{name},canonicalize,cse")  # nobody runs what nobody uses
         else:
             make_pass(name).run(module)
-    return Explained(reasons, recording.origins, tensors)
+        if name == "propagate" and recording.origins is None:
+            tensors = tuple(typed_shardings(module.operation, entry, text))
+    given = places if recording.origins is None else {}
+    return Explained(reasons, recording.origins, tensors, arguments, given)
+
+
+def _places(module: ir.Operation, entry: str) -> dict[str, str]:
+    state = ir.AsmState(module)
+    function = next(op for op in functions_of(module) if name_of(op) == entry)
+    return {
+        result.get_name(state).partition("#")[0]: place
+        for op in walk(function)
+        if (place := location_text(op.location)) is not None
+        for result in op.results
+    }
+
+
+def _place_results(origins: Origins, text: str | None) -> None:
+    for index in range(len(origins.graph.functions) if text else 0):
+        assert text is not None, "there is one"
+        for number, each in enumerate(result_places(text, origins.place_of_function(index))):
+            origins.result_places[index, number] = each
 
 
 def _mark_collectives(module: ir.Module, origins: Origins | None) -> dict[int, Why]:

@@ -8,8 +8,7 @@ likewise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
 
 from shard_dialect.analysis.reasons.function_values import FunctionValues, at
 from shard_dialect.analysis.reasons.marks import mark_of
@@ -67,8 +66,9 @@ class _Explanation:
         ends = self._written() or ([] if halves[1] else self._entered())
         steps = [self._meeting(), *halves[0], *halves[1], *ends]
         readers = tuple(self._reading())
-        distinct = tuple(each for each, _ in groupby(steps))
-        return Why(distinct, readers, tuple(dict.fromkeys(trace.origins)), tuple(whole.annotations))
+        origins = dict.fromkeys(trace.origins)
+        others = [each for each in dict.fromkeys(trace.others) if each not in origins]
+        return Why(_once(steps), readers, tuple(origins), tuple(others), tuple(whole.annotations))
 
     def _between_stages(self, source: str, target: str) -> Why:
         """Why a value goes from one stage of a pipeline to another: its op and its readers."""
@@ -89,7 +89,8 @@ class _Explanation:
             return []
         own = origins.graph.functions[mark.function].ops[mark.op]
         text = f"the program itself has this '{own.name}' op"
-        return [at(text, self.op)] if own.name in COLLECTIVES else []
+        place = location_text(self.op.location)
+        return [Reason(text, place, annotation=True)] if own.name in COLLECTIVES else []
 
     def _entered(self) -> list[Reason]:
         """Where the value comes from, if no annotation is found behind its sharding."""
@@ -109,7 +110,8 @@ class _Explanation:
         if maker is not None:
             what = f"'{maker.name}' op makes the value"
         elif self.source in self.values.function.arguments:
-            what = f"argument {self.values.function.arguments.index(self.source)} comes"
+            number = self.values.function.arguments.index(self.source)
+            what = f"{self.values.argument_text(number)} comes"
         else:
             what = "the argument of a block comes"
         text = f"{what} as {self.values.text(made) if made else 'replicated'}"
@@ -126,6 +128,11 @@ class _Explanation:
             if self.values.made_as(value) == self.source:
                 return self.values.sharding(value)
         return None
+
+
+def _once(steps: Sequence[Reason]) -> tuple[Reason, ...]:
+    """Each step once: where both sides have come the same way, it is the second one's."""
+    return tuple(reversed(dict.fromkeys(reversed(steps))))
 
 
 def _distinct(ops: Iterable[Op]) -> list[Op]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from shard_dialect.analysis.reasons.marks import mark_of
 from shard_dialect.analysis.reasons.why import Reason
-from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.ir.diagnostics import location_text, name_in
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
@@ -84,13 +84,29 @@ class FunctionValues:
         annotation = self.origins.engine.known(number)
         return annotation.sharding if annotation is not None else None
 
+    def same_axis(
+        self, sharding: Sharding | None, known: Sharding | None, axis: Axis
+    ) -> Axis | None:
+        """The axis as propagation knows it; `None` where the grid was refined since."""
+        return axis if sharding and known and sharding.grid == known.grid else None
+
     def text(self, sharding: Sharding) -> str:
         """A sharding with the names of the grid's axes."""
         grid = self.shardings.grid(sharding.grid)
         split = ", ".join(grid.axes_text(axes) for axes in sharding.split_axes)
-        if not sharding.partial:
-            return f"[{split}]"
-        return f"[{split}], partial {sharding.reduction}s along {grid.axes_text(sharding.partial)}"
+        text = f"[{split}]"
+        for dim in range(sharding.rank):
+            low, high = sharding.halo(dim)
+            text += f", halo of {low} and {high} in dimension {dim}" if low or high else ""
+        if sharding.partial:
+            text += f", {partial_results(sharding)} along {grid.axes_text(sharding.partial)}"
+        return text
+
+    def argument_text(self, number: int) -> str:
+        """An argument of the function, with the name that a framework has given it."""
+        block = self.function.handle.regions[0].blocks[0]
+        name = name_in(block.arguments[number].location)
+        return f"argument {number}, {name}," if name else f"argument {number}"
 
     def axes_text(self, axes: Axes, sharding: Sharding) -> str:
         """Axes by their names in the sharding's grid."""
@@ -109,6 +125,26 @@ class FunctionValues:
                 yield from self.read_by(op.results[0])
             else:
                 yield op
+
+
+_PARTIAL = {
+    "sum": ("partial sums", "sums"),
+    "average": ("partial averages", "averages"),
+    "product": ("partial products", "multiplies"),
+    "max": ("partial maxima", "takes the maximum"),
+    "min": ("partial minima", "takes the minimum"),
+}
+"""For reductions: what devices have before it, and what an op does that leaves this."""
+
+
+def partial_results(sharding: Sharding) -> str:
+    """What devices have of a partial tensor, in words: `partial sums`."""
+    return _PARTIAL.get(sharding.reduction, (f"partial results of {sharding.reduction}", ""))[0]
+
+
+def reducing(sharding: Sharding) -> str:
+    """What the op does that makes a tensor partial: it `sums`, or `takes the maximum`."""
+    return _PARTIAL.get(sharding.reduction, ("", f"reduces by {sharding.reduction}"))[1]
 
 
 def dim_along(sharding: Sharding | None, axis: Axis) -> int | None:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shard_dialect.analysis.reasons.function_values import FunctionValues, at, dim_along, is_known
+from shard_dialect.analysis.reasons.function_values import (
+    FunctionValues,
+    at,
+    dim_along,
+    is_known,
+    reducing,
+)
 from shard_dialect.analysis.reasons.why import Reason
+from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import Axes, Axis, Sharding
@@ -14,11 +21,16 @@ from shard_dialect.passes.propagate.origins import Origin
 
 
 class SplitTrace:
-    """Follows splits back through ops; `origins` are the annotations that it has come to."""
+    """Follows splits back through ops; `origins` are the annotations that it has come to.
+
+    `others` are those of further operands that an op reduces: the annotation of the first operand
+    has its steps, but without any of these the op would not make a partial result, either.
+    """
 
     def __init__(self, values: FunctionValues) -> None:
         self.values = values
         self.origins: list[Origin] = []
+        self.others: list[Origin] = []
         self.seen: set[tuple[int, Axis]] = set()
 
     def steps(self, value: int, axes: Axes) -> list[Reason]:
@@ -27,18 +39,29 @@ class SplitTrace:
         Empty where none is found, or where an earlier search has been at the value.
         """
         sharding, number = self.values.sharding(value), self.values.graph_value(value)
+        if self.values.origins is None and value in self.values.function.arguments:
+            return self._in_type(value)
         known = self.values.known(number)
-        dims: dict[int, None] = {}
+        dims: dict[tuple[int, Axis | None], None] = {}
         others = []
         for axis in axes:
             dim = dim_along(sharding, axis)
             if dim is not None and is_known(sharding, known, axis, dim):
-                dims[dim] = None
+                dims.setdefault((dim, self.values.same_axis(sharding, known, axis)))
             elif (value, axis) not in self.seen:
                 self.seen.add((value, axis))
                 others.append(axis)
-        chains = [step for dim in dims for step in self.chain(number, dim)]
+        chains = [step for dim, axis in dims for step in self.chain(number, dim, axis)]
         return [*self._on_through(value, others), *chains]
+
+    def _in_type(self, value: int) -> list[Reason]:
+        """Where nothing was propagated, the type of an argument says how it is sharded."""
+        number = self.values.function.arguments.index(value)
+        argument = self.values.function.handle.regions[0].blocks[0].arguments[number]
+        sharding = self.values.sharding(value)
+        shown = self.values.text(sharding) if sharding else "replicated"
+        text = f"{self.values.argument_text(number)} is annotated {shown} by its type"
+        return [Reason(text, location_text(argument.location), annotation=True)]
 
     def _on_through(self, value: int, axes: Sequence[Axis]) -> list[Reason]:
         """Why the op that makes `value` splits it along `axes`: because of its operands."""
@@ -66,13 +89,24 @@ class SplitTrace:
                 for axis in axes
                 if dim_along(sharding, axis) == dim_along(sharding, axes[0])
                 and dim_along(made, axis) == dim_along(made, axes[0])
+                and self._is_made_along(value, axis) == self._is_made_along(value, axes[0])
             ]
             further = self.steps(value, tuple(alike))
             if further and op.name in COLLECTIVES:
                 return alike, further
             if further:
+                if made is not None and any(overlap(axes[0], each) for each in made.partial):
+                    self._note_others(op, value, axes[0])
                 return alike, [self._passed_on(op, (what, value), tuple(alike), made), *further]
         return axes[:1], []
+
+    def _note_others(self, op: Op, first: int, axis: Axis) -> None:
+        """Note the annotations behind the operands beside the first one."""
+        for _, value in self._operands_along(op, axis):
+            if value != first:
+                beside = SplitTrace(self.values)
+                beside.steps(value, (axis,))
+                self.others += [*beside.origins, *beside.others]
 
     def _passed_on(
         self, op: Op, found: tuple[str, int], axes: Axes, result: Sharding | None
@@ -85,22 +119,33 @@ class SplitTrace:
         dim = dim_along(sharding, axes[0])
         if dim is None:
             return at(f"'{op.name}' op computes on partial results along {names} in {what}", op)
-        if is_partial:
+        if is_partial and result is not None:
             return at(
-                f"'{op.name}' op sums over dimension {dim} of {what}, which is split along "
-                f"{names}: each device has a partial result",
+                f"'{op.name}' op {reducing(result)} over dimension {dim} of {what}, which is split "
+                f"along {names}: each device has a partial result",
                 op,
             )
         return at(f"'{op.name}' op has {what} split in dimension {dim} along {names}", op)
 
     def _operands_along(self, op: Op, axis: Axis) -> Iterator[tuple[str, int]]:
-        """The operands that are split or partial along `axis`, with their descriptions."""
+        """The operands that are split or partial along `axis`, with their descriptions.
+
+        First those that are made so, then those that collectives have brought there.
+        """
         operands = [(f"operand {number}", value) for number, value in enumerate(op.operands)]
         operands += [("a captured operand", value) for _, _, value in op.captures]
-        for what, value in operands:
-            sharding = self.values.sharding(value)
-            if sharding is not None and _uses(sharding, axis):
-                yield what, value
+        along = [each for each in operands if self._uses(each[1], axis)]
+        yield from sorted(along, key=lambda each: not self._is_made_along(each[1], axis))
+
+    def _uses(self, value: int, axis: Axis) -> bool:
+        sharding = self.values.sharding(value)
+        return sharding is not None and (
+            dim_along(sharding, axis) is not None
+            or any(overlap(axis, each) for each in sharding.partial)
+        )
+
+    def _is_made_along(self, value: int, axis: Axis) -> bool:
+        return self._uses(self.values.made_as(value), axis)
 
     def _sliced_for(self, op: Op, axis: Axis) -> list[Reason]:
         """Why a device takes a slice of a whole value: a result of the op has the axis."""
@@ -122,16 +167,17 @@ class SplitTrace:
                 return dim, number
         return None
 
-    def chain(self, number: int, dim: int) -> list[Reason]:
-        """The steps by which propagation split a dimension of a value of its graph."""
+    def chain(self, number: int, dim: int, axis: Axis | None = None) -> list[Reason]:
+        """The steps by which propagation split a dimension of a value of its graph, along `axis`.
+
+        The last one is the annotation.
+        """
         origins = self.values.origins
         assert origins is not None, "its graph has the value"
-        origin = origins.origin(number, dim)
+        origin = origins.origin(number, dim, axis)
         self.origins += [origin] if origin else []
-        return [Reason(each.message, each.location) for each in origins.chain(number, dim)]
-
-
-def _uses(sharding: Sharding, axis: Axis) -> bool:
-    return dim_along(sharding, axis) is not None or any(
-        overlap(axis, each) for each in sharding.partial
-    )
+        *steps, last = origins.chain(number, dim, axis)
+        return [
+            *(Reason(each.message, each.location) for each in steps),
+            Reason(last.message, last.location, annotation=True),
+        ]

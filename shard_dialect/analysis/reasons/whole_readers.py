@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from shard_dialect.analysis.reasons.function_values import FunctionValues, at, dim_along, is_known
 from shard_dialect.analysis.reasons.split_trace import SplitTrace
+from shard_dialect.analysis.reasons.unannotated import Unannotated
 from shard_dialect.analysis.reasons.why import Reason
+from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.model import Axes, Axis
+from shard_dialect.model import Axes, Axis, Sharding
 from shard_dialect.passes.propagate.origins import Origin
 from shard_dialect.propagation.graph import NO_TENSOR
 
@@ -44,16 +46,60 @@ class WholeReaders:
         if not self.readers:
             return []
         reader = self.readers[0]
-        for axis in self.axes:
-            other = self._other_use(reader, axis)
-            if other is not None:
-                return other
+        if self.values.origins is None:
+            return self._by_types(reader)
+        uses = list(self._other_uses(reader))
+        if any(steps[-1].annotation for steps in uses):
+            return [step for steps in uses for step in steps]
+        if uses:
+            return [step for steps in (*uses, *self._met_by(reader)) for step in steps]
         if reader.name == "func.return" and self._returned(reader):
             return self._returned(reader)
         return self._unsplit_results(reader)
 
-    def _other_use(self, reader: Op, axis: Axis) -> list[Reason] | None:
-        """The reader splits another tensor or dimension along the axis."""
+    def _by_types(self, reader: Op) -> list[Reason]:
+        """Where nothing was propagated: what the types of the reader's tensors say."""
+        if reader.name == "func.return":
+            return self._returned_by_type(reader)
+        for axis in self.axes:
+            for what, value in (
+                *((f"operand {n}", value) for n, value in enumerate(reader.operands)),
+                *((f"result {n}", value) for n, value in enumerate(reader.results)),
+            ):
+                sharding = self.values.sharding(value)
+                dim = dim_along(sharding, axis)
+                if sharding is None or dim is None or self.values.made_as(value) == self.source:
+                    continue
+                names = self.values.axes_text((axis,), sharding)
+                text = f"'{reader.name}' op has {what} split in dimension {dim} along {names}"
+                return [at(text, reader), *self.trace.steps(value, (axis,))]
+        return []
+
+    def _returned_by_type(self, reader: Op) -> list[Reason]:
+        return [
+            Reason(
+                f"result {number} is annotated {self.values.text(sharding)} by its type",
+                location_text(reader.location),
+                annotation=True,
+            )
+            for number, value in enumerate(reader.operands)
+            if self.values.made_as(value) == self.source
+            and (sharding := self.values.sharding(value)) is not None
+        ]
+
+    def _other_uses(self, reader: Op) -> Iterator[list[Reason]]:
+        """The other tensors or dimensions that the reader splits along the axes."""
+        left = list(self.axes)
+        while left:
+            found = self._other_use(reader, left)
+            if found is not None:
+                yield found[0]
+            used = found[1] if found is not None else left[:1]
+            left = [axis for axis in left if axis not in used]
+
+    def _other_use(self, reader: Op, axes: Sequence[Axis]) -> tuple[list[Reason], Axes] | None:
+        """The first that it splits along the first axis; and the axes that do so."""
+        axis = axes[0]
         for what, value in (
             *((f"result {n}", value) for n, value in enumerate(reader.results)),
             *((f"operand {n}", value) for n, value in enumerate(reader.operands)),
@@ -63,14 +109,37 @@ class WholeReaders:
             if sharding is None or dim is None:
                 continue
             is_same = self.values.made_as(value) == self.source
-            names = self.values.axes_text((axis,), sharding)
+            along = tuple(each for each in axes if dim_along(sharding, each) == dim)
+            names = self.values.axes_text(along, sharding)
             verb = "takes" if is_same else "has"
             text = f"'{reader.name}' op {verb} {what} split in dimension {dim} along {names}"
             number = self.values.graph_value(self.source if is_same else value)
-            if is_known(sharding, self.values.known(number), axis, dim):
-                return [at(text, reader), *self.trace.chain(number, dim)]
-            return [at(f"{text}: no annotation asks for it, it moves fewer bytes", reader)]
+            known = self.values.known(number)
+            if is_known(sharding, known, axis, dim):
+                same = self.values.same_axis(sharding, known, axis)
+                return [at(text, reader), *self.trace.chain(number, dim, same)], along
+            why = Unannotated(self.values, self.source, self.grid, self.axes).why(reader)
+            return [at(f"{text}: no annotation asks for it; {why}", reader)], along
         return None
+
+    def _met_by(self, reader: Op) -> Iterator[list[Reason]]:
+        """The other operands of the reader that come split along an axis of the collective."""
+        for number, value in enumerate(reader.operands):
+            made = self.values.made_as(value)
+            sharding, known = self.values.sharding(made), self._known(made)
+            for axis in self.axes if made != self.source and sharding else ():
+                dim = dim_along(sharding, axis)
+                taken = dim_along(self.values.sharding(value), axis)
+                if sharding is None or dim is None or taken != dim:
+                    continue
+                if is_known(sharding, known, axis, dim):
+                    text = f"'{reader.name}' op has operand {number}, which comes as "
+                    along = self.values.same_axis(sharding, known, axis)
+                    chain = self.trace.chain(self.values.graph_value(made), dim, along)
+                    yield [at(text + self.values.text(sharding), reader), *chain]
+
+    def _known(self, value: int) -> Sharding | None:
+        return self.values.known(self.values.graph_value(value))
 
     def _returned(self, reader: Op) -> list[Reason]:
         origins = self.values.origins
@@ -110,9 +179,10 @@ class WholeReaders:
                 for number, value in enumerate(annotated.operands)
                 if value in made
             ]
-            return [Reason(f"{text}it is returned so", origins.place_of(index, annotated))]
+            place = origins.place_of(index, annotated)
+            return [Reason(f"{text}it is returned so", place, annotation=True)]
         self.annotations.append(origins.origin_of_op(index, annotated, 0))
-        return [Reason(f"{text}annotated so", origins.place_of(index, annotated))]
+        return [Reason(f"{text}annotated so", origins.place_of(index, annotated), annotation=True)]
 
 
 def _next_annotation(function: Function, op: Op) -> tuple[Op | None, set[int]]:

@@ -13,6 +13,8 @@ class Reason:
 
     text: str
     location: str | None
+    annotation: bool = False
+    """Whether it is an annotation, at which a chain ends."""
 
     def __str__(self) -> str:
         return f"{self.location}: {self.text}" if self.location else self.text
@@ -29,5 +31,7 @@ class Why:
     steps: tuple[Reason, ...]
     readers: tuple[Reason, ...] = ()
     origins: tuple[Origin, ...] = ()
+    others: tuple[Origin, ...] = ()
+    """Annotations that split what meets there likewise, to which no step leads."""
     whole: tuple[Origin, ...] = ()
     """The annotations that do not split where the collective gathers or reduces."""

@@ -8,7 +8,8 @@ stablehlo.case(%i) { ... }, { ... }      scf.index_switch, the last branch the d
 stablehlo.if(%p) { ... } else { ... }    scf.if
 stablehlo.optimization_barrier           nothing: no later pass moves ops past it
 
-Each iteration of an `scf.while` gets a side effect that compiles to no code. Upstream's passes
+Each iteration of an `scf.while` gets a side effect that compiles to no code, and where it is known
+says how often the loop runs (`mesh.trips`). Upstream's passes
 assume that loops end, and drop a loop without side effects. If the loop never ends, the program
 would then return results that nothing has written:
 scf.while ... { condition(%p) }          { llvm.inline_asm has_side_effects "", "" condition(%p) }
@@ -24,6 +25,8 @@ from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.mesh.attributes import TRIPS
+from shard_dialect.ir.reading.loop_trips import trips_of
 from shard_dialect.ir.walk import operations, walk
 
 
@@ -48,17 +51,24 @@ _EFFECT = "llvm.inline_asm"
 def keep_endless(function: ir.Operation) -> None:
     """Add the side effect to each `scf.while`, so that no pass drops one that never ends."""
     for op in [each for each in walk(function) if each.name == "scf.while"]:
-        *others, end = operations(op.regions[0].blocks[0])
-        if any(each.name == _EFFECT for each in others):
-            continue
-        ir.Context.current.dialects["llvm"]  # loads it
-        attributes: dict[str, ir.Attribute] = {
-            "asm_string": ir.StringAttr.get(""),
-            "constraints": ir.StringAttr.get(""),
-            "has_side_effects": ir.UnitAttr.get(),
-        }
-        with ir.InsertionPoint(end), end.location:
-            build.create(_EFFECT, [], [], attributes)
+        _keep(op, None)
+
+
+def _keep(op: ir.Operation, trips: int | None) -> None:
+    """Add the side effect to an `scf.while`, with how often the loop runs, if that is known."""
+    *others, end = operations(op.regions[0].blocks[0])
+    if any(each.name == _EFFECT for each in others):
+        return
+    ir.Context.current.dialects["llvm"]  # loads it
+    attributes: dict[str, ir.Attribute] = {
+        "asm_string": ir.StringAttr.get(""),
+        "constraints": ir.StringAttr.get(""),
+        "has_side_effects": ir.UnitAttr.get(),
+    }
+    if trips is not None:
+        attributes[TRIPS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), trips)
+    with ir.InsertionPoint(end), end.location:
+        build.create(_EFFECT, [], [], attributes)
 
 
 def for_llvm(module: ir.Operation) -> None:
@@ -136,12 +146,13 @@ def _end(
 
 
 def _while(op: ir.Operation) -> Sequence[ir.Value]:
-    types = [result.type for result in op.results]
+    types, trips = [result.type for result in op.results], trips_of(op)
     while_op = build.create("scf.while", types, list(op.operands), regions=2)
     _move(op, while_op)
     before, after = (region.blocks[0] for region in while_op.regions)
     _end(before, "scf.condition", lambda values: [_scalar(values[0]), *before.arguments])
     _end(after, "scf.yield", list)
+    _keep(while_op, trips)
     return list(while_op.results)
 
 

@@ -16,13 +16,15 @@ from typing import Literal
 
 from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.ir.diagnostics import location_text, name_in
+from shard_dialect.ir.function import form_of
 from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.model import Axes
+from shard_dialect.model import Axes, Axis
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import Node
-from shard_dialect.propagation.history import History, Link
+from shard_dialect.propagation.history import Link
+from shard_dialect.propagation.shortest_chains import ShortestChains
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Origins:
     def __init__(self, graph: ModuleGraph, engine: Engine) -> None:
         self.graph = graph
         self.engine = engine
-        self.history = History(engine)
+        self._chains = ShortestChains(engine)
+        self.history = self._chains.history
         self._locations = {
             id(op): (number, op.location)
             for function in graph.functions
@@ -58,6 +61,13 @@ class Origins:
             {number: location_text(each) for number, each in of_function.items()}
             for of_function in self._argument_locations
         ]
+        self._was_propagated = [form_of(each.handle) == "propagated" for each in graph.functions]
+        self._argument_names = [
+            {number: name for number, each in of_function.items() if (name := name_in(each))}
+            for of_function in self._argument_locations
+        ]
+        self.result_places: dict[tuple[int, int], str] = {}
+        """The places of functions' results, for those who know the text that MLIR read."""
         self._definitions = [
             {
                 value: op
@@ -71,18 +81,21 @@ class Origins:
             for value in range(len(function.values)):
                 self._first.setdefault(graph.number_of(number, value), (number, value))
 
-    def chain(self, value: int, dim: int) -> list[Diagnostic]:
-        """A note for each step from the split of a dimension back to the annotation, the last."""
-        notes = [self._link(link) for link in self.history.chain(value, dim)]
+    def chain(self, value: int, dim: int, axis: Axis | None = None) -> list[Diagnostic]:
+        """A note for each step from the split of a dimension back to the annotation, the last.
+
+        With `axis` for the split along it, whatever else splits the dimension.
+        """
+        notes = [self._link(link) for link in self._chains.chain(value, dim, axis)]
         return [each for each, _ in groupby(notes)]
 
     def annotated(self, value: int, dim: int) -> Diagnostic:
         """A note at the annotation from which the split of a dimension comes."""
         return self._annotation(self.history.chain(value, dim)[-1])
 
-    def origin(self, value: int, dim: int) -> Origin | None:
+    def origin(self, value: int, dim: int, axis: Axis | None = None) -> Origin | None:
         """Where the split of a dimension was annotated; `None` if it was not."""
-        link = self.history.chain(value, dim)[-1]
+        link = self.history.chain(value, dim, axis)[-1]
         if link.node is not None:
             function, op = self.graph.ops[link.node.origin]
             return self._origin_at(function, op, link.dim)
@@ -115,6 +128,14 @@ class Origins:
     def _origin_at(self, function: int, op: Op, dim: int) -> Origin:
         number, location = self._locations[id(op)]
         return Origin(self.graph.functions[function].name, "op", number, dim, location)
+
+    def place_of_function(self, function: int) -> str | None:
+        """The place of the function with this index."""
+        return self._function_places[function]
+
+    def place_of_result(self, function: int, number: int) -> str | None:
+        """The place of a function's result in its text, if it is known; else of the function."""
+        return self.result_places.get((function, number), self._function_places[function])
 
     def place_of(self, function: int, op: Op) -> str | None:
         """The place of an op, for the function with the index `function`."""
@@ -150,13 +171,37 @@ class Origins:
             return Diagnostic("note", f"{text}: as '{op.name}' op is annotated", place)
         for (index, result), number in self.graph.exits.items():
             if number == link.value:
-                place = self._function_places[index]
-                return Diagnostic("note", f"{text}: annotated on result {result}", place)
+                what = f"result {result}{self._of(index)}"
+                place = self.place_of_result(index, result)
+                return Diagnostic("note", f"{text}: annotated on {what}", place)
         if link.value not in self._first:
             return Diagnostic("note", f"{text}: annotated")
         function, value = self._first[link.value]
-        place = self._annotation_place(function, value)
-        return Diagnostic("note", f"{text}: annotated", place)
+        if self._is_inferred(function, value):
+            return Diagnostic(
+                "note",
+                f"{text}: inferred by an earlier propagation, and annotated in this form",
+                self.place_of_value(function, value),
+            )
+        what, place = "", self._annotation_place(function, value)
+        if place is None and value in self._argument_places[function]:
+            number = self.graph.functions[function].arguments.index(value)
+            name = self._argument_names[function].get(value)
+            what = f" on argument {number}{self._of(function)}" + (f", {name}" if name else "")
+        return Diagnostic("note", f"{text}: annotated{what}", place)
+
+    def _of(self, function: int) -> str:
+        """Of which function, unless there is only one that is public."""
+        name = self.graph.functions[function].name
+        return "" if name == "main" or len(self.graph.functions) == 1 else f" of @{name}"
+
+    def _is_inferred(self, function: int, value: int) -> bool:
+        """Whether a value has its sharding from the propagated form, without an annotation op."""
+        return (
+            self._was_propagated[function]
+            and value not in self._argument_places[function]
+            and self._annotation_op(function, value) is None
+        )
 
     def _split(self, link: Link) -> str:
         return f"dimension {link.dim} along {self.axes_text(link.axes, link.value)}"

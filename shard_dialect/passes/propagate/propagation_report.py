@@ -9,7 +9,6 @@ from shard_dialect.errors import Diagnostic, ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, remark
 from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.model.axis import axes_text
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.passes.propagate.origins import Origins
 from shard_dialect.propagation.engine import Engine
@@ -31,16 +30,22 @@ class Report:
         for conflict in self.origins.history.conflicts():
             op = self.module_graph.ops[conflict.node.origin][1]
             how = (
-                f"{_described(conflict.winner, op)} wins: {conflict.reason}"
+                f"{self._described(conflict.winner, conflict, op)} wins: {conflict.reason}"
                 if conflict.winner
                 else conflict.reason
             )
-            a, b = (_described(side, op) for side in conflict.sides)
+            a, b = (self._described(side, conflict, op) for side in conflict.sides)
             remark(
                 f"'{op.name}' op has {a} and {b}: {how}",
                 op.location,
                 *self._where_from(conflict),
             )
+
+    def _described(self, side: Side, conflict: Conflict, op: Op) -> str:
+        result = side.tensor - len(op.operands)
+        what = f"operand {side.tensor}" if result < 0 else f"result {result}"
+        axes = self.origins.axes_text(side.axes, conflict.node.values[side.tensor])
+        return f"dimension {side.dim} of {what} split along {axes}"
 
     def _where_from(self, conflict: Conflict) -> list[Diagnostic]:
         """The annotation from which each side came."""
@@ -103,12 +108,6 @@ class Report:
         ]
         distinct = [each for each, _ in groupby(notes)]
         remark(f"{name} is sharded as {known.sharding}", location, *distinct)
-
-
-def _described(side: Side, op: Op) -> str:
-    result = side.tensor - len(op.operands)
-    what = f"operand {side.tensor}" if result < 0 else f"result {result}"
-    return f"dimension {side.dim} of {what} split along {axes_text(side.axes)}"
 
 
 def _location_of(function: Function, value: int) -> ir.Location:

@@ -59,15 +59,18 @@ class _Known:
     """The library's digest."""
     code: Code
     """The description of the code, without the program's calls."""
-    calls: tuple[str, ...]
-    """The names of the collectives that the program calls."""
+    calls: tuple[tuple[str, int, bool], ...]
+    """The collectives that the program calls: their names, and how often they run."""
     diagnostics: tuple[Diagnostic, ...]
     """The warnings of the compilation."""
 
     @classmethod
     def of(cls, code: Code, library: bytes, diagnostics: Iterable[Diagnostic]) -> _Known:
-        names = {id(site): name for name, site in code.program.sites.items()}
-        calls = tuple(names[id(site)] for site in code.program.calls)
+        names = {site: name for name, site in code.program.sites.items()}
+        calls = tuple(
+            (names[replace(site, times=1, times_known=True)], site.times, site.times_known)
+            for site in code.program.calls
+        )
         bare = replace(code, program=replace(code.program, calls=()))
         return cls(sha256(library).hexdigest(), bare, calls, tuple(diagnostics))
 
@@ -87,9 +90,11 @@ class _Known:
     def with_calls(self) -> Code:
         """The description of the code, with the program's calls."""
         sites = self.code.program.sites
-        return replace(
-            self.code, program=replace(self.code.program, calls=[sites[n] for n in self.calls])
-        )
+        calls = [
+            replace(sites[name], times=times, times_known=known)
+            for name, times, known in self.calls
+        ]
+        return replace(self.code, program=replace(self.code.program, calls=calls))
 
 
 def _digest(data: object) -> str:

@@ -1,4 +1,4 @@
-"""How often the body of a loop runs, where that is known at compile time.
+"""How often the body of a loop runs, where that is known at compile time; and ops with their runs.
 
 scf.for %i = %c0 to %c10 step %c3          4 times
 stablehlo.while i < 8, i starts at 0,      8 times
@@ -7,13 +7,46 @@ stablehlo.while i < 8, i starts at 0,      8 times
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.walk import operations
+from shard_dialect.ir.mesh.attributes import TRIPS
+from shard_dialect.ir.walk import has_own_body, operations
 
 _DYNAMIC = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """An op, and how often one run of what holds it runs it.
+
+    A loop whose trips are not known counts once, and is the `open_loop` of what is inside.
+    """
+
+    op: ir.Operation
+    times: int = 1
+    open_loop: ir.Operation | None = None
+
+
+def runs_in(op: ir.Operation) -> Iterator[Runs]:
+    """The ops inside `op`, as `walk` has them, each with its runs; all branches run."""
+    return _inside(Runs(op))
+
+
+def _inside(outer: Runs) -> Iterator[Runs]:
+    trips = trips_of(outer.op)
+    times = outer.times * (1 if trips is None else trips)
+    open_loop = outer.open_loop or (outer.op if trips is None else None)
+    for region in outer.op.regions:
+        for block in region:
+            for op in operations(block):
+                found = Runs(op, times, open_loop)
+                yield found
+                if has_own_body(op.name):
+                    yield from _inside(found)
 
 
 def trips_of(op: ir.Operation) -> int | None:
@@ -29,7 +62,17 @@ def trips_of(op: ir.Operation) -> int | None:
         return prod(int(-(-(high - low) // step)) for low, high, step in zip(*bounds, strict=True))
     if op.name == "stablehlo.while":
         return _counted_while(op)
-    return None if op.name in ("scf.while", "tosa.while_loop") else 1
+    if op.name == "scf.while":
+        return _noted(op)
+    return None if op.name == "tosa.while_loop" else 1
+
+
+def _noted(op: ir.Operation) -> int | None:
+    """What the lowering of a `stablehlo.while` has noted in the condition."""
+    for each in operations(op.regions[0].blocks[0]):
+        if TRIPS in each.attributes:
+            return int(each.attributes[TRIPS].value)
+    return None
 
 
 def _steps(low: int | None, high: int | None, step: int | None) -> int | None:

@@ -1,0 +1,42 @@
+"""What is asked of a program: other shardings, other programs, and what is not there."""
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import shard_dialect as sd
+from tests.conftest import ROOT
+
+COMMAND = import_module("shard_dialect.report")
+SLOW = ROOT / "examples" / "slow_ffn.mlir"
+
+
+def test_what_if_and_compare_in_python() -> None:
+    module = sd.parse(SLOW)
+    found = sd.what_if(module, "gate=[[], [model]]", "up=[[], [model]]")
+    assert found.after.bytes_moved < found.before.bytes_moved
+    same = sd.compare(found.before, found.before)
+    assert same.as_json()["change"] == dict.fromkeys(
+        ("bytes", "memory", "flops", "repeated_flops", "seconds"), 0
+    )
+
+
+@pytest.mark.parametrize(
+    "flags", [["--entry=f"], ["--show=f"], ["--explain=f"], ["--what-if=f=[[]]"]]
+)
+def test_what_is_not_there_is_said_with_the_file(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert COMMAND.main([str(SLOW), *flags]) == 1
+    assert capsys.readouterr().err.startswith(f"{SLOW}:1:1: error: ")
+
+
+@pytest.mark.parametrize("text", ["", "module {}"])
+def test_nothing_to_report_on(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "none.mlir"
+    path.write_text(text)
+    assert COMMAND.main([str(path)]) == 1
+    assert capsys.readouterr().err.startswith(f"{path}:1:1: error: ")
