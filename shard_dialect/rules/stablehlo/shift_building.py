@@ -63,7 +63,7 @@ def shifts_of(spans: Spans, shard: int) -> Shifts | None:
         return None
     base = max(near, key=lambda each: each.span.size).shift
     edges = [each for each in read if each not in near]
-    moved = sum({abs(each.shift) for each in near}) + 2 * sum(each.span.size for each in edges)
+    moved = sum(map(abs, {each.shift for each in near})) + 2 * sum(each.span.size for each in edges)
     if 4 * moved > shard:
         return None
     others = tuple(each for each in near if each.shift != base)
