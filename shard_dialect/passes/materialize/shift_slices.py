@@ -18,7 +18,7 @@ repeating its edge, is along a dimension. A slice of a padded tensor is a shift 
 
 Elements that come from near by are read in halos; a few from far away are added up. Where both
 would be more than a quarter of a shard the ops stay, as one exchange of the tensor, which several
-of them share, may be cheaper.
+of them share, may be cheaper; so all views of that tensor stay.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Sharding
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.materialize.inline_views import inline_views
-from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
-from shard_dialect.rules.stablehlo.shift_building import (
+from shard_dialect.passes.materialize.shift_building import (
     ShiftBuilder,
     Shifts,
     is_identity,
     may_shift,
     shifts_of,
 )
+from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
 from shard_dialect.rules.stablehlo.shifted_views import VIEWS, View, view_of
 
 
@@ -78,6 +78,8 @@ class _Function:
         self.targets, self.shardings = targets, shardings
         self.ops = [op.handle for op in targets.function.ops]
         self.of: dict[ir.Value, Sharding] = {}
+        self.far: set[ir.Value] = set()
+        """The tensors of which a view needs more than halos: all their views stay."""
         for op in targets.function.ops:
             numbers = (*op.operands, *op.results)
             values = (*op.handle.operands, *op.handle.results)
@@ -89,11 +91,19 @@ class _Function:
     def rewrite(self) -> None:
         """Replace each view whose shifts are near, then drop the ops that nothing uses."""
         views = [op for op in self.ops if _is_view(op)]
+        found: dict[ir.Operation, tuple[View, dict[int, Shifts]]] = {}
+        stops: set[ir.Value] = set()
         for op in views:
-            view = view_of(op.results[0])
-            found = self._shifts(op, view)
-            if found is not None:
-                self._replace(op, view, found)
+            view = view_of(op.results[0], stops)
+            shifts = self._shifts(op, view)
+            if shifts is not None:
+                found[op] = view, shifts
+                stops.add(op.results[0])
+        replaced: dict[ir.Value, ir.Value] = {}
+        for op, (view, shifts) in found.items():
+            if view.root not in self.far:
+                view = replace(view, root=replaced.get(view.root, view.root))
+                replaced[op.results[0]] = self._replace(op, view, shifts)
         _erase_unused(reversed(views))
 
     def _shifts(self, op: ir.Operation, view: View) -> dict[int, Shifts] | None:
@@ -120,11 +130,12 @@ class _Function:
             grid = self.shardings.grid(sharding.grid)
             shifts = shifts_of(view.dims[dim], -(-size // grid.axes_size(axes)))
             if shifts is None:
+                self.far.add(view.root)
                 return None
             found[dim] = shifts
         return found if found or is_resized else None
 
-    def _replace(self, op: ir.Operation, view: View, found: dict[int, Shifts]) -> None:
+    def _replace(self, op: ir.Operation, view: View, found: dict[int, Shifts]) -> ir.Value:
         (attribute,) = op.attributes[SHARDINGS]
         rank = op.results[0].type.rank
         annotation = self.shardings.read_annotation(attribute, rank)
@@ -139,8 +150,8 @@ class _Function:
                     value = builder.shifted(value, found[dim])
                 else:
                     value = builder.joined(value, view.dims[dim])
-        self.of[value] = self.of[op.results[0]]
         op.results[0].replace_all_uses_with(value)
+        return value
 
 
 def _without(annotation: Annotation, dim: int) -> Annotation:

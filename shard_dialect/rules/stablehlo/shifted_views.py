@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
@@ -90,27 +91,36 @@ def cut(spans: Spans, begin: int, end: int) -> Spans:
     return merged(result)
 
 
-def view_of(value: ir.Value) -> View:
-    """The view that `value` is; of itself, if no op of `VIEWS` makes it."""
+def view_of(value: ir.Value, stops: AbstractSet[ir.Value] = frozenset()) -> View:
+    """The view that `value` is; of itself, if no op of `VIEWS` makes it.
+
+    No view goes through the results of other ops in `stops`.
+    """
     owner = value.owner
     itself = View(value, tuple((Span(0, size),) for size in value.type.shape))
     if isinstance(owner, ir.Block) or owner.operation.name not in VIEWS:
         return itself
     if not all(type(dim) is int and dim > 0 for dim in value.type.shape):
         return itself
-    return _READERS[owner.operation.name](owner.operation) or itself
+    return _READERS[owner.operation.name](owner.operation, stops) or itself
 
 
-def _slice(op: ir.Operation) -> View | None:
+def _operand_view(value: ir.Value, stops: AbstractSet[ir.Value]) -> View:
+    if value in stops:
+        return View(value, tuple((Span(0, size),) for size in value.type.shape))
+    return view_of(value, stops)
+
+
+def _slice(op: ir.Operation, stops: AbstractSet[ir.Value]) -> View | None:
     if any(stride != 1 for stride in integers(op, "strides")):
         return None
-    of = view_of(op.operands[0])
+    of = _operand_view(op.operands[0], stops)
     bounds = (integers(op, name) for name in ("start_indices", "limit_indices"))
     return replace(of, dims=tuple(map(cut, of.dims, *bounds)))
 
 
-def _pad(op: ir.Operation) -> View | None:
-    of, fill = view_of(op.operands[0]), op.operands[1]
+def _pad(op: ir.Operation, stops: AbstractSet[ir.Value]) -> View | None:
+    of, fill = _operand_view(op.operands[0], stops), op.operands[1]
     if any(integers(op, "interior_padding")) or of.fill not in (None, fill):
         return None
     dims = []
@@ -126,8 +136,11 @@ def _pad(op: ir.Operation) -> View | None:
     return View(of.root, tuple(dims), fill)
 
 
-def _concatenate(op: ir.Operation) -> View | None:
-    dim, views = integer(op, "dimension"), [view_of(operand) for operand in op.operands]
+def _concatenate(op: ir.Operation, stops: AbstractSet[ir.Value]) -> View | None:
+    dim, views = (
+        integer(op, "dimension"),
+        [_operand_view(operand, stops) for operand in op.operands],
+    )
     fills = {view.fill for view in views} - {None}
     first = views[0]
     for view in views:
