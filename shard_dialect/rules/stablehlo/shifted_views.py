@@ -121,7 +121,7 @@ def _slice(op: ir.Operation, stops: AbstractSet[ir.Value]) -> View | None:
 
 def _pad(op: ir.Operation, stops: AbstractSet[ir.Value]) -> View | None:
     of, fill = _operand_view(op.operands[0], stops), op.operands[1]
-    if any(integers(op, "interior_padding")) or of.fill not in (None, fill):
+    if any(integers(op, "interior_padding")) or (of.fill is not None and of.fill != fill):
         return None
     dims = []
     for spans, low, high in zip(
@@ -141,7 +141,7 @@ def _concatenate(op: ir.Operation, stops: AbstractSet[ir.Value]) -> View | None:
         integer(op, "dimension"),
         [_operand_view(operand, stops) for operand in op.operands],
     )
-    fills = {view.fill for view in views} - {None}
+    fills = {view.fill for view in views if view.fill is not None}
     first = views[0]
     for view in views:
         aligned = (*view.dims[:dim], first.dims[dim], *view.dims[dim + 1 :])
