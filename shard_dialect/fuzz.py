@@ -49,7 +49,7 @@ PIPELINES = (
     "spmd,optimize-collectives,overlap-collectives,lower",
     "sink-reshapes,propagate,materialize,share-collectives,sink-reductions{narrow=true},"
     "compute-on-slices,sink-gathers,raise-gathers,exchange-gathers,partition,lower",
-    "propagate;split-reductions;materialize;optimize-collectives;partition;lower",
+    "propagate;split-reductions;shift-slices;materialize;optimize-collectives;partition;lower",
     "propagate{strategy=user-priority},canonicalize,cse,materialize,canonicalize,cse,partition,"
     "canonicalize,cse,lower",
 )

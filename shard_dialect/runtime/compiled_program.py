@@ -27,7 +27,9 @@ Form = Literal["annotated", "propagated", "distributed", "local", "lowered", "st
 _PIPELINES: dict[Form, str] = {
     "annotated": "import",
     "propagated": "sink-reshapes,propagate",
-    "distributed": "sink-reshapes,propagate,split-reductions,materialize,optimize-collectives",
+    "distributed": (
+        "sink-reshapes,propagate,split-reductions,shift-slices,materialize,optimize-collectives"
+    ),
     "local": "spmd",
     "lowered": "spmd,lower",
     "stablehlo": "spmd,lower{target=stablehlo}",

@@ -14,7 +14,7 @@
 // HELP: --propagate {{ *}}Complete the annotations
 // HELP: --materialize {{ *}}Make every communication explicit
 // HELP-NEXT: strict {{ *}}Make an op without a sharding rule an error. (bool, default false)
-// HELP: --spmd {{.*}}propagate, split-reductions, materialize, optimize-collectives, partition
+// HELP: --spmd {{.*}}propagate, split-reductions, shift-slices, materialize, optimize-collectives, partition
 // HELP: passes of upstream:
 // HELP: --cse {{ *}}Eliminate common sub-expressions
 // HELP: and every other pass that is registered in the bindings, by its name

@@ -1,0 +1,222 @@
+"""Shifts of a tensor along a split dimension, and the ops that make them.
+
+Of 64 elements in shards of 16 the spans 63:64, 0:63 are
+
+    base      shifted by 1: 0:63 at index 1
+    edges     63:64 at index 0, which is 63 elements away
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create, resized
+from shard_dialect.ir.building.reductions import reduction_with_identity
+from shard_dialect.ir.mesh.attributes import SHARDINGS
+from shard_dialect.rules.stablehlo.combiner import is_additive
+from shard_dialect.rules.stablehlo.index_arithmetic import repeated
+from shard_dialect.rules.stablehlo.shifted_views import Span, Spans
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A span that a result has from index `at` on."""
+
+    span: Span
+    at: int
+
+    @property
+    def shift(self) -> int:
+        """How far the elements move: positive to higher indices."""
+        assert self.span.start is not None, "padding does not move"
+        return self.at - self.span.start
+
+
+@dataclass(frozen=True, slots=True)
+class Shifts:
+    """The tensor shifted by `base`; `near` and `padding` replace parts of it, then `edges`."""
+
+    base: int
+    near: tuple[Placed, ...]
+    edges: tuple[Placed, ...]
+    padding: tuple[Placed, ...]
+
+
+def shifts_of(spans: Spans, shard: int) -> Shifts | None:
+    """How to make a dimension of `spans`, in shards of `shard` elements, from shifts.
+
+    `None` if that would move more than a quarter of a shard.
+
+    >>> shifts_of((Span(63, 1), Span(0, 63)), 16).base
+    1
+    >>> shifts_of((Span(32, 32), Span(0, 32)), 16)
+    """
+    placed, at = [], 0
+    for span in spans:
+        placed.append(Placed(span, at))
+        at += span.size
+    read = [each for each in placed if each.span.start is not None]
+    near = [each for each in read if 4 * abs(each.shift) <= shard]
+    if not near:
+        return None
+    base = max(near, key=lambda each: each.span.size).shift
+    edges = [each for each in read if each not in near]
+    moved = sum(map(abs, {each.shift for each in near})) + 2 * sum(each.span.size for each in edges)
+    if 4 * moved > shard:
+        return None
+    others = tuple(each for each in near if each.shift != base)
+    padding = tuple(each for each in placed if each.span.start is None)
+    return Shifts(base, others, tuple(edges), padding)
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftBuilder:
+    """Creates the ops along `dim`, at the insertion point, for tensors of sharding `sharding`.
+
+    `edge_sharding` is the sharding without a split of `dim`; `fill` is what padding holds.
+    """
+
+    dim: int
+    sharding: ir.Attribute
+    edge_sharding: ir.Attribute
+    fill: ir.Value | None
+
+    def shifted(self, value: ir.Value, shifts: Shifts) -> ir.Value:
+        """`value` shifted, of the same type."""
+        result = self._shift(value, shifts.base)
+        for each in shifts.near:
+            result = self._select(each, self._shift(value, each.shift), result)
+        for each in shifts.padding:
+            if not self._is_padded(each, shifts.base, value.type.shape[self.dim]):
+                assert self.fill is not None, "padding has an element to pad with"
+                result = self._select(each, self._filled(value.type), result)
+        for each in shifts.edges:
+            result = self._update(each, value, result)
+        return result
+
+    def joined(self, value: ir.Value, spans: Spans) -> ir.Value:
+        """The spans of `value` in a row, where the dimension is not split."""
+        parts = []
+        for span in spans:
+            shape = list(value.type.shape)
+            shape[self.dim] = span.size
+            type_ = resized(value.type, shape)
+            if span.start is None:
+                parts.append(self._filled(type_))
+                continue
+            begins, ends = [0] * len(shape), list(shape)
+            begins[self.dim], ends[self.dim] = span.start, span.start + span.size
+            bounds = {"start_indices": begins, "limit_indices": ends, "strides": [1] * len(shape)}
+            parts.append(self._create("stablehlo.slice", type_, [value], _lists(bounds)))
+        if len(parts) == 1:
+            return parts[0]
+        shape[self.dim] = sum(span.size for span in spans)
+        along = {"dimension": _number(self.dim)}
+        return self._create("stablehlo.concatenate", resized(value.type, shape), parts, along)
+
+    def _shift(self, value: ir.Value, by: int) -> ir.Value:
+        if not by:
+            return value
+        ends = [[0] * value.type.rank for _ in range(3)]
+        ends[0][self.dim], ends[1][self.dim] = by, -by
+        names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+        padding = self._padding_element(value.type)
+        attributes = _lists(dict(zip(names, ends, strict=True)))
+        return self._create("stablehlo.pad", value.type, [value, padding], attributes)
+
+    def _padding_element(self, type_: ir.RankedTensorType) -> ir.Value:
+        """The fill if it is an identity, which halos can hold; else zero."""
+        if self.fill is not None and is_identity(self.fill):
+            return self.fill
+        return repeated(0, ir.RankedTensorType.get([], type_.element_type))
+
+    def _is_padded(self, placed: Placed, base: int, size: int) -> bool:
+        """Whether the shift by `base` has the fill there already."""
+        if not is_identity(self.fill):
+            return False
+        first, end = placed.at - base, placed.at - base + placed.span.size
+        return end <= 0 or first >= size
+
+    def _filled(self, type_: ir.RankedTensorType) -> ir.Value:
+        assert self.fill is not None, "padding has an element to pad with"
+        none = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])}
+        return self._create("stablehlo.broadcast_in_dim", type_, [self.fill], none)
+
+    def _select(self, placed: Placed, inside: ir.Value, outside: ir.Value) -> ir.Value:
+        """`inside` where `placed` is, `outside` elsewhere."""
+        shape, size = outside.type.shape, outside.type.shape[self.dim]
+        counted = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(64))
+        dim = {"iota_dimension": _number(self.dim)}
+        at = self._create("stablehlo.iota", counted, [], dim)
+        end = placed.at + placed.span.size
+        conditions = []
+        if placed.at:
+            conditions.append(self._compare(at, "GE", placed.at))
+        if end < size:
+            conditions.append(self._compare(at, "LT", end))
+        if not conditions:
+            return inside
+        where = conditions[0]
+        for each in conditions[1:]:
+            where = self._create("stablehlo.and", where.type, [where, each])
+        return self._create("stablehlo.select", outside.type, [where, inside, outside])
+
+    def _compare(self, at: ir.Value, direction: str, number: int) -> ir.Value:
+        bits = ir.RankedTensorType.get(at.type.shape, ir.IntegerType.get_signless(1))
+        than = self._create(
+            "stablehlo.broadcast_in_dim",
+            at.type,
+            [repeated(number, ir.RankedTensorType.get([], at.type.element_type))],
+            {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])},
+        )
+        kind = ir.Attribute.parse(f"#stablehlo<comparison_direction {direction}>")
+        return self._create("stablehlo.compare", bits, [at, than], {"comparison_direction": kind})
+
+    def _update(self, placed: Placed, value: ir.Value, result: ir.Value) -> ir.Value:
+        """`result` with the elements of `value` in `placed`, which every device gets."""
+        shape = list(value.type.shape)
+        shape[self.dim] = placed.span.size
+        assert placed.span.start is not None, "padding is no edge"
+        edge = create(
+            "stablehlo.dynamic_slice",
+            [resized(value.type, shape)],
+            [value, *self._indices(value.type.rank, placed.span.start)],
+            _lists({"slice_sizes": shape}) | {SHARDINGS: ir.ArrayAttr.get([self.edge_sharding])},
+        ).results[0]
+        indices = self._indices(value.type.rank, placed.at)
+        return self._create("stablehlo.dynamic_update_slice", result.type, [result, edge, *indices])
+
+    def _indices(self, rank: int, at: int) -> list[ir.Value]:
+        scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(64))
+        zero, index = repeated(0, scalar), repeated(at, scalar)
+        return [index if dim == self.dim else zero for dim in range(rank)]
+
+    def _create(
+        self,
+        name: str,
+        type_: ir.Type,
+        operands: Sequence[ir.Value],
+        attributes: dict[str, ir.Attribute] | None = None,
+    ) -> ir.Value:
+        listed = {SHARDINGS: ir.ArrayAttr.get([self.sharding])}
+        return create(name, [type_], operands, (attributes or {}) | listed).results[0]
+
+
+def may_shift(type_: ir.RankedTensorType) -> bool:
+    """Whether elements of the type can be added up, as edges are."""
+    return is_additive(type_.element_type)
+
+
+def is_identity(fill: ir.Value | None) -> bool:
+    """Whether a padding value is the identity of a reduction, which halos can hold."""
+    return fill is not None and reduction_with_identity(fill) is not None
+
+
+def _lists(lists: dict[str, list[int]]) -> dict[str, ir.Attribute]:
+    return {name: ir.DenseI64ArrayAttr.get(each) for name, each in lists.items()}
+
+
+def _number(number: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)

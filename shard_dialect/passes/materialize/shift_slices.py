@@ -1,0 +1,167 @@
+"""Replace slices of a split tensor that are joined again by shifts, which read halos.
+
+    %a = slice %x [63:64]
+    %b = slice %x [0:63]
+    %c = concatenate %a, %b, dim = 0                    %x and %c split in dimension 0
+
+becomes
+
+    %b = pad %x, %zero, low = [1], high = [-1]          reads a halo of one element
+    %a = dynamic_slice %x, 63, sizes = [1]              one element, added up over the shards
+    %c = dynamic_update_slice %b, %a, 0
+
+so that neither the slices nor the result are distributed anew. This is what rolling a tensor, or
+repeating its edge, is along a dimension. A slice of a padded tensor is a shift that is padded:
+
+    %p = pad %x, %f, low = [1], high = [1]
+    %s = slice %p [0:64]                                becomes pad %x, %f, low = [1], high = [-1]
+
+Elements that come from near by are read in halos; a few from far away are added up. Where both
+would be more than a quarter of a shard the ops stay, as one exchange of the tensor, which several
+of them share, may be cheaper; so all views of that tensor stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.read_function import read_functions
+from shard_dialect.ir.walk import walk
+from shard_dialect.model import Annotation, Sharding
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.materialize.inline_views import inline_views
+from shard_dialect.passes.materialize.shift_building import (
+    ShiftBuilder,
+    Shifts,
+    is_identity,
+    may_shift,
+    shifts_of,
+)
+from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
+from shard_dialect.rules.stablehlo.shifted_views import VIEWS, View, view_of
+
+
+@dataclass(frozen=True)
+class ShiftSlices(Pass):
+    """Replace slices of a split tensor that are joined again by shifts, which read halos."""
+
+    name = "shift-slices"
+
+    def rewrite(self, module: ir.Operation) -> None:
+        """Rewrite functions in the propagated form; raises a located `ShardError`."""
+        inline_views(module)
+        functions = [
+            function
+            for function in functions_of(module)
+            if form_of(function) == "propagated" and any(map(_is_view, walk(function)))
+        ]
+        if not functions:
+            return
+        shardings = Shardings.of(module)
+        for each in read_target_shardings(module, read_functions(functions), shardings):
+            _Function(each, shardings).rewrite()
+
+
+def _is_view(op: ir.Operation) -> bool:
+    return op.name in VIEWS and SHARDINGS in op.attributes and RULE not in op.attributes
+
+
+class _Function:
+    """One function, with the sharding of each value by the value."""
+
+    def __init__(self, targets: TargetShardings, shardings: Shardings) -> None:
+        self.targets, self.shardings = targets, shardings
+        self.ops = [op.handle for op in targets.function.ops]
+        self.of: dict[ir.Value, Sharding] = {}
+        self.far: set[ir.Value] = set()
+        """The tensors of which a view needs more than halos: all their views stay."""
+        for op in targets.function.ops:
+            numbers = (*op.operands, *op.results)
+            values = (*op.handle.operands, *op.handle.results)
+            if len(numbers) == len(values):
+                for number, value in zip(numbers, values, strict=True):
+                    if number in targets.of:
+                        self.of[value] = targets.of[number]
+
+    def rewrite(self) -> None:
+        """Replace each view whose shifts are near, then drop the ops that nothing uses."""
+        views = [op for op in self.ops if _is_view(op)]
+        found: dict[ir.Operation, tuple[View, dict[int, Shifts]]] = {}
+        stops: set[ir.Value] = set()
+        for op in views:
+            view = view_of(op.results[0], stops)
+            shifts = self._shifts(op, view)
+            if shifts is not None:
+                found[op] = view, shifts
+                stops.add(op.results[0])
+        replaced: dict[ir.Value, ir.Value] = {}
+        for op, (view, shifts) in found.items():
+            if view.root not in self.far:
+                view = replace(view, root=replaced.get(view.root, view.root))
+                replaced[op.results[0]] = self._replace(op, view, shifts)
+        _erase_unused(reversed(views))
+
+    def _shifts(self, op: ir.Operation, view: View) -> dict[int, Shifts] | None:
+        """How each split dimension that is changed is made; `None` if the op is to stay."""
+        result = op.results[0]
+        if view.root == result:
+            return None
+        sharding, source = self.of.get(result), self.of.get(view.root)
+        if sharding is None or sharding != source or sharding != sharding.bare:
+            return None
+        if sharding.partial or sharding.offsets or not may_shift(result.type):
+            return None
+        if op.name == "stablehlo.pad" and view.root == op.operands[0] and is_identity(view.fill):
+            return None
+        found: dict[int, Shifts] = {}
+        is_resized = False
+        for dim, axes in enumerate(sharding.split_axes):
+            size = result.type.shape[dim]
+            is_resized |= bool(axes) and op.operands[0].type.shape[dim] != size
+            if not axes or not view.is_changed(dim):
+                continue
+            if size != view.root.type.shape[dim]:
+                return None
+            grid = self.shardings.grid(sharding.grid)
+            shifts = shifts_of(view.dims[dim], -(-size // grid.axes_size(axes)))
+            if shifts is None:
+                self.far.add(view.root)
+                return None
+            found[dim] = shifts
+        return found if found or is_resized else None
+
+    def _replace(self, op: ir.Operation, view: View, found: dict[int, Shifts]) -> ir.Value:
+        (attribute,) = op.attributes[SHARDINGS]
+        rank = op.results[0].type.rank
+        annotation = self.shardings.read_annotation(attribute, rank)
+        with ir.InsertionPoint(op), op.location:
+            value = view.root
+            for dim in range(rank):
+                if not view.is_changed(dim):
+                    continue
+                edges = self.shardings.write(_without(annotation, dim))
+                builder = ShiftBuilder(dim, attribute, edges, view.fill)
+                if dim in found:
+                    value = builder.shifted(value, found[dim])
+                else:
+                    value = builder.joined(value, view.dims[dim])
+        op.results[0].replace_all_uses_with(value)
+        return value
+
+
+def _without(annotation: Annotation, dim: int) -> Annotation:
+    """The annotation, with dimension `dim` not split."""
+    sharding = annotation.sharding
+    axes = (*sharding.split_axes[:dim], (), *sharding.split_axes[dim + 1 :])
+    return Annotation(replace(sharding, split_axes=axes))
+
+
+def _erase_unused(ops: Iterable[ir.Operation]) -> None:
+    for op in ops:
+        if not any(True for _ in op.results[0].uses):
+            op.erase()

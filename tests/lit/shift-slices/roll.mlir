@@ -1,0 +1,48 @@
+// A rolled tensor is shifted, which reads a halo, and gets the elements that wrap around from a small sum.
+//
+// RUN: shard-opt %s --propagate --shift-slices | filecheck %s
+// RUN: shard-opt %s --spmd | filecheck %s --check-prefix=LOCAL
+// RUN: shard-run %s --entry=roll --check | filecheck %s --check-prefix=RUNS
+
+shard.grid @g(shape = 4)
+
+// CHECK-LABEL: func.func @roll(
+// CHECK: %[[BASE:.*]] = stablehlo.pad %arg0, {{.*}} low = [1, 0], high = [-1, 0]
+// CHECK: %[[EDGE:.*]] = stablehlo.dynamic_slice %arg0, {{.*}} sizes = [1, 8]
+// CHECK: stablehlo.dynamic_update_slice %[[BASE]], %[[EDGE]]
+// CHECK-NOT: stablehlo.concatenate
+
+// LOCAL-LABEL: func.func @roll(
+// LOCAL-DAG: shard.update_halo
+// LOCAL-DAG: shard.all_reduce {{.*}} : tensor<1x8xf32> -> tensor<1x8xf32>
+// LOCAL-NOT: shard.all_to_all
+
+// RUNS: check passed
+func.func @roll(%x: tensor<61x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
+    -> (tensor<61x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) {
+  %a = stablehlo.slice %x [60:61, 0:8] : (tensor<61x8xf32>) -> tensor<1x8xf32>
+  %b = stablehlo.slice %x [0:60, 0:8] : (tensor<61x8xf32>) -> tensor<60x8xf32>
+  %c = stablehlo.concatenate %a, %b, dim = 0 : (tensor<1x8xf32>, tensor<60x8xf32>) -> tensor<61x8xf32>
+  return %c : tensor<61x8xf32>
+}
+
+// Half of the tensor moves: the ops stay.
+// CHECK-LABEL: func.func @far(
+// CHECK: stablehlo.concatenate
+func.func @far(%x: tensor<64x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
+    -> (tensor<64x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) {
+  %a = stablehlo.slice %x [32:64, 0:8] : (tensor<64x8xf32>) -> tensor<32x8xf32>
+  %b = stablehlo.slice %x [0:32, 0:8] : (tensor<64x8xf32>) -> tensor<32x8xf32>
+  %c = stablehlo.concatenate %a, %b, dim = 0 : (tensor<32x8xf32>, tensor<32x8xf32>) -> tensor<64x8xf32>
+  return %c : tensor<64x8xf32>
+}
+
+// Nothing is split: the ops stay.
+// CHECK-LABEL: func.func @unsplit(
+// CHECK: stablehlo.concatenate
+func.func @unsplit(%x: tensor<64x8xf32>) -> tensor<64x8xf32> {
+  %a = stablehlo.slice %x [63:64, 0:8] : (tensor<64x8xf32>) -> tensor<1x8xf32>
+  %b = stablehlo.slice %x [0:63, 0:8] : (tensor<64x8xf32>) -> tensor<63x8xf32>
+  %c = stablehlo.concatenate %a, %b, dim = 0 : (tensor<1x8xf32>, tensor<63x8xf32>) -> tensor<64x8xf32>
+  return %c : tensor<64x8xf32>
+}
